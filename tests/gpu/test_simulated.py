@@ -209,7 +209,7 @@ def test_a_seed_draws_an_order_and_draws_it_again(tmp_path: Any, monkeypatch: py
     assert Accelerator("sim").driver.schedule == Accelerator("sim", schedule="0:1.2=64").driver.schedule != None  # noqa: E711
     assert run(3, False) == found[2]
     monkeypatch.setenv("EINKORN_SIM_SCHEDULE", "later")
-    with pytest.raises(DeviceError, match="'later' .str. is no schedule"):
+    with pytest.raises(DeviceError, match="is no schedule"):
         Accelerator("sim")
     for wrong in (-1, 1 << 63, 1.5):
         with pytest.raises(DeviceError, match="a seed is a whole number"):
