@@ -224,8 +224,7 @@ def _access() -> str:
         with f.when(f.both(whole, _wanted(f, looks, Check.RACES), "i1")):
             cell = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
             _race(f, cell, number, me, is_atomic, reads, writes, byte)
-        has = f.both(flags, f.either(checking.INITIALISED, mine))
-        empty = f.compare("eq", has, 0)
+        empty = f.compare("eq", f.both(flags, f.either(checking.INITIALISED, mine)), 0)
         unknown = f.both(f.both(empty, reads, "i1"), _wanted(f, looks, Check.UNINITIALISED), "i1")
         with f.when(unknown):
             nobody.set(f.add("%site", 1))
