@@ -113,8 +113,8 @@ class PythonForm:
     """How a function of Python's calls an entry.
 
     Attributes:
-        keywords: of each keyword that is a compile-time parameter, the type of its value, in the order of the call.
-        out: whether `out=` may come behind them.
+        keywords: of each keyword that is a compile-time parameter, the type of its value.
+        out: whether `out=` may come beside them.
         names: how many names of modules are compared with what they were.
         cells: how many variables of functions are.
         buffers: as what outputs are given: "" for an array, or a tuple of several; "list" for a list of buffers, which

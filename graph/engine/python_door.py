@@ -36,7 +36,7 @@ from .doors import DoorOwner, door_spec, entry_words, load_door
 
 _log = logging.getLogger("einkorn.load")
 
-FASTCALL: Final = 0x82  # METH_FASTCALL | METH_KEYWORDS
+FLAGS: Final = 3  # METH_VARARGS | METH_KEYWORDS
 ALLOCATE: Final = 94  # PyArray_NewFromDescr, in NumPy's table of functions
 OBJECT: Final = 16  # bytes of the header of an object
 RUNNING: Final = PYTHON_WORDS.index("running")
@@ -189,7 +189,7 @@ def _next(last: Any) -> dict[str, int]:
     table = getattr(last, "__self__", None)
     if isinstance(table, DoorTable):
         return {"next": table.address, "next_self": id(table)}
-    return {"next": _api()["call"], "next_self": id(last)}
+    return {"next": _address(ctypes.pythonapi.PyObject_Call), "next_self": id(last)}
 
 
 def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: Any) -> BaseException:
@@ -202,7 +202,7 @@ def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: An
 
 
 def _function(name: str, code: int, table: DoorTable, held: Sequence[Any]) -> Any:
-    method = _Method(name.encode(), code, FASTCALL, None)
+    method = _Method(name.encode(), code, FLAGS, None)
     table.keep = (method, *held)
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
     make = new(("PyCFunction_NewEx", ctypes.pythonapi))
@@ -278,14 +278,13 @@ def _is_known_build() -> bool:
 
 
 def _probe(library: SharedLibrary) -> bool:
-    """Whether generated code finds in three objects what is known of them."""
-    seen = np.zeros(18, np.int64).view(DoorTable)
+    """Whether generated code finds in four objects what is known of them."""
+    seen = np.zeros(20, np.int64).view(DoorTable)
     function = _function("probe", library.address("ek_probe"), seen, [library])
-    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    base, number, names = np.arange(24, dtype=np.float32).reshape(4, 6), 2.5, {"einkorn_name": 1}
     array = base[1:, ::2]
-    names = {"einkorn_name": 1}
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(names))  # the probe gives it back without
-    if function(array, 2.5, names, **names) is not names:
+    if function(array, number, names, **names) is not names:
         return False
     found = [int(word) for word in seen]
     _, kind, data, rank, dims, strides, owner, dtype, flags = found[:9]
@@ -294,10 +293,8 @@ def _probe(library: SharedLibrary) -> bool:
     if told != (id(np.ndarray), array.ctypes.data, 2, id(flat), id(array.dtype), array.flags.num):
         return False
     layout = [tuple((ctypes.c_int64 * 2).from_address(at)) for at in (dims, strides)]
-    (name,) = names
-    number = struct.unpack("<d", struct.pack("<q", found[11]))[0]
-    others = (found[10], number, found[13:16], found[16])
-    wanted = (id(float), 2.5, [id(tuple), 1, id(name)], 3)
+    others = (found[10], struct.unpack("<d", struct.pack("<q", found[11]))[0], found[13:16], found[17:19])
+    wanted = (id(float), number, [id(tuple), 3, id(array)], [id(dict), 1])
     return layout == [array.shape, array.strides] and others == wanted
 
 

@@ -76,7 +76,7 @@ class Front:
         kernel, reads = self.kernel(), variables(state.reads)
         if kernel is None or reads is None:
             return
-        named = {name: value for name, value in kwargs.items() if name != "out"}
+        named = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
         made = _served(kernel, args, named)
         if made is None or (caller := _caller(made, args)) is None:
             return
@@ -136,10 +136,9 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             found.append(type(value))
         else:
             return None
-    names = list(kwargs)
-    if "out" in names and (names.pop() != "out" or type(kwargs["out"]) is not np.ndarray):
+    if "out" in kwargs and type(kwargs["out"]) is not np.ndarray:
         return None
-    return tuple(found), tuple((name, type(kwargs[name]), kwargs[name]) for name in names)
+    return tuple(found), frozenset((name, type(value), value) for name, value in kwargs.items() if name != "out")
 
 
 def _array_of(value: Any) -> Any:

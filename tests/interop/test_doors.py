@@ -142,8 +142,8 @@ def test_parameters_by_keyword() -> None:
     scaled = door(kernels.scale_and_shift, (F32, 1), keywords={"scale": 2.0, "shift": 3.0})
     assert scaled(x, scale=2.0, shift=float("3")).tolist() == (x * 2 + 3).tolist()
     y = np.empty_like(x)
-    assert scaled(x, scale=float("2"), shift=3.0, out=y) is y
-    for wrong in ({"scale": 2.0}, {"scale": 2.5, "shift": 3.0}, {"shift": 3.0, "scale": 2.0}, {"scale": 2, "shift": 3}):
+    assert scaled(x, scale=float("2"), shift=3.0, out=y) is scaled(x, out=y, shift=3.0, scale=2.0) is y
+    for wrong in ({"scale": 2.0}, {"scale": 2.5, "shift": 3.0}, {"shift": 3.0, "other": 2.0}, {"scale": 2, "shift": 3}):
         assert scaled(x, **wrong) is MISSED
     assert scaled(x) is MISSED
 
@@ -306,14 +306,14 @@ def test_entries_that_are_not_plain_have_no_spec(monkeypatch: pytest.MonkeyPatch
     assert doors.load_door("python", door_spec(plain), PythonForm()) is None
 
 
-@pytest.mark.parametrize("lie", ["build", "type", "rank", "float", "tuple"])
+@pytest.mark.parametrize("lie", ["build", "type", "rank", "float", "tuple", "dict"])
 def test_the_probe_believes_nothing(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = specialise(kernels.add_one, [(F32, 1)]).model._call
     python_door.python_works.cache_clear()
     if lie == "build":
         monkeypatch.setattr(sys, "abiflags", "t", raising=False)
     else:
-        position = {"type": 1, "rank": 3, "float": 11, "tuple": 14}[lie]
+        position = {"type": 1, "rank": 3, "float": 11, "tuple": 14, "dict": 18}[lie]
         inner = python_door._function
 
         def lying(*arguments: Any) -> Any:

@@ -1,8 +1,9 @@
 """The door for Python: a function of CPython's that reads NumPy arrays where they lie.
 
-    PyObject *ek_door(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+    PyObject *ek_door(PyObject *self, PyObject *args, PyObject *named)
 
-`self` is an array of NumPy's whose elements are the table (`PythonForm.words`). What the door does not serve goes to
+It takes a tuple and a dict, as Python makes them for an object that is called: arguments laid out side by side, which
+it hands to functions, would be made of these first. `self` is an array of NumPy's whose elements are the table (`PythonForm.words`). What the door does not serve goes to
 the next one with all that it was passed; the last is a function of Python's. It asks for nothing but what lies in the
 headers of objects, at offsets that NumPy's and CPython's binary interfaces fix; a probe reads them before the first
 door is believed (`PROBE`). References are counted by Python's own functions.
@@ -28,7 +29,7 @@ DIMS: Final = 32
 STRIDES: Final = 40
 DTYPE: Final = 56
 FLAGS: Final = 64
-COUNT: Final = 16  # of a tuple
+COUNT: Final = 16  # of a tuple, and of a dict
 ITEMS: Final = 24
 FLOAT: Final = 16  # of a float: its number
 CELL: Final = 16  # of a variable of a function: what it holds
@@ -40,30 +41,32 @@ WRITEABLE: Final = 0x400
 LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
 LARGE_BYTES: Final = 1 << 20  # from here on Python finds memory for an output: it takes that of earlier ones again
 
-# What the first bytes of three objects are, for comparison with what is known of them; and which thread runs.
+# What the first bytes of objects are, for comparison with what is known of them: an array, a float, the tuple in which
+# they come, a dict. And which thread runs.
 PROBE: Final = """
 declare ptr @llvm.thread.pointer()
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-define ptr @ek_probe(ptr %self, ptr %args, i64 %count, ptr %names) {
+define ptr @ek_probe(ptr %self, ptr %args, ptr %named) {
   %to.at = getelementptr i8, ptr %self, i64 16
   %to = load ptr, ptr %to.at
-  %array = load ptr, ptr %args
+  %array.at = getelementptr i8, ptr %args, i64 24
+  %array = load ptr, ptr %array.at
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to, ptr align 8 %array, i64 72, i1 false)
-  %number.at = getelementptr i8, ptr %args, i64 8
+  %number.at = getelementptr i8, ptr %args, i64 32
   %number = load ptr, ptr %number.at
   %to.number = getelementptr i8, ptr %to, i64 72
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to.number, ptr align 8 %number, i64 24, i1 false)
-  %to.names = getelementptr i8, ptr %to, i64 96
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to.names, ptr align 8 %names, i64 32, i1 false)
-  %to.count = getelementptr i8, ptr %to, i64 128
-  store i64 %count, ptr %to.count
+  %to.args = getelementptr i8, ptr %to, i64 96
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to.args, ptr align 8 %args, i64 32, i1 false)
+  %to.named = getelementptr i8, ptr %to, i64 128
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %to.named, ptr align 8 %named, i64 24, i1 false)
   %thread = call ptr @llvm.thread.pointer()
-  %to.thread = getelementptr i8, ptr %to, i64 136
+  %to.thread = getelementptr i8, ptr %to, i64 152
   store ptr %thread, ptr %to.thread
-  %got = getelementptr i8, ptr %args, i64 16
-  %result = load ptr, ptr %got
-  ret ptr %result
+  %got.at = getelementptr i8, ptr %args, i64 40
+  %got = load ptr, ptr %got.at
+  ret ptr %got
 }
 
 define ptr @ek_thread() {
@@ -81,7 +84,7 @@ def python_text(spec: DoorSpec, form: PythonForm) -> str:
 
 class _Door(DoorText):
     def __init__(self, spec: DoorSpec, form: PythonForm, words: Sequence[str]) -> None:
-        super().__init__("@ek_door", "ptr", ["ptr %self", "ptr %args", "i64 %count", "ptr %names"], words)
+        super().__init__("@ek_door", "ptr", ["ptr %self", "ptr %args", "ptr %named"], words)
         self.spec, self.form = spec, form
         self.table = self.load("ptr", self.at("%self", DATA))
         self.known: dict[str, Value] = {}
@@ -108,8 +111,8 @@ class _Door(DoorText):
         self.give(objects, shapes)
         self.line("unreachable")
         self.label("miss.")
-        passed = "ptr %args, i64 %count, ptr %names"
-        result = self.value(f"musttail call ptr {self.word('next')}(ptr {self.word('next_self')}, {passed})")
+        passed = f"ptr {self.word('next_self')}, ptr %args, ptr %named"
+        result = self.value(f"musttail call ptr {self.word('next')}({passed})")
         self.leave(result)
 
     # what is passed
@@ -119,25 +122,32 @@ class _Door(DoorText):
 
     def keywords(self) -> None:
         """The number of arguments, and keywords as they were when the door was made."""
-        form, first = self.form, len(self.spec.arguments)
-        self.need_same("%count", first, "i64")
+        form = self.form
+        self.need_same(self.load("i64", self.at("%args", COUNT)), len(self.spec.arguments), "i64")
         count = self.variable("i64", 0)
-        some = self.compare("ne", "%names", "null", "ptr")
-        with self.when(some):
-            count.set(self.load("i64", self.at("%names", COUNT)))
+        with self.when(self.compare("ne", "%named", "null", "ptr")):
+            count.set(self.load("i64", self.at("%named", COUNT)))
         known, passed = len(form.keywords), count.value()
         out = self.compare("eq", passed, known + 1) if form.out else ""
         plain = self.compare("eq", passed, known)
         self.need(self.either(plain, out, "i1") if out else plain)
         for k, kind in enumerate(form.keywords):
-            self.need_same(self.load("ptr", self.at("%names", ITEMS + 8 * k)), self.word(f"keyword{k}"))
-            self.need_value(self.load("ptr", self.at("%args", 8 * (first + k))), k, kind)
+            self.need_value(self.keyword(f"keyword{k}"), k, kind)
         if out:
             given = self.variable("ptr", "null")
             with self.when(out):
-                self.need_same(self.load("ptr", self.at("%names", ITEMS + 8 * known)), self.word("out_name"))
-                given.set(self.load("ptr", self.at("%args", 8 * (first + known))))
+                given.set(self.keyword("out_name"))
             self.given = given.value()
+
+    def keyword(self, name: str) -> str:
+        """What is passed under a name."""
+        value = self.call(self.word("lookup"), ["ptr %named", f"ptr {self.word(name)}"], "ptr")
+        self.need(self.compare("ne", value, "null", "ptr"))
+        return value
+
+    def passed(self, k: int) -> str:
+        """What is passed at a place."""
+        return self.load("ptr", self.at("%args", ITEMS + 8 * k))
 
     def need_value(self, value: str, k: int, kind: str) -> None:
         """The value of a parameter is what it was, whichever object it is."""
@@ -156,7 +166,7 @@ class _Door(DoorText):
 
     def argument(self, k: int, argument: DoorArgument) -> str:
         """Where the elements of an argument lie, with its sizes known."""
-        value = self.load("ptr", self.at("%args", 8 * k))
+        value = self.passed(k)
         if argument.scalar:
             return self.number(value, argument)
         if self.form.held and self.form.held[k]:
@@ -419,8 +429,7 @@ class _Door(DoorText):
             self.or_leave(number, numbers[:k])
             self.store("ptr", number, self.at(passed, 8 * k))
         for k in range(len(self.spec.arguments)):
-            value = self.load("ptr", self.at("%args", 8 * k))
-            self.store("ptr", value, self.at(passed, 16 + 8 * k))
+            self.store("ptr", self.passed(k), self.at(passed, 16 + 8 * k))
         count = f"i64 {2 + len(self.spec.arguments)}"
         asked = [f"ptr {self.word('fail')}", f"ptr {passed}", count, "ptr null"]
         error = self.call(self.word("call"), asked, "ptr")
