@@ -10,7 +10,7 @@ Input: `os.environ`. Output: typed values. Non-goals: no configuration files, an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
@@ -77,6 +77,12 @@ class Knob(Generic[T]):
             got=text,
             hint=did_you_mean(text, known),
         )
+
+
+def kept_at(knob: Knob[Any]) -> tuple[Mapping[Any, Any], Any]:
+    """The dict in which `os.environ` keeps a variable, and its key there: a look that generated code can take, too."""
+    kept: Mapping[Any, Any] = getattr(os.environ, "_data", {})
+    return kept, os.environ.encodekey(knob.name)
 
 
 def _parse_bool(text: str) -> bool:

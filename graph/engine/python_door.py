@@ -39,6 +39,7 @@ _log = logging.getLogger("einkorn.load")
 FLAGS: Final = 3  # METH_VARARGS | METH_KEYWORDS
 ALLOCATE: Final = 94  # PyArray_NewFromDescr, in NumPy's table of functions
 OBJECT: Final = 16  # bytes of the header of an object
+ABSENT: Final = object()
 RUNNING: Final = PYTHON_WORDS.index("running")
 
 _FUNCTIONS: Final = {
@@ -90,7 +91,7 @@ def python_door(
     *,
     scalars: Sequence[str] = (),
     keywords: Mapping[str, Any] | None = None,
-    names: Sequence[tuple[dict[str, Any], str, Any]] = (),
+    names: Sequence[tuple[Mapping[Any, Any], Any, Any]] = (),
     cells: Sequence[tuple[Any, Any]] = (),
     buffers: str = "",
     held: Sequence[bool] = (),
@@ -106,6 +107,7 @@ def python_door(
         scalars: the type of each argument that is a number of Python's, by its name; "" for arrays.
         keywords: compile-time parameters that are passed by name, with the values that the code is for.
         names: (dict, name, value) of each variable of a module that the kernel has read; another value is a miss.
+            `ABSENT` stands for none.
         cells: (cell, value) of each variable of a function.
         buffers, held: as what outputs are given, and which arguments have to be buffers; see `PythonForm`.
         out: whether `out=` may give the memory for a single output.
@@ -134,8 +136,8 @@ def python_door(
         bits = struct.unpack("<q", struct.pack("<d", value))[0] if type(value) is float else 0
         words |= {f"keyword{k}": id(interned), f"value{k}": id(value), f"bits{k}": bits}
     for k, (module, word, value) in enumerate(names):
-        kept += [module, (interned := sys.intern(word)), value]
-        words |= {f"module{k}": id(module), f"name{k}": id(interned), f"found{k}": id(value)}
+        kept += [module, (key := sys.intern(word) if type(word) is str else word), value]
+        words |= {f"module{k}": id(module), f"name{k}": id(key), f"found{k}": 0 if value is ABSENT else id(value)}
     for k, (cell, value) in enumerate(cells):
         kept += [cell, value]
         words |= {f"cell{k}": id(cell), f"content{k}": id(value)}

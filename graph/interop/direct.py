@@ -54,6 +54,7 @@ def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
         KernelError: the kernel stopped itself.
     """
     state = prepared(kernel)
+    state.look_around()
     result = _answer(kernel, state, args, kwargs)
     serve(kernel, state, args, kwargs)
     return result

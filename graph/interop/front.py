@@ -25,10 +25,10 @@ from ...dsl.frontend.reads import Reads
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..engine.call import Caller
-from ..engine.python_door import python_door
+from ..engine.python_door import ABSENT, python_door
 from ..types.strides import pattern_of, whole
 from .explained import explained
-from .specialise import Prepared, Specialisation, specialise
+from .specialise import CHECKS, Prepared, Specialisation, specialise
 
 MOST = 4  # doors of a kernel
 OPEN_AT = 2  # calls of a kind
@@ -89,7 +89,7 @@ class Front:
             self.first,
             scalars=scalars,
             keywords=named,
-            names=names,
+            names=[*names, (*CHECKS, ABSENT if state.checks is None else state.checks)],
             cells=cells,
             buffers="same" if any(held) else "",
             held=held if any(held) else (),

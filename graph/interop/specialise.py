@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import user_place
-from ...dsl.environment.knobs import knobs
+from ...dsl.environment.knobs import Knobs, kept_at, knobs
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
 from ...dsl.package.library import KernelLibrary, LibraryKernel, LoadedKernel, loaded_kernel
@@ -184,6 +184,7 @@ class Specialisation:
 
 
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
+CHECKS = kept_at(Knobs.checks)  # where the environment says what code checks that nobody asks for checks of its own
 
 
 class Prepared:
@@ -195,8 +196,15 @@ class Prepared:
         self.known: dict[Any, Specialisation] = {}
         self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
         self.front: Any = None  # the doors of the kernel
+        self.checks: Any = None  # what the environment said of checks when these two were begun
         self.lock = threading.RLock()
         _alive.add(self)
+
+    def look_around(self) -> None:
+        """Begins anew what calls without checks of their own have met, when the environment asks for other ones."""
+        kept, key = CHECKS
+        if kept.get(key) is not self.checks:
+            self.checks, self.looks, self.front = kept.get(key), {}, None
 
     @property
     def schema(self) -> OpSchema:

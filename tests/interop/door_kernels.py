@@ -58,3 +58,8 @@ def without_end(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
 def telling(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
     print("there are", x.dim(0))
     foreach(out, lambda i: x[i])
+
+
+@register("beyond")
+def beyond(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i[0] + 1])

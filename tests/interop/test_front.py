@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import signal
@@ -272,3 +273,21 @@ def test_a_warm_start_loads_no_compiler_and_children_call_on() -> None:
     text = WARM.format(folder=str(Path(__file__).parent))
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["[]", "[]", "0"], done.stderr
+
+
+def test_calls_see_that_the_environment_asks_for_other_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones(9, np.float32)[:8]  # what lies behind it is there
+
+    def refused() -> bool:
+        with contextlib.suppress(KernelError):
+            door_kernels.beyond(x)
+            return False
+        return True
+
+    for checks, wanted in ((None, True), ("off", False), ("safe", True), ("off", False), ("off", False), (None, True)):
+        if checks is None:
+            monkeypatch.delenv("EINKORN_CHECKS", raising=False)
+        else:
+            monkeypatch.setenv("EINKORN_CHECKS", "".join(checks))  # another object each time
+        assert [refused() for _ in range(4)] == [wanted] * 4
+        assert wanted or steps(lambda: door_kernels.beyond(x)) == 0

@@ -2,11 +2,12 @@
 
     PyObject *ek_door(PyObject *self, PyObject *args, PyObject *named)
 
-It takes a tuple and a dict, as Python makes them for an object that is called: arguments laid out side by side, which
-it hands to functions, would be made of these first. `self` is an array of NumPy's whose elements are the table (`PythonForm.words`). What the door does not serve goes to
-the next one with all that it was passed; the last is a function of Python's. It asks for nothing but what lies in the
-headers of objects, at offsets that NumPy's and CPython's binary interfaces fix; a probe reads them before the first
-door is believed (`PROBE`). References are counted by Python's own functions.
+It takes a tuple and a dict, as Python makes them for an object that is called; for a function that asks for arguments
+laid out side by side, Python would make both, and then lay them out anew. `self` is an array of NumPy's whose
+elements are the table (`PythonForm.words`). What the door does not serve goes to the next one with all that it was
+passed; the last is a function of Python's. It asks for nothing but what lies in the headers of objects, at offsets
+that NumPy's and CPython's binary interfaces fix; a probe reads them before the first door is believed (`PROBE`).
+References are counted by Python's own functions.
 
 Input: a `DoorSpec`, a `PythonForm`. Output: LLVM IR. Non-goals: other Pythons than those that the probe knows.
 """

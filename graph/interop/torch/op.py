@@ -107,6 +107,7 @@ class Op:
         self._stand_for(register(self._twin, into=False))
         self._into: Any = None
         self._state: Any = None  # of the kernel, when the op was last asked for
+        self._checks: Any = None
         self.__name__ = kernel.schema.name
         self.__doc__ = kernel.schema.doc
 
@@ -171,10 +172,11 @@ class Op:
         """Takes what the kernel is by now: its backward, and what it reads of its module."""
         self._registered.add_backward(run_kernel)
         state = prepared(self.kernel)
-        if self._state is not state:
+        state.look_around()
+        if self._state is not state or self._checks is not state.checks:
             if self._state is not None:
                 self._registered.replace(self._twin)
-            self._state = state
+            self._state, self._checks = state, state.checks
 
     def __repr__(self) -> str:
         return f"<einkorn.torch.Op {self.torch.name()}>"
