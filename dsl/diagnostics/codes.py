@@ -139,6 +139,7 @@ MEANINGS: dict[str, str] = {
     "EK0452": "An input of a model has the wrong dtype, or is no tensor.",
     "EK0453": "The strides of an input of a model are no whole numbers of elements.",
     "EK0454": "An input of a model has the wrong shape, or sizes contradict each other.",
+    "EK0455": "A kernel that promises to read none of its output reads it.",
     "EK0460": "Something that is to be changed in place is no buffer.",
     "EK0461": "An input that a graph changes in place is read-only.",
     "EK0462": "An input that a graph changes in place shares memory.",

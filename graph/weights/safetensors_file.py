@@ -177,7 +177,7 @@ def _named(name: str, data: Any) -> Entry:
     try:
         return _entry(data)
     except Misread as wrong:
-        raise wrong.below(f"tensor {_shown(name)}: ") from None
+        raise wrong.below(f"tensor {_shown(name)}") from None
 
 
 def _entry(data: Any) -> Entry:

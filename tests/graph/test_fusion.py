@@ -14,7 +14,8 @@ import pytest
 from einkorn.compiler.ir.program import walk
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import host
-from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
+from einkorn.dsl.diagnostics.errors import CompileError
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
 
@@ -562,3 +563,28 @@ def test_two_models_do_not_share_memory() -> None:
     np.testing.assert_array_equal(first, kept)
     assert not np.shares_memory(first, second)
     np.testing.assert_array_equal(second, (np.cumsum(np.cumsum(y, 1) + 1, 1)).sum(0, keepdims=True))
+
+
+def test_a_kernel_reads_an_output_that_goes_on_to_the_next(tmp_path: Path) -> None:
+    """What it promises is not so: said where it reads, and only where another op runs in its stores."""
+    file = tmp_path / "kernels.py"
+    for read in ("out[i]", "out.load(i)", "out.at(i)"):
+        file.write_text(
+            "from einkorn.dsl import InputTensor, OutputTensor, float32, register\n\n"
+            '@register("again", writes_once=True)\n'
+            'def again(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):\n'
+            "    for i in range(x.dim(0)):\n"
+            "        out[i] = x[i]\n"
+            f"        out[i] = x[i] + {read}\n"
+        )
+        types = [TensorType(DType.float32, ["n"], DeviceRef.CPU())]
+
+        def forward(x: Any, then: Any) -> Any:
+            return then(ops.custom("again", device=DeviceRef.CPU(), values=[x])[0])
+
+        graph = Graph("test", forward, types, None, lambda y: y * 2.0, custom_extensions=[str(file)])
+        with pytest.raises(CompileError, match=f"{file}:7.*'out' is read") as error:
+            InferenceSession().load(graph)
+        assert error.value.code == "EK0455"
+    alone = Graph("test", forward, types, None, lambda y: y, custom_extensions=[str(file)])
+    assert InferenceSession().load(alone)(np.float32([1, 2]))[0].to_numpy().tolist() == [2, 4]

@@ -29,7 +29,7 @@ from .pointers import Access, access, gather, hint_of, index_vector, scatter
 from .scalars import check_width
 from .spans import Span, lane_at, load_span, one_by_one, store_span, when
 from .table import method
-from .tensors import flat, storable, store_into, to_index
+from .tensors import flat, refuse_unreadable, storable, store_into, to_index
 from .vectors import from_lanes, is_vector
 
 FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
@@ -283,6 +283,7 @@ def tensor_load(
 ) -> Value:
     check_width(call, width, "width")
     refuse_host(call, f"'{owner.name}' lies in")
+    refuse_unreadable(call, owner)
     at = to_index(call, owner, flat(call, index))
     if _plain(call, owner, at, width, stride) and mask is None and other is None and align is None:
         guard_index(call, owner, at, width)

@@ -29,7 +29,7 @@ from ..values.compile_time import Marker, StorageType, StructValue, is_comptime_
 from ..values.describe import describe
 from ..values.flow import Absent
 from ..values.index import Index
-from ..values.tensors import Tensor, View
+from ..values.tensors import Epilogue, Tensor, View
 from .pointers import read_element
 from .scalars import check_width
 from .slices import slice_of
@@ -106,7 +106,18 @@ def tensor_at(call: Point, owner: Tensor, position: Any, width: Any = 1) -> Valu
     number = coerce(call.argument("position"), position, INT, "a position is an Int")
     index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
+    refuse_unreadable(call, owner)
     return owner.load(call.builder, index, width)
+
+
+def refuse_unreadable(call: Point, tensor: Tensor) -> None:
+    """Refuses to read an output whose elements go on to the next kernel as they are stored."""
+    if isinstance(tensor, Epilogue):
+        raise call.error(
+            "EK0455",
+            f"'{tensor.name}' is read, and the kernel promises to store each of its elements once and to read none",
+            hint="register the kernel without writes_once=True, or keep the element in a variable",
+        )
 
 
 def flat(call: Point, index: tuple[Any, ...]) -> Any:
@@ -294,6 +305,7 @@ def load_element(call: Point, tensor: Tensor, index: Any) -> Any:
     if any(isinstance(p, slice) for p in parts):
         return make_view(call, tensor, parts)
     refuse_host(call, f"'{tensor.name}' lies in")
+    refuse_unreadable(call, tensor)
     at = to_index(call, tensor, index)
     guard_index(call, tensor, at)
     return tensor.load(call.builder, at)
