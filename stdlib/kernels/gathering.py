@@ -41,8 +41,9 @@ I = TypeVar("I", bound=Integral)  # noqa: E741
 def within(index: Any, size: Any) -> Any:
     """The place that an index means on an axis of this size."""
     given = index.cast(int64)
-    assert -size <= given < size, f"index {given} is out of range for an axis of size {size}"
-    return given + size if given < 0 else given
+    at = given + size if given < 0 else given
+    assert 0 <= at < size, f"index {given} is out of range for an axis of size {size}"
+    return at
 
 
 @register("gather")
