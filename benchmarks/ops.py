@@ -150,8 +150,9 @@ def child(numbers: list[int], threads: int, rounds: int, best: bool) -> None:
 
 def results(numbers: list[int], threads: int, rounds: int, best: bool = False) -> Iterator[dict[str, Any]]:
     """What children say of rows; a child that dies costs the row at which it died."""
-    # JAX has as many threads as it is told by the environment.
-    environment = {**os.environ, "NPROC": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+    # JAX and the matrices of NumPy have as many threads as they are told by the environment.
+    told = {"NPROC": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    environment = {**os.environ, **told, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
     left = list(numbers)
     while left:
         options = ["--threads", str(threads), "--rounds", str(rounds), *(["--best"] if best else [])]
