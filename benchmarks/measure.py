@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 DISTURBED = 0.05
 ENOUGH = 5  # undisturbed samples that a median needs; rounds are added up to three times as many to get them
+WARM_CALLS = 8  # before calls are counted, unless they last for longer than that:
+WARM_SECONDS = 0.2
 _TASKS = "/proc/self/task"
 
 
@@ -140,7 +142,12 @@ def _clean(samples: list[_Sample]) -> int:
 
 
 def _calls_for(function: Callable[[], object], least: float) -> int:
-    function()
+    """How many calls last so long, when the first ones, in some of which code is made, are over."""
+    end = time.perf_counter() + WARM_SECONDS
+    for _ in range(WARM_CALLS):
+        function()
+        if time.perf_counter() > end:
+            break
     calls = 1
     while True:
         start = time.perf_counter()

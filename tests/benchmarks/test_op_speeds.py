@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import measure
 import numpy as np
@@ -79,3 +80,16 @@ def test_a_sample_waits_until_nobody_else_runs(monkeypatch: pytest.MonkeyPatch) 
     assert any(measure._others_run() for _ in range(1000))
     end.set()
     spinner.join()
+
+
+def test_calls_in_which_code_is_made_do_not_count() -> None:
+    """A model opens a door in one of its first calls: that this one lasts says nothing of the others."""
+    calls = 0
+
+    def function() -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= 5:
+            time.sleep(0.01)
+
+    assert measure._calls_for(function, 2e-3) > 20
