@@ -174,6 +174,12 @@ class Driver(ABC):
     def copy(self, to: Storage, source: Storage) -> None:
         """Copies bytes within the device, to it or from it: one of the two may be a contiguous array."""
 
+    def integers(self, storage: Storage, count: int) -> list[int]:
+        """What int64s lie in storage that holds so many."""
+        found = np.zeros(count, np.int64)
+        self.copy(found, storage)
+        return [int(number) for number in found]
+
     @abstractmethod
     def fill(self, storage: Storage, byte: int) -> None:
         """Sets each byte."""

@@ -52,6 +52,10 @@ class HostDriver(Driver):
     def copy(self, to: Any, source: Any) -> None:
         to[...] = source
 
+    def integers(self, storage: Any, count: int) -> list[int]:
+        found: list[int] = storage.tolist()
+        return found
+
     def fill(self, storage: Any, byte: int) -> None:
         storage.reshape(-1).view(np.uint8).fill(byte)
 

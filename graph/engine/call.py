@@ -336,10 +336,7 @@ class Caller:
     def _computed_sizes(self, number: int) -> dict[str, int]:
         """The dims that a step has computed."""
         step = self.code.plan.steps[number]
-        found: Any = self.computed[number]
-        if not self.device.is_host:
-            self.driver.copy(found := np.zeros(len(step.names), np.int64), self.computed[number])
-        values = found.tolist()
+        values = self.driver.integers(self.computed[number], len(step.names))
         for name, value in zip(step.names, values, strict=True):
             if value < 0:
                 raise GraphError(
