@@ -3,14 +3,14 @@
 A program is a picture of these at one time. Who keeps it asks whether it still holds: whether every name still stands
 for the very object that it stood for.
 
-Input: names as a frontend finds them. Output: `Reads`. Non-goals: what an object holds; numbers, tuples and functions
-do not change, and classes are looked at member by member.
+Input: names as a frontend finds them. Output: `Reads`. Non-goals: what an object holds; numbers and tuples do not
+change, classes are looked at member by member, and a function is its code, which IPython's autoreload gives anew.
 """
 
 from __future__ import annotations
 
 import inspect
-from types import CellType
+from types import CellType, CodeType, FunctionType
 from typing import Any, TypeVar
 
 from ..diagnostics.installation import is_own_module
@@ -27,12 +27,14 @@ class Reads:
         globals: a namespace, a name in it, and the object that it stood for.
         cells: variables of enclosing functions, and what they held.
         members: a class, the name of a member, and what that was.
+        codes: helpers, and the code that they had.
     """
 
     def __init__(self) -> None:
         self.globals: list[tuple[dict[str, Any], str, object]] = []
         self.cells: list[tuple[CellType, object]] = []
         self.members: list[tuple[type, str, object]] = []
+        self.codes: list[tuple[FunctionType, CodeType]] = []
         self._known: set[tuple[int, str]] = set()
 
     def in_namespace(self, names: dict[str, Any], name: str) -> None:
@@ -53,11 +55,19 @@ class Reads:
         """A member of a class that groups functions and constants."""
         self.members.append((owner, name, inspect.getattr_static(owner, name, _MISSING)))
 
+    def in_function(self, function: FunctionType) -> None:
+        """A helper. Einkorn's own stay as they are."""
+        own = is_own_module(str(function.__globals__.get("__name__", "")))
+        if not own and not any(known is function for known, _ in self.codes):
+            self.codes.append((function, function.__code__))
+
     def hold(self) -> bool:
         """Whether each name still stands for the object that was read."""
         for names, name, value in self.globals:
             if names.get(name, _MISSING) is not value:
                 return False
+        if not all(function.__code__ is code for function, code in self.codes):
+            return False
         return all(_content(cell) is value for cell, value in self.cells) and all(
             inspect.getattr_static(owner, name, _MISSING) is value for owner, name, value in self.members
         )

@@ -20,6 +20,7 @@ import logging
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -108,7 +109,7 @@ def python_door(
         keywords: compile-time parameters that are passed by name, with the values that the code is for.
         names: (dict, name, value) of each variable of a module that the kernel has read; another value is a miss.
             `ABSENT` stands for none.
-        cells: (cell, value) of each variable of a function.
+        cells: (cell, value) of each variable of a function; or a function and its code.
         buffers, held: as what outputs are given, and which arguments have to be buffers; see `PythonForm`.
         out: whether `out=` may give the memory for a single output.
         explain: makes of the error of a call the one that is raised.
@@ -140,10 +141,22 @@ def python_door(
         words |= {f"module{k}": id(module), f"name{k}": id(key), f"found{k}": 0 if value is ABSENT else id(value)}
     for k, (cell, value) in enumerate(cells):
         kept += [cell, value]
-        words |= {f"cell{k}": id(cell), f"content{k}": id(value)}
+        words |= {f"cell{k}": id(cell) + _beyond_cell(cell), f"content{k}": id(value)}
     table = np.array([words[word] & MASK for word in form.words(spec)], np.uint64).view(DoorTable)
     table.address, table.form, table.owner = library.address("ek_door"), form, owner
     return _function(name, table.address, table, kept)
+
+
+def _beyond_cell(held: Any) -> int:
+    """How much further what an object holds lies than what a cell does: the code of a function."""
+    return _code_at() - OBJECT if type(held) is FunctionType else 0
+
+
+@functools.cache
+def _code_at() -> int:
+    """Where in a function its code lies."""
+    words = list((ctypes.c_size_t * (FunctionType.__basicsize__ // 8)).from_address(id(is_plain)))
+    return 8 * words.index(id(is_plain.__code__))
 
 
 def is_plain(value: Any) -> bool:

@@ -169,7 +169,7 @@ def _caller(made: Specialisation, args: tuple[Any, ...]) -> Caller | None:
 
 def variables(reads: Reads) -> tuple[list[tuple[dict[str, Any], str, Any]], list[tuple[Any, Any]]] | None:
     """The names that a program was made of, as doors compare them: members of classes are names of their dicts. None
-    where one of them is inherited, or a variable was empty."""
+    where one of them is inherited, or a variable was empty. Helpers are compared as variables that hold their code."""
     names, cells = list(reads.globals), list(reads.cells)
     for owner, name, value in reads.members:
         (members,) = (each for each in gc.get_referents(vars(owner)) if type(each) is dict)
@@ -178,7 +178,7 @@ def variables(reads: Reads) -> tuple[list[tuple[dict[str, Any], str, Any]], list
         names.append((members, name, value))
     if any(not _holds(cell, value) for cell, value in cells):
         return None
-    return names, cells
+    return names, [*cells, *reads.codes]
 
 
 def _holds(cell: Any, value: Any) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -290,6 +293,38 @@ def test_what_a_kernel_read_is_seen_when_it_changes() -> None:
     assert names["closed"](one).tolist() == [7, 7]
     read = {name for _, name, _ in prepared(names["closed"]).reads.globals}
     assert "foreach" in read and not {"T", "OutputTensor"} & read
+
+
+def test_a_helper_whose_code_is_replaced_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As IPython's autoreload does with the functions of a module that was written anew."""
+    (tmp_path / "replaced_helpers.py").write_text("def twice(v):\n    return v * 2\n")
+    (tmp_path / "replaced_kernels.py").write_text(CALLS_HELPER)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    kernels = importlib.import_module("replaced_kernels")
+    try:
+        helper, module = kernels.twice, sys.modules["replaced_helpers"]
+        for _ in range(4):  # the last ones go through a door
+            assert kernels.doubled(X).tolist() == (2 * X).tolist()
+        (tmp_path / "replaced_helpers.py").write_text("\ndef twice(v):\n    return v * 7\n")
+        importlib.invalidate_caches()
+        importlib.reload(module)
+        helper.__code__ = module.twice.__code__
+        for _ in range(4):
+            assert kernels.twice is helper and kernels.doubled(X).tolist() == (7 * X).tolist()
+    finally:
+        del sys.modules["replaced_kernels"], sys.modules["replaced_helpers"]
+
+
+CALLS_HELPER = """
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+from replaced_helpers import twice
+
+
+@register("doubled")
+def doubled(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: twice(x[i]))
+"""
 
 
 def test_kernels_call_kernels() -> None:

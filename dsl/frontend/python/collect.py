@@ -173,6 +173,7 @@ class _Collector:
             value = inspect.getattr_static(cls, member)
             self.reads.in_class(cls, member)
             if isinstance(value, classmethod) and isinstance(value.__func__, FunctionType):
+                self.reads.in_function(value.__func__)
                 yield member, GlobalEntry("classmethod", self.function(value.__func__))
             else:
                 yield member, self.entry(value.__func__ if isinstance(value, staticmethod) else value, member)
@@ -190,6 +191,7 @@ class _Collector:
             case Stub():
                 return GlobalEntry("stub", value.name)
             case FunctionType():
+                self.reads.in_function(value)
                 return GlobalEntry("function", self.function(value))
             case DType():
                 return GlobalEntry("dtype", value)
