@@ -72,7 +72,7 @@ def build_package(
     for op_name, kernel in library.kernels.items():
         capable = resolved if left_out is None else _capable(kernel, instances_of[op_name], resolved, left_out)
         try:
-            ops[op_name] = OpContents(kernel.schema, kernel.portable.to_json())
+            ops[op_name] = OpContents(kernel.schema, kernel.portable.to_json(), _backward(kernel, library))
             codes += _compile_op(kernel, instances_of[op_name], capable, str(parse_checks(checks)))
         except CompileError as error:
             mistakes += list(filter(None, failures(kernel, instances_of[op_name], capable))) or [error]
@@ -87,6 +87,12 @@ def build_package(
     sources = _sources(library) if include_source else ()
     contents = (name or Path(output).stem, version, tuple(ops.values()), tuple(codes), sources, _producers())
     return write_package(output, PackageContents(*contents))
+
+
+def _backward(kernel: LoadedKernel, library: KernelLibrary) -> str:
+    """The op that computes a kernel's gradients, if it is one of the library: functions and graphs are not carried."""
+    found = getattr(getattr(kernel.gradient, "compute", None), "schema", None)
+    return found.name if found is not None and found.name in library.kernels else ""
 
 
 def _instances(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:

@@ -33,8 +33,6 @@ from .findings import Finding, print_findings, read_findings
 from .manifest import (
     ABI,
     FORMAT,
-    LAUNCHING,
-    PLAIN,
     READ_ABIS,
     Instance,
     Manifest,
@@ -43,6 +41,7 @@ from .manifest import (
     OpRecord,
     Variant,
     canonical_json,
+    format_of,
     parse_manifest,
     parse_numbers,
     print_manifest,
@@ -69,10 +68,11 @@ MAX_MANIFEST = MAX_PROGRAM = 16 << 20  # bytes; a hundred times what large libra
 
 @dataclass(frozen=True)
 class OpContents:
-    """An op to be written: its schema and its portable program as a JSON value."""
+    """An op to be written: its schema, its portable program as a JSON value, and the op that computes its gradients."""
 
     schema: OpSchema
     program: Any
+    backward: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,8 @@ class Package:
         text = print_findings(new.values())
         members = [(record.member, self._checked(record)) for record in replace(self.manifest, tuning=None).members()]
         record = MemberRecord(TUNING, hashlib.sha256(text).hexdigest(), len(text))
-        manifest = replace(self.manifest, tuning=record, format=FORMAT)
+        form = max(self.manifest.format, format_of(self.ops, self.variants, True))
+        manifest = replace(self.manifest, tuning=record, format=form)
         file = self.path if path is None else Path(path)
         write_archive(file, [(MANIFEST, print_manifest(manifest)), *members, (TUNING, text)])
         return read_package(file)
@@ -239,7 +240,9 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         return MemberRecord(member, hashlib.sha256(data).hexdigest(), len(data))
 
     records = tuple(
-        OpRecord(op.schema, store(f"program/{_file_name(op.schema.name)}.json", canonical_json(op.program)))
+        OpRecord(
+            op.schema, store(f"program/{_file_name(op.schema.name)}.json", canonical_json(op.program)), op.backward
+        )
         for op in ops
     )
     sources = tuple(store(f"source/{name}", data) for name, data in sorted(contents.sources))
@@ -257,7 +260,6 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         known = (code.op, code.instance, code.target, code.kind, requirements, record, code.checks)
         variants.append(Variant(*known, hosts, code.kernels))
     tuning = store(TUNING, print_findings(contents.findings)) if contents.findings else None
-    launching = LAUNCHING if any(variant.host for variant in variants) else PLAIN
     manifest = Manifest(
         name=contents.name,
         version=contents.version,
@@ -266,7 +268,7 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         variants=tuple(variants),
         sources=sources,
         producers=tuple(sorted(contents.producers)),
-        format=launching if tuning is None else FORMAT,
+        format=format_of(records, variants, tuning is not None),
         tuning=tuning,
     )
     write_archive(path, [(MANIFEST, print_manifest(manifest)), *members])

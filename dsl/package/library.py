@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -297,4 +297,11 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
             return read_program(package.program(schema.name), package.program_name(schema.name), schema)
 
         kernels[schema.name] = LoadedKernel(schema, path, False, make, package)
+    derived = [(record.schema.name, record.backward) for record in package.ops if record.backward]
+    backwards = {name: LibraryKernel(kernels[name]) for _, name in derived}
+    for name, backward in derived:
+        gradient = Gradient(backwards[backward])
+        kernels[name] = replace(kernels[name], gradient=gradient)
+        if name in backwards:
+            backwards[name].gradient = gradient
     return KernelLibrary(path, kernels)

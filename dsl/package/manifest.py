@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,11 @@ from ..signature.schema import PARAMETER_KINDS, OpSchema
 from ..types.dtype import DType
 from .archive import name_trouble
 
-FORMAT = (1, 2)  # major, minor: of the container and the manifest
+FORMAT = (1, 3)  # major, minor: of the container and the manifest
 PLAIN = (1, 0)  # of a package without code for devices and without findings, which older readers read in full
 LAUNCHING = (1, 1)  # of one with code for devices
+TUNED = (1, 2)  # of one with findings
+DERIVED = (1, 3)  # of one whose ops name their backwards
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
 READ_ABIS = (SILENT_ABI, ABI_VERSION)  # whose code is called
 
@@ -80,10 +82,11 @@ class Instance:
 
 @dataclass(frozen=True)
 class OpRecord:
-    """An op of the package: its schema and where its portable program is."""
+    """An op of the package: its schema, where its portable program is, and the op that computes its gradients."""
 
     schema: OpSchema
     program: MemberRecord
+    backward: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,13 @@ class Manifest:
         return (*(o.program for o in self.ops), *self.sources, *code, *tuning)
 
 
+def format_of(ops: Iterable[OpRecord], variants: Iterable[Variant], tuned: bool) -> tuple[int, int]:
+    """The lowest format that says all this."""
+    if any(op.backward for op in ops):
+        return DERIVED
+    return TUNED if tuned else LAUNCHING if any(variant.host for variant in variants) else PLAIN
+
+
 def canonical_json(value: Any) -> bytes:
     """JSON of which there is one form: keys sorted, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
@@ -156,7 +166,11 @@ def print_manifest(manifest: Manifest) -> bytes:
         "version": manifest.version,
         "licence": manifest.licence,
         "producers": dict(manifest.producers),
-        "ops": [{"schema": op.schema.to_json(), "program": vars(op.program)} for op in manifest.ops],
+        "ops": [
+            {"schema": op.schema.to_json(), "program": vars(op.program)}
+            | ({"backward": op.backward} if op.backward else {})
+            for op in manifest.ops
+        ],
         "variants": [
             {
                 "op": variant.op,
@@ -225,6 +239,9 @@ class _Reader:
         if len(schemas) != len(ops):
             names = [op.schema.name for op in ops]
             raise ManifestError(f"has an op twice: {next(n for n in names if names.count(n) > 1)!r}")
+        for number, op in enumerate(ops):
+            if op.backward and op.backward not in schemas:
+                self.wrong(f"ops[{number}].backward", "an op of the package", op.backward)
         variants = self.items(fields["variants"], "variants")
         sources = self.items(fields["sources"], "sources")
         manifest = Manifest(
@@ -245,9 +262,10 @@ class _Reader:
         return manifest
 
     def op(self, data: Any, at: str) -> OpRecord:
-        fields = self.fields(data, at, "schema program")
+        fields = self.fields(data, at, "schema program", optional="backward")
         schema = self.schema(fields["schema"], f"{at}.schema")
-        return OpRecord(schema, self.member(fields["program"], f"{at}.program"))
+        backward = self.text(fields.get("backward", ""), f"{at}.backward")
+        return OpRecord(schema, self.member(fields["program"], f"{at}.program"), backward)
 
     def variant(self, data: Any, at: str, ops: Mapping[str, OpSchema]) -> Variant:
         fields = self.fields(data, at, "op instance target kind requirements code", optional="checks host kernels")

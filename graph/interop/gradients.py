@@ -19,6 +19,7 @@ from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.frontend.base import place_of
 from ...dsl.frontend.python.register import Kernel
+from ...dsl.package.library import LibraryKernel
 from ...dsl.signature.schema import OpSchema, Role
 from ..ops.movement import rebind
 from ..staging.graph import Graph
@@ -69,7 +70,7 @@ def gradients(kernel: AnyKernel, context: Context, grads: Sequence[Any], runner:
     """
     record = kernel.gradient
     assert record is not None
-    if isinstance(record.compute, Kernel):
+    if isinstance(record.compute, Kernel | LibraryKernel):
         return _by_kernel(kernel.schema, record.compute, context, grads, runner)
     if record.is_graph:
         backward = backward_graph(runner.specialisation(kernel, context))
@@ -106,7 +107,9 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 # *** by a kernel ***
 
 
-def _by_kernel(schema: OpSchema, backward: Kernel, context: Context, grads: Sequence[Any], runner: Runner) -> list[Any]:
+def _by_kernel(
+    schema: OpSchema, backward: AnyKernel, context: Context, grads: Sequence[Any], runner: Runner
+) -> list[Any]:
     known: dict[str, Any] = dict(zip((a.name for a in schema.inputs), context.inputs, strict=True))
     outputs = [*schema.outputs, *(schema.mutable if len(grads) > len(schema.outputs) else ())]
     known |= dict(zip((a.name for a in schema.outputs), context.outputs, strict=True))

@@ -337,6 +337,7 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("ops.0.schema.doc", None), "ops[0].schema.doc should be a string and is null"),
         (put("ops.1.schema.parameters.0.default", "x"),
          'ops[1].schema.parameters[0].default should be a value of kind int and is "x"'),
+        (put("ops.0.backward", "gone"), 'ops[0].backward should be an op of the package and is "gone"'),
         (put("ops.0.program.sha256", "12"), 'ops[0].program.sha256 should be 64 hexadecimal digits and is "12"'),
         (put("ops.0.program.size", -1), "ops[0].program.size should be an integer from 0 and is -1"),
         (put("ops.0.program.size", True), "ops[0].program.size should be an integer from 0 and is true"),
