@@ -10,5 +10,5 @@ Importing this module imports none of them, and none of them loads a compiler be
 
 __version__ = "0.1.0"
 
-# `einkorn.torch` is `graph/public/torch.py`; see there why.
+# In the checkout `einkorn.torch` is `graph/public/torch`; see there why.
 __path__.append(f"{__path__[0]}/graph/public")

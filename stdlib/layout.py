@@ -51,22 +51,22 @@ class Layout(Drawn):
     stride: Any
 
     @staticmethod
-    def row_major(shape):
+    def row_major(shape: Any) -> Layout:
         """The layout of a shape whose last axis lies close together, as NumPy's arrays do."""
         return Layout(shape, _compact(shape, True))
 
     @staticmethod
-    def column_major(shape):
+    def column_major(shape: Any) -> Layout:
         """The layout of a shape whose first axis lies close together; the offset of the number i is i."""
         return Layout(shape, _compact(shape, False))
 
     @property
-    def size(self):
+    def size(self) -> Any:
         """How many coordinates there are."""
         return _product(self.shape)
 
     @property
-    def cosize(self):
+    def cosize(self) -> Any:
         """One more than the greatest offset, where no stride is negative; 0 where there are no coordinates."""
         if self.size == 0:
             return 0
@@ -76,20 +76,20 @@ class Layout(Drawn):
         return last
 
     @property
-    def rank(self):
+    def rank(self) -> Any:
         """How many modes there are: parts of the outermost tuple; 1 for a number."""
         return len(self.shape) if isinstance(self.shape, tuple) else 1
 
     @property
-    def depth(self):
+    def depth(self) -> Any:
         """How deep tuples are nested: 0 for a number."""
         return _depth(self.shape)
 
-    def __call__(self, i, j=(), k=(), n=()):
+    def __call__(self, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> Any:
         """The offset of a coordinate: `layout(i)`, `layout(i, j)`, `layout((i, (j, k)))`."""
         return _offset(_coordinate(i, j, k, n), self.shape, self.stride)
 
-    def mode(self, k):
+    def mode(self, k: int) -> Layout:
         """The layout of one mode by itself."""
         if isinstance(self.shape, tuple):
             return Layout(self.shape[k], self.stride[k])
@@ -107,7 +107,7 @@ class Swizzle(Drawn):
     base: int
     shift: int
 
-    def __call__(self, offset):
+    def __call__(self, offset: Any) -> Any:
         """The offset that takes the place of another."""
         if self.bits == 0:
             return offset
@@ -117,7 +117,7 @@ class Swizzle(Drawn):
         return offset ^ ((offset >> self.base) & mask) << (self.base - self.shift)
 
     @property
-    def size(self):
+    def size(self) -> Any:
         """After how many offsets the pattern repeats."""
         return 1 << (self.bits + self.base + max(self.shift, -self.shift))
 
@@ -131,17 +131,17 @@ class ComposedLayout(Drawn):
     offset: Any = 0
 
     @property
-    def shape(self):
+    def shape(self) -> Any:
         """The shape of its coordinates."""
         return self.inner.shape
 
     @property
-    def size(self):
+    def size(self) -> Any:
         """How many coordinates there are."""
         return self.inner.size
 
     @property
-    def cosize(self):
+    def cosize(self) -> Any:
         """One more than the greatest offset."""
         found = 0
         for k in range(self.inner.size):
@@ -149,16 +149,16 @@ class ComposedLayout(Drawn):
         return found
 
     @property
-    def rank(self):
+    def rank(self) -> Any:
         """How many modes there are."""
         return self.inner.rank
 
     @property
-    def depth(self):
+    def depth(self) -> Any:
         """How deep tuples are nested."""
         return self.inner.depth
 
-    def __call__(self, i, j=(), k=(), n=()):
+    def __call__(self, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> Any:
         """The offset of a coordinate, as a `Layout` takes it."""
         return self.outer(self.offset + self.inner(i, j, k, n))
 
@@ -267,7 +267,7 @@ def _modes(layout):
     return tuple(zip(_flat(layout.shape), _flat(layout.stride), strict=True))
 
 
-def _of_modes(modes):
+def _of_modes(modes: Any) -> Layout:
     """The layout of pairs of size and stride; of none, that of one element."""
     if len(modes) == 0:
         return Layout(1, 0)
@@ -276,7 +276,7 @@ def _of_modes(modes):
     return Layout(tuple(size for size, _ in modes), tuple(step for _, step in modes))
 
 
-def _joined(layouts):
+def _joined(layouts: Any) -> Layout:
     """The layout whose modes are these."""
     return Layout(tuple(part.shape for part in layouts), tuple(part.stride for part in layouts))
 
@@ -286,7 +286,7 @@ def _by_modes(layout):
     return tuple(layout.mode(k) for k in range(layout.rank))
 
 
-def coalesce(layout, by=None):
+def coalesce(layout: Layout, by: Any = None) -> Layout:
     """The same function of one number, with as few modes as there can be.
 
     `by` is a form, as `(1, 1)`: each mode that stands beside a part of it is coalesced by itself, the others stay.
@@ -310,7 +310,7 @@ def coalesce(layout, by=None):
     return _of_modes(found)
 
 
-def composition(a, b):
+def composition(a: Any, b: Any) -> Any:
     """The layout of `a(b(coordinate))`; its coordinates are those of `b`.
 
     `b` may be a tuple of layouts, one for each mode of `a`. Offsets of `b` beyond the size of `a` go on along the last
@@ -331,7 +331,7 @@ def composition(a, b):
     return _composed(_modes(coalesce(a)), b.shape, b.stride)
 
 
-def _composed(modes, shape, stride):
+def _composed(modes: Any, shape: Any, stride: Any) -> Layout:
     if isinstance(shape, tuple):
         return _joined(tuple(_composed(modes, size, step) for size, step in zip(shape, stride, strict=True)))
     if shape == 1 or stride == 0:
@@ -362,7 +362,7 @@ def _walked(modes, count, distance):
     return found if left == 1 else (*found, (left, step * modes[-1][1]))
 
 
-def complement(layout, size):
+def complement(layout: Layout, size: int) -> Layout:
     """The layout of what `layout` leaves free among `size` offsets.
 
     Its offsets are ascending. Every sum of an offset of `layout` and one of the result is another number, and from 0 on
@@ -393,11 +393,11 @@ def _by_stride(layout):
     return found
 
 
-def _as_layout(tiler):
+def _as_layout(tiler: Any) -> Layout:
     return tiler if isinstance(tiler, Layout) else Layout(tiler, 1)
 
 
-def logical_divide(layout, tiler):
+def logical_divide(layout: Layout, tiler: Any) -> Layout:
     """Divides a layout into tiles: mode 0 goes through a tile, mode 1 from tile to tile.
 
     `tiler` is a layout of the elements of a tile, a number of neighbours, or a tuple: one for each mode, each of which
@@ -412,10 +412,11 @@ def logical_divide(layout, tiler):
         done = tuple(logical_divide(mode, part) for mode, part in zip(modes, tiler, strict=False))
         return _joined((*done, *modes[len(tiler) :]))
     tile = _as_layout(tiler)
-    return composition(layout, _joined((tile, complement(tile, layout.size))))
+    divided: Layout = composition(layout, _joined((tile, complement(tile, layout.size))))
+    return divided
 
 
-def zipped_divide(layout, tiler):
+def zipped_divide(layout: Layout, tiler: Any) -> Layout:
     """As `logical_divide`, with all modes within a tile as mode 0, and all from tile to tile as mode 1."""
     divided = logical_divide(layout, tiler)
     if not isinstance(tiler, tuple):
@@ -426,13 +427,13 @@ def zipped_divide(layout, tiler):
     return _joined((_joined(inside), _joined((*among, *modes[len(tiler) :]))))
 
 
-def tiled_divide(layout, tiler):
+def tiled_divide(layout: Layout, tiler: Any) -> Layout:
     """As `zipped_divide`, with the modes from tile to tile as modes 1, 2, …"""
     zipped = zipped_divide(layout, tiler)
     return _joined((zipped.mode(0), *_by_modes(zipped.mode(1))))
 
 
-def logical_product(layout, tiler):
+def logical_product(layout: Layout, tiler: Any) -> Layout:
     """Repeats a layout as another one says: mode 0 goes through a copy, mode 1 from copy to copy.
 
     `tiler` is a layout, a number of copies, or a tuple: one for each mode.
@@ -449,7 +450,7 @@ def logical_product(layout, tiler):
     return _joined((layout, composition(complement(layout, layout.size * copies.cosize), copies)))
 
 
-def _side_by_side(layout, tiler, tile_first):
+def _side_by_side(layout: Layout, tiler: Layout, tile_first: bool) -> Layout:
     """The product of two layouts with the modes of both side by side."""
     rank = max(layout.rank, tiler.rank)
     product = logical_product(_padded(layout, rank), _padded(tiler, rank))
@@ -457,22 +458,22 @@ def _side_by_side(layout, tiler, tile_first):
     return _joined(tuple(_joined((a, b) if tile_first else (b, a)) for a, b in pairs))
 
 
-def _padded(layout, rank):
+def _padded(layout: Layout, rank: int) -> Layout:
     """A layout with as many modes, the new ones of one element."""
     return _joined((*_by_modes(layout), *((Layout(1, 0),) * (rank - layout.rank))))
 
 
-def blocked_product(layout, tiler):
+def blocked_product(layout: Layout, tiler: Layout) -> Layout:
     """Repeats a layout along each axis: every copy is a block."""
     return _side_by_side(layout, tiler, True)
 
 
-def raked_product(layout, tiler):
+def raked_product(layout: Layout, tiler: Layout) -> Layout:
     """Repeats a layout along each axis: neighbours are of different copies, spread like the teeth of a rake."""
     return _side_by_side(layout, tiler, False)
 
 
-def right_inverse(layout):
+def right_inverse(layout: Layout) -> Layout:
     """The longest layout r for which `layout(r(i)) == i`, for all i below its size."""
     modes = _modes(coalesce(layout))
     found: Any = ()
@@ -490,7 +491,7 @@ def right_inverse(layout):
     return coalesce(_of_modes(found))
 
 
-def left_inverse(layout):
+def left_inverse(layout: Layout) -> Layout:
     """A layout l for which `l(layout(i)) == i`, for all i below the layout's size.
 
     Raises:

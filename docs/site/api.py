@@ -27,6 +27,7 @@ from einkorn import dsl
 from einkorn.dsl.language.stubs import Namespace, Stub
 
 ROOT = Path(__file__).resolve().parents[2]
+PUBLIC = ROOT / "graph" / "public"
 SECTIONS = {
     "Args": "Arguments",
     "Attributes": "Attributes",
@@ -39,7 +40,7 @@ INHERITED = {name for kind in (object, Exception, dict, list, Enum) for name in 
 
 def modules() -> list[str]:
     """The modules that people import, the two large ones first."""
-    public = sorted(f"einkorn.{file.stem}" for file in (ROOT / "graph" / "public").glob("[!_]*.py"))
+    public = sorted(f"einkorn.{file.parent.name}" for file in PUBLIC.glob("*/__init__.py"))
     return ["einkorn.dsl", "einkorn.graph", "einkorn.graph.ops", "einkorn.testing", *public]
 
 
@@ -53,7 +54,7 @@ def needs_extra(name: str) -> bool:
 def page(name: str) -> str:
     """The page of a module."""
     head = [f"# {name}", "", f":::{{py:module}} {name}\n:::", ""]
-    file = ROOT / "graph" / "public" / f"{name.rpartition('.')[2]}.py"
+    file = PUBLIC / name.rpartition(".")[2] / "__init__.py"
     if needs_extra(name):
         parts = [
             markdown(module_doc(file)),

@@ -78,7 +78,7 @@ def test_the_reference_has_every_public_name(site: tuple[Any, Any, Path]) -> Non
 
 def text_of_all(module: str) -> str:
     """The `__all__` of a public module, as its file has it."""
-    file = ROOT / "graph" / "public" / f"{module.rpartition('.')[2]}.py"
+    file = ROOT / "graph" / "public" / module.rpartition(".")[2] / "__init__.py"
     found = re.search(r"^__all__ = \[(.*?)\]", file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert found is not None, file
     return found[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,41 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+USED = """import einkorn.functional as F
+import einkorn.random
+from einkorn import jax, numba, torch
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+from einkorn.stdlib import Layout, composition
+from einkorn.tensor import Tensor
+
+
+@register("add_one")
+def add_one(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]) -> None:
+    foreach(out, lambda i: x[i] + 1)
+
+
+x = Tensor.ones((2, 3))
+reveal_type(x + 1)
+reveal_type(F.relu(x))
+reveal_type(einkorn.random.normal((2,)))
+reveal_type(torch.op(add_one))
+reveal_type(jax.op(add_one))
+reveal_type(numba.function)
+reveal_type(add_one)
+reveal_type(Layout.row_major((2, 3)))
+add_one(x), composition(Layout(8, 1), Layout(2, 4)), Layout(8, 1)(3)
+F.no_such_op(x)
+"""
+REVEALED = [
+    "einkorn.graph.eager.tensor.Tensor",
+    "einkorn.graph.eager.tensor.Tensor",
+    "einkorn.graph.eager.tensor.Tensor",
+    "einkorn.graph.interop.torch.op.Op",
+    "einkorn.graph.interop.jax.Op",
+    "def (kernel: einkorn.dsl.frontend.python.register.Kernel | str",
+    "einkorn.dsl.frontend.python.register.Kernel",
+    "einkorn.stdlib.layout.Layout",
+]
 LOOK = """
 import importlib.metadata, json, pathlib, shutil, sys
 import einkorn, einkorn.dsl, einkorn.graph
@@ -45,10 +81,18 @@ def tracked() -> list[str]:
 
 
 def package_files() -> set[str]:
-    """What the installed package must hold: all of the four floors, and the root's own modules."""
+    """What the source distribution must hold: all of the four floors, and the root's own modules."""
     floors = ("dsl/", "compiler/", "stdlib/", "graph/")
     at_root = {"py.typed"} | {name for name in tracked() if "/" not in name and name.endswith(".py")}
     return at_root | {name for name in tracked() if name.startswith(floors) and (ROOT / name).is_file()}
+
+
+def installed_files() -> set[str]:
+    """What the installed package must hold: the same, with the public modules where type checkers look for them."""
+    public = "graph/public/"
+    return {
+        name.removeprefix(public) if name.count("/") > 2 else name for name in package_files() if public in name
+    } | {name for name in package_files() if public not in name}
 
 
 def build_tool_is_here() -> bool:
@@ -87,17 +131,20 @@ class Environment:
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def look(self, cwd: Path) -> dict[str, object]:
+    def run(self, cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command that sees this environment alone."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        command = [str(self.python), "-c", LOOK]
-        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+    def look(self, cwd: Path) -> dict[str, object]:
+        done = self.run(cwd, str(self.python), "-c", LOOK)
         assert done.returncode == 0, done.stderr
         found: dict[str, object] = json.loads(done.stdout)
         return found
 
     def check_command(self, cwd: Path) -> None:
         for command in ([str(self.scripts / "einkorn")], [str(self.python), "-m", "einkorn"]):
-            done = subprocess.run([*command, "--version"], cwd=cwd, capture_output=True, text=True)
+            done = self.run(cwd, *command, "--version")
             assert done.returncode == 0 and done.stdout.startswith("einkorn "), done.stderr
 
 
@@ -112,7 +159,7 @@ def check_installed(environment: Environment, tmp_path: Path) -> None:
     assert found["heavy"] == []
     files = found["files"]
     assert isinstance(files, list)
-    assert set(files) == package_files()
+    assert set(files) == installed_files()
     environment.check_command(tmp_path)
 
 
@@ -127,8 +174,7 @@ def test_install_editable(tree: Path, environment: Environment, tmp_path: Path) 
     assert Path(str(found["root"])) == tree and found["heavy"] == []
     (tree / "dsl" / "added_now.py").write_text("VALUE = 1\n")
     try:
-        command = [str(environment.python), "-c", "import einkorn.dsl.added_now"]
-        assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+        assert environment.run(tmp_path, str(environment.python), "-c", "import einkorn.dsl.added_now").returncode == 0
     finally:
         (tree / "dsl" / "added_now.py").unlink()
     environment.check_command(tmp_path)
@@ -152,3 +198,16 @@ def test_source_distribution_to_wheel_to_installation(tree: Path, environment: E
     assert {name.partition("/")[0] for name in members if ".dist-info" not in name} == {"einkorn"}
     environment.install(str(wheel))
     check_installed(environment, tmp_path)
+    check_types(environment, tmp_path)
+
+
+def check_types(environment: Environment, tmp_path: Path) -> None:
+    """Type checkers find the public modules of what is installed, and know what is in them."""
+    (tmp_path / "used.py").write_text(USED)
+    options = ["--strict", "--config-file", "", "--cache-dir", str(tmp_path / "types")]
+    command = [sys.executable, "-m", "mypy", *options, "--python-executable", str(environment.python), "used.py"]
+    said = environment.run(tmp_path, *command).stdout
+    revealed = re.findall(r'Revealed type is "(.*)"$', said, re.MULTILINE)
+    assert len(revealed) == len(REVEALED), said
+    assert all(found.startswith(wanted) for found, wanted in zip(revealed, REVEALED, strict=True)), said
+    assert re.findall(r"error: (.*)", said) == ['Module has no attribute "no_such_op"  [attr-defined]'], said

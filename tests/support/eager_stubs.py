@@ -102,7 +102,13 @@ def stub(title: str, lines: list[str]) -> str:
 
 def functions() -> str:
     """The stub of `functional`."""
-    lines = ["CustomExtensionType = str | Path", 'F = TypeVar("F", bound=Callable[..., Any])', "", "__all__: list[str]"]
+    names = ", ".join(f'"{name}"' for name in sorted(functional.__all__))  # star imports take what stands here
+    lines = [
+        "CustomExtensionType = str | Path",
+        'F = TypeVar("F", bound=Callable[..., Any])',
+        "",
+        f"__all__ = [{names}]",
+    ]
     lines += ["", "def functional(op: F) -> F: ...", "def lazy() -> AbstractContextManager[None]: ..."]
     lines += ["def in_graph_context() -> bool: ..."]
     lines += [declared(name, function, False) for name, function in sorted(FUNCTIONS.items()) if "." not in name]
