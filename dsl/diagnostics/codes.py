@@ -292,10 +292,9 @@ MEANINGS: dict[str, str] = {
     "EK0893": "A call with arrays of JAX's is given memory for its outputs.",
     "EK0894": "A layout is made of parts that do not go together, or has nothing to draw.",
     "EK0895": "What a caller names is no kernel.",
-    "EK0896": "A kernel cannot be called from numba's code.",
     "EK0897": "An argument that is changed in place shares memory with another.",
     "EK0898": "A kernel is no ufunc, since it is not elementwise.",
-    "EK0899": "A ufunc cannot be made here.",
+    "EK0899": "A loop of a ufunc cannot be made any more.",
     # EK09: faults of Einkorn itself
     "EK0901": "Einkorn failed.",
     "EK0902": "MLIR refused what Einkorn wrote.",

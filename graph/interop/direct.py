@@ -106,7 +106,7 @@ def called(
         values = [_value(found, number, operand) for number, operand in enumerate(operands)]
         given = dataclasses.replace(given, parameters=tuned(found, state.loaded, given, values))
         found = _specialised(kernel, state, given, operands, device, memory)
-    result = _run(found, operands, memory, given.out)
+    result = run(found, operands, memory, given.out)
     if look is not None and state.loaded.tuning is None:
         keep(state.looks, look, found, given.values, kind_of_results(operands))
     return result
@@ -172,7 +172,12 @@ def _open(schema: OpSchema) -> bool:
     return any(isinstance(argument.dtype, str) and argument.dtype not in told for argument in schema.outputs)
 
 
-def _run(made: Specialisation, operands: Sequence[Operand], memory: Sequence[Operand | None] | None, out: Any) -> Any:
+def run(
+    made: Specialisation,
+    operands: Sequence[Operand],
+    memory: Sequence[Operand | None] | None = None,
+    out: Any = None,
+) -> Any:
     """Runs a specialisation, and gives its outputs as the caller's kind."""
     places = None if memory is None else _places(made, operands, memory)
     values = [_value(made, number, operand) for number, operand in enumerate(operands)]

@@ -2,10 +2,11 @@
 
 Dtypes and ranks are chosen when numba compiles the caller. What it then compiles is a few lines of Python, written
 here: they read sizes, check what the signature says twice, allocate the outputs, and make one native call of the entry.
-The addresses in it are those of this process, so numba keeps no such code in its cache.
+The addresses in it are those of this process, so numba keeps no such code in its cache. Where native code cannot call
+the entry, the lines call the kernel by Python: sizes that are computed from elements, intermediate results in memory,
+`checks="all"`, `EINKORN_DOORS=0`.
 
-Input: a kernel, types of numba's. Output: functions for `@njit`. Non-goals: arrays that are not contiguous, and kernels
-whose sizes are computed from elements.
+Input: a kernel, types of numba's. Output: functions for `@njit`. Non-goals: arrays that are not contiguous.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ from ...dsl.signature.parse_dims import parse_dims
 from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.types.dtype import DType
 from ..types.dims import Dim, StaticDim, SymbolicDim
+from ..types.tensor_type import ShapedType
+from .direct import run
 from .kernels import kernel_named
-from .numba_calls import native_call, overlap, refusal
+from .kinds import operand_of
+from .numba_calls import is_native, native_call, overlap, refusal
 from .specialise import AnyKernel, Specialisation, specialise
 
 _FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # a number of each is as weak as Python's
@@ -51,19 +55,10 @@ def function(
 
     Raises:
         PackageError: EK0440 there is no op of that name.
-        GraphError: EK0896 the sizes of its outputs depend on elements; or parameters do not fit.
+        GraphError: parameters do not fit.
     """
     found = kernel_named(kernel, extensions)
     schema = found.schema
-    if schema.late:
-        raise GraphError(
-            f"op '{schema.name}' computes sizes of its outputs from elements, which takes more than one native call",
-            code="EK0896",
-            place=user_place(),
-            op=schema.name,
-            got=", ".join(schema.late),
-            hint="call the kernel directly on arrays, outside of njit",
-        )
     fixed = dict(parameters)
     open_parameters = [p for p in schema.parameters if p.name not in fixed]
     bind_parameters(
@@ -198,6 +193,8 @@ def _check_mutable(made: Specialisation, inputs: Sequence[Any]) -> None:
 def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[Any]) -> Callable[..., Any]:
     """A function in Python that numba compiles for the call."""
     arguments = _arguments_of(inputs, made)
+    if not is_native(made):
+        return _by_python(made, said, arguments)
     arrays = [name for name, is_array in arguments if is_array]
     text = functools.partial(_python, {name: str(value) for name, value in made.names.integers.items()})
     lines = list(_checks(made, arguments, text))
@@ -209,10 +206,6 @@ def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[
     count = " + ".join(f"{name}.size" for name in outputs or arrays) or "1"
     slots = [text(_expression(slot)) for slot in made.plan.slots]
     lines.append(f"ek_call({', '.join([count, *(name for name, _ in arguments), *outputs, *slots])})")
-    result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})" if outputs else "None"
-    head = ", ".join([*_arguments(made.kernel.schema), *(f"{name}=None" for name in said)])
-    code = f"def {_identifier(made.schema)}({head}):\n"
-    code += "".join(f"    {line}\n" for line in [*lines, f"return {result}"])
     names: dict[str, Any] = {
         "ek_call": native_call(made, len(arguments), len(outputs), len(slots)),
         "ek_refuse": refusal(made, sum(type.rank for type in made.inputs)),
@@ -220,6 +213,43 @@ def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[
         "ek_empty": np.empty,
         **{f"ek_dtype{k}": type.dtype.to_numpy() for k, type in enumerate(made.outputs)},
     }
+    return _written(made, said, [*lines, f"return {_listed(outputs)}"], names)
+
+
+def _by_python(made: Specialisation, said: Sequence[str], arguments: Sequence[tuple[str, bool]]) -> Callable[..., Any]:
+    """The same for an entry that native code cannot call as it is: the call is a direct one, made by Python."""
+    outputs = [f"ek_out{k}" for k in range(len(made.outputs))]
+    kinds = {f"ek_type{k}": _array_type(type) for k, type in enumerate(made.outputs)}
+    schema = made.schema
+
+    def call(*values: Any) -> Any:
+        names = [argument.name for argument in schema.inputs]
+        results = run(made, [operand_of(v, schema.name, n) for v, n in zip(values, names, strict=True)])
+        flat = results if isinstance(results, tuple | list) else (results,) if outputs else ()
+        return tuple(np.asarray(each) for part in flat for each in (part if isinstance(part, list) else (part,)))
+
+    results = ", ".join(f"{out}={kind}" for out, kind in zip(outputs, kinds, strict=True))
+    asked = f"ek_python({', '.join(name for name, _ in arguments)})"
+    within = f"    {', '.join(outputs)}, = {asked}" if outputs else f"    {asked}"
+    lines = [f"with objmode({results}):", within, f"return {_listed(outputs)}"]
+    return _written(made, said, lines, {"objmode": numba.objmode, "ek_python": call, **kinds})
+
+
+def _array_type(type: ShapedType) -> Any:
+    return types.Array(numba.np.numpy_support.from_dtype(type.dtype.to_numpy()), type.rank, "C")
+
+
+def _listed(outputs: Sequence[str]) -> str:
+    """What is given back."""
+    return outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})" if outputs else "None"
+
+
+def _written(
+    made: Specialisation, said: Sequence[str], lines: Sequence[str], names: dict[str, Any]
+) -> Callable[..., Any]:
+    """The function of these lines."""
+    head = ", ".join([*_arguments(made.kernel.schema), *(f"{name}=None" for name in said)])
+    code = f"def {_identifier(made.schema)}({head}):\n" + "".join(f"    {line}\n" for line in lines)
     return _defined(code, names)
 
 

@@ -16,8 +16,7 @@ from numba.core.datamodel import default_manager
 from numba.extending import intrinsic
 
 from ...dsl.contract.foreign_doors import PLAIN_DOOR
-from ...dsl.diagnostics.errors import GraphError
-from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.knobs import knobs
 from ...dsl.types.dtype import DType
 from ..engine.compile import plain_door
 from .foreign_calls import ForeignCalls, call_table, foreign_calls
@@ -25,6 +24,11 @@ from .specialise import Specialisation
 
 _POINTER = ir.IntType(8).as_pointer()
 _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def is_native(made: Specialisation) -> bool:
+    """Whether native code can call the entry of a specialisation as it is."""
+    return knobs.doors and foreign_calls(made).spec is not None
 
 
 def native_call(made: Specialisation, inputs: int, outputs: int, slots: int) -> Any:
@@ -87,8 +91,7 @@ def _with_names(typed: Callable[..., Any], names: Sequence[str]) -> Any:
 
 def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
     made, plan = calls.made, calls.made.plan
-    if calls.spec is None:
-        raise _no_entry(made)
+    assert calls.spec is not None  # see `is_native`
     inputs, outputs = len(made.inputs), len(made.outputs)
     dtypes = [*(type.dtype for type in made.inputs), *(type.dtype for type in made.outputs)]
     pointers = cgutils.alloca_once(builder, ir.ArrayType(_POINTER, max(1, len(plan.buffers))))
@@ -164,17 +167,3 @@ def _write_refusal(calls: ForeignCalls, context: Any, builder: Any, values: Sequ
     )  # a block that ends in a return has to be within others
     with cgutils.if_likely(builder, builder.load(always)):
         context.call_conv.return_exc(builder)
-
-
-def _no_entry(made: Specialisation) -> GraphError:
-    return GraphError(
-        f"op '{made.schema.name}' has no entry that native code can call as it is",
-        code="EK0896",
-        place=user_place(),
-        op=made.schema.name,
-        notes=[
-            "an op that keeps intermediate results has none, nor is there one under the interpreter, under "
-            'checks="all", or in a package of ABI 1'
-        ],
-        hint="call the kernel directly on arrays, outside of njit",
-    )

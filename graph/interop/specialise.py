@@ -196,6 +196,7 @@ class Prepared:
         self.known: dict[Any, Specialisation] = {}
         self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
         self.front: Any = None  # the doors of the kernel
+        self.ufuncs: dict[bool, Any] = {}  # the kernel as a ufunc, with native loops and without
         self.checks: Any = None  # what the environment said of checks when these two were begun
         self.lock = threading.RLock()
         _alive.add(self)

@@ -1,10 +1,12 @@
 """Makes ufuncs of NumPy of elementwise kernels: `add_one.ufunc`.
 
 A ufunc has a loop for each dtype of the kernel's type variables; code for a dtype is made when it is first used. NumPy
-does the rest: broadcasting, strides, `out=`, `where=`, `reduce`. Loops raise what kernels report.
+does the rest: broadcasting, strides, `out=`, `where=`, `reduce`. Loops raise what kernels report. Where there can be no
+such loops, an object with the same calls works by Python: without doors, under `EINKORN_CHECKS=all`, and with NumPy
+before 2.0, whose loops cannot raise.
 
-Input: a kernel. Output: a `numpy.ufunc`. Non-goals: the loops themselves (see `compiler.codegen.doors.ufunc`), and
-NumPy before 2.0, whose loops cannot raise.
+Input: a kernel. Output: a `numpy.ufunc`, or a `PythonUfunc`. Non-goals: the loops themselves (see
+`compiler.codegen.doors.ufunc`).
 """
 
 from __future__ import annotations
@@ -16,14 +18,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...dsl.contract.checks import SAFE, parse_checks
 from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.knobs import knobs
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
+from ..engine.doors import load_door
 from .elementwise import signature_trouble, trouble_of
 from .foreign_calls import address_of, call_table, foreign_calls, own_door
+from .python_ufunc import PythonUfunc
 from .specialise import AnyKernel, Specialisation, prepared, specialise
 
 MOST = 64  # loops of one ufunc: more type variables than that allow are not multiplied out
@@ -50,32 +56,32 @@ class _LoopSpec(ctypes.Structure):
     )
 
 
-def ufunc_of(kernel: AnyKernel) -> np.ufunc:
+def ufunc_of(kernel: AnyKernel) -> np.ufunc | PythonUfunc:
     """The kernel as a ufunc; the same one as long as the kernel, and what it reads, stay as they are.
 
     Raises:
-        GraphError: EK0898 the kernel is not elementwise, with the reason; EK0899 NumPy is too old.
+        GraphError: EK0898 the kernel is not elementwise, with the reason.
         CompileError: a mistake in the kernel.
     """
-    state = prepared(kernel)
+    state, native = prepared(kernel), _loops_work()
     with state.lock:
-        found: np.ufunc | None = state.__dict__.get("_ufunc")
+        found: np.ufunc | PythonUfunc | None = state.ufuncs.get(native)
         if found is None:
-            found = state.__dict__["_ufunc"] = _made(kernel)
+            rows = _elementwise_rows(kernel)
+            found = state.ufuncs[native] = _Maker(kernel, rows).made() if native else PythonUfunc(kernel, rows)
         return found
 
 
-def _made(kernel: AnyKernel) -> np.ufunc:
+def _loops_work() -> bool:
+    """Whether loops can be made here, which call entries without Python."""
+    if int(np.__version__.partition(".")[0]) < 2 or parse_checks(knobs.checks or SAFE).level == "all":
+        return False
+    return load_door("probe", DoorSpec((), (), (), ())) is not None
+
+
+def _elementwise_rows(kernel: AnyKernel) -> list[tuple[DType, ...]]:
+    """The dtypes of each loop of a kernel that is elementwise."""
     schema = kernel.schema
-    if int(np.__version__.partition(".")[0]) < 2:
-        raise GraphError(
-            f"ufuncs of kernels need NumPy 2.0, and this is {np.__version__}",
-            code="EK0899",
-            place=user_place(),
-            op=schema.name,
-            expected="NumPy 2.0 or newer",
-            got=np.__version__,
-        )
     trouble = signature_trouble(schema)
     rows = [] if trouble else [row for row in _rows(schema) if not any(dtype.is_packed() for dtype in row)]
     if rows:
@@ -92,7 +98,7 @@ def _made(kernel: AnyKernel) -> np.ufunc:
             notes=[f"it is defined at {schema.place}"] if schema.place else [],
             hint="call the kernel itself: it takes whole arrays",
         )
-    return _Maker(kernel, rows).made()
+    return rows
 
 
 def _rows(schema: OpSchema) -> list[tuple[DType, ...]]:
@@ -183,12 +189,12 @@ class _Maker:
     def _forbidden(self) -> NoReturn:
         name = self.kernel.schema.name
         raise GraphError(
-            f"the loops of ufunc '{name}' are compiled where they run, which is not possible here",
+            f"a loop of ufunc '{name}' is compiled when it is first used, which is not possible any more",
             code="EK0899",
             place=user_place(),
             op=name,
             notes=["EINKORN_NO_JIT and EINKORN_DOORS=0 forbid it, and it takes LLVM"],
-            hint="call the kernel itself",
+            hint=f"take the ufunc anew: {name.rpartition('::')[2]}.ufunc",
         )
 
 

@@ -94,16 +94,46 @@ def test_memory_that_is_changed_is_not_shared() -> None:
         smoothed(fixed, x)
 
 
-def test_without_a_native_entry_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EINKORN_CHECKS", "all")
+@pytest.mark.parametrize("variable", [("EINKORN_CHECKS", "all"), ("EINKORN_DOORS", "0")])
+def test_without_a_native_entry_python_is_asked(variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*variable)
+
+    @numba.njit(nogil=True)
+    def caller(x: Any, mean: Any) -> Any:
+        follow(mean, x.astype(np.float32), np.float32(0.5))
+        low, high = halves(x)
+        return add_one(x), axpy(2, x, x), low, high, total_of((x, x, x)), positive(x.astype(np.float32))
+
+    x, mean = np.arange(1, 6, dtype=np.int16), np.zeros(5, np.float32)
+    found = caller(x, mean)
+    for got, wanted in zip(found, (x + 1, 3 * x, x[:2], x[2:], 3 * x, x), strict=True):
+        assert np.array_equal(got, wanted) and got.dtype in (np.int16, np.float32)
+    assert np.array_equal(mean, x / 2)
+    with pytest.raises(KernelError, match="elements have to be positive"):
+        caller(x - 3, mean)
+    with pytest.raises(EinkornError, match="'x'"):
+        caller(x, mean[:3])
+
+    @numba.njit(parallel=True)
+    def rows(x: Any) -> Any:
+        found = np.zeros_like(x)
+        for i in numba.prange(x.shape[0]):
+            found[i] = add_one(x[i])
+        return found
+
+    square = np.arange(16, dtype=np.uint8).reshape(4, 4)
+    assert np.array_equal(rows(square), square + 1)
+
+
+def test_sizes_that_are_computed_from_elements() -> None:
+    kept = function(k.kept)
 
     @numba.njit
     def caller(x: Any) -> Any:
-        return add_one(x)
+        return kept(x)
 
-    with pytest.raises(EinkornError, match="has no entry that native code can call") as caught:
-        caller(np.ones(3, np.int16))
-    assert caught.value.code == "EK0896"
+    x = np.array([1.0, -1.0, 3.0])
+    assert caller(x).tolist() == [1, 3] and caller(-x).tolist() == [1] and caller(x[:0]).shape == (0,)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
@@ -149,9 +179,6 @@ def test_parameters_that_are_not_known_are_refused() -> None:
 
 
 def test_kernels_that_cannot_be_called_so() -> None:
-    with pytest.raises(EinkornError, match="computes sizes of its outputs from elements") as caught:
-        function(k.kept)
-    assert caught.value.code == "EK0896"
     with pytest.raises(EinkornError, match="is no kernel") as caught:
         function(len)
     assert caught.value.code == "EK0895"

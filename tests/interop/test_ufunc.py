@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, KernelError
+from einkorn.graph.interop.python_ufunc import PythonUfunc
 from einkorn.graph.interop.ufunc import ufunc_of
 
 from . import elementwise_kernels as k
@@ -132,11 +134,53 @@ def test_other_kernels_are_refused(kernel: Any, why: str) -> None:
     assert caught.value.place.file == __file__
 
 
-def test_without_the_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EINKORN_DOORS", "0")
-    with pytest.raises(EinkornError) as caught:
-        ufunc_of(k.unready)
-    assert caught.value.code == "EK0899"
+@pytest.mark.parametrize("variable", [("EINKORN_DOORS", "0"), ("EINKORN_CHECKS", "all")])
+def test_without_loops_python_gives_the_same(variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    native: list[Any] = [ufunc_of(kernel) for kernel in (k.plus, k.minus, k.parts, k.root)]
+    x = np.random.default_rng(2).standard_normal((4, 6)).astype(np.float32)
+    whole, out = np.arange(6, dtype=np.int8), np.zeros((4, 6))
+
+    def results(plus: Any, minus: Any, parts: Any, root: Any) -> Iterator[Any]:
+        yield from (plus(x, 1), plus(x[:, ::2], x[:1, 1::2]), plus(whole, 1.5), plus(whole, whole), minus(1, 2.5))
+        yield from (
+            plus(True, 2),
+            minus(x.astype(np.float16), x),
+            plus(x[:, None], whole),
+            *parts(x.T),
+            root(np.float32(4)),
+        )
+        yield from (plus(x, x, where=x > 0, out=np.ones((4, 6), np.float32)), minus(x, 1, out=out), plus(x[:0], 1))
+        yield root(np.array([4.0, -1.0], np.float32), where=np.array([True, False]), out=np.zeros(2, np.float32))
+        yield from (plus.reduce(x), plus.reduce(x, axis=1, keepdims=True), plus.accumulate(x, axis=1), plus.outer(x, x))
+        yield from (plus.reduceat(x, [0, 2]), plus(x, x, dtype=np.float64))
+        counted = np.zeros(6, np.int64)
+        plus.at(counted, [1, 1, 3], 2)
+        yield counted
+
+    wanted = list(results(*native))
+    monkeypatch.setenv(*variable)
+    python: list[Any] = [ufunc_of(kernel) for kernel in (k.plus, k.minus, k.parts, k.root)]
+    assert all(type(each) is PythonUfunc for each in python) and python[0] is k.plus.ufunc
+    for got, expected in zip(results(*python), wanted, strict=True):
+        assert type(got) is type(expected) and got.dtype == expected.dtype and np.array_equal(got, expected)
+    for one, other in zip(python, native, strict=True):
+        assert (one.nin, one.nout, one.nargs, one.types, one.__name__, one.__doc__) == (
+            *(other.nin, other.nout, other.nargs, other.types, other.__name__),
+            k.plus.schema.doc if other is native[0] else one.__doc__,
+        )
+    for error, call in (
+        (KernelError, lambda: python[3](-x * x)),
+        (TypeError, lambda: python[0](x, None)),
+        (TypeError, lambda: python[0](x)),
+        (TypeError, lambda: python[0](x, x, out=np.zeros((4, 6), np.int8))),
+        (ValueError, lambda: python[0](x, x[:3])),
+        (ValueError, lambda: python[0](x, x, out=np.zeros(6))),
+        (ValueError, lambda: python[3].reduce(x)),
+    ):
+        with pytest.raises(error):
+            call()
+    monkeypatch.undo()
+    assert k.plus.ufunc is native[0]
 
 
 def test_a_mistake_in_the_kernel_is_shown() -> None:
