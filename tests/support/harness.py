@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 from support.packed import packed, unpacked
+from support.shared_fronts import Fronts
 
 from einkorn.compiler import pipeline
 from einkorn.compiler.codegen.llvm import Compiled
-from einkorn.compiler.pipeline import Artifact, compile_entry
+from einkorn.compiler.pipeline import Artifact
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
@@ -30,12 +31,14 @@ TensorType = tuple[DType, tuple[int, ...]]
 
 _libraries: dict[Path, KernelLibrary] = {}
 _compiled: dict[Any, tuple[Artifact, tuple[TensorType, ...]]] = {}
+_fronts: dict[Any, tuple[Fronts, tuple[TensorType, ...]]] = {}
 _entries: dict[Any, Any] = {}
 
 
 def forget() -> None:
     """Drops all that was compiled so far. Code that is loaded stays where it is."""
     _compiled.clear()
+    _fronts.clear()
 
 
 class KernelFailed(AssertionError):
@@ -85,11 +88,14 @@ def compile_kernel(
     level: int = 3,
 ) -> tuple[Artifact, tuple[TensorType, ...]]:
     """The code of one op for a target, and the types of its outputs. The same question is compiled once."""
-    key = (Path(file), op, tuple(inputs), tuple(sorted((params or {}).items())), tuple(outputs or ()), target, level)
-    if key not in _compiled:
+    unit = (Path(file), op, tuple(inputs), tuple(sorted((params or {}).items())), tuple(outputs or ()), level)
+    if unit not in _fronts:
         spec, results = entry_of(file, op, inputs, params, outputs)
-        _compiled[key] = compile_entry(spec, lookup(target), level=level), results
-    return _compiled[key]
+        _fronts[unit] = Fronts(spec, level), results
+    if (unit, target) not in _compiled:
+        fronts, results = _fronts[unit]
+        _compiled[unit, target] = fronts.compile(target), results
+    return _compiled[unit, target]
 
 
 def assembly_of(file: Path, op: str, inputs: Sequence[TensorType], target: str) -> str:

@@ -1,0 +1,121 @@
+"""Compiles a unit for many GPUs: what comes before LLVM is done once for all targets that would give the same.
+
+What the compiler asked of the first target is noted with the answers. A target that answers the same gets the same LLVM
+IR; only the name of the target in the words of reports is then that of the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+from einkorn.compiler import pipeline
+from einkorn.compiler.pipeline import Artifact, Compilation, compile_entry
+from einkorn.compiler.targets import Target, lookup
+from einkorn.compiler.targets.base import Limits
+from einkorn.dsl.contract.unit import EntrySpec, Piece
+
+_BACK = pipeline.NATIVE[[each.name for each in pipeline.NATIVE].index("compile") :]
+_FRONT = pipeline.NATIVE[: -len(_BACK)]
+
+Question = tuple[Any, ...]  # the names on the way to a fact; the arguments of a call are a tuple
+Heard = list[tuple[Question, Any]]  # with the answers
+
+
+class Listener:
+    """A target, or a part of one, which notes what it is asked."""
+
+    def __init__(self, of: Any, heard: Heard, path: Question = ()) -> None:
+        self._of, self._heard, self._path = of, heard, path
+
+    def __getattr__(self, name: str) -> Any:
+        value, path = getattr(self._of, name), (*self._path, name)
+        if is_dataclass(value) or isinstance(value, Mapping):
+            return Listener(value, self._heard, path)
+        if isinstance(self._of, Limits):
+            return Limit(value, self._heard, path)
+        if callable(value):
+            return lambda *given: self._note((*path, given))
+        return self._note(path)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.__getattr__("__getitem__")(key)
+
+    def __contains__(self, key: Any) -> Any:
+        return self.__getattr__("__contains__")(key)
+
+    def _note(self, question: Question) -> Any:
+        answer = _answer(self._of, question[len(self._path) :])
+        if question != ("name",):  # which is for people only
+            self._heard.append((question, answer))
+        return answer
+
+
+class Limit(int):
+    """A limit, which notes what it is compared with: most targets with other limits give the same answers."""
+
+    def __new__(cls, value: int, heard: Heard, path: Question) -> Limit:
+        made = super().__new__(cls, value)
+        made.note = lambda name, other: Listener(value, heard, path)._note((*path, name, (other,)))
+        return made
+
+    note: Callable[[str, int], bool]
+
+    def __lt__(self, other: int) -> bool:
+        return self.note("__lt__", other)
+
+    def __le__(self, other: int) -> bool:
+        return self.note("__le__", other)
+
+    def __gt__(self, other: int) -> bool:
+        return self.note("__gt__", other)
+
+    def __ge__(self, other: int) -> bool:
+        return self.note("__ge__", other)
+
+
+def _answer(of: Any, question: Question) -> Any:
+    for step in question:
+        of = of(*step) if isinstance(step, tuple) else getattr(of, step)
+    return of
+
+
+def _agrees(target: Target, heard: Heard) -> bool:
+    """Whether a target answers all questions the same."""
+    return all(_answer(target, question) == answer for question, answer in heard)
+
+
+class Fronts:
+    """The halves before LLVM that were made of one unit, and what they asked."""
+
+    def __init__(self, spec: EntrySpec, level: int) -> None:
+        self.spec, self.level = spec, level
+        self.made: list[tuple[Heard, Compilation]] = []
+
+    def compile(self, name: str) -> Artifact:
+        """The code for a target."""
+        target = lookup(name)
+        if not target.has_grid or target.simulates:
+            return compile_entry(self.spec, target, level=self.level)
+        front = next((each for heard, each in self.made if _agrees(target, heard)), None) or self._make(target)
+        c, watch = Compilation(self.spec, target, self.level), pipeline._Watch()
+        c.program, c.emitted, c.text = front.program, front.emitted, front.text
+        watch.run(_BACK, c)
+        piece = Piece(target.format.suffix, target.key, c.code)
+        return Artifact(target, c.program, c.emitted, c.compiled, (piece,), watch.timings)
+
+    def _make(self, target: Target) -> Compilation:
+        typed: Heard = []
+        lowered: Heard = []
+        for_types: Any = Listener(target, typed)
+        for_text: Any = Listener(target, lowered)
+        c = Compilation(self.spec, for_types, self.level)
+        pipeline._run_typed(c, None)
+        c.target = for_text
+        pipeline._Watch().run(_FRONT, c)
+        # What is refused is by now; after that, limits are only for code that launches, which is not made here.
+        typed += [each for each in lowered if each[0][0] not in ("limits", "most_blocks")]
+        once = {repr(question): (question, answer) for question, answer in typed}
+        self.made.append((list(once.values()), c))
+        return c
