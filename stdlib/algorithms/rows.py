@@ -405,10 +405,8 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     cut = pieces if tasks < FEW_BLOCKS else 1
     slots = _slots(monoids, dtype, (FEW_BLOCKS - 1) * COLUMN_PIECES * columns)
 
-    def columns_of(number, first, count, totals, totals_at):
-        """Joins `count` pieces of the columns of a block to what the memory holds; returns how many columns there
-        are.
-        """
+    def columns_of(number, first, count, totals):
+        """Keeps the states of `count` pieces of the columns of a block; returns how many columns there are."""
         lead = unravelled(number // blocks, sizes)
         left = number % blocks * columns
         here = min(width - left, columns)
@@ -423,8 +421,8 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
             low = piece * size
             found = _fold_columns(element, ask_ahead, here, low, min(low + size, n), monoids, dtype)
             for j in range(here):
-                before = _kept(totals, totals_at + j) if piece > first else empty(monoids, dtype)
-                _keep(totals, totals_at + j, joined(monoids, before, _kept(found, j)))
+                before = _kept(totals, j) if piece > first else empty(monoids, dtype)
+                _keep(totals, j, joined(monoids, before, _kept(found, j)))
         return here
 
     def use(number, j, states):
@@ -432,13 +430,18 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
         body((*lead, number % blocks * columns + j), *finished(monoids, states, dtype))
 
     def part(task):
-        number = task // cut
+        number, first, count = task, 0, pieces
+        if cut > 1:
+            number = task // cut
+            first, count = task - number * cut, 1
+        totals = _slots(monoids, dtype, columns)
+        here = columns_of(number, first, count, totals)  # once for both: it is long
         if cut == 1:
-            totals = _slots(monoids, dtype, columns)
-            for j in range(columns_of(number, 0, pieces, totals, 0)):
+            for j in range(here):
                 use(number, j, _kept(totals, j))
         else:
-            columns_of(number, task - number * cut, 1, slots, task * columns)
+            for j in range(here):
+                _keep(slots, task * columns + j, _kept(totals, j))
 
     parallel_for(tasks * cut, part, grain=ceildiv(TASK, n // cut * min(width, columns) + 16))
     if cut > 1:
