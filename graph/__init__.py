@@ -25,6 +25,14 @@ with shielded():
         scan_available_devices,
     )
     from .driver.dlpack import DLPackArray
+    from .driver.specs import (
+        DeviceSpec,
+        accelerator_api,
+        accelerator_architecture_name,
+        calculate_virtual_device_count,
+        devices_exist,
+        load_devices,
+    )
     from .driver.streams import DeviceStream
     from .engine.model import Model, TensorSpec
     from .engine.session import InferenceSession
@@ -51,6 +59,7 @@ __all__ = [
     "Device",
     "DeviceKind",
     "DeviceRef",
+    "DeviceSpec",
     "DeviceStream",
     "Dim",
     "FilterLayout",
@@ -68,9 +77,14 @@ __all__ = [
     "Type",
     "Value",
     "Weight",
+    "accelerator_api",
+    "accelerator_architecture_name",
     "accelerator_count",
+    "calculate_virtual_device_count",
+    "devices_exist",
     "finfo",
     "from_onnx",
+    "load_devices",
     "ops",
     "parse_graph",
     "scan_available_devices",

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
-from einkorn.graph import CPU, Accelerator, DeviceKind, DeviceRef, accelerator_count, scan_available_devices
+from einkorn.dsl.diagnostics.errors import DeviceError, EinkornError, GraphError
+from einkorn.graph import (
+    CPU,
+    Accelerator,
+    DeviceKind,
+    DeviceRef,
+    DeviceSpec,
+    accelerator_api,
+    accelerator_architecture_name,
+    accelerator_count,
+    calculate_virtual_device_count,
+    devices_exist,
+    load_devices,
+    scan_available_devices,
+)
 from einkorn.graph.driver import gpu_kinds
 
 
@@ -45,6 +58,23 @@ def test_no_accelerator_is_explained() -> None:
     assert caught.value.code == "EK0801"
     assert caught.value.message == "there is no gpu:1 to run on: this machine has none"
     assert caught.value.hint == 'use CPU(), Accelerator("sim"), or choose by accelerator_count()'
+
+
+def test_devices_by_their_specs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specs, names and devices are opened alike; what is not here is told, or found out before."""
+    host = DeviceSpec.cpu()
+    assert (host.id, host.device_type) == (-1, "cpu") and DeviceSpec(0) == DeviceSpec.cpu(0)
+    assert load_devices([host, DeviceSpec(0), DeviceRef.CPU(), *scan_available_devices()]) == [CPU()] * 4
+    assert devices_exist([host]) and not devices_exist([host, DeviceSpec.accelerator(3)])
+    assert calculate_virtual_device_count([host], [DeviceSpec.accelerator(2), host]) == 3
+    assert calculate_virtual_device_count() == calculate_virtual_device_count([host]) == 1
+    for call in (accelerator_api, accelerator_architecture_name, lambda: load_devices([DeviceSpec.accelerator(0)])):
+        with pytest.raises(DeviceError, match="no gpu:0 to run on"):
+            call()
+    for wrong in (lambda: DeviceSpec(0, "tpu"), lambda: DeviceSpec("0"), lambda: load_devices(["cpu"])):  # type: ignore[arg-type, list-item]
+        with pytest.raises(EinkornError) as caught:
+            wrong()
+        assert caught.value.code == "EK0801"
 
 
 def test_a_driver_without_its_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
