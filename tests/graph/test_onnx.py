@@ -244,6 +244,31 @@ def test_nothing_is_made_of_what_a_file_claims() -> None:
     assert str(from_onnx(made).output_types[0].shape) == "[1048576, 1048576]"
 
 
+@pytest.mark.parametrize(
+    "op_type, gates, direction", [("RNN", 1, "reverse"), ("GRU", 3, "forward"), ("LSTM", 4, "bidirectional")]
+)
+def test_recurrent_layers_of_any_length(op_type: str, gates: int, direction: str) -> None:
+    """A symbolic number of steps is a loop, and gives what the unrolled layer gives; items end at their lengths."""
+    numbers, ways, size = np.random.default_rng(1), 1 + (direction == "bidirectional"), 3
+    shapes = [(ways, gates * size, 2), (ways, gates * size, size), (ways, 2 * gates * size)]
+    weights = [tensor(name, numbers.random(shape, np.float32) - 0.5) for name, shape in zip("wrb", shapes, strict=True)]
+    outputs = ["y", "h"]
+    node = helper.make_node(op_type, ["x", "w", "r", "b", "lengths"], outputs, hidden_size=size, direction=direction)
+    inputs = [value("x", ["steps", "batch", 2]), value("lengths", ["batch"], onnx.TensorProto.INT32)]
+    made = model([node], inputs, [value(name, None) for name in outputs], weights)
+    graph = from_onnx(made)
+    assert "while_loop" in str(graph)
+    looped = InferenceSession(interpret=True).load(graph)
+    for steps in (1, 4):
+        x, lengths = numbers.random((steps, 2, 2), np.float32), np.array([steps, max(steps - 2, 0)], np.int32)
+        unrolled = from_onnx(made, shapes={"x": [steps, 2, 2], "lengths": [2]})
+        assert "while_loop" not in str(unrolled)
+        for got, wanted in zip(looped(x, lengths), run(unrolled, x, lengths), strict=True):
+            np.testing.assert_allclose(got.to_numpy(), wanted, rtol=1e-6, atol=1e-7)
+    empty, last = looped(np.zeros((0, 2, 2), np.float32), np.zeros(2, np.int32))
+    assert empty.shape == (0, ways, 2, size) and not last.to_numpy().any()
+
+
 # *** weights ***
 
 

@@ -1,8 +1,8 @@
-"""Converts recurrent layers: RNN, GRU and LSTM, unrolled over a number of steps that is known.
+"""Converts recurrent layers: RNN, GRU and LSTM. A few steps are unrolled; many, or a symbolic number, are a loop.
 
 The products of all steps with the input's weights are one product; each step has one with those of the state.
 
-Input: tensors. Output: tensors. Non-goals: sequences of symbolic length.
+Input: tensors. Output: tensors. Non-goals: other activations than ONNX names.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
+from ...types.tensor_type import BufferType
 from ..call import Call
 from ..table import onnx_op
 
-MOST_STEPS = 512
+MOST_UNROLLED = 32  # steps; each is compiled as part of the whole
 Function = Callable[[TensorValue], TensorValue]
 Step = Callable[[TensorValue, list[TensorValue]], list[TensorValue]]
 
@@ -62,10 +64,6 @@ class Layer:
     clip: float | None
     reverse: list[bool]
 
-    @property
-    def steps(self) -> int:
-        return int(self.x.shape[0])
-
     def clipped(self, x: TensorValue) -> TensorValue:
         return x if self.clip is None else ops.maximum(ops.minimum(x, self.clip), -self.clip)
 
@@ -78,22 +76,45 @@ class Layer:
         self,
         number: int,
         states: list[TensorValue],
-        step: Callable[[TensorValue, list[TensorValue]], list[TensorValue]],
+        step: Step,
         projected: TensorValue,
-    ) -> tuple[list[TensorValue], list[TensorValue]]:
+    ) -> tuple[TensorValue, list[TensorValue]]:
         """The states after each step in the order of time, and the last ones. `projected` is the input's product."""
+        steps = self.x.shape[0]
+        if not isinstance(steps, StaticDim) or not 1 <= int(steps) <= MOST_UNROLLED:
+            return self._looped(number, states, step, projected)
         outputs: list[TensorValue] = []
-        times = range(self.steps)
+        times = range(int(steps))
         for time in reversed(times) if self.reverse[number] else times:
-            after = step(projected[time], states)
-            if self.lengths is not None:
-                alive = ops.unsqueeze(ops.greater(self.lengths, time), 1)
-                after = [ops.where(alive, new, old) for new, old in zip(after, states, strict=True)]
-                outputs.append(ops.where(alive, after[0], 0))
-            else:
-                outputs.append(after[0])
-            states = after
-        return (outputs[::-1] if self.reverse[number] else outputs), states
+            output, states = self._after(time, states, step(projected[time], states))
+            outputs.append(output)
+        return ops.stack(outputs[::-1] if self.reverse[number] else outputs, 0), states
+
+    def _looped(
+        self, number: int, states: list[TensorValue], step: Step, projected: TensorValue
+    ) -> tuple[TensorValue, list[TensorValue]]:
+        steps, batch = self.x.shape[0], self.x.shape[1]
+        states = [ops.rebind(state, [batch, state.shape[1]]) for state in states]
+        kept = ops.buffer_create(BufferType(states[0].dtype, [steps, *states[0].shape], self.x.device))
+
+        def body(round: TensorValue, *before: TensorValue) -> list[TensorValue]:
+            time = ops.sub(steps - 1, round) if self.reverse[number] else round
+            output, after = self._after(time, list(before), step(projected[time], list(before)))
+            kept[time] = output
+            return [round + 1, *after]
+
+        _, *last = ops.while_loop([0, *states], lambda round, *_: ops.greater(steps, round), body)
+        return ops.buffer_load(kept), last
+
+    def _after(
+        self, time: int | TensorValue, before: list[TensorValue], after: list[TensorValue]
+    ) -> tuple[TensorValue, list[TensorValue]]:
+        """What a step gives and the states behind it; items that have ended keep theirs."""
+        if self.lengths is None:
+            return after[0], after
+        alive = ops.unsqueeze(ops.greater(ops.cast(self.lengths, DType.int64), time), 1)
+        after = [ops.where(alive, new, old) for new, old in zip(after, before, strict=True)]
+        return ops.where(alive, after[0], 0), after
 
 
 def _layer(
@@ -101,9 +122,6 @@ def _layer(
 ) -> Layer:
     if attributes["layout"]:
         x = ops.permute(x, [1, 0, 2])
-    if not isinstance(x.shape[0], StaticDim) or int(x.shape[0]) > MOST_STEPS:
-        text = f"has {x.shape[0]} steps, and their number has to be known, up to {MOST_STEPS}"
-        call.fail(text, code="EK0529", hint="from_onnx(..., shapes={input: [...]}) makes sizes known")
     direction = attributes["direction"]
     if direction not in ("forward", "reverse", "bidirectional"):
         call.fail(f"has the direction {direction!r}", argument="direction")
@@ -130,9 +148,9 @@ def _start(layer: Layer, initial: TensorValue | None, number: int, size: Any, la
     return ops.broadcast_to(ops.constant(0, layer.x.dtype, layer.x.device), [layer.x.shape[1], size])
 
 
-def _results(per_direction: list[list[TensorValue]], lasts: list[list[TensorValue]], layout: int) -> tuple[Any, ...]:
+def _results(per_direction: list[TensorValue], lasts: list[list[TensorValue]], layout: int) -> tuple[Any, ...]:
     """Y of (steps, directions, batch, hidden), then the last states of (directions, batch, hidden)."""
-    whole = ops.stack([ops.stack(outputs, 0) for outputs in per_direction], 1)
+    whole = ops.stack(per_direction, 1)
     states = [ops.stack(list(each), 0) for each in zip(*lasts, strict=True)]
     if layout:
         return (ops.permute(whole, [2, 0, 1, 3]), *[ops.permute(state, [1, 0, 2]) for state in states])
