@@ -21,6 +21,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.devices import DeviceRef
+from ..ops.stage import current
 from ..staging.value import TensorValue
 from .known import LIMIT, Known, Undecided, dims_from, dims_in, known
 from .table import Array, Dims, Row, Value
@@ -141,7 +142,8 @@ def _converted(row: Row, call: Call) -> list[Value]:
     """The outputs of a node as its row makes them."""
     try:
         _broadcast_as_before_7(call)
-        found = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
+        with current(row.op_type).on_behalf_of(call.title):
+            found = row.convert(*_inputs_for(row, call), **_attributes_for(row, call))
     except EinkornError as error:
         for each in each_of(error):
             if not each.message.startswith("node "):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -536,6 +537,15 @@ class Graph(Rich):
         kind, difference = constraint.kind, constraint.left - constraint.right
         if not any(c.kind == kind and c.left - c.right == difference for c in self._constraints):
             self._constraints.append(constraint)
+
+    @contextmanager
+    def on_behalf_of(self, title: str) -> Iterator[None]:
+        """Begins the messages of the conditions that are added inside with a title: a node of a model, for example."""
+        mark = len(self._constraints)
+        yield
+        self._constraints[mark:] = [
+            replace(each, message=f"{title}: {each.message}") for each in self._constraints[mark:]
+        ]
 
     def _check_dims_known(self, op: str, types: Iterable[ShapedType], place: Place | None) -> None:
         known = self._dim_names

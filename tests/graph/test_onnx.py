@@ -269,6 +269,14 @@ def test_recurrent_layers_of_any_length(op_type: str, gates: int, direction: str
     assert empty.shape == (0, ways, 2, size) and not last.to_numpy().any()
 
 
+def test_sizes_that_contradict_each_other_in_a_call_name_the_node() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"], name="head")]
+    shape = tensor("shape", np.array([2, 3], np.int64))
+    graph = from_onnx(model(nodes, [value("x", ["n"])], [value("y", None)], [shape]))
+    with pytest.raises(GraphError, match=r"node 'head' \(Reshape\): .*a reshape keeps the number of elements"):
+        run(graph, np.zeros(5, np.float32))
+
+
 # *** weights ***
 
 
