@@ -20,8 +20,11 @@ CALL_WORDS: Final = (
     *("PyErr_Occurred", "PyLong_FromVoidPtr", "PyObject_CallOneArg", "Py_DecRef"),
 )
 
+MOVE: Final = "ek_move"  # what copies elements of so many bytes, from one step to another
+MOVED: Final = (1, 2, 4, 8)
+
 # The loop of a ufunc, for one dtype of one kernel: `calls` is the address of a table of the words above.
-LOOP_WORDS: Final = ("calls", "entry", "owner", "raise")
+LOOP_WORDS: Final = ("calls", "entry", "owner", "raise", *(f"move{size}" for size in MOVED))
 
 # The loops of a ufunc for all its dtypes, which ask `find`, an object of Python's, for the loops above.
 FIND_WORDS: Final = (

@@ -261,15 +261,14 @@ def _buffer_slots() -> dict[str, int]:
 # *** the probe ***
 
 
-@functools.cache
 def python_works() -> bool:
     """Whether objects lie in memory as doors read them."""
-    if not _is_known_build():
-        return False
-    library = load_door("probe", DoorSpec((), (), (), ()))
-    if library is None:
-        python_works.cache_clear()  # it may be switched on again
-        return False
+    library = load_door("probe", DoorSpec((), (), (), ())) if _is_known_build() else None
+    return library is not None and _works(library)  # without it nothing is known: doors may be switched on again
+
+
+@functools.cache
+def _works(library: SharedLibrary) -> bool:
     try:
         works = _probe(library)
     except Exception as error:

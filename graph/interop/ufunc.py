@@ -20,7 +20,7 @@ import numpy as np
 
 from ...dsl.contract.checks import SAFE, parse_checks
 from ...dsl.contract.doors import DoorSpec
-from ...dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS
+from ...dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS, MOVE, MOVED
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
@@ -180,8 +180,10 @@ class _Maker:
     def find(self, number: int | None) -> int:
         """The address of the loop of one dtype."""
         calls = foreign_calls(_specialised(self.kernel, self.rows[number or 0]))
+        moves = load_door("moves", DoorSpec((), (), (), ()))
         words = {"calls": call_table(), "owner": calls.number, "raise": calls.fail_at, **calls.words}
-        found = None if calls.spec is None else own_door("ufunc", calls.spec, None, LOOP_WORDS, words)
+        words |= {} if moves is None else {f"move{size}": moves.address(f"{MOVE}{size}") for size in MOVED}
+        found = None if calls.spec is None or moves is None else own_door("ufunc", calls.spec, None, LOOP_WORDS, words)
         if found is None:
             self._forbidden()
         return found.address("ek_door")

@@ -299,9 +299,11 @@ def test_entries_that_are_not_plain_have_no_spec(monkeypatch: pytest.MonkeyPatch
     assert door_spec(late._call) is None
     plain = specialise(kernels.add_one, [(F32, 1)]).model._call
     assert door_spec(plain) is not None
+    python_door._works.cache_clear()
     monkeypatch.setenv("EINKORN_DOORS", "0")
     assert python_door.python_door(plain, "add_one", print) is None
     monkeypatch.setenv("EINKORN_DOORS", "1")
+    assert python_door.python_door(plain, "add_one", print) is not None
     monkeypatch.setenv("EINKORN_NO_JIT", "1")
     assert doors.load_door("python", door_spec(plain), PythonForm()) is None
 
@@ -309,7 +311,7 @@ def test_entries_that_are_not_plain_have_no_spec(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("lie", ["build", "type", "rank", "float", "tuple", "dict"])
 def test_the_probe_believes_nothing(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = specialise(kernels.add_one, [(F32, 1)]).model._call
-    python_door.python_works.cache_clear()
+    python_door._works.cache_clear()
     if lie == "build":
         monkeypatch.setattr(sys, "abiflags", "t", raising=False)
     else:
@@ -329,5 +331,5 @@ def test_the_probe_believes_nothing(lie: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(python_door, "_function", lying)
     assert python_door.python_door(plain, "add_one", print) is None
     monkeypatch.undo()
-    python_door.python_works.cache_clear()
+    python_door._works.cache_clear()
     assert python_door.python_door(plain, "add_one", print) is not None

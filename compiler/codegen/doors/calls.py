@@ -20,83 +20,51 @@ from typing import Final
 
 from ....dsl.contract import abi
 from ....dsl.contract.foreign_doors import CALL_WORDS
-
-
-def word(name: str) -> int:
-    """Where a word of the table lies, in bytes."""
-    return 8 * CALL_WORDS.index(name)
+from ..ir_text import FunctionText
+from .text import fill_context
 
 
 def shared_text() -> str:
-    """The functions above, and what they use."""
-    text = _TEXT
+    """The functions above."""
+    text = _FAIL
     for name in CALL_WORDS:
-        text = text.replace(f"TABLE({name})", f"getelementptr inbounds i8, ptr %table, i64 {word(name)}")
-    for field, *_ in abi.Context._fields_:
-        offset = getattr(abi.Context, field).offset
-        text = text.replace(f"CONTEXT({field})", f"getelementptr inbounds i8, ptr %context, i64 {offset}")
-    return text.replace("CONTEXT_SIZE", str(abi.CONTEXT_SIZE))
+        text = text.replace(
+            f"TABLE({name})", f"getelementptr inbounds i8, ptr %table, i64 {8 * CALL_WORDS.index(name)}"
+        )
+    return _run_text() + text
 
 
-_TEXT: Final = """
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+def _run_text() -> str:
+    given = ["ptr %table", "i64 %owner", "ptr %entry", "ptr %pointers", "ptr %dims", "i1 %many", "ptr %context"]
+    f = FunctionText("@run", "i32", given, attributes="internal")
 
-define internal i32 @run(ptr %table, i64 %owner, ptr %entry, ptr %pointers, ptr %dims, i1 %many, ptr %context) {
-begin:
-  call void @llvm.memset.p0.i64(ptr align 16 %context, i8 0, i64 CONTEXT_SIZE, i1 false)
-  %report.from = TABLE(report)
-  %report = load ptr, ptr %report.from
-  %report.at = CONTEXT(report)
-  store ptr %report, ptr %report.at
-  %owner.at = CONTEXT(owner)
-  store i64 %owner, ptr %owner.at
-  %threads.at = CONTEXT(threads)
-  store i64 1, ptr %threads.at
-  br i1 %many, label %far, label %near
-near:
-  %code = call i32 %entry(ptr %context, ptr %pointers, ptr %dims)
-  br label %done
-far:
-  %check.at = TABLE(PyGILState_Check)
-  %check = load ptr, ptr %check.at
-  %held = call i32 %check()
-  %holds = icmp ne i32 %held, 0
-  br i1 %holds, label %give, label %go
-give:
-  %save.at = TABLE(PyEval_SaveThread)
-  %save = load ptr, ptr %save.at
-  %saved = call ptr %save()
-  br label %go
-go:
-  %state = phi ptr [ %saved, %give ], [ null, %far ]
-  %pool.from = TABLE(pool)
-  %pool = load ptr, ptr %pool.from
-  %pool.at = CONTEXT(pool)
-  store ptr %pool, ptr %pool.at
-  %parallel.from = TABLE(parallel)
-  %parallel = load ptr, ptr %parallel.from
-  %parallel.at = CONTEXT(parallel)
-  store ptr %parallel, ptr %parallel.at
-  %threads.from = TABLE(threads)
-  %threads = load i64, ptr %threads.from
-  store i64 %threads, ptr %threads.at
-  %all.code = call i32 %entry(ptr %context, ptr %pointers, ptr %dims)
-  br i1 %holds, label %take, label %done
-take:
-  %restore.at = TABLE(PyEval_RestoreThread)
-  %restore = load ptr, ptr %restore.at
-  call void %restore(ptr %state)
-  br label %done
-done:
-  %result = phi i32 [ %code, %near ], [ %all.code, %go ], [ %all.code, %take ]
-  %status.at = CONTEXT(status)
-  %status = load i64, ptr %status.at
-  %stopped = icmp ne i64 %status, 0
-  %stop = zext i1 %stopped to i32
-  %all = or i32 %result, %stop
-  ret i32 %all
-}
+    def word(name: str, type: str = "ptr") -> str:
+        return f.load(type, f.at("%table", 8 * CALL_WORDS.index(name)))
 
+    def leave() -> None:
+        code = f.call("%entry", ["ptr %context", "ptr %pointers", "ptr %dims"], "i32")
+        with f.when(f.compare("ne", lock.value(), "null", "ptr")):
+            f.call(word("PyEval_RestoreThread"), [f"ptr {lock.value()}"])
+        stopped = f.compare("ne", f.load("i64", f.at("%context", abi.STATUS_OFFSET)), 0)
+        f.leave(f.either(code, f.value(f"zext i1 {stopped} to i32"), "i32"))
+
+    lock = f.variable("ptr", "null")
+    fill_context(f, {"report": f"ptr {word('report')}", "owner": "i64 %owner"})
+    with f.when("%many"):
+        with f.when(f.compare("ne", f.call(word("PyGILState_Check"), [], "i32"), 0, "i32")):
+            lock.set(f.call(word("PyEval_SaveThread"), [], "ptr"))
+        for name, type, offset in (
+            ("pool", "ptr", abi.POOL_OFFSET),
+            ("parallel", "ptr", abi.PARALLEL_OFFSET),
+            ("threads", "i64", abi.THREADS_OFFSET),
+        ):
+            f.store(type, word(name, type), f.at("%context", offset))
+        leave()
+    leave()
+    return f.text()
+
+
+_FAIL: Final = """
 define internal void @fail(ptr %table, ptr %raise, ptr %context) noinline cold {
 begin:
   %ensure.at = TABLE(PyGILState_Ensure)

@@ -16,7 +16,7 @@ from ...targets import Target
 from ..llvm import compile_module
 from .python import PROBE, python_text
 from .torch import torch_text
-from .ufunc import dispatch_text, loop_text
+from .ufunc import dispatch_text, loop_text, moves_text
 from .xla import xla_text
 
 DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
@@ -26,10 +26,12 @@ DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
     "xla": xla_text,
     "ufunc": lambda spec, form: loop_text(spec),
     "ufuncs": lambda spec, form: dispatch_text(form),
+    "moves": lambda spec, form: moves_text(),
 }
 
-# How far LLVM goes with those that loop; with the others, which run straight on, it would take 20 ms for nothing.
-LEVELS: Final = {"ufunc": 2, "ufuncs": 2}
+# How far LLVM goes with what loops over elements; with the others, which run straight on, it would take 20 ms for
+# nothing.
+LEVELS: Final = {"moves": 2}
 
 
 def door_text(name: str, spec: DoorSpec, form: Any) -> str:

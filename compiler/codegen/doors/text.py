@@ -168,21 +168,21 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     f = DoorText("@ek.run", "i32", ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large"], words)
     f.head = f.head.replace("define ", "define internal ", 1)
     f.table = "%table"
-    for word, offset in (
-        ("pool", abi.POOL_OFFSET), ("report", abi.REPORT_OFFSET), ("poll", abi.POLL_OFFSET), ("owner", abi.OWNER_OFFSET)
-    ):  # fmt: skip
-        f.store("ptr", f.word(word), f.at("%context", offset))
-    for offset in (abi.STATUS_OFFSET, abi.DEVICE_OFFSET, abi.STAGE_OFFSET):
-        f.store("i64", 0, f.at("%context", offset))
+    fill_context(f, {word: f"ptr {f.word(word)}" for word in ("pool", "report", "poll", "owner")})
     with f.when("%large"):
         f.store("ptr", f.word("parallel"), f.at("%context", abi.PARALLEL_OFFSET))
         f.store("i64", f.word("threads", "i64"), f.at("%context", abi.THREADS_OFFSET))
         f.leave(_unlocked(f) if lock else _exact(f))
-    f.store("ptr", "null", f.at("%context", abi.PARALLEL_OFFSET))
-    f.store("i64", 1, f.at("%context", abi.THREADS_OFFSET))
     f.leave(_exact(f) if not lock else _call(f) if bounded else _unlocked(f))
     system = host().system  # doors are made where they run
     return f.text() if lock or system is None else f"{system.float_modes}\n{f.text()}"
+
+
+def fill_context(f: FunctionText, known: Mapping[str, str]) -> None:
+    """Fills `%context` for a call by one thread; `known` has the fields that are not 0, with their types."""
+    for field, *_ in abi.Context._fields_:
+        type, _, value = known.get(field, "i64 1" if field == "threads" else "i64 0").partition(" ")
+        f.store(type, value, f.at("%context", getattr(abi.Context, field).offset))
 
 
 def _call(f: DoorText) -> str:

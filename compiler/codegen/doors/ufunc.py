@@ -19,7 +19,7 @@ from typing import Final
 
 from ....dsl.contract import abi
 from ....dsl.contract.doors import DoorSpec
-from ....dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS, TABLE
+from ....dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS, MOVE, MOVED, TABLE
 from ..ir_text import FunctionText
 from .calls import shared_text
 
@@ -61,25 +61,32 @@ def loop_text(spec: DoorSpec) -> str:
         for k, size in enumerate(inputs):
             with f.when(moved[k]):
                 given = [f"ptr {blocks[k]}", f"i64 {size}", f"ptr {rows[k]}", f"i64 {steps[k]}", f"i64 {now}"]
-                f.call(f"@move{size}", given)
+                f.call(_word(f, f"move{size}"), given)
         code = _call(f, now, [f.select(*three, "ptr") for three in zip(there, rows, blocks, strict=True)])
         with f.when(f.compare("ne", code, 0, "i32")):
             f.leave(code)
         for k, size in enumerate(outputs, len(inputs)):
             with f.when(moved[k]):
                 given = [f"ptr {rows[k]}", f"i64 {steps[k]}", f"ptr {blocks[k]}", f"i64 {size}", f"i64 {now}"]
-                f.call(f"@move{size}", given)
+                f.call(_word(f, f"move{size}"), given)
         done.set(f.add(first, now))
     f.leave(0)
-    moves = [_move(size) for size in sorted(set(sizes))]
     heads = [
         f"@{TABLE} = global ptr null",
         "declare i64 @llvm.smin.i64(i64, i64)",
         "declare i64 @llvm.smax.i64(i64, i64)",
     ]
-    return "\n".join(
-        [*heads, shared_text(), *moves, _entry_call(spec.pointers, len(spec.slots), len(inputs), len(sizes)), f.text()]
-    )
+    call = _entry_call(spec.pointers, len(spec.slots), len(inputs), len(sizes))
+    return "\n".join([*heads, shared_text(), call, f.text()])
+
+
+def moves_text() -> str:
+    """The functions that gather and scatter: they loop over elements, and are compiled once, for all ufuncs."""
+    return "\n".join(_move(size) for size in MOVED)
+
+
+def _word(f: FunctionText, name: str) -> str:
+    return f.load("ptr", f.at(f.load("ptr", f"@{TABLE}"), 8 * LOOP_WORDS.index(name)))
 
 
 def _overlaps(
@@ -119,8 +126,7 @@ def _entry_call(pointers: Sequence[tuple[str, int]], slots: int, inputs: int, ro
     for number in range(slots):
         f.store("i64", "%count", f.at(dims, 8 * number))
     context = _block(f, abi.CONTEXT_SIZE)
-    table = f.load("ptr", f"@{TABLE}")
-    calls, entry, owner, fail = (f.load("ptr", f.at(table, 8 * k)) for k in range(len(LOOP_WORDS)))
+    calls, entry, owner, fail = (_word(f, name) for name in ("calls", "entry", "owner", "raise"))
     said = f.value(f"ptrtoint ptr {owner} to i64")
     words = [f"ptr {calls}", f"i64 {said}", f"ptr {entry}", f"ptr {given}", f"ptr {dims}", "i1 false", f"ptr {context}"]
     failed = f.compare("ne", f.call("@run", words, "i32"), 0, "i32")
@@ -143,7 +149,7 @@ def _block(f: FunctionText, size: int) -> str:
 def _move(size: int) -> str:
     """A function that copies elements of so many bytes, from one step to another."""
     parameters = ["ptr noalias %to", "i64 %to.step", "ptr noalias %from", "i64 %from.step", "i64 %count"]
-    f = FunctionText(f"@move{size}", "void", parameters, attributes="internal|noinline")
+    f = FunctionText(f"@{MOVE}{size}", "void", parameters)
     with f.each(0, "%count") as k:
         value = f.load(f"i{8 * size}", f.at("%from", f.mul(k, "%from.step")))
         f.store(f"i{8 * size}", value, f.at("%to", f.mul(k, "%to.step")))
