@@ -1,9 +1,10 @@
 """Finds the types of an op's results by staging it once, with a name for each size.
 
-Equal sizes have one name, and 1 is 1, for it broadcasts; so a call with other sizes is of the same pattern unless these
-are equal in other places. What the op requires of the names is then asked of the sizes. Where an op cannot be staged
-with names (or requires what these sizes do not hold) it is staged with fewer, at last with none, and says what is
-wrong.
+Equal sizes of several operands have one name, and 1 is 1, for it broadcasts; so a call with other sizes is of the same
+pattern unless these are equal in other places. That a matrix is square says nothing: its axes have names of their own
+where the op can be staged so. What the op requires of the names is then asked of the sizes. Where an op cannot be
+staged with names (or requires what these sizes do not hold) it is staged with fewer, at last with none, and says what
+is wrong.
 
 Input: an operator, its arguments apart. Output: `Call`. Non-goals: code (see `programs`).
 """
@@ -65,6 +66,7 @@ class Call:
     Attributes:
         pattern: see there.
         kinds: of its operands; their device is that of the results.
+        named: the same with other sizes in the places of some, so that equal ones have the names that the pattern has.
         sizes: those that are arguments.
         results: the kinds of the results; None where they are known only when it has run.
         checks: of each number whether it can be what it has to be; None where it always can.
@@ -79,6 +81,7 @@ class Call:
     checks: tuple[Any, ...]
     device: Device
     fixed: frozenset[int]
+    named: tuple[Kind, ...]
     shortcut: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
     result: Any = None  # the kind of the only result
     count: int = 0  # of operands
@@ -113,14 +116,17 @@ def call_of(split: Split, device: Device) -> Call:
 
 def _made(split: Split, device: Device) -> Call:
     kinds = tuple(value._kind for value in split.operands)
-    pattern, names, fixed = _pattern(split, kinds, device)
-    sizes = {name: size for size, name in names.items()}
+    found = _by_axes(split, kinds, device)
+    if found is None:
+        pattern, names, fixed = _pattern(split, kinds, device)
+        found = pattern, _by_name(names), fixed, kinds
+    pattern, sizes, fixed, named = found
     results = None
     if not pattern.late:
-        found = [(dtype, tuple(dim.evaluate(sizes) for dim in dims)) for dtype, dims in pattern.results]
-        results = tuple(kind(dtype, each, device) for dtype, each in found)
+        shapes = [(dtype, tuple(dim.evaluate(sizes) for dim in dims)) for dtype, dims in pattern.results]
+        results = tuple(kind(dtype, each, device) for dtype, each in shapes)
     checks = tuple(_check(dtype, type(n)) for dtype, n in zip(pattern.numbers, split.numbers, strict=True))
-    call = Call(pattern, kinds, tuple(split.sizes), results, checks, device, fixed, count=len(kinds))
+    call = Call(pattern, kinds, tuple(split.sizes), results, checks, device, fixed, named, count=len(kinds))
     call.result = results[0] if results and pattern.several is None else None
     if pattern.numbers:
         call.number = _python_type(pattern.numbers[0])
@@ -130,6 +136,65 @@ def _made(split: Split, device: Device) -> Call:
         call.shortcut = operator.shortcut(call, *args, **kwargs)
     return call
 
+
+# *** sizes that are equal within an operand ***
+
+_UNLIKE = 1 << 40  # from here on sizes stand for others
+_refused: set[tuple[Any, ...]] = set()  # patterns that cannot be staged, or do not hold for some sizes
+
+Found = tuple[Pattern, dict[str, int], frozenset[int], tuple[Kind, ...]]
+
+
+def _by_axes(split: Split, kinds: tuple[Kind, ...], device: Device) -> Found | None:
+    """The pattern of a call with sizes that are equal within an operand, under names of their own; None for others."""
+    if split.sizes or not any(_repeats(each.sizes) for each in kinds):
+        return None
+    for spread in (_aligned, _chained):
+        sizes = spread([each.sizes for each in kinds])
+        named = tuple(kind(k.dtype, each, k.device) for k, each in zip(kinds, sizes, strict=True))
+        names = names_of(sizes, (), frozenset())
+        rest = iter(named)
+        key = (*(_anonymous(next(rest) if isinstance(each, Kind) else each, names) for each in split.key), device)
+        if key in _refused:
+            continue
+        pattern = _known(key, split, named, names, device)
+        pairs = zip((s for each in sizes for s in each), (s for each in kinds for s in each.sizes), strict=True)
+        by_name = {names[one]: size for one, size in pairs if one in names}
+        if pattern is not None and not pattern.late and _holds(pattern, by_name):
+            return pattern, by_name, frozenset(), named
+        _refused.add(key)
+    return None
+
+
+def _repeats(sizes: Sequence[int]) -> bool:
+    several = [size for size in sizes if size != 1]
+    return len(set(several)) < len(several)
+
+
+def _aligned(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Other sizes for those of each axis, counted from the last one, as broadcasting does."""
+    known: dict[tuple[int, int], int] = {}
+    return [
+        tuple(
+            size if size == 1 else known.setdefault((at - len(shape), size), _UNLIKE + len(known))
+            for at, size in enumerate(shape)
+        )
+        for shape in shapes
+    ]
+
+
+def _chained(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Other sizes, where the axis before the last of an operand is the last axis of the one before, as in products."""
+    found: list[tuple[int, ...]] = []
+    for shape, aligned in zip(shapes, _aligned(shapes), strict=True):
+        made = list(aligned)
+        if found and len(shape) > 1 and shape[-2] == shapes[len(found) - 1][-1]:
+            made[-2:] = found[-1][-1], shape[-1] if shape[-1] == 1 else 2 * _UNLIKE + len(found)
+        found.append(tuple(made))
+    return found
+
+
+# *** the pattern of a call ***
 
 _levels: dict[tuple[Any, ...], int] = {}  # of a pattern with all sizes named: how far it has to go
 
@@ -149,16 +214,25 @@ def _pattern(split: Split, kinds: tuple[Kind, ...], device: Device) -> tuple[Pat
             anonymous, known = key, _levels.get(key, 0)
         if known is not None and level < known:
             continue
-        pattern = _patterns.get(key)
-        if pattern is None and (pattern := _traced(split, kinds, names, device)) is not None:
-            alike = (*(Number if isinstance(each, Number) else each for each in key), *pattern.numbers)
-            pattern = _patterns.setdefault(alike, pattern)  # code for 1 and for 1.0 is the same
-        if pattern is not None and _holds(pattern, names):
-            _patterns[key] = pattern
+        pattern = _known(key, split, kinds, names, device)
+        if pattern is not None and _holds(pattern, _by_name(names)):
             if level and anonymous is not None and level < len(_OPEN) - 1:
                 _levels[anonymous] = level
             return pattern, names, fixed
     raise AssertionError("an op without named sizes is staged, or says why not")
+
+
+def _known(key: tuple[Any, ...], split: Split, kinds: Sequence[Kind], names: Names, device: Device) -> Pattern | None:
+    """The pattern of a key, staged when it is met first; None where it cannot be."""
+    pattern = _patterns.get(key)
+    if pattern is None and (pattern := _traced(split, kinds, names, device)) is not None:
+        alike = (*(Number if isinstance(each, Number) else each for each in key), *pattern.numbers)
+        pattern = _patterns[key] = _patterns.setdefault(alike, pattern)  # code for 1 and for 1.0 is the same
+    return pattern
+
+
+def _by_name(names: Names) -> dict[str, int]:
+    return {name: size for size, name in names.items()}
 
 
 _OPEN: tuple[Any, ...] = (
@@ -263,9 +337,8 @@ def _numbers_of(graph: Graph, count: int) -> list[DType]:
     return [node.type.dtype for node in nodes]
 
 
-def _holds(pattern: Pattern, names: Names) -> bool:
+def _holds(pattern: Pattern, sizes: Mapping[str, int]) -> bool:
     """Whether the sizes are what the op requires."""
-    sizes = {name: size for size, name in names.items()}
     for each in pattern.constraints:
         left, right = each.left.evaluate(sizes), each.right.evaluate(sizes)
         if left != right if each.kind == "equal" else left < right:

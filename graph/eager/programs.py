@@ -212,7 +212,7 @@ def run_call(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> list[
         if program is None:
             outputs = range(len(call.pattern.results))
             step = Step(call, tuple(-1 - k for k in range(call.count)))
-            program = call.pattern.program = Program([step], call.kinds, outputs)
+            program = call.pattern.program = Program([step], call.named, outputs)
         call.run = _Runner(call, program)
     found: list[Any] = call.run(values, numbers)
     return found
@@ -223,7 +223,7 @@ class _Runner:
 
     def __init__(self, call: Call, program: Program) -> None:
         self.call, self.program = call, program
-        self.sizes = program.sizes([Step(call, ())], call.kinds)
+        self.sizes = program.sizes([Step(call, ())], call.named)
 
     def __call__(self, values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         program, call = self.program, self.call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,28 @@ def test_no_size_is_compiled_again() -> None:
             flat = np.concatenate([y[:, n // 2 :], y[:, : n // 2]], 1).reshape(-1)
             flat[[0, -1]] = 0
             np.testing.assert_allclose(found, np.broadcast_to(flat.reshape(n, n) + 2, (2, n, n)), rtol=2e-5)
+
+
+def test_that_a_matrix_is_square_compiles_nothing_again() -> None:
+    rng = np.random.default_rng(3)
+    cases: list[tuple[Callable[[Any, Any], Any], tuple[Any, ...], tuple[Any, ...]]] = [
+        (lambda x, y: x - y, (4, 6), (4, 6)),
+        (lambda x, y: x * y, (4, 6), (6,)),
+        (lambda x, y: x @ y, (4, 6), (6, 3)),
+        (lambda x, y: x @ y, (2, 4, 6), (2, 6, 3)),
+        (lambda x, y: x.sum(axis=1) if isinstance(x, Tensor) else x.sum(1, keepdims=True), (4, 6), ()),
+        (lambda x, y: F.sqrt(x) if isinstance(x, Tensor) else np.sqrt(x), (2, 3, 4), ()),
+    ]
+    for call, first, second in cases:
+        like = [(7,) * len(first), (7,) * len(second)]
+        for turn in ([like, [first, second]], [[first, second], like]):
+            for number, shapes in enumerate(turn):
+                x, y = (rng.random(shape) + 1 for shape in shapes)
+                with compiled(0, 0) if number else nullcontext():
+                    found = call(Tensor.constant(x), Tensor.constant(y))
+                np.testing.assert_allclose(found, call(x, y), rtol=1e-12)
+    with pytest.raises(EinkornError, match="inner sizes are 7 and 6"):
+        Tensor.ones([7, 7]) @ Tensor.ones([6, 6])
 
 
 def test_no_number_is_compiled_again() -> None:
