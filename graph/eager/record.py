@@ -264,6 +264,10 @@ def unary(operator: Operator) -> Callable[[Any], Any]:
 
 def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """An op of two operands as a method, and as the reflected one."""
+    return _forward(operator), _reflected(operator)
+
+
+def _forward(operator: Operator) -> Callable[[Any, Any], Any]:
     pairs, folds = operator.pairs, operator.folds
 
     def apply(x: Any, y: Any) -> Any:
@@ -273,6 +277,11 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
                 call, q = pairs[x._kind][y._kind], y._pending
             except KeyError:
                 return record(operator, (x, y), {})
+            if p is None and q is None and _mode().lazy:  # both have values
+                frame, tensor = _getframe(1), _new(Tensor)
+                tensor._kind, tensor._value = call.result, None
+                tensor._pending = (call, (x._value, y._value), frame.f_code, frame.f_lasti, 1, None)
+                return tensor
             a, b = x._value, y._value
             if not _mode().lazy or p is SHARED or q is SHARED:
                 if a is None or b is None or ACTIVE.get():
@@ -301,6 +310,12 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
             realize((tensor,))
         return tensor
 
+    return apply
+
+
+def _reflected(operator: Operator) -> Callable[[Any, Any], Any]:
+    pairs, folds = operator.pairs, operator.folds
+
     def reflected(y: Any, x: Any) -> Any:
         call = pairs.get(type(x), _NONE).get(y._kind)
         if call is None or (folds and x in FOLDED):
@@ -316,7 +331,7 @@ def binary(operator: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any
                 return _run_short(call, b, x)
         return record(operator, (x, y), {})
 
-    return apply, reflected
+    return reflected
 
 
 def _short(call: Call, inputs: tuple[Any, ...], depth: int, frame: Any) -> Tensor:
