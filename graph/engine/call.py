@@ -292,15 +292,13 @@ class Caller:
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
         """As `_go`, for an entry that computes sizes on the way: each stage is laid out when its sizes are known."""
         made: dict[int, Buffer] = {}
-        sizes = dict(self.sizes)
         late: dict[str, int] = {}
         for number, stage in enumerate(self.stages):
             if number > 0:
                 late |= self._computed_sizes(number - 1)
                 known = tuple(late.values())
-                sizes |= late
                 if known != self.laid_out[number]:
-                    self._fit_stage(number, sizes)
+                    self._fit_stage(number, self.sizes | late)
                     self.laid_out[number] = known
             outputs = self.outputs if self.given is None else self._into(arrays, stage.outputs)
             for position in stage.outputs:
@@ -319,7 +317,8 @@ class Caller:
                 self._hear(self.heard, arrays)
         self.late_sizes = late
         results = [made[position] for position in range(len(made))]
-        self._finish(arrays, results)
+        if self.finishes:
+            self._finish(arrays, results)
         return results
 
     def _into(self, arrays: Sequence[Storage], positions: Iterable[int] | None = None) -> list[Output]:
@@ -337,17 +336,17 @@ class Caller:
         """The dims that a step has computed."""
         step = self.code.plan.steps[number]
         values = self.driver.integers(self.computed[number], len(step.names))
-        for name, value in zip(step.names, values, strict=True):
-            if value < 0:
-                raise GraphError(
-                    f"the shape function of op '{step.op}' gives {value} for dim '{name}'",
-                    code="EK0465",
-                    place=user_place(),
-                    op=step.op,
-                    expected="a size from 0 on",
-                    got=value,
-                    notes=[f"op '{step.op}' is staged at {step.place}"] if step.place else [],
-                )
+        if min(values, default=0) < 0:
+            value, name = next((value, name) for value, name in zip(values, step.names, strict=True) if value < 0)
+            raise GraphError(
+                f"the shape function of op '{step.op}' gives {value} for dim '{name}'",
+                code="EK0465",
+                place=user_place(),
+                op=step.op,
+                expected="a size from 0 on",
+                got=value,
+                notes=[f"op '{step.op}' is staged at {step.place}"] if step.place else [],
+            )
         return dict(zip(step.names, values, strict=True))
 
     def _finish(self, arrays: list[Array], results: list[Buffer]) -> None:
