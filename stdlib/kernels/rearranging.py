@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    SIMD,
     InputTensor,
     Int,
     Integral,
@@ -26,6 +27,8 @@ from ..algorithms.algorithm import whole_number
 
 I = TypeVar("I", bound=Integral)  # noqa: E741
 T = TypeVar("T", bound=Storable)
+
+AT_ONCE = 8  # places that are stored at once
 
 
 @register("pad", reads={"x": 1})
@@ -103,13 +106,22 @@ def repeat_total(out: OutputTensor[int64, "1"], repeats: InputTensor[I, "n"]) ->
 
 @register("repeat_places", fuse=False)
 def repeat_places(out: OutputTensor[int64, "*t"], repeats: InputTensor[I, "n"]) -> None:
-    """Every place along an axis, as often as its element is repeated; `out` has as many elements."""
+    """Every place along an axis, as often as its element is repeated; `out` has as many elements.
+
+    Whole vectors are stored, and what one has too many the next one stores anew: a short loop for each element would
+    end where no processor foresees it.
+    """
+    last = out.dim(0) - AT_ONCE
 
     def all_places(task):
         at = Int(0)
         for place in range(repeats.dim(0)):
-            for _ in range(repeats[place].cast(int64)):
-                out[at] = place
-                at += 1
+            count = repeats[place].cast(int64)
+            if at <= last and count <= AT_ONCE:
+                out.store(SIMD[int64, AT_ONCE](place), at)
+            else:
+                for k in range(count):
+                    out[at + k] = place
+            at += count
 
     parallel_for(1, all_places)

@@ -218,6 +218,17 @@ def test_scatters_keep_the_order_of_updates() -> None:
     assert [rows[places % 3 == k][-1].tolist() for k in range(3)] == last.tolist()
 
 
+def test_elements_repeated_often_and_seldom() -> None:
+    """Places are stored in whole vectors, but for many repeats at once and at the end."""
+    model = load(lambda x, i: ops.repeat_interleave(x, i, 0, "k"), T(I64, "n"), T(I64, "n"))
+    for seed, most in enumerate((1, 2, 9, 30)):
+        counts = np.random.default_rng(seed).integers(0, most + 1, 40)
+        for given in (counts, counts[::-1].copy(), np.append(counts, 8), np.append(counts, [0, 20]), counts[:1]):
+            x = np.arange(len(given)) * 3
+            (got,) = graphs.results(model, x, given)
+            np.testing.assert_array_equal(got, np.repeat(x, given))
+
+
 def test_sizes_from_tensors_feed_what_follows() -> None:
     def forward(x: Any) -> list[Any]:
         found = ops.nonzero(x, "k")
