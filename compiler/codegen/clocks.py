@@ -15,7 +15,7 @@ from typing import Final
 
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import COPIES, PLACES, CheckState, What
-from ..ir.simulation import Argument, Block, State, Thread, offset
+from ..ir.simulation import FRAME_ALIGNMENT, Argument, Block, State, Thread, offset
 from .ir_text import NO_ADDRESS, FunctionText, Number
 
 # An entry of a cell, from the highest bit on: thread + 1 (24 bits), clock (20), site (18), narrow, atomic.
@@ -359,9 +359,15 @@ def _start() -> str:
     f.put("launch", f.add(f.get("launch"), 1))
     context = f.load("ptr", f.at("%argument", offset(Argument, "context")))
     f.put("status", f.at(context, abi.STATUS_OFFSET), "ptr")
-    threads = f.mul(f.mul(asked("block_x"), asked("block_y")), asked("block_z"))
+    blocks = f.mul(f.mul(asked("cluster_x"), asked("cluster_y")), asked("cluster_z"))
+    own = f.mul(f.mul(asked("block_x"), asked("block_y")), asked("block_z"))
+    lanes = asked("lanes")
+    warps = f.divide(f.sub(f.add(own, lanes), 1), lanes)
+    pitch = f.select(f.compare("eq", blocks, 1), own, f.mul(warps, lanes))
+    f.put("pitch", pitch)
+    threads = f.mul(pitch, blocks)
     f.put("threads", threads)
-    for name in ("block_x", "block_y", "grid_x", "grid_y"):
+    for name in ("block_x", "block_y", "grid_x", "grid_y", "cluster_x", "cluster_y", "cluster_z"):
         f.put(name, asked(name))
     f.put("total", f.mul(threads, asked("total")))
     wide = f.compare("eq", asked("lanes"), 64)
@@ -394,9 +400,9 @@ def _begin() -> str:
         return f.load(type, f.at("%block", offset(Block, name)))
 
     argument = of_block("argument", "ptr")
-    x, y = (f.load("i64", f.at(argument, offset(Argument, name))) for name in ("grid_x", "grid_y"))
-    row = f.add(of_block("y"), f.mul(y, of_block("z")))
-    number = f.add(of_block("x"), f.mul(x, row))
+    x, y = (f.divide(f.get(f"grid_{axis}"), f.get(f"cluster_{axis}")) for axis in "xy")
+    at_x, at_y, at_z = (f.divide(of_block(axis), f.get(f"cluster_{axis}")) for axis in "xyz")
+    number = f.add(at_x, f.mul(x, f.add(at_y, f.mul(y, at_z))))
     threads = f.get("threads")
     f.put("first", f.add(f.mul(number, threads), 1))
     f.put("clock", 1)
@@ -409,11 +415,13 @@ def _begin() -> str:
         f.put("knows", 0)
     f.put("heard", 0)
     f.put("shared_informed", 0)
-    shared = of_block("shared", "ptr")
     bytes = f.add(*(f.load("i64", f.at(argument, offset(Argument, name))) for name in ("shared", "dynamic")))
-    with f.when(f.compare("sgt", bytes, 0)):
-        address = f.value(f"ptrtoint ptr {shared} to i64")
-        f.call("@ek_check_mark", ["ptr %state", f"i64 {address}", f"i64 {bytes}", f"i64 {checking.ALLOCATED}"])
+    with f.when(f.compare("sgt", bytes, 0)), f.each(0, f.divide(threads, f.get("pitch"))) as k:
+        record = f.at("%block", f.mul(k, ctypes.sizeof(Block)))
+        shared = f.load("i64", f.at(record, offset(Block, "shared")))
+        f.call("@ek_check_mark", ["ptr %state", f"i64 {shared}", f"i64 {bytes}", f"i64 {checking.ALLOCATED}"])
+        behind = f.add(shared, bytes)
+        f.call("@ek_check_mark", ["ptr %state", f"i64 {behind}", f"i64 {FRAME_ALIGNMENT}", "i64 0"])
     return f.text()
 
 
@@ -462,7 +470,9 @@ def _meet() -> str:
     f.put("clock", later)
     wanted, key = of("%thread", "wanted"), of("%thread", "key")
     whole = f.compare("eq", wanted, 0)
-    is_block = f.both(whole, f.compare("eq", "%kind", int(State.BLOCK)), "i1")
+    alone = f.compare("eq", f.get("threads"), f.get("pitch"))
+    is_block = f.both(f.compare("eq", "%kind", int(State.BLOCK)), alone, "i1")
+    is_block = f.both(whole, f.either(is_block, f.compare("eq", "%kind", int(State.CLUSTER)), "i1"), "i1")
     with f.when(is_block):
         f.put("base", later)
         with f.when(f.compare("ne", f.get("heard"), 0)):
@@ -479,7 +489,7 @@ def _meet() -> str:
             f.put("heard", 0)
             f.zero(f.pointer("informed"), f.mul(f.get("threads"), 8))
         f.leave()
-    threads = f.load("ptr", f.at("%block", offset(Block, "threads")))
+    threads = f.load("ptr", f.at("%block", offset(Block, "all")))
 
     def meets(number: str) -> str:
         record = f.at(threads, f.mul(number, ctypes.sizeof(Thread)))

@@ -1,6 +1,7 @@
 """The scheduler of threads that wait for each other: LLVM IR that is added to every module with such threads.
 
     @ek.run_blocks(argument, chunk)     a task of the pool: runs its part of the blocks of a launch, one after the other
+    @ek.run_cluster                     the blocks of a cluster: each until all wait for the others, then again
     @ek.run_block                       runs all threads until they wait for the block, lets them go on, and so on; on a
                                         simulated device in an order that is drawn, where it has a seed
     @ek.run_warp                        the same for the threads of a warp
@@ -31,6 +32,7 @@ from ...dsl.contract.schedules import BLOCKS, Row, Schedule
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.simulation import FRAME_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
 from ..targets import Target
+from .simulator_clusters import CLUSTERS
 from .simulator_orders import DRAWN, IN_ORDER, MOST_THREADS
 from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
 
@@ -62,7 +64,7 @@ def scheduler_text(target: Target) -> str:
     def address(match: re.Match[str]) -> str:
         return f"getelementptr inbounds i8, ptr {match[3]}, i64 {offset(_STRUCTURES[match[1]], match[2])}"
 
-    text = _TEMPLATE + REPORT_PARTING + (TOLD if target.checks_memory else UNTOLD)
+    text = _TEMPLATE + CLUSTERS + REPORT_PARTING + (TOLD if target.checks_memory else UNTOLD)
     text = _FIELD.sub(address, text + (DRAWN if target.simulates else IN_ORDER))
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
@@ -104,6 +106,24 @@ resume:
   %rest = load ptr, ptr %frame, align 8
   call fastcc void %rest(ptr %frame)
   ret void
+}
+
+; Lets a thread go on that can; says whether it then waits for its warp.
+define internal i1 @ek.go_on(ptr %argument, ptr %thread) alwaysinline {
+entry:
+  %state.at = Thread.state(%thread)
+  %state = load i64, ptr %state.at, align 8
+  %ready = icmp eq i64 %state, READY
+  %new = icmp eq i64 %state, NEW
+  %runs = or i1 %ready, %new
+  br i1 %runs, label %step, label %stepped
+step:
+  call void @ek.step(ptr %argument, ptr %thread)
+  br label %stepped
+stepped:
+  %now = load i64, ptr %state.at, align 8
+  %waits = icmp eq i64 %now, WARP
+  ret i1 %waits
 }
 
 ; Whether the call shall end.
@@ -239,21 +259,10 @@ entry:
 round:
   br label %next
 next:
-  %i = phi i64 [ 0, %round ], [ %i.next, %stepped ]
-  %any = phi i1 [ false, %round ], [ %any.next, %stepped ]
+  %i = phi i64 [ 0, %round ], [ %i.next, %next ]
+  %any = phi i1 [ false, %round ], [ %any.next, %next ]
   %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
-  %state.at = Thread.state(%thread)
-  %state = load i64, ptr %state.at, align 8
-  %ready = icmp eq i64 %state, READY
-  %new = icmp eq i64 %state, NEW
-  %runs = or i1 %ready, %new
-  br i1 %runs, label %step, label %stepped
-step:
-  call void @ek.step(ptr %argument, ptr %thread)
-  br label %stepped
-stepped:
-  %now = load i64, ptr %state.at, align 8
-  %waits = icmp eq i64 %now, WARP
+  %waits = call i1 @ek.go_on(ptr %argument, ptr %thread)
   %any.next = or i1 %any, %waits
   %i.next = add i64 %i, 1
   %more = icmp slt i64 %i.next, %count
@@ -335,12 +344,19 @@ test:
 decide:
   %ended = icmp eq i64 %zero.state, ENDED
   %all.ended = and i1 %all.next, %ended
-  br i1 %all.ended, label %end, label %barrier
+  br i1 %all.ended, label %end, label %away
+away:                                               ; all wait for other blocks
+  %of.cluster = icmp eq i64 %zero.state, CLUSTER
+  %all.away = and i1 %all.next, %of.cluster
+  br i1 %all.away, label %end, label %barrier
 barrier:
   %all.here = and i1 %all.next, %alike.next
   br i1 %all.here, label %all.meet, label %meet
 all.meet:
-  call void @ek.check_meet(ptr %block, ptr %threads, i64 BLOCK, i64 0, i64 %count)
+  %low.at = Thread.number(%threads)
+  %low = load i64, ptr %low.at, align 8
+  %high = add i64 %low, %count
+  call void @ek.check_meet(ptr %block, ptr %threads, i64 BLOCK, i64 %low, i64 %high)
   br label %release
 release:
   %r = phi i64 [ 0, %all.meet ], [ %r.next, %release ]
@@ -371,7 +387,6 @@ entry:
   %count = load i64, ptr %count.at, align 8
   %lanes.at = Argument.lanes(%argument)
   %lanes = load i64, ptr %lanes.at, align 8
-  call void @ek.begin_threads(ptr %block)
   br label %round
 round:
   br label %warp
@@ -392,107 +407,6 @@ end:
   ret void
 }
 
-
-; Runs blocks [low, high) in a piece of memory: the records of the block and its threads, frames, slots, shared memory.
-define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
-    optnone noinline {
-entry:
-  %argument.at = Block.argument(%memory)
-  store ptr %argument, ptr %argument.at, align 8
-  %threads = getelementptr inbounds i8, ptr %memory, i64 SIZE_OF_BLOCK
-  %threads.at = Block.threads(%memory)
-  store ptr %threads, ptr %threads.at, align 8
-  %count.at = Block.count(%memory)
-  store i64 %count, ptr %count.at, align 8
-  %frames = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %count
-  %frames.at = Block.frames(%memory)
-  store ptr %frames, ptr %frames.at, align 8
-  %bytes.at = Block.frame_bytes(%memory)
-  store i64 %bytes, ptr %bytes.at, align 8
-  %all.frames = mul i64 %count, %bytes
-  %slots = getelementptr inbounds i8, ptr %frames, i64 %all.frames
-  %exchanges.at = Argument.slots(%argument)
-  %exchanges = load i64, ptr %exchanges.at, align 8
-  %no.slots = icmp eq i64 %exchanges, 0
-  %slots.or.none = select i1 %no.slots, ptr null, ptr %slots
-  %slots.at = Block.slots(%memory)
-  store ptr %slots.or.none, ptr %slots.at, align 8
-  %slot.count = mul i64 %count, %exchanges
-  %shared = getelementptr inbounds [SLOTS x i8], ptr %slots, i64 %slot.count
-  %shared.at = Block.shared(%memory)
-  store ptr %shared, ptr %shared.at, align 8
-  %static.at = Argument.shared(%argument)
-  %static = load i64, ptr %static.at, align 8
-  %dynamic = getelementptr inbounds i8, ptr %shared, i64 %static
-  %dynamic.at = Block.dynamic(%memory)
-  store ptr %dynamic, ptr %dynamic.at, align 8
-  %lanes.at = Argument.lanes(%argument)
-  %lanes = load i64, ptr %lanes.at, align 8
-  %size.x.at = Argument.block_x(%argument)
-  %size.x = load i64, ptr %size.x.at, align 8
-  %size.y.at = Argument.block_y(%argument)
-  %size.y = load i64, ptr %size.y.at, align 8
-  br label %thread
-thread:
-  %n = phi i64 [ 0, %entry ], [ %n.next, %thread ]
-  %record = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %n
-  %block.at = Thread.block(%record)
-  store ptr %memory, ptr %block.at, align 8
-  %vote.at = Thread.vote(%record)
-  store i64 0, ptr %vote.at, align 8
-  %row = udiv i64 %n, %size.x
-  %x = urem i64 %n, %size.x
-  %x.at = Thread.x(%record)
-  store i64 %x, ptr %x.at, align 8
-  %y = urem i64 %row, %size.y
-  %y.at = Thread.y(%record)
-  store i64 %y, ptr %y.at, align 8
-  %z = udiv i64 %row, %size.y
-  %z.at = Thread.z(%record)
-  store i64 %z, ptr %z.at, align 8
-  %number.at = Thread.number(%record)
-  store i64 %n, ptr %number.at, align 8
-  %lane = urem i64 %n, %lanes
-  %lane.at = Thread.lane(%record)
-  store i64 %lane, ptr %lane.at, align 8
-  %warp = udiv i64 %n, %lanes
-  %warp.at = Thread.warp(%record)
-  store i64 %warp, ptr %warp.at, align 8
-  %n.next = add i64 %n, 1
-  %n.more = icmp slt i64 %n.next, %count
-  br i1 %n.more, label %thread, label %blocks
-blocks:
-  %grid.x.at = Argument.grid_x(%argument)
-  %grid.x = load i64, ptr %grid.x.at, align 8
-  %grid.y.at = Argument.grid_y(%argument)
-  %grid.y = load i64, ptr %grid.y.at, align 8
-  br label %next
-next:
-  %b = phi i64 [ %low, %blocks ], [ %b.next, %run ]
-  %more = icmp slt i64 %b, %high
-  br i1 %more, label %look, label %end
-look:
-  %over = call i1 @ek.is_over(ptr %argument)
-  br i1 %over, label %end, label %run
-run:
-  %number = call i64 @ek.block_number(ptr %argument, i64 %b)
-  %block.row = udiv i64 %number, %grid.x
-  %block.x = urem i64 %number, %grid.x
-  %block.x.at = Block.x(%memory)
-  store i64 %block.x, ptr %block.x.at, align 8
-  %block.y = urem i64 %block.row, %grid.y
-  %block.y.at = Block.y(%memory)
-  store i64 %block.y, ptr %block.y.at, align 8
-  %block.z = udiv i64 %block.row, %grid.y
-  %block.z.at = Block.z(%memory)
-  store i64 %block.z, ptr %block.z.at, align 8
-  call void @ek.check_begin(ptr %memory)
-  call void @ek.run_block(ptr %argument, ptr %memory)
-  %b.next = add i64 %b, 1
-  br label %next
-end:
-  ret void
-}
 
 define internal void @ek.run_on_stack(ptr %argument, i64 %total, i64 %bytes, i64 %count, i64 %low, i64 %high)
     optnone noinline {
@@ -553,19 +467,18 @@ ask:
   %z = load i64, ptr %z.at, align 8
   %xy = mul i64 %x, %y
   %count = mul i64 %xy, %z
+  %size = call i64 @ek.cluster_size(ptr %argument)
+  %stride = call i64 @ek.stride(ptr %argument, i64 %count, i64 %size)
+  %pitch = call i64 @ek.shared_pitch(ptr %argument)
   %slots.at = Argument.slots(%argument)
   %slots = load i64, ptr %slots.at, align 8
   %slot.bytes = mul i64 %slots, SLOTS
   %each.record = add i64 %bytes, SIZE_OF_THREAD
   %each = add i64 %each.record, %slot.bytes
-  %all = mul i64 %each, %count
-  %static.at = Argument.shared(%argument)
-  %static = load i64, ptr %static.at, align 8
-  %dynamic.at = Argument.dynamic(%argument)
-  %dynamic = load i64, ptr %dynamic.at, align 8
-  %shared = add i64 %static, %dynamic
-  %beside = add i64 %shared, SIZE_OF_BLOCK
-  %total = add i64 %all, %beside
+  %all = mul i64 %each, %stride
+  %beside = add i64 %pitch, SIZE_OF_BLOCK
+  %of.block = add i64 %all, %beside
+  %total = mul i64 %of.block, %size
   %small = icmp ule i64 %total, ON_STACK
   br i1 %small, label %stack, label %pages
 stack:

@@ -3,6 +3,7 @@
     @ek.run_block(argument, block)              runs a block from its beginning to its end
     @ek.block_number(argument, b)               which block is run as number b
     @ek.begin_launch(argument, chunk)           a part of a launch begins
+    @ek.cluster_turn(argument, block, round)    from which of its blocks on those of a cluster go on
 
 With a seed, the warp that goes on is drawn each time, and an order of its threads: so warps get far ahead of others.
 The order of a block depends on the seed and the block alone, so that it comes again. With a schedule (see
@@ -34,17 +35,28 @@ define internal void @ek.begin_launch(ptr %argument, i64 %chunk) alwaysinline {
 entry:
   ret void
 }
+
+define internal i64 @ek.cluster_turn(ptr %argument, ptr %block, i64 %round) alwaysinline {
+entry:
+  ret i64 0
+}
 """
 
 # A linear congruence with a factor that has no divisor in common with the count takes every block once.
 DRAWN: Final = """
-; The seed of the device, or 0.
-define internal i64 @ek.seed(ptr %argument) optnone noinline {
+define internal ptr @ek.device(ptr %argument) alwaysinline {
 entry:
   %context.at = Argument.context(%argument)
   %context = load ptr, ptr %context.at, align 8
   %device.at = Context.device(%context)
   %device = load ptr, ptr %device.at, align 8
+  ret ptr %device
+}
+
+; The seed of the device, or 0.
+define internal i64 @ek.seed(ptr %argument) optnone noinline {
+entry:
+  %device = call ptr @ek.device(ptr %argument)
   %seed.at = Device.driver(%device)
   %seed = load i64, ptr %seed.at, align 8
   ret i64 %seed
@@ -53,10 +65,7 @@ entry:
 ; The schedule of the device, or null.
 define internal ptr @ek.schedule(ptr %argument) optnone noinline {
 entry:
-  %context.at = Argument.context(%argument)
-  %context = load ptr, ptr %context.at, align 8
-  %device.at = Context.device(%context)
-  %device = load ptr, ptr %device.at, align 8
+  %device = call ptr @ek.device(ptr %argument)
   %schedule.at = Device.schedule(%device)
   %schedule = load ptr, ptr %schedule.at, align 8
   ret ptr %schedule
@@ -310,6 +319,21 @@ drawn:
   ret i64 %number
 }
 
+define internal i64 @ek.cluster_turn(ptr %argument, ptr %block, i64 %round) optnone noinline {
+entry:
+  %seed = call i64 @ek.seed(ptr %argument)
+  %none = icmp eq i64 %seed, 0
+  %x.at = Block.x(%block)
+  %x = load i64, ptr %x.at, align 8
+  %more = add i64 %x, %round
+  %of.block = call i64 @ek.mixed(i64 %more)
+  %from = add i64 %of.block, %seed
+  %drawn = call i64 @ek.mixed(i64 %from)
+  %positive = lshr i64 %drawn, 24
+  %turn = select i1 %none, i64 0, i64 %positive
+  ret i64 %turn
+}
+
 define internal void @ek.run_block(ptr %argument, ptr %block) optnone noinline {
 entry:
   %seed = call i64 @ek.seed(ptr %argument)
@@ -337,7 +361,11 @@ drawn:
   %of.xy = call i64 @ek.mixed(i64 %xy)
   %xyz = add i64 %of.xy, %z
   %of.xyz = call i64 @ek.mixed(i64 %xyz)
-  %from = add i64 %of.xyz, %seed
+  %steps.at = Block.steps(%block)
+  %steps = load i64, ptr %steps.at, align 8
+  %of.steps = mul i64 %steps, -7046029254386353131
+  %from.block = add i64 %of.xyz, %of.steps
+  %from = add i64 %from.block, %seed
   call void @ek.run_drawn(ptr %argument, ptr %block, i64 %count, i64 %from)
   ret void
 }
@@ -359,13 +387,15 @@ entry:
   %warps = udiv i64 %more.threads, %lanes
   %idle = sub i64 64, %warps
   %everybody = lshr i64 -1, %idle
-  call void @ek.begin_threads(ptr %block)
+  %steps.at = Block.steps(%block)
+  %steps = load i64, ptr %steps.at, align 8
   br label %choose
 choose:                                             ; the first that is awake, from a drawn one on
   %awake = phi i64 [ %everybody, %entry ], [ %everybody, %block.meets ], [ %awake, %meet ], [ %fewer, %sleep ]
-  %turns = phi i64 [ 0, %entry ], [ %turns.next, %block.meets ], [ %turns.next, %meet ], [ %turns.next, %sleep ]
+  %turns = phi i64 [ %steps, %entry ], [ %turns.next, %block.meets ], [ %turns.next, %meet ], [ %turns.next, %sleep ]
   %earlier = phi i64 [ 0, %entry ], [ 0, %block.meets ], [ %warp, %meet ], [ %warp, %sleep ]
   %turns.next = add i64 %turns, 1
+  store i64 %turns.next, ptr %steps.at, align 8
   %random = call i64 @ek.draw(ptr %state)
   %turn = urem i64 %random, %warps
   %drawn.warp = call i64 @ek.awake_from(i64 %awake, i64 %turn)
@@ -393,21 +423,10 @@ next:
   br i1 %exists, label %look, label %stepped
 look:
   %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %first, i64 %lane
-  %state.at = Thread.state(%thread)
-  %before = load i64, ptr %state.at, align 8
-  %ready = icmp eq i64 %before, READY
-  %new = icmp eq i64 %before, NEW
-  %runs = or i1 %ready, %new
-  br i1 %runs, label %step, label %seen
-step:
-  call void @ek.step(ptr %argument, ptr %thread)
-  br label %seen
-seen:
-  %after = load i64, ptr %state.at, align 8
-  %for.warp = icmp eq i64 %after, WARP
+  %for.warp = call i1 @ek.go_on(ptr %argument, ptr %thread)
   br label %stepped
 stepped:
-  %one.waits = phi i1 [ false, %next ], [ %for.warp, %seen ]
+  %one.waits = phi i1 [ false, %next ], [ %for.warp, %look ]
   %waits.next = or i1 %waits, %one.waits
   %i.next = add i64 %i, 1
   %more = icmp slt i64 %i.next, %lanes

@@ -82,6 +82,14 @@ define internal void @ek.check_begin(ptr %block) alwaysinline {
   ret void
 }
 
+define internal void @ek.check_own(ptr %block) alwaysinline {
+  ret void
+}
+
+define internal void @ek.check_end(ptr %block) alwaysinline {
+  ret void
+}
+
 define internal void @ek.check_meet(ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high) alwaysinline {
   ret void
 }
@@ -112,12 +120,43 @@ end:
   ret void
 }
 
-define internal void @ek.check_begin(ptr %block) {
+define internal void @ek.check_own(ptr %block) {
   %argument.at = Block.argument(%block)
   %argument = load ptr, ptr %argument.at, align 8
   %checks = call ptr @ek.checks(ptr %argument)
   %own.at = Block.own(%block)
   store ptr %checks, ptr %own.at, align 8
+  ret void
+}
+
+; Where a block of a cluster has ended, its shared memory is nobody's.
+define internal void @ek.check_end(ptr %block) {
+entry:
+  %threads.at = Block.threads(%block)
+  %threads = load ptr, ptr %threads.at, align 8
+  %state.at = Thread.state(%threads)
+  %state = load i64, ptr %state.at, align 8
+  %ended = icmp eq i64 %state, ENDED
+  br i1 %ended, label %forget, label %end
+forget:
+  %own.at = Block.own(%block)
+  %checks = load ptr, ptr %own.at, align 8
+  %mark.at = CheckState.mark(%checks)
+  %function = load ptr, ptr %mark.at, align 8
+  %shared.at = Block.shared(%block)
+  %shared = load i64, ptr %shared.at, align 8
+  %argument.at = Block.argument(%block)
+  %argument = load ptr, ptr %argument.at, align 8
+  %bytes = call i64 @ek.shared_pitch(ptr %argument)
+  call void %function(ptr %checks, i64 %shared, i64 %bytes, i64 0)
+  br label %end
+end:
+  ret void
+}
+
+define internal void @ek.check_begin(ptr %block) {
+  %own.at = Block.own(%block)
+  %checks = load ptr, ptr %own.at, align 8
   %begin.at = CheckState.begin(%checks)
   %function = load ptr, ptr %begin.at, align 8
   call void %function(ptr %checks, ptr %block)

@@ -7,6 +7,7 @@ from . import dispatch
 from .language import (
     async_copies,
     atomics,
+    clusters,
     elements,
     grids,
     parallel,
@@ -27,6 +28,7 @@ __all__ = [
     "async_copies",
     "atomics",
     "branches",
+    "clusters",
     "context",
     "dispatch",
     "elements",

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
-from ..ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
+from ..ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
+from ..ir.opcodes import CLUSTER_SYNC
 from ..ir.program import Op
 from .machine import Evaluate, Machine, Meeting, evaluates
+from .pointers import Pointer
 
 
 @dataclass(eq=False, slots=True)
@@ -33,33 +35,83 @@ class _Thread:
     given: Any = None
 
 
-def run_grid(machine: Machine, kernel: Callable[..., Any], *arguments: Any) -> None:
+def run_grid(machine: Machine, kernel: Callable[..., Any], cluster: tuple[int, int, int], *arguments: Any) -> None:
     """Runs `kernel` once for every thread; the first seven arguments are the operands of the launch."""
     sizes, captured = [int(n) for n in arguments[:7]], arguments[7:]
     machine.dynamic_shared = sizes[6]
-    blocks = list(itertools.product(*(range(n) for n in sizes[2::-1])))
+    together = [-(-n // one) for n, one in zip(sizes[2::-1], cluster[::-1], strict=True)]
+    clusters = list(itertools.product(*(range(n) for n in together)))
     if machine.random is not None:
-        machine.random.shuffle(blocks)
-    for block in blocks:
-        machine.shared.clear()
-        machine.copies.clear()
-        place = dict(zip(("block_idx.z", "block_idx.y", "block_idx.x"), block, strict=True))
-        threads = []
-        for number, thread in enumerate(itertools.product(*(range(n) for n in sizes[5:2:-1]))):
-            names = ("thread_idx.z", "thread_idx.y", "thread_idx.x")
-            threads.append((number, place | dict(zip(names, thread, strict=True))))
-        if machine.random is not None:
-            machine.random.shuffle(threads)
-        if isgeneratorfunction(kernel):
-            _run_block(machine, [_Thread(number, ids, kernel(*captured)) for number, ids in threads])
-            continue
+        machine.random.shuffle(clusters)
+    for first in clusters:
+        machine.cluster = []
+        runs = []
+        for rank in itertools.product(*(range(n) for n in cluster[::-1])):
+            block = [n * size + k for n, size, k in zip(first, cluster[::-1], rank, strict=True)]
+            place = dict(zip(("block_idx.z", "block_idx.y", "block_idx.x"), block, strict=True))
+            machine.cluster.append({})
+            runs.append(_block(machine, kernel, machine.cluster[-1], place, sizes[3:6], captured))
+        _run_cluster(machine, runs)
+
+
+def _block(
+    machine: Machine,
+    kernel: Callable[..., Any],
+    shared: dict[int, Pointer],
+    place: dict[str, int],
+    sizes: list[int],
+    captured: tuple[Any, ...],
+) -> Generator[Op, None, None]:
+    """The threads of a block until they have ended; gives the place where all of them wait for other blocks."""
+    machine.shared = shared
+    threads = []
+    for number, thread in enumerate(itertools.product(*(range(n) for n in sizes[::-1]))):
+        names = ("thread_idx.z", "thread_idx.y", "thread_idx.x")
+        threads.append((number, place | dict(zip(names, thread, strict=True))))
+    if machine.random is not None:
+        machine.random.shuffle(threads)
+    if not isgeneratorfunction(kernel):
         for _, ids in threads:
             machine.ids = ids
             kernel(*captured)
+        return
+    for op in _run_block(machine, [_Thread(number, ids, kernel(*captured)) for number, ids in threads]):
+        yield op
+        machine.shared = shared
 
 
-def _run_block(machine: Machine, threads: list[_Thread]) -> None:
-    """From meeting to meeting, until all threads have ended."""
+def _run_cluster(machine: Machine, runs: list[Generator[Op, None, None]]) -> None:
+    """From one place where all blocks wait for each other to the next, until all have ended."""
+    while True:
+        order = list(range(len(runs)))
+        if machine.random is not None and len(runs) > 1:
+            machine.random.shuffle(order)
+        places = {number: next(runs[number], None) for number in order}
+        waits = [op for op in places.values() if op is not None]
+        if not waits:
+            machine.copies.clear()
+            return
+        if len(waits) < len(runs) or len({id(op) for op in waits}) > 1:
+            raise _apart(machine, waits, len(runs))
+
+
+def _apart(machine: Machine, waits: list[Op], count: int) -> KernelError:
+    """The error for blocks of a cluster that wait at different places, or some of which have ended."""
+    first = waits[0].location
+    here = sum(op.location == first for op in waits)
+    others = [f"{len(waits) - here} wait elsewhere"] if here < len(waits) else []
+    others += [f"{count - len(waits)} have ended"] if len(waits) < count else []
+    return KernelError(
+        f"the blocks of a cluster part: {here} wait, {', '.join(others)}",
+        code="EK0722",
+        place=first.place,
+        op=machine.op or None,
+        hint="every thread of a cluster has to reach the same gpu.cluster.sync()",
+    )
+
+
+def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[Op, None, None]:
+    """From meeting to meeting, until all threads have ended; gives the place where all wait for other blocks."""
     count, ready = len(threads), threads
     while threads:
         for thread in ready:
@@ -81,6 +133,9 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> None:
             ready = threads
             for thread in ready:
                 thread.given = None
+            meeting = ready[0].meeting
+            if meeting is not None and meeting.op.opcode is CLUSTER_SYNC:
+                yield meeting.op
 
 
 def _lanes_of(thread: _Thread) -> int:
@@ -166,7 +221,7 @@ def _fence(op: Op, machine: Machine) -> Evaluate:
     return lambda: None  # threads run one at a time
 
 
-@evaluates("barrier")
+@evaluates("barrier", "cluster_sync")
 def _barrier(op: Op, machine: Machine) -> Evaluate:
     return lambda: Meeting(op)
 

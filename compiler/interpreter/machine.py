@@ -50,6 +50,7 @@ class Machine:
         op: the name of the op that runs, for messages.
         ids: the indices of the GPU thread that runs.
         shared: the storage that the threads of the running block share, by operation.
+        cluster: the same of each block of the running cluster.
         dynamic_shared: the bytes of shared memory that the launch asks for.
         copies: the asynchronous copies under way of each thread of the running block, by the identity of its ids.
         random: draws the order of parallel work; None runs it in order.
@@ -60,6 +61,7 @@ class Machine:
     op: str = ""
     ids: dict[str, int] = field(default_factory=dict)
     shared: dict[int, Pointer] = field(default_factory=dict)
+    cluster: list[dict[int, Pointer]] = field(default_factory=list)
     dynamic_shared: int = 0
     copies: dict[int, Any] = field(default_factory=dict)
     random: np.random.Generator | None = None

@@ -16,7 +16,7 @@ from ..ir.opcodes import MASKED_LOAD, MASKED_STORE
 from ..ir.program import Op, PointerType
 from .casts import low_bits
 from .machine import Evaluate, Machine, evaluates
-from .pointers import Pointer, load, storage, store
+from .pointers import Memory, Pointer, load, storage, store
 
 
 @evaluates("load")
@@ -77,6 +77,22 @@ def _dynamic_shared(op: Op, machine: Machine) -> Evaluate:
         return machine.shared.setdefault(id(op), storage(dtype, int(count), "shared", zeroed=False))
 
     return allocate
+
+
+@evaluates("peer")
+def _peer(op: Op, machine: Machine) -> Evaluate:
+    blocks, location = op.attrs["blocks"], op.location
+
+    def of_block(own: Pointer, rank: Any) -> Pointer:
+        if not 0 <= rank < blocks:
+            text = f"gpu.cluster.peer asks for block {rank} of a cluster of {blocks}"
+            raise KernelError(text, code="EK0720", place=location.place, op=machine.op or None)
+        which = next(key for key, pointer in machine.shared.items() if pointer.memory is own.memory)
+        data = own.memory.data
+        fresh = Memory(np.zeros_like(data), own.memory.name, own.memory.shape, np.zeros(data.shape, np.bool_))
+        return Pointer(machine.cluster[int(rank)].setdefault(which, Pointer(fresh)).memory, own.offset)
+
+    return of_block
 
 
 @evaluates("scratch")

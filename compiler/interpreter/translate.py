@@ -296,7 +296,8 @@ def _launch(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
     name = next((f for inner in region.ops for _, _, f in activations(inner.location)[-1:] if f), "kernel")
     first = next((inner.location for inner in region.ops if inner.location.function == name), op.location)
     function = w.module.function(name, first, params, region.ops, ())
-    arguments = [w.module.read(v) for v in (*op.operands, *params)]
+    cluster = w.module.constant(op.attrs.get("cluster", (1, 1, 1)))
+    arguments = [ast.Name(cluster, ast.Load()), *(w.module.read(v) for v in (*op.operands, *params))]
     machine = ast.Name("%machine", ast.Load())
     return [w.at(ast.Expr(w.call("%grid", [machine, ast.Name(w.module.constant(function), ast.Load()), *arguments])))]
 

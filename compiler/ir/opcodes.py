@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import rules
+from .indices import INDEX_SCOPES, INDICES
 from .kinds import (
     ANY,
     BOOLEAN,
@@ -38,20 +39,6 @@ ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 SCOPES = ("block", "cluster", "device", "system")  # whose threads see an atomic operation as one step
 ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 SHUFFLES = ("idx", "up", "down", "xor", "one")
-INDEX_SCOPES = {  # whose threads have one index
-    "thread_idx": Scope.none,
-    "block_idx": Scope.block,
-    "lane_idx": Scope.none,
-    "warp_idx": Scope.warp,
-    "cluster_idx": Scope.cluster,
-    "block_in_cluster": Scope.block,
-}
-WITHIN_BLOCKS = ("lane_idx", "warp_idx")  # threads count along x, then y, then z
-WITHIN_CLUSTERS = ("cluster_idx", "block_in_cluster")
-INDICES = (
-    *(f"{what}.{axis}" for what in INDEX_SCOPES if what not in WITHIN_BLOCKS for axis in "xyz"),
-    *WITHIN_BLOCKS,
-)
 FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast"})
 
 # *** attributes ***
@@ -452,6 +439,19 @@ BARRIER = Opcode(
     "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps, meet",
     attrs={"id": Attribute(whole(0, 16), required=False), "threads": Attribute(whole(1, 1025), required=False)},
     waits=lambda op: Scope.warp if "threads" in op.attrs else Scope.block,
+    within="launch",
+)
+CLUSTER_SYNC = Opcode(
+    "cluster_sync", "waits for all threads of the cluster", waits=lambda op: Scope.cluster, within="launch"
+)
+PEER = Opcode(
+    "peer",
+    "pointer to shared memory, the number of a block of the cluster -> the same place in the memory of that block;"
+    " attrs blocks: how many there are",
+    (POINTER, INTEGER),
+    (POINTER,),
+    attrs={"blocks": Attribute(whole(2, 1 << 10))},
+    rule=rules.peer,
     within="launch",
 )
 FENCE = Opcode(

@@ -193,6 +193,12 @@ def offset(op: Op) -> str | None:
     return "may write where its pointer may not" if source.access == "read-only" != to.access else None
 
 
+def peer(op: Op) -> str | None:
+    source, to = _pointer(op.operands[0]), _pointer(op.results[0])
+    same = source.dtype is to.dtype and (source.space, to.space) == ("shared", "cluster")
+    return None if same and to.is_whole else f"makes {to} of {source}"
+
+
 def alloca(op: Op) -> str | None:
     type = _pointer(op.results[0])
     return None if type.is_whole and type.space in ("stack", "shared") else f"is no storage of its own: {type}"

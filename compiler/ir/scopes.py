@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ...dsl.types.dtype import INT
 from .lanes import Form, Lanes
-from .opcodes import FOR, GPU_ID, IF, OFFSET, SELECT, UDIV, UNIFORM, WHILE
+from .opcodes import FOR, GPU_ID, IF, OFFSET, PEER, SELECT, UDIV, UNIFORM, WHILE
 from .operations import ROWS
 from .program import Op, PointerType, Region, Scope, Value, walk
 
@@ -275,6 +275,8 @@ def _roots(pointer: Value) -> Iterable[Value | None]:
         yield pointer if isinstance(pointer.type, PointerType) and pointer.type.is_whole else None
     elif maker.opcode is OFFSET:
         yield from _roots(maker.operands[0])
+    elif maker.opcode is PEER:
+        yield None  # another block's memory, which may be this one's
     elif maker.opcode is SELECT:
         for value in maker.operands[1:]:
             yield from _roots(value)

@@ -12,6 +12,7 @@ import ctypes
 from enum import IntEnum
 from typing import Any, Final
 
+from .opcodes import CLUSTER_SYNC, PEER
 from .program import PointerType, Region, Value, walk
 
 BEGIN: Final = "ek.begin"  # the thread's storage is made, its coroutine begins
@@ -23,7 +24,7 @@ SLOT_BYTES: Final = 64  # of what a thread gives the others of its warp, and of 
 FRAME_ALIGNMENT: Final = 64
 
 
-# What is said where threads part, with the numbers that the scheduler brings.
+# What is said where threads part, with the numbers that the scheduler brings; the first words are of a block.
 PARTED: Final = (
     *("the threads of block (", ("", "int64"), ", ", ("", "int64"), ", ", ("", "int64"), ") part: "),
     *(("", "int64"), " wait here, ", ("", "int64"), " have ended, ", ("", "int64"), " wait elsewhere"),
@@ -52,7 +53,8 @@ class Thread(ctypes.Structure):
         vote: 0 or 1; `ballot` is those of all lanes that met, and `members` which lanes these are.
         site: what to report where the threads part.
         block: its block.
-        x, y, z, number, lane, warp: where it is.
+        x, y, z, number, lane, warp: where it is; threads of a cluster are numbered block by block, from a multiple of a
+            warp on.
         own: where memory is checked, whether what it waits for orders memory.
     """
 
@@ -87,6 +89,9 @@ class Block(ctypes.Structure):
         frames, frame_bytes: the memory for coroutines.
         x, y, z: where it is.
         own: the state of the checks, where memory is checked (see `dsl.contract.checking`).
+        all, blocks: the records of the threads and of the blocks of its cluster.
+        last: 1 + the number of its last thread.
+        steps: how many turns its warps have had.
     """
 
     _fields_ = (
@@ -102,7 +107,10 @@ class Block(ctypes.Structure):
         ("y", ctypes.c_int64),
         ("z", ctypes.c_int64),
         ("own", ctypes.c_void_p),
-        ("_rest", ctypes.c_int64 * 4),
+        ("all", ctypes.c_void_p),
+        ("blocks", ctypes.c_void_p),
+        ("last", ctypes.c_int64),
+        ("steps", ctypes.c_int64),
     )
 
 
@@ -110,13 +118,15 @@ class Argument(ctypes.Structure):
     """What the tasks of a launch get; what the kernel takes from outside lies behind it.
 
     Fields:
-        context, total, step: as of every parallel region: the context, the number of blocks, how many a task runs.
+        context, total, step: as of every parallel region: the context, the number of clusters, how many a task runs.
         thread: the function of a thread.
         grid_x, grid_y: the blocks along the first axes.
         block_x, block_y, block_z: the threads of a block.
         shared, dynamic: bytes of shared memory.
         slots: whether threads of a warp exchange values.
         lanes: the threads of a warp.
+        cluster_x, cluster_y, cluster_z: the blocks of a cluster, which one task runs; 1 where they do not know of each
+            other.
     """
 
     _fields_ = (
@@ -133,7 +143,9 @@ class Argument(ctypes.Structure):
         ("dynamic", ctypes.c_int64),
         ("slots", ctypes.c_int64),
         ("lanes", ctypes.c_int64),
-        ("_rest", ctypes.c_int64 * 3),
+        ("cluster_x", ctypes.c_int64),
+        ("cluster_y", ctypes.c_int64),
+        ("cluster_z", ctypes.c_int64),
     )
 
 
@@ -142,6 +154,11 @@ def offset(structure: type[ctypes.Structure], name: str) -> int:
     field: Any = getattr(structure, name)
     found: int = field.offset
     return found
+
+
+def of_cluster(region: Region) -> bool:
+    """Whether the threads that run a region wait for those of other blocks, or reach their memory."""
+    return any(op.opcode is CLUSTER_SYNC or op.opcode is PEER for op in walk(region))
 
 
 def cooperates(region: Region) -> bool:

@@ -17,13 +17,27 @@ launches whose threads do not wait, which are loops (see `passes.expand_launches
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.program import Op, Scope, Value, captures
-from ..ir.simulation import BEGIN, RUN, SLOT_BYTES, SUSPEND, THREAD, Argument, Block, State, Thread, offset
-from . import watched
+from ..ir.simulation import (
+    BEGIN,
+    RUN,
+    SLOT_BYTES,
+    SUSPEND,
+    THREAD,
+    Argument,
+    Block,
+    State,
+    Thread,
+    of_cluster,
+    offset,
+)
+from . import launches, watched
 from .parallel import exit_if_failed, layout
 from .reports import site_number
 from .writer import FunctionWriter
@@ -48,10 +62,14 @@ def launch(w: FunctionWriter, op: Op) -> None:
     argument, _ = w.storage(size)
     x, y, z, *block = (w.name(value) for value in op.operands[:6])
     total = w.op(f"arith.muli {w.op(f'arith.muli {x}, {y} : i64')}, {z} : i64")
+    cluster = _cluster(w, op)
+    if math.prod(cluster) > 1:
+        total = w.op(f"arith.divui {total}, {w.op(f'arith.constant {math.prod(cluster)} : i64')} : i64")
     w.line(f"llvm.store %ctx, {argument} : !llvm.ptr, !llvm.ptr")
     function = w.op(f"llvm.mlir.addressof @{THREAD}{number} : !llvm.ptr")
     w.line(f"llvm.store {function}, {w.field(argument, offset(Argument, 'thread'))} : !llvm.ptr, !llvm.ptr")
     known = {"shared": thread.shared_bytes, "slots": int(thread.exchanges), "lanes": w.target.warp_size}
+    known |= dict(zip(("cluster_x", "cluster_y", "cluster_z"), cluster, strict=True))
     facts = {"grid_x": x, "grid_y": y} | dict(zip(("block_x", "block_y", "block_z"), block, strict=True))
     facts |= {name: w.op(f"arith.constant {value} : i64") for name, value in known.items()}
     facts["dynamic"] = w.name(op.operands[6]) if len(op.operands) > 6 else w.op("arith.constant 0 : i64")
@@ -65,6 +83,16 @@ def launch(w: FunctionWriter, op: Op) -> None:
     w.line(f"llvm.call @ek.spread(%ctx, {total}, {one}, {task}, {argument}) : {types}")
     exit_if_failed(w)
     w.module.declare(RUN, "(!llvm.ptr, i64)")
+
+
+def _cluster(w: FunctionWriter, op: Op) -> tuple[int, int, int]:
+    """The blocks that one task runs: those of a cluster that know of each other. Their grid is a multiple of it."""
+    sizes: tuple[int, int, int] = op.attrs.get("cluster", (1, 1, 1))
+    if math.prod(sizes) == 1 or not of_cluster(op.regions[0]):
+        return 1, 1, 1
+    if not w.target.has_grid:  # elsewhere the host has looked
+        launches.refuse_parts_of_clusters(w, op, sizes)
+    return sizes
 
 
 def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offsets: list[int]) -> str:
@@ -109,6 +137,18 @@ def shared(w: FunctionWriter, size: int, alignment: int = _SHARED_ALIGNMENT) -> 
 def dynamic_shared(w: FunctionWriter) -> str:
     """The address of the shared memory whose size the launch gives."""
     return block_field(w, "dynamic", "!llvm.ptr")
+
+
+def peer(w: FunctionWriter, pointer: str, rank: str, blocks: int) -> str:
+    """The same place in the shared memory of another block of the cluster; in the first where there is none such."""
+    count, zero = (w.op(f"arith.constant {number} : i64") for number in (blocks, 0))
+    there = w.op(f"arith.select {w.op(f'arith.cmpi ult, {rank}, {count} : i64')}, {rank}, {zero} : i64")
+    place = w.op(f"arith.muli {there}, {w.op(f'arith.constant {ctypes.sizeof(Block)} : i64')} : i64")
+    records = block_field(w, "blocks", "!llvm.ptr")
+    record = w.op(f"llvm.getelementptr {records}[{place}] : (!llvm.ptr, i64) -> !llvm.ptr, i8")
+    other = w.op(f"llvm.load {w.field(record, offset(Block, 'shared'))} : !llvm.ptr -> i64")
+    away = w.op(f"arith.subi {other}, {block_field(w, 'shared')} : i64")
+    return w.op(f"llvm.getelementptr {pointer}[{away}] : (!llvm.ptr, i64) -> !llvm.ptr, i8")
 
 
 # *** waiting ***
@@ -158,7 +198,7 @@ def lane(w: FunctionWriter) -> Lane:
     """The thread's lane, and the last one of its warp; the last warp of a block may be partial."""
     own = field(w, "lane")
     first = w.op(f"arith.subi {field(w, 'number')}, {own} : i64")
-    left = w.op(f"arith.subi {block_field(w, 'count')}, {first} : i64")
+    left = w.op(f"arith.subi {block_field(w, 'last')}, {first} : i64")
     most = w.op(f"arith.constant {w.target.warp_size} : i64")
     count = w.op(f"arith.minsi {left}, {most} : i64")
     return Lane(own, w.op(f"arith.subi {count}, {w.op('arith.constant 1 : i64')} : i64"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import InternalError
-from ..ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
+from ..ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.program import Op, Scope
 from . import coroutines
 from .writer import FunctionWriter, emits
@@ -97,6 +97,28 @@ def _barrier(w: FunctionWriter, op: Op) -> None:
         return
     for spelling in grid.barrier:
         w.line(spelling)
+
+
+@emits("cluster_sync")
+def _cluster_sync(w: FunctionWriter, op: Op) -> None:
+    if w.thread:
+        coroutines.suspend(w, op, Scope.cluster)
+        return
+    grid = w.target.grid
+    assert grid is not None
+    for spelling in grid.meet_cluster:
+        w.line(spelling)
+
+
+@emits("peer")
+def _peer(w: FunctionWriter, op: Op) -> None:
+    pointer, rank = (w.name(value) for value in op.operands)
+    if w.thread:
+        w.result(op, coroutines.peer(w, pointer, rank, op.attrs["blocks"]))
+        return
+    grid = w.target.grid
+    assert grid is not None
+    w.result(op, w.op(grid.peer.format(pointer=pointer, rank=w.op(f"arith.trunci {rank} : i64 to i32"))))
 
 
 @emits("fence")

@@ -62,8 +62,13 @@ def _stay_within(w: FunctionWriter, op: Op) -> None:
         most = w.op(f"arith.constant {limit} : i64")
         beyond = w.op(f"arith.cmpi sgt, {w.name(value)}, {most} : i64")
         _refuse(w, op, value, beyond, limit, ("", f" {_too_much(op, limit, words)}"))
-    for value, size, words in zip(op.operands, op.attrs["cluster"], LAUNCH_SIZES, strict=False):
-        if value.const is None and size > 1:
+    refuse_parts_of_clusters(w, op, op.attrs["cluster"])
+
+
+def refuse_parts_of_clusters(w: FunctionWriter, op: Op, cluster: Sequence[int]) -> None:
+    """Leaves with a report when a grid is no whole clusters; those known are looked at before."""
+    for value, size, words in zip(op.operands, cluster, LAUNCH_SIZES, strict=False):
+        if (value.const is None or value.const % size) and size > 1:
             blocks = w.op(f"arith.constant {size} : i64")
             rest = w.op(f"arith.remui {w.name(value)}, {blocks} : i64")
             zero = w.op("arith.constant 0 : i64")

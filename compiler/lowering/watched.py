@@ -33,6 +33,7 @@ from ..ir.opcodes import (
     MASKED_LOAD,
     MASKED_STORE,
     OFFSET,
+    PEER,
     SCATTER,
     STORE,
     STORE_PAIR,
@@ -69,7 +70,7 @@ _ORDERS = {
 
 def _order_of(op: Op) -> What:
     """What an atomic operation, or a fence, says of order, and for whom."""
-    return _ORDERS[op.attrs["ordering"]] | (What.NARROW if op.attrs.get("scope") == "block" else What(0))
+    return _ORDERS[op.attrs["ordering"]] | (What.NARROW if op.attrs.get("scope") in ("block", "cluster") else What(0))
 
 
 MOST_OWN = 1 << 14  # elements of a thread's own storage that is watched
@@ -111,6 +112,9 @@ class Watched(WatchedValues):
             everything = op.attrs["what"] == "copy"
             pending = self.op(f"arith.constant {-1 if everything else op.attrs['pending']} : i64")
             self.tell_thread("wait", [pending])
+        elif op.opcode is PEER:
+            self.use(op, op.operands)
+            self._watch_peer(op)
         elif op.opcode is UNIFORM:
             self.promise(op)
             self.pass_on(op)
@@ -149,10 +153,11 @@ class Watched(WatchedValues):
             return
         if what & What.ATOMIC:
             what |= _order_of(op)
-        site = self.module.access(op, address.type.space)
+        space = "shared" if address.type.space == "cluster" else address.type.space
+        site = self.module.access(op, space)
         bits = self.op(f"arith.constant {int(what)} : i64")
         if value is not None and value.serial in self.unknown:
-            if address.type.space == "shared" and not what & What.ATOMIC:
+            if space == "shared" and not what & What.ATOMIC:
                 bits = self._or_unknown(bits, self.unknown[value.serial])
             else:
                 self.use(op, [value])
@@ -160,6 +165,12 @@ class Watched(WatchedValues):
         if what & What.READ and not what & What.ATOMIC and found:
             self.unknown[op.results[0].serial] = found
         super().operation(op)
+
+    def _watch_peer(self, op: Op) -> None:
+        """Another block of the cluster, which has to be there."""
+        rank, count = self.name(op.operands[1]), self.op(f"arith.constant {op.attrs['blocks']} : i64")
+        beyond = self.op(f"arith.cmpi uge, {rank}, {count} : i64")
+        self._tell_outside(beyond, rank, count, What.READ, self.module.access(op, "peer"))
 
     def _watch_pair(self, op: Op) -> None:
         """Two elements that fill a byte."""
@@ -231,17 +242,21 @@ class Watched(WatchedValues):
         inside = self.op(f"arith.cmpi ult, {place}, {count} : i64")
         if flag:
             inside = self.op(f"arith.ori {inside}, {self._not(flag)} : i1")
+        self._tell_outside(self._not(inside), place, count, what, site)
+        there = self.op(f"arith.cmpi ult, {place}, {count} : i64")
+        safe = self.op(f"arith.select {there}, {place}, {zero} : i64")
+        known = self.op(f"llvm.getelementptr {own.known}[{safe}] : (!llvm.ptr, i64) -> !llvm.ptr, i64")
+        return known, inside
+
+    def _tell_outside(self, beyond: str, place: str, count: str, what: What, site: int) -> None:
+        """Tells of an access to a place that is not there, where `beyond` holds."""
         where, self.at = self.at, ""
-        self.open(f"scf.if {self._not(inside)} {{")
+        self.open(f"scf.if {beyond} {{")
         with self.nested():
             numbers = [self.op(f"arith.constant {number} : i64") for number in (int(what), site)]
             self.tell_thread("outside", [place, count, *numbers])
         self.close()
         self.at = where
-        there = self.op(f"arith.cmpi ult, {place}, {count} : i64")
-        safe = self.op(f"arith.select {there}, {place}, {zero} : i64")
-        known = self.op(f"llvm.getelementptr {own.known}[{safe}] : (!llvm.ptr, i64) -> !llvm.ptr, i64")
-        return known, inside
 
     def _read_own(self, known: str, flag: str, site: int) -> str:
         """What is known of an element that is read."""

@@ -20,7 +20,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Location, Op, PointerType, Region, Site, Type, Value
+from ..ir.program import Location, Op, PointerType, Region, Scope, Site, Type, Value
 from ..ir.schedule import EXIT, HINT
 from ..ir.simulation import BEGIN, PARTED, SUSPEND
 from ..targets import Target
@@ -112,7 +112,10 @@ class ModuleWriter:
         """The site of a report that threads part at an operation for which they wait."""
         own, *calls = op.location.author()
         notes = tuple(("called from", place) for place in calls)
-        self.sites.append(Site("parted", PARTED, own, self.op, (), notes))
+        parts: tuple[str | tuple[str, str], ...] = PARTED
+        if op.waits is Scope.cluster:
+            parts = ("the threads of the cluster of block (", *PARTED[1:])
+        self.sites.append(Site("parted", parts, own, self.op, (), notes))
         return len(self.sites) - 1
 
     def access(self, op: Op, what: str, *more: str) -> int:

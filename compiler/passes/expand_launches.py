@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
-from ..ir.opcodes import GPU_ID, LAUNCH, WITHIN_BLOCKS
+from ..ir.indices import WITHIN_BLOCKS
+from ..ir.opcodes import GPU_ID, LAUNCH
 from ..ir.program import Function, Op, Program, Region, Value, walk
 from ..ir.simulation import cooperates
 from ..targets import Target

@@ -78,10 +78,12 @@ class AddressSpaces:
     global_memory: int = 0
     shared_memory: int = 0
     stack: int = 0
+    cluster_memory: int = 0
 
     def number(self, space: str) -> int:
-        """LLVM's number for a space of the language: `global`, `shared` or `stack`."""
-        return {"global": self.global_memory, "stack": self.stack, "shared": self.shared_memory}[space]
+        """LLVM's number for a space of the language: `global`, `shared`, `stack` or `cluster`."""
+        numbers = {"global": self.global_memory, "stack": self.stack, "shared": self.shared_memory}
+        return (numbers | {"cluster": self.cluster_memory})[space]
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ class GridOperations:
     ones are `wishes`, by what a launch asks for, with `{n}` for a number, `{half}` for half of it, and `{warps}`
     for the warps of so many blocks, shared out over the `schedulers` of a multiprocessor. `named_barrier` has `{id}`,
     an i32, and `{threads}`, how many meet there, if not all; it is empty where blocks have one barrier. `meet_warp`
-    makes the lanes of a warp meet and see each other's stores, with `{mask}` for all of them.
+    makes the lanes of a warp meet and see each other's stores, with `{mask}` for all of them; `meet_cluster` the blocks
+    of a cluster. `peer` is the address that block `{rank}` of the cluster has a `{pointer}` to shared memory at.
     """
 
     thread_id: str
@@ -166,6 +169,8 @@ class GridOperations:
     schedulers: int = 4
     named_barrier: str = ""
     meet_warp: tuple[str, ...] = ()
+    meet_cluster: tuple[str, ...] = ()
+    peer: str = ""
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
         """The operation for one axis: `spell("thread_id", "x")` is `nvvm.read.ptx.sreg.tid.x : i32` for CUDA."""

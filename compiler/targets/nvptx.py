@@ -56,6 +56,8 @@ GRID: Final = GridOperations(
     },
     named_barrier="nvvm.barrier id = {id}{threads}",
     meet_warp=("nvvm.bar.warp.sync {mask} : i32",),
+    meet_cluster=("nvvm.cluster.arrive {aligned}", "nvvm.cluster.wait {aligned}"),
+    peer="nvvm.mapa {pointer}, {rank} : !llvm.ptr<3> -> !llvm.ptr<7>",
 )
 _COPY = "nvvm.cp.async.shared.global {to}, {source}, {bytes}, cache = "
 _COPIED = " : !llvm.ptr<3>, !llvm.ptr<1>"
@@ -131,7 +133,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         keeps_atomic_order=False,
         saturating_casts=True,
         prefetch=_PREFETCH,
-        spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=0),
+        spaces=AddressSpaces(global_memory=1, shared_memory=3, stack=0, cluster_memory=7),
         limits=Limits(
             threads_per_block=1024,
             block=(1024, 1024, 64),

@@ -105,7 +105,8 @@ class CheckState(ctypes.Structure):
         page, piece: what was found last in the table.
         launch: the number of the launch.
         room, room_limit, room_free: memory for one launch.
-        threads, total, warp_bits: the threads of a block, of the grid, and of a warp as a power of 2.
+        threads, total, warp_bits: the threads of a cluster, of the grid, and of a warp as a power of 2; where blocks do
+            not know of each other, each is a cluster, of which all that is said here of a block is meant.
         first: 1 + the number of the first thread of this block.
         clock, base: the clock of the block, and what it was at the last barrier.
         own: for each thread of the block its own clock.
@@ -120,7 +121,8 @@ class CheckState(ctypes.Structure):
         heard: how many threads are informed.
         shared_vector, shared_informed: what all threads of the block know from elsewhere.
         places: the table of places, of entries (address, vector, block that it is of; 0 for all).
-        block_x, block_y, grid_x, grid_y: sizes of the launch.
+        block_x, block_y, grid_x, grid_y, cluster_x, cluster_y, cluster_z: sizes of the launch.
+        pitch: by how much the numbers of the first threads of two blocks of a cluster differ.
         trace, trace_end: where the next accesses are noted.
         exhausted: whether memory for all of this has run out.
         promises, promised: the table of values that were said to be equal, of entries (what, value, thread and site),
@@ -147,6 +149,7 @@ class CheckState(ctypes.Structure):
         ("shared_vector", ctypes.c_void_p),
         ("shared_informed", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("block_x", "block_y", "grid_x", "grid_y")),
+        *((name, ctypes.c_int64) for name in ("cluster_x", "cluster_y", "cluster_z", "pitch")),
         *((name, ctypes.c_void_p) for name in ("places", "trace", "trace_end")),
         ("exhausted", ctypes.c_int64),
         ("promises", ctypes.c_void_p),

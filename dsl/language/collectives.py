@@ -4,7 +4,8 @@ Lanes count along x, then y, then z of the block. The last warp of a block may b
 no part. All threads of the warp have to come to such a call together, as those of the block
 have to come to one of `block`; or those that the bits of `mask` name, where it is given.
 
-Input: nothing. Output: `warp` and `block`, which stand in `gpu`. Non-goals: no meaning in code; that is the compiler's.
+Input: nothing. Output: `warp`, `block` and `cluster`, which stand in `gpu`. Non-goals: no meaning in code; that is the
+compiler's.
 """
 
 from __future__ import annotations
@@ -97,3 +98,17 @@ class block:
     @written
     def broadcast(v: Any, thread: int = 0) -> Any:
         """The value of one thread, which is known at compile time, in all threads of the block."""
+
+
+@named_namespace("gpu.cluster")
+class cluster:
+    """The blocks of a cluster, which run at once: they wait for each other, and reach each other's shared memory."""
+
+    @staticmethod
+    def sync() -> None:
+        """Waits until every thread of the cluster is here, and shows them what each has stored."""
+
+    @staticmethod
+    def peer(tensor: Any, rank: Any) -> Any:
+        """A tensor of shared memory as another block of the cluster has it: block number `rank`, counted along x, then
+        y, then z of the cluster. A `sync` stands in front of it, and one before that block ends."""

@@ -64,6 +64,7 @@ class gpu:
 
     warp = collectives.warp
     block = collectives.block
+    cluster = collectives.cluster
 
     @staticmethod
     def uniform(value: Any, scope: str = "warp") -> Any:

@@ -66,6 +66,8 @@ def finding_error(
         if space == "stack":  # of which the element is known, and how many there are
             which = f"element {found.address} of {found.other_what} on its stack"
             text = f"out of bounds: a thread {_does(found.what)} {which}"
+        if space == "peer":
+            text = f"out of bounds: a thread asks for block {found.address} of a cluster of {found.other_what}"
         code = "EK0741"
     else:
         text = f"uninitialised read: nobody has written the {space} memory on which a thread depends"
@@ -115,11 +117,20 @@ def _does(what: int) -> str:
 
 def _thread(number: int, state: CheckState) -> str:
     """A thread, by its index in its block and that of the block; axes that have one are left out."""
-    block, thread = divmod(number, max(1, state.threads))
-    return f"thread {_index(thread, state.block_x, state.block_y)} of block {_index(block, state.grid_x, state.grid_y)}"
+    cluster, within = divmod(number, max(1, state.threads))
+    rank, thread = divmod(within, max(1, state.pitch))
+    sizes = [max(1, size) for size in (state.cluster_x, state.cluster_y, state.cluster_z)]
+    clusters = _axes(cluster, state.grid_x // sizes[0], state.grid_y // sizes[1])
+    block = [n * size + k for n, size, k in zip(clusters, sizes, _axes(rank, *sizes[:2]), strict=True)]
+    return f"thread {_index(_axes(thread, state.block_x, state.block_y))} of block {_index(block)}"
 
 
-def _index(number: int, x: int, y: int) -> str:
+def _index(axes: Sequence[int]) -> str:
+    return f"({', '.join(map(str, axes))})"
+
+
+def _axes(number: int, x: int, y: int) -> list[int]:
+    """A number that counts along x, then y, then z, axis by axis."""
     row, column = divmod(number, max(1, x))
     plane, row = divmod(row, max(1, y))
-    return f"({column}, {row}, {plane})"
+    return [column, row, plane]

@@ -119,11 +119,20 @@ def turn(out, x):
     out[3 - i] = gpu.uniform(x[i])
 
 
+def paired(out, x):
+    i = gpu.thread_idx.x
+    kept = gpu.shared[float32](2)
+    kept[i] = x[i]
+    gpu.cluster.sync()
+    out[i] = gpu.cluster.peer(kept, 1)[i]
+
+
 @register("grid")
 def grid(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
     kept = gpu.scratch[float32](out.dim(0))
     ctx.launch(turn, kept, x, grid=1, block=4, shared=16)
     ctx.launch(turn, out, kept, grid=1, block=4, shared=16)
+    ctx.launch(paired, out, x, grid=2, block=2, cluster=2)
 
 
 @register("rows")

@@ -51,9 +51,9 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("host", "nibbles", [(DType.int4, (101,))]),
     ("host", "lanes", [(F32, (50, 8)), (DType.int32, (50, 8))]),
     ("host", "counters", [(DType.int32, (50,)), (DType.int32, (50,))]),
-    ("sm_80", "grid", [(F32, (50,))]),
-    ("sm_80", "rows", [(F32, (50,))]),
-    ("sm_80", "wide", [(F32, (20000,))]),
+    ("sm_90", "grid", [(F32, (50,))]),
+    ("sm_90", "rows", [(F32, (50,))]),
+    ("sm_90", "wide", [(F32, (20000,))]),
 ]
 
 

@@ -111,10 +111,11 @@ def test_a_fence_publishes_what_a_warp_did_before() -> None:
 
 @pytest.mark.parametrize("reads", [0, 1])
 def test_atomic_operations_for_a_block_alone(reads: int) -> None:
-    scopes = [("device", "device"), ("system", "cluster"), ("block", "device"), ("device", "block"), ("block", "block")]
+    scopes = [("device", "device"), ("system", "device"), ("block", "device"), ("device", "block"), ("block", "block")]
+    scopes += [("system", "cluster"), ("cluster", "cluster")]  # clusters of one block
     for first, second in scopes:
         found = run("counts", FLAG, first=first, second=second, reads=reads).found
-        assert found is (Found.RACE if "block" in (first, second) else Found.NOTHING), (first, second)
+        assert found is (Found.RACE if {"block", "cluster"} & {first, second} else Found.NOTHING), (first, second)
         assert run("counts", FLAG, first=first, second=second, reads=reads, grid=1).found is Found.NOTHING
 
 
@@ -208,3 +209,27 @@ def test_promises(params: dict[str, Any], found: Found) -> None:
         assert outcome.lines[0] == "if gpu.uniform(float32(t // by) * 0.5, scope=scope) > 0.25:"
         assert outcome.threads == ((31, 0) if "by" in params else (32, 0))
     assert run("promised", Check.RACES, **params).found is Found.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("params", "found", "line"),
+    [
+        ({}, Found.NOTHING, ""),
+        ({"first": 1}, Found.RACE, "kept[t] = x["),
+        ({"last": 0}, Found.OUTSIDE, "v = gpu.cluster.peer("),
+        ({"away": 1}, Found.OUTSIDE, "v = gpu.cluster.peer("),
+    ],
+)
+def test_blocks_of_a_cluster(params: dict[str, int], found: Found, line: str) -> None:
+    outcome = run("neighbours", **params)
+    assert outcome.found is found and outcome.lines[0].startswith(line)
+    if not params:
+        assert outcome.outputs[0][:128].tolist() == [*X[:64][::-1], *X[64:128][::-1]]
+    if params == {"first": 1}:
+        assert outcome.lines[1].startswith("v = gpu") and outcome.threads == (32, 31)
+
+
+def test_blocks_of_a_cluster_that_part() -> None:
+    outcome = run("waiting", Check.BOUNDS)
+    assert outcome.reports == ("parted",)
+    assert run("waiting").found is Found.PROMISE

@@ -10,7 +10,14 @@ PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject, and i
 
 from __future__ import annotations
 
-from support import gpu_cases_elements, gpu_cases_examples, gpu_cases_library, gpu_cases_memory, gpu_cases_warps
+from support import (
+    gpu_cases_clusters,
+    gpu_cases_elements,
+    gpu_cases_examples,
+    gpu_cases_library,
+    gpu_cases_memory,
+    gpu_cases_warps,
+)
 from support.gpu_case import GPUS, GpuCase
 
 __all__ = ["CASES", "GPUS", "GpuCase"]
@@ -18,6 +25,7 @@ __all__ = ["CASES", "GPUS", "GpuCase"]
 CASES: tuple[GpuCase, ...] = (
     *gpu_cases_memory.CASES,
     *gpu_cases_warps.CASES,
+    *gpu_cases_clusters.CASES,
     *gpu_cases_elements.CASES,
     *gpu_cases_library.CASES,
     *gpu_cases_examples.CASES,

@@ -84,6 +84,7 @@ def run(
     threads = int(np.prod(sizes[1], dtype=np.int64))
     together = max(min(THREADS // threads, LOCAL_BYTES // (threads * max(compiled.local_bytes, 1))), 1)
     together = max(together // int(np.prod(sizes[2])), 1) * int(np.prod(sizes[2]))
+    together = blocks if sizes[2][1] * sizes[2][2] > 1 else together
     constants = [memory.lend(data) for data in compiled.constants]
     try:
         for first in range(0, blocks, together):
@@ -296,6 +297,7 @@ class Machine:
         self.warp_of = self.block_of * self.warps_per_block + self.in_block // 32
         self.shared_size = compiled.shared_bytes + dynamic
         self.dynamic = dynamic
+        self.peers = self._peers()
         self.shared = Slabs("shared", len(blocks), self.shared_size)
         self.local = Slabs("local", self.count, compiled.local_bytes)
         self.copies = ptx_threads.Copies(self.count)
@@ -305,6 +307,21 @@ class Machine:
         self._waiting: list[tuple[Instruction, Any, int]] = []  # a barrier, threads at it, the block behind
         self._arrived: list[tuple[Instruction, Any]] = []  # threads that came and did not wait
         self._parked: dict[int, Any] = {}
+
+    def _peers(self) -> Any:
+        """For each block that runs, those of its cluster by their ranks; -1 for one that does not run."""
+        number = {int(block): k for k, block in enumerate(self.block_numbers)}
+        x, y, _ = self.grid
+        found = np.full((len(number), int(np.prod(self.cluster))), -1)
+        for block, k in number.items():
+            at = (block % x, block // x % y, block // x // y)
+            first = [place - place % size for place, size in zip(at, self.cluster, strict=True)]
+            for rank in range(found.shape[1]):
+                axes = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1])
+                more = (*axes, rank // self.cluster[0] // self.cluster[1])
+                px, py, pz = (a + b for a, b in zip(first, more, strict=True))
+                found[k, rank] = number.get(px + x * (py + y * pz), -1)
+        return found
 
     def who(self, thread: int) -> str:
         """A thread in words."""

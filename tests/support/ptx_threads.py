@@ -9,11 +9,11 @@ import numpy as np
 from support import ptx_numbers as numbers
 from support.ptx_arithmetic import PAIRS, TYPES
 from support.ptx_group import Code, Group, Source, Step, step
-from support.ptx_memory import LOCAL_WINDOW, SHARED_WINDOW, UNSIGNED, Array, BadAddress, one_after_another
+from support.ptx_memory import LOCAL_WINDOW, RANK_BIT, SHARED_WINDOW, UNSIGNED, Array, BadAddress, one_after_another
 from support.ptx_numbers import type_of
 from support.ptx_parse import Address, Immediate, Instruction, Register, Tuple
 
-SPACES = ("global", "shared", "shared__cta", "local", "const", "param")
+SPACES = ("global", "shared", "shared__cta", "shared__cluster", "local", "const", "param")
 # What says in which order, or how long, memory is seen: here every access is seen at once.
 _MANNERS = {"nc", "volatile", "relaxed", "acquire", "release", "acq_rel", "weak", "sc", "mmio", "ca", "cg", "cs", "lu"}
 _MANNERS |= {"cv", "wb", "wt", "cta", "cluster", "gpu", "sys", "uni", "noftz", "level__eviction_priority"}
@@ -53,6 +53,8 @@ def load(group: Group, space: str, address: Array, bits: int) -> Array:
     machine = group.machine
     if space == "global":
         return machine.memory.load(address, bits)
+    if space == "shared__cluster":
+        return machine.shared.load(*_of_peer(group, address), bits)
     if space in ("shared", "local"):
         slabs, of = (machine.shared, machine.block_of) if space == "shared" else (machine.local, machine.all_threads)
         return slabs.load(group.take(of), address, bits)
@@ -73,6 +75,8 @@ def store(group: Group, space: str, address: Array, value: Array, bits: int) -> 
         address = group.spread(address)
     if space == "global":
         machine.memory.store(address, value, bits)
+    elif space == "shared__cluster":
+        machine.shared.store(*_of_peer(group, address), value, bits)
     elif space in ("shared", "local"):
         slabs, of = (machine.shared, machine.block_of) if space == "shared" else (machine.local, machine.all_threads)
         slabs.store(group.take(of), address, value, bits)
@@ -83,6 +87,31 @@ def store(group: Group, space: str, address: Array, value: Array, bits: int) -> 
         for there, mask, start in _windows(addresses):
             if mask.any():
                 store(group.part(mask), there, addresses[mask] - np.uint64(start), values[mask], bits)
+
+
+def _of_peer(group: Group, address: Any) -> tuple[Any, Any]:
+    """The block whose shared memory an address of the cluster is in, and the address there."""
+    rank = np.asarray(address >> np.uint64(RANK_BIT)).astype(np.int64) - 1
+    own = group.take(group.machine.block_of)
+    return np.where(rank < 0, own, group.machine.peers[own, rank]), group.spread(
+        address & np.uint64((1 << RANK_BIT) - 1)
+    )
+
+
+@step("mapa")
+def _mapa(ins: Instruction, code: Code) -> Step:
+    """The address of a place in the shared memory of another block of the cluster."""
+    if ins.parts[:1] != ("shared__cluster",):
+        raise ins.fail("only addresses of shared memory are known")
+    wide, narrow = type_of("u64"), type_of("u32")
+    put = code.target(ins, ins.operands[0], wide)
+    address, rank = code.source(ins, ins.operands[1], wide), code.source(ins, ins.operands[2], narrow)
+
+    def run(group: Group) -> None:
+        above = (rank(group).astype(np.uint64) + np.uint64(1)) << np.uint64(RANK_BIT)
+        put(group, address(group).astype(np.uint64) | above)
+
+    return run
 
 
 def _windows(address: Any) -> list[tuple[str, Any, int]]:
@@ -223,7 +252,10 @@ def _atomic(ins: Instruction, code: Code) -> Step:
         old = np.zeros(group.count, UNSIGNED[bits])
         places = group.spread(at)
         by = places + group.take(group.machine.block_of).astype(np.uint64) * np.uint64(1 << 58)
-        whose = by if space == "shared" or (not space and int(np.max(at)) >= SHARED_WINDOW) else places
+        if space == "shared__cluster":
+            block, there = _of_peer(group, places)
+            by = there + np.asarray(block).astype(np.uint64) * np.uint64(1 << 58)
+        whose = by if space.startswith("shared") or (not space and int(np.max(at)) >= SHARED_WINDOW) else places
 
         def turn(threads: Any) -> None:
             part = Group(group.machine, group.numbers[threads], len(threads))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, SIMDType
-from ...ir.opcodes import WITHIN_BLOCKS, WITHIN_CLUSTERS
+from ...ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ...ir.program import Region, Value
 from ..calls.inlining import inline
 from ..conversion import DEFAULTS, coerce

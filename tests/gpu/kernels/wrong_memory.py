@@ -409,3 +409,35 @@ def parting(out, x, by: int):
 @register("wrong::parting")
 def parting_op(out: OUT, x: IN, ctx: DeviceContext, *, by: int = 32):
     ctx.launch(parting, out, x, by, grid=1, block=64)
+
+
+def neighbours(out, x, first: int, last: int, away: int):
+    """Each block reads what the next one of its cluster wrote; `first` and `last` say how they wait for each other."""
+    t = gpu.thread_idx.x
+    kept = gpu.shared[int32](32)
+    kept[t] = x[gpu.global_idx.x]
+    if first == 2:
+        gpu.cluster.sync()
+    elif first == 1:
+        gpu.barrier()
+    v = gpu.cluster.peer(kept, (gpu.block_in_cluster.x + 1) % gpu.cluster_dim.x + away)[31 - t]
+    if last == 1:
+        gpu.cluster.sync()
+    out[gpu.global_idx.x] = v
+
+
+@register("wrong::neighbours")
+def neighbours_op(out: OUT, x: IN, ctx: DeviceContext, *, first: int = 2, last: int = 1, away: int = 0):
+    ctx.launch(neighbours, out, x, first, last, away, grid=4, block=32, cluster=2)
+
+
+def waiting(out, x):
+    """The blocks of a cluster that a promise lets part: one waits, and one has ended."""
+    if gpu.uniform(x[gpu.block_in_cluster.x] > 0, scope="cluster"):
+        gpu.cluster.sync()
+    out[gpu.global_idx.x] = x[gpu.global_idx.x]
+
+
+@register("wrong::waiting")
+def waiting_op(out: OUT, x: IN, ctx: DeviceContext):
+    ctx.launch(waiting, out, x, grid=2, block=32, cluster=2)
