@@ -13,6 +13,7 @@ addresses come from (see `graph.driver.gpu_code`), and other hosts than those of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -35,7 +36,8 @@ def launcher_object(library: str, target: Target) -> bytes:
 
 def launcher_text(library: str) -> str:
     """The code as LLVM IR."""
-    text = (_LAUNCHERS[library] + _COMMON).replace("ACTIVATED\n", _ACTIVATED).replace("KERNEL\n", _KERNEL)
+    text = re.sub(r"COPY\((.*)\)\n", lambda found: _COPY.replace("ARGUMENTS", found[1]), _LAUNCHERS[library]) + _COMMON
+    text = text.replace("ACTIVATED\n", _ACTIVATED).replace("KERNEL\n", _KERNEL)
     for structure, name in ((abi.Launch, "LAUNCH"), (abi.Device, "DEVICE")):
         for field, *_ in structure._fields_:
             offset = getattr(structure, field).offset
@@ -62,6 +64,20 @@ _ACTIVATED: Final = """  %table.at = DEVICE(driver)
 gone:
   ret i32 %activated
 start:
+"""
+
+# A copy, whose driver's function takes these arguments behind the addresses.
+_COPY: Final = """define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
+entry:
+ACTIVATED
+  %stream.at = DEVICE(stream)
+  %stream = load ptr, ptr %stream.at
+  %copy.at = FUNCTION(copy)
+  %copy = load ptr, ptr %copy.at
+  %copied = call i32 %copy(ptr %to, ptr %from, ARGUMENTS, ptr %stream)
+  %waited = call i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied)
+  ret i32 %waited
+}
 """
 
 # The kernel that a launch names by its number.
@@ -127,17 +143,7 @@ leave:
   ret i32 %refused
 }
 
-define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
-entry:
-ACTIVATED
-  %stream.at = DEVICE(stream)
-  %stream = load ptr, ptr %stream.at
-  %copy.at = FUNCTION(copy)
-  %copy = load ptr, ptr %copy.at
-  %copied = call i32 %copy(ptr %to, ptr %from, i64 %bytes, ptr %stream)
-  %waited = call i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied)
-  ret i32 %waited
-}
+COPY(i64 %bytes)
 
 define internal i32 @fill64(ptr %table, ptr %to, i64 %pattern, i64 %count, ptr %stream) {
 entry:
@@ -187,17 +193,7 @@ KERNEL
   ret i32 %result
 }
 
-define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
-entry:
-ACTIVATED
-  %stream.at = DEVICE(stream)
-  %stream = load ptr, ptr %stream.at
-  %copy.at = FUNCTION(copy)
-  %copy = load ptr, ptr %copy.at
-  %copied = call i32 %copy(ptr %to, ptr %from, i64 %bytes, i32 4, ptr %stream)
-  %waited = call i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied)
-  ret i32 %waited
-}
+COPY(i64 %bytes, i32 4)
 
 define internal i32 @fill64(ptr %table, ptr %to, i64 %pattern, i64 %count, ptr %stream) {
 entry:

@@ -29,6 +29,8 @@ is looked for behind it. Non-goals: what is said about it (see `graph.driver.fin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ...dsl.contract import abi, checking
@@ -138,24 +140,31 @@ def _find() -> str:
     return f.text()
 
 
-def _mark() -> str:
-    f = exported("mark", ["i64 %address", "i64 %bytes", "i64 %flags"])
+@contextmanager
+def _pieces(f: StateFunction, *, new: bool) -> Iterator[tuple[str, str, str]]:
+    """What is done with each part of `bytes` from `address` on that has its shadow in one piece: the piece, the first
+    address, and how many bytes there are."""
     end = f.add("%address", "%bytes")
     at = f.variable("i64", "%address")
     with f.while_(lambda: f.compare("ult", at.value(), end)):
         now = at.value()
         behind = f.left(f.add(f.right(now, PAGE_BITS), 1), PAGE_BITS)
         last = f.select(f.compare("ult", behind, end), behind, end)
-        piece = f.call("@piece", ["ptr %state", f"i64 {f.right(now, PAGE_BITS)}", "i64 1"], "ptr")
+        piece = f.call("@piece", ["ptr %state", f"i64 {f.right(now, PAGE_BITS)}", f"i64 {int(new)}"], "ptr")
         with f.when(f.compare("ne", piece, NO_ADDRESS, "ptr")):
-            within = f.both(now, PAGE - 1)
-            count = f.sub(last, now)
-            flags = f.at(piece, f.add(within, HEADER))
-            value = f.narrow("%flags", "i8")
-            f.call("@llvm.memset.p0.i64", [f"ptr {flags}", f"i8 {value}", f"i64 {count}", "i1 false"])
-            cells = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
-            f.zero(cells, f.mul(count, CELL))
+            yield piece, now, f.sub(last, now)
         at.set(last)
+
+
+def _mark() -> str:
+    f = exported("mark", ["i64 %address", "i64 %bytes", "i64 %flags"])
+    with _pieces(f, new=True) as (piece, now, count):
+        within = f.both(now, PAGE - 1)
+        flags = f.at(piece, f.add(within, HEADER))
+        value = f.narrow("%flags", "i8")
+        f.call("@llvm.memset.p0.i64", [f"ptr {flags}", f"i8 {value}", f"i64 {count}", "i1 false"])
+        cells = f.at(piece, f.add(f.mul(within, CELL), HEADER + PAGE))
+        f.zero(cells, f.mul(count, CELL))
     f.put("page", -1)
     return f.text()
 
@@ -163,17 +172,9 @@ def _mark() -> str:
 def _flags() -> str:
     f = exported("flags", ["i64 %address", "i64 %bytes", "ptr %to"])
     f.zero("%to", "%bytes")
-    end = f.add("%address", "%bytes")
-    at = f.variable("i64", "%address")
-    with f.while_(lambda: f.compare("ult", at.value(), end)):
-        now = at.value()
-        behind = f.left(f.add(f.right(now, PAGE_BITS), 1), PAGE_BITS)
-        last = f.select(f.compare("ult", behind, end), behind, end)
-        piece = f.call("@piece", ["ptr %state", f"i64 {f.right(now, PAGE_BITS)}", "i64 0"], "ptr")
-        with f.when(f.compare("ne", piece, NO_ADDRESS, "ptr")):
-            to, flags = f.at("%to", f.sub(now, "%address")), f.at(piece, f.add(f.both(now, PAGE - 1), HEADER))
-            f.call("@llvm.memcpy.p0.p0.i64", [f"ptr {to}", f"ptr {flags}", f"i64 {f.sub(last, now)}", "i1 false"])
-        at.set(last)
+    with _pieces(f, new=False) as (piece, now, count):
+        to, flags = f.at("%to", f.sub(now, "%address")), f.at(piece, f.add(f.both(now, PAGE - 1), HEADER))
+        f.call("@llvm.memcpy.p0.p0.i64", [f"ptr {to}", f"ptr {flags}", f"i64 {count}", "i1 false"])
     return f.text()
 
 

@@ -213,7 +213,7 @@ MEANINGS: dict[str, str] = {
     "EK0623": "A size of shared memory is not known at compile time.",
     "EK0624": "A device could not launch a kernel, or copy memory, in the middle of a call.",
     "EK0625": "Code for a device and code for the host do not belong together.",
-    "EK0630": "gpu.cluster.peer takes a tensor of shared memory, and the number of a block of the cluster.",
+    "EK0630": "A call of gpu.cluster.peer takes a tensor of shared memory, and the number of a block of the cluster.",
     "EK0640": "Dynamic shared memory is taken in a branch or a loop.",
     "EK0641": "A kernel takes more dynamic shared memory than its launch has.",
     "EK0642": "A barrier has no such number, or is not for so many threads.",

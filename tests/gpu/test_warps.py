@@ -75,6 +75,11 @@ def test_mistakes(kernel: Callable[[str], Path], text: str, code: str, message: 
     assert error.place is not None and error.place.line == 8
 
 
+def test_an_infinity_is_made_of_pythons(kernel: Callable[[str], Path]) -> None:
+    error = failure(kernel("v = max(v, -float32.inf)"))
+    assert (error.code, error.hint) == ("EK0113", "from math import inf; then float32(inf)")
+
+
 def test_outside_of_a_launch(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_text(KERNEL.format("pass").replace("    ctx.launch", "    v = gpu.warp.ballot(True)\n    ctx.launch"))

@@ -9,6 +9,7 @@ from typing import Any
 from ....dsl.diagnostics.errors import did_you_mean
 from ....dsl.frontend import syntax as s
 from ....dsl.language import foreign_names
+from ....dsl.types.dtype import DType
 from ...ir.program import PointerType, Value
 from ..calls.arguments import bind_signature
 from ..calls.inlining import inline
@@ -83,6 +84,8 @@ def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
         hint = foreign_names.of_tensor(node.name, text) or hint
     elif isinstance(owner, Value) and not is_pointer:
         hint = foreign_names.of_value(node.name, source_of(node.value, here.frame)) or hint
+    elif isinstance(owner, DType) and node.name in ("inf", "nan"):
+        hint = f"from math import {node.name}; then {owner}({node.name})"
     elif isinstance(owner, str) and node.name == "format":
         hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
     elif isinstance(owner, Index):
