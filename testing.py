@@ -9,7 +9,7 @@ Cases are the dtypes that the signature allows, odd sizes and those around power
 ranks, the same array given twice, arrays with strides, and special values. A case that fails is made small, and saved
 as a program that shows the failure alone.
 
-Input: an op. Output: a `CheckReport`, or a `CheckError`. Non-goals: speed is not measured, and gradients are not known.
+Input: an op. Output: a `CheckReport`, or a `CheckError`. Non-goals: speed is not measured.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ from .testing_cases import (
     shape_of,
     strided,
 )
-from .testing_failures import CheckError as CheckError
-from .testing_failures import Difference, Tolerance, difference, save, shrink, tolerance_for
+from .testing_failures import CheckError, Difference, Tolerance, difference, save, shrink, tolerance_for
 from .testing_gradients import check_gradients, check_has_backward, in_float64
+
+__all__ = ["CheckError", "CheckReport", "check_op"]
 
 WAYS = ("the reference", "the interpreter")
 INTERPRETED = 600  # elements of all inputs up to which a case is interpreted, too

@@ -41,7 +41,7 @@ INHERITED = {name for kind in (object, Exception, dict, list, Enum) for name in 
 def modules() -> list[str]:
     """The modules that people import, the two large ones first."""
     public = sorted(f"einkorn.{file.parent.name}" for file in PUBLIC.glob("*/__init__.py"))
-    return ["einkorn.dsl", "einkorn.graph", "einkorn.graph.ops", "einkorn.testing", *public]
+    return ["einkorn.dsl", "einkorn.stdlib", "einkorn.graph", "einkorn.graph.ops", "einkorn.testing", *public]
 
 
 def needs_extra(name: str) -> bool:
@@ -154,7 +154,8 @@ def signature(value: Callable[..., Any], bound: bool = False) -> str:
 def _annotation(annotation: Any) -> Any:
     if annotation is inspect.Signature.empty:
         return annotation
-    return _Shown(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return _Shown(text.replace("builtins.", ""))
 
 
 def markdown(doc: str) -> str:
@@ -206,6 +207,16 @@ def _items(block: list[str]) -> list[str]:
 
 
 def escaped(line: str) -> str:
-    """A line of prose in which only backticks mean something, emphasis, and the mark of a list at its begin."""
-    parts = re.split(r"(`+[^`]*`+|\*\w[\w -]*\*)", line)
-    return "".join(part if k % 2 else re.sub(r"([\\*_<>\[\]|$#])", r"\\\1", part) for k, part in enumerate(parts))
+    """A line of prose: backticks, emphasis and the mark of a list at its begin count; pages of docs become links."""
+    parts = re.split(r"(`+[^`]*`+|\*\w[\w -]*\*|\bdocs/[\w/-]+\.md\b)", line)
+    return "".join(_marked(part) if k % 2 else _plain(part) for k, part in enumerate(parts))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\*_<>\[\]|$#])", r"\\\1", text)
+
+
+def _marked(text: str) -> str:
+    """A piece of prose that is more than its letters; the pages of the reference lie in a folder beside the others."""
+    page = re.fullmatch(r"`?docs/([\w/-]+\.md)`?", text)
+    return f"[{page[1]}](../{page[1]})" if page and (ROOT / "docs" / page[1]).is_file() else text

@@ -74,6 +74,13 @@ def test_the_reference_has_every_public_name(site: tuple[Any, Any, Path]) -> Non
     ops = (pages / "api" / "einkorn.graph.ops.md").read_text(encoding="utf-8")
     assert "::::{py:function} concat(original_vals: Iterable[TensorValueLike], axis: int = 0) -> TensorValue" in ops
     assert "- `GraphError`: EK0426, none given, or ranks or other sizes differ." in ops
+    tensor = (pages / "api" / "einkorn.tensor.md").read_text(encoding="utf-8")
+    assert "See [eager.md](../eager.md)." in tensor  # pages that docstrings name
+    assert "builtins." not in (pages / "api" / "einkorn.dsl.md").read_text(encoding="utf-8")
+    assert "{py:function} check_op(" in (pages / "api" / "einkorn.testing.md").read_text(encoding="utf-8")
+    assert "{py:class} Layout(shape: Any, stride: Any)" in (pages / "api" / "einkorn.stdlib.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def text_of_all(module: str) -> str:
