@@ -32,6 +32,11 @@ def colored(text: str) -> str:
     return "\n".join(map(_line, text.split("\n")))
 
 
+def _colored_on_pages(text: str) -> str:
+    """As `colored`, with thin colours: Jupyter draws bold ones darker, too dark to be read on dark pages."""
+    return colored(text).replace("\x1b[1;", "\x1b[")
+
+
 def _line(line: str) -> str:
     if found := re.match(_HEAD, line):
         place = _in(_BOLD, found["place"]) if found["place"] else ""
@@ -60,7 +65,7 @@ def traceback_lines(error: BaseException, internals: bool = False) -> list[str]:
 
         return "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
     shell = interactive_shell()
-    paint = colored if shell is not None and str(shell.colors).lower() != "nocolor" else str
+    paint = _colored_on_pages if shell is not None and str(shell.colors).lower() != "nocolor" else str
     lines = [*_steps(error.__traceback__, getattr(error, "place", None)), *paint(str(error)).split("\n")]
     cause = error.__cause__
     if cause is not None:

@@ -316,7 +316,7 @@ def test_errors_in_cells_have_colours_where_the_shell_has(shell: Any) -> None:
         colored = error._render_traceback_()
     finally:
         shell.colors = "nocolor"
-    assert colored[1] == "\x1b[1;31merror[EK0100]\x1b[0m\x1b[1m: wrong\x1b[0m"
+    assert colored[1] == "\x1b[31merror[EK0100]\x1b[0m\x1b[1m: wrong\x1b[0m"
 
 
 def test_autoreload_takes_names_that_were_imported_along(
