@@ -250,5 +250,5 @@ def over_tensor(function: str, text: str) -> str | None:
 
 def _reduction(text: str, name: str) -> str:
     written = _REDUCED[name].format(text)
-    monoid = written.partition(", ")[2].partition(")")[0]
+    monoid = _REDUCED[name].partition(", ")[2].partition(")")[0]
     return f"{written}, or rowwise({text}, {monoid}, body) for each row; they are in einkorn.stdlib"

@@ -121,6 +121,12 @@ _REDUCED = [
         kernel("s = reduce(x, Sum)\nforeach(out, lambda i: x[i] / s)", before=LIBRARY),
     ),
     Mistake(
+        "sum_of_a_view",
+        kernel("s = sum(x[0:2])\nforeach(out, lambda i: x[i] / s)"),
+        "rowwise(x[0:2], Sum, body)",
+        kernel("s = reduce(x[0:2], Sum)\nforeach(out, lambda i: x[i] / s)", before=LIBRARY),
+    ),
+    Mistake(
         "max_of_tensor",
         kernel("s = max(x)\nforeach(out, lambda i: x[i] / s)"),
         "reduce(x, Max)",
