@@ -111,7 +111,7 @@ def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@einkorn.command()
+@einkorn.command(short_help="Compile kernels into a package.")
 @click.argument("source")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The package to write, name.pkg.")
 @click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to compile for; may be repeated.")
@@ -159,7 +159,7 @@ def build(
     )
 
 
-@einkorn.command()
+@einkorn.command(short_help="Show what a kernel becomes, stage by stage.")
 @click.argument("source")
 @click.option("--target", default="host", show_default=True, metavar="NAME", help="What to compile for.")
 @click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
@@ -172,7 +172,7 @@ def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
     commands.inspect(source, target, stage, **wanted)
 
 
-@einkorn.command()
+@einkorn.command(short_help="Write a page of all stages, with the lines linked.")
 @click.argument("source")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The page to write, name.html.")
 @click.option("--target", "targets", multiple=True, metavar="NAME", help="A target to show; may be repeated.  [host]")
@@ -184,7 +184,7 @@ def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> 
     commands.explore(source, output, targets or ("host",), **wanted)
 
 
-@einkorn.command()
+@einkorn.command(short_help="Make a folder with a kernel, its test and an example.")
 @click.argument("name")
 @click.option("--into", default=".", metavar="FOLDER", help="Where to make it; by default here.")
 def new(name: str, into: str) -> None:
@@ -194,7 +194,7 @@ def new(name: str, into: str) -> None:
     commands.new(name, into)
 
 
-@einkorn.command()
+@einkorn.command(short_help="Write the reference of ops.")
 @click.argument("source")
 @click.option("-o", "--output", metavar="FILE", help="Where to write, name.md or name.html; Markdown to the terminal.")
 @click.option("--title", metavar="TEXT", help="The heading; by default the package's name.")
@@ -205,7 +205,7 @@ def doc(source: str, output: str | None, title: str | None) -> None:
     commands.doc(source, output, title)
 
 
-@einkorn.command()
+@einkorn.command(short_help="Find the mistakes in kernels.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="A target to check for; may be repeated.  [host]"
@@ -218,7 +218,7 @@ def check(sources: Sequence[str], targets: Sequence[str]) -> int:
     return commands.check(sources, targets, _Way.printer)
 
 
-@einkorn.command()
+@einkorn.command(short_help="Say what an error code means.")
 @click.argument("code", required=False)
 def explain(code: str | None) -> None:
     """Say what an error CODE means, with an example and its repair; without a code, list all."""
@@ -227,7 +227,7 @@ def explain(code: str | None) -> None:
     commands.explain(code, _Way.printer)
 
 
-@einkorn.command()
+@einkorn.command(short_help="Run a compilation again that failed in Einkorn.")
 @click.argument("path", metavar="FILE")
 @_format
 def reproduce(path: str) -> None:
@@ -237,7 +237,9 @@ def reproduce(path: str) -> None:
     commands.reproduce(path)
 
 
-@einkorn.command(context_settings={"ignore_unknown_options": True})
+@einkorn.command(
+    short_help="Show where the models of a program spend time.", context_settings={"ignore_unknown_options": True}
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", metavar="FILE", help="A page with bars and a timeline to write, name.html.")
@@ -262,7 +264,7 @@ def _shapes(context: click.Context, option: click.Parameter, values: Sequence[st
     return {name: tuple(map(int, each)) for name, each in sizes.items()}
 
 
-@einkorn.command()
+@einkorn.command(short_help="Choose parameters of a kernel by trying them.")
 @click.argument("source")
 @click.option("--op", metavar="NAME", help="Which op; not needed when SOURCE has one.")
 @click.option("--shape", "shapes", multiple=True, callback=_shapes, metavar="X=4,5", help="The sizes of an input.")

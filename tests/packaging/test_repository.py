@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -74,3 +75,12 @@ def test_the_script_of_the_continuous_integration_runs_the_tests() -> None:
 def test_the_photograph_is_the_one_that_is_declared() -> None:
     folder = ROOT / "examples" / "custom_ops" / "data"
     assert hashlib.sha256((folder / "coffee.png").read_bytes()).hexdigest() in (folder / "README.md").read_text()
+
+
+def test_modules_of_libraries_that_are_not_there_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for name in ("torch", "jax", "numba"):
+        file = ROOT / "graph" / "public" / name / "__init__.py"
+        with pytest.raises(ModuleNotFoundError, match=re.escape(f"einkorn.{name} needs")) as caught:
+            exec(compile(file.read_text(), str(file), "exec"), {"__name__": f"einkorn.{name}"})
+        assert caught.value.name == name and f"pip install 'einkorn[{name}]'" in str(caught.value)

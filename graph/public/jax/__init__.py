@@ -1,5 +1,10 @@
 """Kernels as functions of JAX arrays; see `docs/jax.md`."""
 
+from importlib.util import find_spec
+
+if find_spec("jax") is None:
+    raise ModuleNotFoundError("einkorn.jax needs JAX: pip install 'einkorn[jax]'", name="jax")
+
 from einkorn.graph.interop.gradients import Context
 from einkorn.graph.interop.jax import Op, op
 

@@ -10,6 +10,11 @@ PyTorch is loaded with this module. Input: kernels, names of ops, functions of g
 Non-goals: what a kernel computes. See docs/torch.md.
 """
 
+from importlib.util import find_spec
+
+if find_spec("torch") is None:
+    raise ModuleNotFoundError("einkorn.torch needs PyTorch: pip install 'einkorn[torch]'", name="torch")
+
 from einkorn.graph.interop.torch.callers import CustomOpLibrary, Op, graph_op, op
 
 __all__ = ["CustomOpLibrary", "Op", "graph_op", "op"]
