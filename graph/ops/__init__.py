@@ -29,6 +29,7 @@
     custom        kernels of the user's
     debugging     prints while a graph runs, fences, checks of devices
     control_flow  branches, loops, subgraphs
+    other_names   what ops are called elsewhere, for errors
 
 An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here,
 and those with a namespace names of a module here.
@@ -95,6 +96,7 @@ else:
         movement,
         norms,
         order,
+        other_names,
         pooling,
         random,
         rearranging,
@@ -107,5 +109,6 @@ else:
     )
 
     globals().update({name: op.function for name, op in OPS.items() if "." not in name})
+    __getattr__ = other_names.no_op
 
 __all__ = sorted({name.partition(".")[0] for name in OPS})

@@ -238,6 +238,8 @@ def _bound(item: Any, axis: int, value: Value) -> Bound:
         if item.rank:
             text = f"a tensor of shape {shown(item.shape)} cannot index axis {axis}"
             hint = "ops.gather(x, indices, axis) takes as many elements as there are indices"
+            if item.dtype is DType.bool:
+                hint = "ops.where keeps the shape; ops.nonzero(mask, 'count') gives the places of what a mask picks"
             fail(_NAME, text, code="EK0425", argument="indices", expected=_INDEX, hint=hint)
         check_kind(_NAME, "indices", item, "index")
         same_device(_NAME, {"indices": tensor(_NAME, "indices", item)}, value.device)

@@ -13,6 +13,8 @@ from einkorn.dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import DeviceRef, Dim, Graph, TensorType, TensorValue, ops
 from einkorn.graph.ir import Node
+from einkorn.graph.ops import other_names
+from einkorn.graph.ops import stage as stage_module
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -341,3 +343,21 @@ def test_rebind() -> None:
 def test_transfer() -> None:
     with pytest.raises(DeviceError):
         stage(lambda x: x.to(DeviceRef.GPU()), [3])
+
+
+def test_names_of_other_libraries() -> None:
+    """An op that has another name here, or is no method, is said in the AttributeError; checkers see no more names."""
+    assert set(other_names.RENAMED.values()) <= set(stage_module.OPS) and not set(other_names.RENAMED) & set(
+        stage_module.OPS
+    )
+    with pytest.raises(AttributeError, match=r"has no op 'bmm': it is ops\.matmul here"):
+        _ = ops.bmm  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no op 'sofmax': did you mean 'softmax'"):
+        _ = ops.sofmax  # type: ignore[attr-defined]
+    (x,) = Graph("test", input_types=[TensorType(DType.float32, [3, 3], DeviceRef.CPU())]).inputs
+    for name, op in (("unsqueeze", "unsqueeze"), ("view", "reshape")):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}': write ops\.{op}\(x, \.\.\.\)"):
+            getattr(x, name)
+    assert not hasattr(x, "nothing") and not hasattr(x, "__array_struct__") and not hasattr(ops, "_nothing")
+    with pytest.raises(GraphError, match="places of what a mask picks"):
+        stage(lambda x: x[x > 0], [3])
