@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, brief
+from .python_api import is_capsule, pointer_of_capsule
 
 
 @runtime_checkable
@@ -50,12 +51,6 @@ HOST_DEVICES = (1, 3, 11)  # kDLCPU, and host memory pinned by CUDA or ROCm
 _TENSOR_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
 _PLACE_OFFSET = 8
 _DTYPE_OFFSET = 20
-
-# Functions of our own: whoever imports `ctypes` may change what those in `ctypes.pythonapi` take.
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
 
 
 def export(array: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
@@ -160,7 +155,7 @@ def place_of(capsule: Any) -> Any:
 def _tensor_of(capsule: Any) -> int:
     """Where the capsule's DLTensor lies."""
     for name, offset in _TENSOR_OFFSETS.items():
-        if _is_valid(capsule, name):
-            at: int = _get_pointer(capsule, name)
+        if is_capsule(capsule, name):
+            at: int = pointer_of_capsule(capsule, name)
             return at + offset
     raise BufferError("the producer's __dlpack__ gave no fresh DLPack capsule")

@@ -20,6 +20,7 @@ import weakref
 from typing import Final
 
 from ...dsl.contract.abi import PoolState
+from .python_api import address_of
 from .shared_library import SharedLibrary
 from .stacks import start_with_room
 
@@ -33,10 +34,10 @@ DEFAULT_SPIN: Final = 2000
 
 # What native code calls of Python; see `PoolState`.
 _PYTHON: Final = {
-    "ensure": ctypes.pythonapi.PyGILState_Ensure,
-    "release": ctypes.pythonapi.PyGILState_Release,
-    "check": ctypes.pythonapi.PyErr_CheckSignals,
-    "fetch": ctypes.pythonapi.PyErr_Fetch,
+    "ensure": "PyGILState_Ensure",
+    "release": "PyGILState_Release",
+    "check": "PyErr_CheckSignals",
+    "fetch": "PyErr_Fetch",
 }
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
@@ -94,7 +95,7 @@ class Pool:
         if self._listens:
             state.main = threading.main_thread().native_id or 0
             for name, function in _PYTHON.items():
-                setattr(state, name, ctypes.cast(function, ctypes.c_void_p).value)
+                setattr(state, name, address_of(function))
         for number in range(1, self.threads):
             worker = threading.Thread(
                 target=self._worker, args=(self.address,), name=f"einkorn-worker-{number}", daemon=True

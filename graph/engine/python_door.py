@@ -30,6 +30,7 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.environment.tracebacks import bare
 from ..driver.buffer import Buffer
 from ..driver.device_buffer import buffer_class
+from ..driver.python_api import address_of, new_function, pointer_of_capsule
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import mark_thread
 from .call import Caller
@@ -204,7 +205,7 @@ def _next(last: Any) -> dict[str, int]:
     table = getattr(last, "__self__", None)
     if isinstance(table, DoorTable):
         return {"next": table.address, "next_self": id(table)}
-    return {"next": _address(ctypes.pythonapi.PyObject_Call), "next_self": id(last)}
+    return {"next": address_of("PyObject_Call"), "next_self": id(last)}
 
 
 def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: Any) -> BaseException:
@@ -219,32 +220,23 @@ def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: An
 def _function(name: str, code: int, table: DoorTable, held: Sequence[Any]) -> Any:
     method = _Method(name.encode(), code, FLAGS, None)
     table.keep = (method, *held)
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-    make = new(("PyCFunction_NewEx", ctypes.pythonapi))
-    return make(ctypes.addressof(method), table, name)
+    return new_function(ctypes.addressof(method), table, name)
 
 
 @functools.cache
 def _api() -> dict[str, int]:
     """The words that are the same in all tables."""
-    words = {word: _address(getattr(ctypes.pythonapi, name)) for word, name in _FUNCTIONS.items()}
+    words = {word: address_of(name) for word, name in _FUNCTIONS.items()}
     words |= {word: id(value) for word, value in _OBJECTS.items()}
     words["out_name"] = id(sys.intern("out"))
     words |= {"array_type": id(np.ndarray), "buffer_type": id(Buffer), "allocate": _numpy_function(ALLOCATE)}
     return words | _buffer_slots()
 
 
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
 def _numpy_function(number: int) -> int:
     """The address of a function of NumPy's C interface."""
     module: Any = np.core if np.__version__.startswith("1.") else np._core  # type: ignore[attr-defined]
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    table = pointer(module._multiarray_umath._ARRAY_API, None)
+    table = pointer_of_capsule(module._multiarray_umath._ARRAY_API, None)
     return ctypes.c_void_p.from_address(table + 8 * number).value or 0
 
 

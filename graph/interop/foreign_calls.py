@@ -19,6 +19,7 @@ from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.foreign_doors import CALL_WORDS, TABLE
 from ...dsl.diagnostics.errors import EinkornError, GraphError, KernelError
 from ...dsl.diagnostics.places import user_place
+from ..driver.python_api import address_of
 from ..driver.shared_library import SharedLibrary
 from ..engine.doors import DoorOwner, door_spec, entry_words, load_door
 from ..engine.hearing import REPORT
@@ -97,11 +98,6 @@ def foreign_calls(made: Specialisation) -> ForeignCalls:
 
 
 _kept: list[Any] = []
-
-
-def address_of(name: str) -> int:
-    """Where a function of Python's lies."""
-    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 @functools.cache

@@ -26,9 +26,10 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
+from ..driver.python_api import address_of, pointer_of_capsule
 from ..engine.doors import load_door
 from .elementwise import signature_trouble, trouble_of
-from .foreign_calls import address_of, call_table, foreign_calls, own_door
+from .foreign_calls import call_table, foreign_calls, own_door
 from .python_ufunc import PythonUfunc
 from .specialise import AnyKernel, Specialisation, prepared, specialise
 
@@ -205,8 +206,5 @@ _kept: list[Any] = []
 
 def _ufunc_table() -> Any:
     """NumPy's functions for ufuncs, by their numbers."""
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
     capsule = np._core._multiarray_umath._UFUNC_API  # type: ignore[attr-defined]
-    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+    return ctypes.cast(pointer_of_capsule(capsule, None), ctypes.POINTER(ctypes.c_void_p))

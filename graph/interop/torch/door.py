@@ -26,6 +26,7 @@ from ....dsl.diagnostics.errors import EinkornError
 from ....dsl.environment.tracebacks import bare
 from ....dsl.signature.schema import Form, OpSchema
 from ....dsl.types.dtype import DType
+from ...driver.python_api import address_of, address_of_function, new_capsule, pointer_of_capsule
 from ...driver.shared_library import SharedLibrary
 from ...driver.stacks import mark_thread
 from ...engine.doors import DoorOwner, door_spec, entry_words, load_door
@@ -77,7 +78,7 @@ class _Libtorch:
         folder = Path(torch.__file__).parent / "lib"
         files = [ctypes.CDLL(str(folder / name)) for name in ("libtorch_cpu.so", "libc10.so")]
         self.words = {word: _address(files, symbol) for word, symbol in _SHIM.items()}
-        self.words |= {word: _address([ctypes.pythonapi], symbol) for word, symbol in _PYTHON.items()}
+        self.words |= {word: address_of(symbol) for word, symbol in _PYTHON.items()}
         kind, base = (_address(files, symbol) for symbol in _CLASS)
         error_class = (ctypes.c_uint64 * 3)(kind + 16, ctypes.addressof(_NAME), base)
         self.words["error_kind"] = ctypes.addressof(error_class)
@@ -95,7 +96,7 @@ class _Libtorch:
 def _address(files: Sequence[ctypes.CDLL], symbol: str) -> int:
     for file in files:
         if hasattr(file, symbol):
-            return ctypes.cast(getattr(file, symbol), ctypes.c_void_p).value or 0
+            return address_of_function(getattr(file, symbol))
     raise AttributeError(symbol)
 
 
@@ -186,7 +187,7 @@ class Doors:
 
         fail = _FailFunction(on_fail)
         words = {**torch_.words, **entry_words(caller, owner), "next": 0}
-        words |= {"slow": _code(self._slow), "fail": _code(fail)}
+        words |= {"slow": address_of_function(self._slow), "fail": address_of_function(fail)}
         destroy, what = library.address("ek_destroy"), library.address("ek_what")
         functions = (ctypes.c_uint64 * 5)(0, words["error_kind"], destroy, destroy, what)
         words |= {"error_table": ctypes.addressof(functions) + 16, "destroy_error": destroy}
@@ -227,14 +228,14 @@ class Doors:
             words = (ctypes.c_uint64 * max(count, results, 1)).from_address(stack)
             torch_ = libtorch()
             assert torch_ is not None
-            inputs = [torch_.take(_capsule(words[k])) for k in range(len(self.schema.inputs))]
+            inputs = [torch_.take(new_capsule(words[k], None, None)) for k in range(len(self.schema.inputs))]
             parameters = {
                 parameter.name: _read(parameter.kind, words[len(inputs) + k])
                 for k, parameter in enumerate(self.schema.parameters)
             }
             found = self._serve(inputs, parameters)
             for k, tensor in enumerate(found if isinstance(found, tuple) else (found,)):
-                words[k] = _pointer(torch_.give(tensor))
+                words[k] = pointer_of_capsule(torch_.give(tensor), None)
             return None
         except BaseException as error:  # an exception cannot cross native code
             return _noted(error)
@@ -249,10 +250,6 @@ def _is_written(default: Any) -> bool:
     return not isinstance(default, float) or default - default == 0
 
 
-def _code(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
 def _read(kind: str, word: int) -> Any:
     """A parameter from the dispatcher's stack."""
     if kind == "float":
@@ -262,18 +259,3 @@ def _read(kind: str, word: int) -> Any:
     if kind == "dtype":
         return _DTYPES.get(word & 0xFFFFFFFF)
     return word - (1 << 64) if word >> 63 else word
-
-
-_own = ctypes.PyDLL(None)  # `ctypes.pythonapi` is everybody's: who says what a function takes says it for all
-_new = _own.PyCapsule_New
-_new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_get = _own.PyCapsule_GetPointer
-_get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-
-
-def _capsule(address: int) -> Any:
-    return _new(address, None, None)
-
-
-def _pointer(capsule: Any) -> int:
-    return int(_get(capsule, None))
