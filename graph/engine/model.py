@@ -29,6 +29,7 @@ from ..driver.devices import DeviceRef
 from ..ir import GraphIR
 from ..passes.fusion import Partition
 from ..types.dims import StaticDim
+from ..types.strides import Pattern
 from ..types.tensor_type import ShapedType
 from .bound import BoundModel, placed_by_name
 from .call import Caller
@@ -39,7 +40,7 @@ from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
-from .python_door import is_plain, python_door
+from .python_door import patterns_served, python_door
 from .unwritten import run_twice
 
 if TYPE_CHECKING:
@@ -95,14 +96,19 @@ class Model(Rich):
             self._plain = self._run_twice
             self._lock = threading.Lock()  # such runs share the filling
         self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = self._plain
-        self._door: Any = None  # a function that makes plain calls without Python
-        self._calls = 0  # that it could have made, before there is one
+        self._forget_doors()
         _models.add(self)
+
+    def _forget_doors(self) -> None:
+        self._doors: list[Any] = []  # functions that make calls without Python, for a kind of views each
+        self._door: Any = None  # the newest, which hands on what it does not serve
+        self._calls: dict[tuple[Pattern, ...], int] = {}  # that a door could have made, before there is one
+        self._looks = LOOKS
 
     def _forget_calls(self) -> None:
         """In the child of a fork, where a call of another thread would last for ever."""
         self._lock = threading.Lock()
-        self._door = None
+        self._forget_doors()
         for call in list(self._callers):
             call.forget()
 
@@ -168,8 +174,8 @@ class Model(Rich):
         try:
             if out is None:
                 results = self._run(call, inputs)
-                if self._calls < OPEN_AT and self._run is Caller.run and all(map(is_plain, inputs)):
-                    self._count_call()
+                if self._looks and self._run is Caller.run:
+                    self._count_call(inputs)
                 return results
             call.given = as_outputs(out, len(self._ir.outputs))
             return self._run(call, inputs)
@@ -186,11 +192,21 @@ class Model(Rich):
                 call.given = None
             self._give_back(call)
 
-    def _count_call(self) -> None:
+    def _count_call(self, inputs: Sequence[Any]) -> None:
         """Opens a door when calls repeat, where there can be one."""
-        self._calls += 1
-        if self._calls == OPEN_AT:
-            self._door = python_door(self._call, self._ir.name, _By(self), buffers="list")
+        self._looks -= 1
+        patterns = patterns_served(inputs)
+        if patterns is None:
+            return
+        calls = self._calls[patterns] = self._calls.get(patterns, 0) + 1
+        if calls != OPEN_AT or len(self._doors) >= MOST_DOORS:
+            return
+        caller = self._call.known.get(patterns) if any(patterns) else self._call
+        then = _By(self) if self._door is None else self._door
+        door = None if caller is None else python_door(caller, self._ir.name, then, buffers="list")
+        if door is not None:
+            self._doors.append(door)
+            self._door = door
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
@@ -233,14 +249,15 @@ class Model(Rich):
         for call in list(self._callers):
             if call not in self._idle:
                 call.cancel()
-        if self._door is not None:
-            self._door.__self__.cancel(lambda: KernelError("the call was cancelled", code="EK0707", place=user_place()))
+        for door in self._doors:
+            door.__self__.cancel(lambda: KernelError("the call was cancelled", code="EK0707", place=user_place()))
 
     __call__ = execute
 
     def _run_by(self, run: Callable[[Caller, Sequence[Any]], list[Buffer]]) -> None:
         """Lets calls be made so from now on."""
-        self._run, self._door, self._calls = run, None, 0
+        self._run = run
+        self._forget_doors()
 
     # *** other forms of execution ***
 
@@ -410,6 +427,8 @@ def _spec(name: str, type: ShapedType) -> TensorSpec:
 
 
 OPEN_AT = 3  # calls; kernels have doors of their own by then
+MOST_DOORS = 4  # of a model
+LOOKS = 64  # calls by Python of which is asked whether they repeat
 
 
 class _By:

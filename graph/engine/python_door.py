@@ -33,6 +33,7 @@ from ..driver.device_buffer import buffer_class
 from ..driver.python_api import address_of, new_function, pointer_of_capsule
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import mark_thread
+from ..types.strides import Pattern, pattern_of, whole
 from .call import Caller
 from .doors import DoorOwner, door_spec, entry_words, load_door
 
@@ -156,14 +157,16 @@ def _beyond_cell(held: Any) -> int:
 @functools.cache
 def _code_at() -> int:
     """Where in a function its code lies."""
-    words = list((ctypes.c_size_t * (FunctionType.__basicsize__ // 8)).from_address(id(is_plain)))
-    return 8 * words.index(id(is_plain.__code__))
+    words = list((ctypes.c_size_t * (FunctionType.__basicsize__ // 8)).from_address(id(python_door)))
+    return 8 * words.index(id(python_door.__code__))
 
 
-def is_plain(value: Any) -> bool:
-    """Whether a door may serve an argument."""
-    array = value._array if type(value) is Buffer else value
-    return type(array) is np.ndarray and array.flags.c_contiguous
+def patterns_served(values: Sequence[Any]) -> tuple[Pattern, ...] | None:
+    """How arrays lie that one door may serve; None where one argument is something else."""
+    arrays = [value._array if type(value) is Buffer else value for value in values]
+    if not all(type(array) is np.ndarray and whole(array) for array in arrays):
+        return None
+    return tuple(map(pattern_of, arrays))
 
 
 MASK: Final = (1 << 64) - 1

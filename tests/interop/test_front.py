@@ -20,7 +20,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.frontend.reads import Reads
-from einkorn.graph import Buffer
+from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType
 from einkorn.graph.engine.python_door import python_door
 from einkorn.graph.interop.front import MOST, variables
 from einkorn.graph.interop.specialise import specialise
@@ -291,3 +291,21 @@ def test_calls_see_that_the_environment_asks_for_other_checks(monkeypatch: pytes
             monkeypatch.setenv("EINKORN_CHECKS", "".join(checks))  # another object each time
         assert [refused() for _ in range(4)] == [wanted] * 4
         assert wanted or steps(lambda: door_kernels.beyond(x)) == 0
+
+
+def test_models_have_doors_for_views() -> None:
+    pair = [TensorType(DType.float32, ["n"], DeviceRef.CPU())] * 2
+    model = InferenceSession().load(Graph("of_views", lambda x, y: x * 2.0 - y, pair))
+    x, rows, column = floats(16), floats(2, 16), floats(8, 2)[:, 0]
+    kinds = [(x, x + 1), (x[::-1], x), (column, column), (rows[1], x[::-1]), (x[::2], Buffer.from_numpy(x)[8:])]
+    for given in kinds:
+        for _ in range(4):
+            (found,) = model(*given)
+            first, second = (value.to_numpy() if isinstance(value, Buffer) else value for value in given)
+            np.testing.assert_array_equal(found.to_numpy(), first * 2 - second)
+    assert len(model._doors) == 4
+    assert [steps(lambda given=given: model(*given)) for given in kinds[:4]] == [1] * 4  # type: ignore[misc]
+    with pytest.raises(EinkornError, match="input1"):
+        model(x[::2], x)
+    model.cancel()  # nobody is there
+    np.testing.assert_array_equal(model(x, x)[0].to_numpy(), x)
