@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from .dsl.diagnostics.errors import EinkornError
 from .dsl.types.dtype import DType
+from .graph.driver.arrays import rounding
 
 Array = np.ndarray[Any, Any]
-UNITS = 8  # in the last place, for floats
 TRIALS = 200  # calls that making a case small may take
 
 
@@ -44,13 +43,8 @@ def tolerance_for(wanted: Array, rtol: float | None, atol: float | None) -> Tole
     """The given tolerance, or one that follows from the dtype and the largest element."""
     if not DType.from_numpy(wanted.dtype).is_float():
         return Tolerance(rtol or 0.0, atol or 0.0)
-    unit = UNITS * float(ml_dtypes.finfo(wanted.dtype).eps)  # type: ignore[no-untyped-call]
-    with np.errstate(all="ignore"):
-        sizes = np.abs(wanted.astype(np.float64))
-    # A few huge elements say nothing about the others: the scale is that of the middle of them.
-    finite = sizes[np.isfinite(sizes)]
-    scale = float(np.quantile(finite, 0.75)) if finite.size else 0.0
-    return Tolerance(unit if rtol is None else rtol, unit * scale if atol is None else atol)
+    of_each, of_all = rounding(wanted)
+    return Tolerance(of_each if rtol is None else rtol, of_all if atol is None else atol)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
@@ -339,3 +340,21 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
                 expected=f"{low} to {high}",
                 got=brief(value),
             )
+
+
+ROUNDING = 8  # units in the last place, by which results may differ that are rounded in another order
+
+
+def rounding(array: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """How far from these floats others may be that were rounded in another order: of each, and of all.
+
+    A few huge elements say nothing about the others: the scale of all is that of the middle of them.
+
+    Raises:
+        ValueError: they are no floats.
+    """
+    unit = ROUNDING * float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
+    with np.errstate(all="ignore"):
+        sizes = np.abs(array.astype(np.float64))
+    finite = sizes[np.isfinite(sizes)]
+    return unit, unit * (float(np.quantile(finite, 0.75)) if finite.size else 0.0)

@@ -26,6 +26,7 @@ from ..driver.buffer import Buffer
 from ..driver.devices import Device
 from ..engine.compile import compiled_for
 from ..engine.progress import shown_progress
+from ..ops.tuned import values_of
 from ..tuning.search import search
 from ..tuning.table import TuningTable
 from .binding import Given
@@ -56,7 +57,7 @@ def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequ
             if found is None:
                 _, found = tune(made, loaded, space, values, given.counts)
                 keep(found)
-    return {**given.parameters, **(_values(found, made) if found is not None else {})}
+    return {**given.parameters, **(values_of(found, made.schema) if found is not None else {})}
 
 
 def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) -> dict[str, int]:
@@ -201,12 +202,6 @@ def _about(made: Specialisation, space: TuningSpace) -> dict[str, Any]:
         "dtypes": tuple(type.dtype.name for type in made.inputs),
         "given": tuple(sorted((n, plain(v)) for n, v in made.parameters.items() if n not in space.names)),
     }
-
-
-def _values(finding: Finding, made: Specialisation) -> dict[str, Any]:
-    """The parameters of a finding as Python values."""
-    dtypes = {p.name for p in made.schema.parameters if p.kind == "dtype"}
-    return {name: DType[str(value)] if name in dtypes else value for name, value in finding.parameters}
 
 
 def _after_fork() -> None:

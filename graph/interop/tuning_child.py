@@ -17,18 +17,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-import ml_dtypes
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.package.library import LibraryKernel, load_library
 from ...dsl.signature.schema import Role
+from ...dsl.types.dtype import DType
+from ..driver.arrays import rounding
 from ..driver.buffer import Buffer
 from ..tuning.messages import Race, Raced, Subject, Tried, Try
 from .specialise import Specialisation, specialise
 
 ENOUGH = 2e-3  # seconds that a timed batch takes at least
-UNITS = 8  # in the last place, by which results may differ where they need not be equal
 SHARE = 0.75  # of the memory that is free, which the child may take
 
 
@@ -131,14 +131,10 @@ class Bench:
 
 def _close(got: Any, wanted: Any) -> bool:
     """Whether floats differ by rounding alone."""
-    try:
-        unit = UNITS * float(ml_dtypes.finfo(wanted.dtype).eps)  # type: ignore[no-untyped-call]
-    except ValueError:
+    if not DType.from_numpy(wanted.dtype).is_float():
         return False
-    left, right = got.astype(np.float64), wanted.astype(np.float64)
-    finite = np.abs(right[np.isfinite(right)])
-    scale = float(np.quantile(finite, 0.75)) if finite.size else 0.0
-    return bool(np.allclose(left, right, rtol=unit, atol=unit * scale, equal_nan=True))
+    of_each, of_all = rounding(wanted)
+    return np.allclose(got.astype(np.float64), wanted.astype(np.float64), of_each, of_all, equal_nan=True)
 
 
 def _limit_memory() -> None:

@@ -23,6 +23,7 @@ from ..types.dims import StaticDim
 if TYPE_CHECKING:
     from ...dsl.package.findings import Finding
     from ...dsl.package.library import LoadedKernel
+    from ...dsl.signature.schema import OpSchema
 
 
 def tuned(
@@ -41,10 +42,14 @@ def tuned(
     dtypes = [value.dtype.name for value in operands]
     for finding in findings:
         if finding.target == target and _fits(finding, kernel, given, bound, dtypes, shapes):
-            kinds = {p.name: p.kind for p in kernel.schema.parameters}
-            chosen = {n: DType[str(v)] if kinds[n] == "dtype" else v for n, v in finding.parameters}
-            return {**given, **chosen}
+            return {**given, **values_of(finding, kernel.schema)}
     return given
+
+
+def values_of(finding: Finding, schema: OpSchema) -> dict[str, Any]:
+    """The parameters of a finding as Python values."""
+    dtypes = {p.name for p in schema.parameters if p.kind == "dtype"}
+    return {name: DType[str(value)] if name in dtypes else value for name, value in finding.parameters}
 
 
 def _fits(
