@@ -62,15 +62,19 @@ class Reads:
             self.codes.append((function, function.__code__))
 
     def hold(self) -> bool:
-        """Whether each name still stands for the object that was read."""
+        """Whether each name still stands for the object that was read. Loops, since calls ask."""
         for names, name, value in self.globals:
             if names.get(name, _MISSING) is not value:
                 return False
-        if not all(function.__code__ is code for function, code in self.codes):
-            return False
-        return all(_content(cell) is value for cell, value in self.cells) and all(
-            inspect.getattr_static(owner, name, _MISSING) is value for owner, name, value in self.members
-        )
+        for cell, value in self.cells:
+            if _content(cell) is not value:
+                return False
+        for function, code in self.codes:
+            if function.__code__ is not code:
+                return False
+        if self.members:
+            return all(inspect.getattr_static(owner, name, _MISSING) is value for owner, name, value in self.members)
+        return True
 
 
 def _is_annotation(value: object) -> bool:
