@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.schema import Form
@@ -60,6 +60,20 @@ class Facts(Protocol):
     def loads(self) -> tuple[int, ...]: ...
     @property
     def loops(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Stands for the facts of a kernel that nothing could be fused with."""
+
+    elementwise: bool = False
+    cost: int = 0
+    identity: tuple[bool, ...] = ()
+    loads: tuple[int, ...] = ()
+    loops: bool = False
+
+
+UNASKED: Final = Unasked()
 
 
 @dataclass(frozen=True)
@@ -136,13 +150,18 @@ class Fusion:
         self.kept = {*ir.outputs, *(step.value for step in ir.steps)}  # what has to lie in memory
         self.controls: list[int] = []
         self.live = self._live()
-        self.facts = {n: facts_of(self.node(n)) for n in self.live}
         self.readers: dict[int, list[int]] = {n: [] for n in self.live}
+        reading: set[int] = set()
         for n in self.live:
             for value in self.node(n).operands:
                 made_by = self.producer.get(value)
-                if made_by in self.readers and n not in self.readers[made_by]:
-                    self.readers[made_by].append(n)
+                if made_by in self.readers:
+                    reading.add(n)
+                    if n not in self.readers[made_by]:
+                        self.readers[made_by].append(n)
+        # To find them takes as long as a quarter of a compilation, and nobody asks for those of a node by itself.
+        asked = {n for n in self.live if fuse and (n in reading or self.readers[n])}
+        self.facts: dict[int, Facts] = {n: facts_of(self.node(n)) if n in asked else UNASKED for n in self.live}
         self.materialised: set[int] = set()
         self.weight: dict[int, int] = {}
         self.depth: dict[int, int] = {}  # the longest chain of kernels before and including this one

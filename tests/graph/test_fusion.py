@@ -16,8 +16,10 @@ from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import CompileError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.compile import node_facts
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.passes.fusion import partition
 
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
 
@@ -340,6 +342,25 @@ def test_custom_ops_fuse_with_built_in_ones() -> None:
     assert len(model.groups) == 1
     x, y = numbers(20), numbers(20, seed=1)
     np.testing.assert_array_equal(model(x, y)[0], (x + 1) * 5 + y * 2 - 1)
+
+
+def test_only_neighbours_are_asked_for_facts() -> None:
+    """Facts take long to find: not of a kernel that stands by itself, and of none where nothing is fused."""
+
+    def forward(x: Any, y: Any) -> list[Any]:
+        return [ops.exp(x), ops.tanh(ops.relu(y)), ops.sum(x, axis=0)]
+
+    ir = Graph("g", forward, [TensorType(DType.float32, ["m", "n"])] * 2).ir
+    asked: list[str] = []
+
+    def facts_of(node: Any) -> Any:
+        asked.append(node.name)
+        return node_facts(ir, host(), node)
+
+    groups = [group.nodes for group in partition(ir, facts_of).groups]
+    assert asked == ["relu", "tanh"] and len(groups) == 3 and max(map(len, groups)) == 2
+    asked.clear()
+    assert len(partition(ir, facts_of, fuse=False).groups) == 4 and asked == []
 
 
 def test_fuse_false_is_respected() -> None:
