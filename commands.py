@@ -81,9 +81,9 @@ def build(
             print(remark, file=sys.stderr)
     if left_out:
         print(f"No code for these ops:\n\n{joined(left_out)}\n", file=sys.stderr)
-    _show_package(package)
-    if stubs:
+    if stubs:  # before anything is shown: who reads that may close the pipe
         _write_stubs(source)
+    _show_package(package)
     for line in not_compiled(package) if targets else ():
         print(f"note: {line}", file=sys.stderr)
 
