@@ -106,6 +106,8 @@ def _chunk_arguments(x: Any, chunks: int, axis: int = 0) -> Arguments:
 
 
 def _split(x: TensorValue, split_sizes: Sequence[Dim], axis: int = 0) -> list[TensorValue]:
+    if not isinstance(split_sizes, list | tuple):
+        return ops.split(x, split_sizes, axis)  # which says what is wrong
     at = axis_of(axis, x.rank)
     shape = [*x.shape[:at], sum(split_sizes, start=Dim(0)), *x.shape[at + 1 :]]
     return ops.split(ops.rebind(x, shape), split_sizes, axis)

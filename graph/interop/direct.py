@@ -68,11 +68,12 @@ def _answer(kernel: Kernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapp
             result = known.run(args, kwargs.get(OUT))
             if result is not MISS:
                 return result
+    given = bind_call(state.schema, args, kwargs)
     for value in args:
         hook = getattr(type(value), HOOK, None)
         if hook is not None:
+            _refuse_out(state.schema, given, f"is called with {type(value).__name__}s, which out= does not write")
             return hook(kernel, args, kwargs)
-    given = bind_call(state.schema, args, kwargs)
     if any(isinstance(value, Value) for value in given.values):
         return _staged(kernel, state.schema, args, given)
     return called(kernel, state, given, look)
@@ -247,20 +248,24 @@ def _grouped(made: Specialisation, results: list[Any]) -> Any:
     return None if not given else given[0] if len(given) == 1 else given
 
 
-# *** values of graphs ***
-
-
-def _staged(kernel: Kernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:
-    """The op in the graph that is being built; its results as a call gives them."""
+def _refuse_out(schema: OpSchema, given: Given, why: str) -> None:
     if given.out is not None:
         raise GraphError(
-            f"op '{schema.name}' is staged in a graph, where nothing is written in place",
+            f"op '{schema.name}' {why}",
             code="EK0853",
             place=user_place(),
             op=schema.name,
             argument="out",
             hint="take the op's result",
         )
+
+
+# *** values of graphs ***
+
+
+def _staged(kernel: Kernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:
+    """The op in the graph that is being built; its results as a call gives them."""
+    _refuse_out(schema, given, "is staged in a graph, where nothing is written in place")
     device = next(value for value in given.values if isinstance(value, Value)).device
     stage = inplace_custom if schema.mutable else custom
     results: list[Any] = list(stage(kernel, device, list(args), parameters=given.parameters))

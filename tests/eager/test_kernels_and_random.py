@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +47,19 @@ def test_kernels_take_tensors(kernels: ModuleType) -> None:
     for n in (5, 17):
         assert kernels.eager_scaled(Tensor.ones([n, 2])).numpy().sum() == 4 * n
     assert before == COUNTS
+
+
+def test_wrong_calls_of_kernels_are_those_of_arrays(kernels: ModuleType) -> None:
+    x = Tensor.arange(5)
+    wrong: dict[str, Callable[[], Any]] = {
+        "EK0851": lambda: kernels.eager_scaled(x, 2.0),
+        "EK0853": lambda: kernels.eager_scaled(x, out=np.empty(5, np.float32)),
+        "EK0425": lambda: F.split(x),  # type: ignore[call-arg]
+    }
+    for code, call in wrong.items():
+        with pytest.raises(EinkornError) as caught:
+            call()
+        assert caught.value.code == code and caught.value.place is not None and caught.value.place.file == __file__
 
 
 def test_a_variable_that_a_kernel_reads(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
