@@ -6,13 +6,16 @@ import itertools
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from einkorn.compiler.build import build_package
 from einkorn.dsl import kernels_of
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError
+from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.stdlib import (
     ComposedLayout,
     Layout,
@@ -305,6 +308,27 @@ def test_kernels_use_layouts() -> None:
     assert np.array_equal(kernels["layouts::made"](matrix, rows=4, columns=3), matrix)
     with pytest.raises(CompileError, match=r"EK0215.*: 5 elements, 1 apart, do not fit a mode of 4"):
         kernels["layouts::wrong"](numbers)
+
+
+def test_layouts_travel_in_packages_and_run_on_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS.split('@register("layouts::made")')[0])
+    package = tmp_path / "layouts.pkg"
+    build_package(str(tmp_path / "kernels.py"), str(package), ["host"], include_source=False)
+    (tmp_path / "kernels.py").unlink()
+    device = Accelerator("sim")
+    gpu = DeviceRef.GPU()
+    graph = Graph(
+        "layouts",
+        forward=lambda x: ops.custom("layouts::constant", device=gpu, values=[x]),
+        input_types=[TensorType(DType.int64, [48], gpu)],
+        custom_extensions=[package],
+    )
+    numbers = Buffer.from_numpy(np.arange(48) * 7).to(device)
+    gathered, banks = InferenceSession(devices=[device]).load(graph)(numbers)
+    tiled = zipped_divide(Layout.row_major((8, 6)), (4, 3))
+    assert gathered.to_numpy().tolist() == [7 * offset for offset in offsets(tiled)]
+    swizzled = composition(Swizzle(2, 0, 2), Layout.row_major((4, 4)))
+    assert banks.to_numpy().tolist() == [swizzled(i, j) for i in range(4) for j in range(4)]
 
 
 def test_mistakes_say_what_is_wrong() -> None:
