@@ -40,6 +40,15 @@ def test_weaker_orders_and_narrower_scopes_are_found() -> None:
         assert gpu_mutants.apart(mutant, gpu_mutants.cases_of(mutant, cases)), mutant.name
 
 
+def test_a_barrier_of_a_block_is_none_of_a_cluster() -> None:
+    cases = [case for case in CASES if case.op == "clusters::ring"]
+    made = [
+        m for m in gpu_mutants.mutants("clusters.py") if m.kind == "barrier narrowed" and m.function == "ring_thread"
+    ]
+    assert len(made) == 3
+    assert all(gpu_mutants.apart(mutant, cases[:1]).startswith("report: {'found': 1") for mutant in made), "a race"
+
+
 def test_mutants_change_one_place() -> None:
     text = (gpu_mutants.KERNELS / "shared.py").read_text()
     kinds = {mutant.kind for mutant in OF_SHARED.values()}

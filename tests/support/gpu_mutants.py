@@ -2,8 +2,9 @@
 
     make gpu-mutants            python tests/support/gpu_mutants.py [part of a name]
 
-A mutant lacks a barrier or a fence, or has a barrier a statement earlier or later; indexes one further; drops a
-condition; does not wait for a copy; has an atomic operation of a weaker order, or one or a fence of a narrower scope.
+A mutant lacks a barrier or a fence, or has a barrier a statement earlier or later, or one of a block for that of a
+cluster; indexes one further; drops a condition; does not wait for a copy; has an atomic operation of a weaker order, or
+one or a fence of a narrower scope.
 It is found when it does not compile, when a run reports something, or when an output differs from the reference, with
 all checks and threads in several orders.
 
@@ -52,6 +53,10 @@ EXPLAINED = {
     "barrier removed shared.py sum_thread: gpu.barrier() #3": "thread 0 alone reads and next writes what is behind it",
     "barrier removed shared.py slices_thread: gpu.barrier() #3": "each thread reads the row that it wrote itself",
     "barrier moved up shared.py slices_thread: gpu.barrier() #2": "each thread reads the row that it wrote itself",
+    "barrier moved down clusters.py histogram_thread: gpu.cluster.sync() #1": (
+        "what it passes reads an input that nobody writes"
+    ),
+    "barrier narrowed clusters.py alone_thread: gpu.cluster.sync() #1": "it is of a cluster of one block",
 }
 
 
@@ -102,8 +107,10 @@ def _changes(statement: ast.stmt, lines: list[str]) -> Iterator[tuple[str, list[
     line = lines[first]
     blank = line[: len(line) - len(line.lstrip())]
     before, after = lines[:first], lines[last + 1 :]
-    if line.strip() == "gpu.barrier()":
+    if line.strip() in ("gpu.barrier()", "gpu.cluster.sync()"):
         yield "barrier removed", [*before, f"{blank}pass", *after]
+        if "cluster" in line:
+            yield "barrier narrowed", [*before, f"{blank}gpu.barrier()", *after]
         if before and _may_swap(before[-1], blank):
             yield "barrier moved up", [*before[:-1], line, before[-1], *after]
         if after and _may_swap(after[0], blank):
