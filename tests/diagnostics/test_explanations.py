@@ -32,7 +32,9 @@ PROSE = {
     "EK0520": "a fault of ours, or a kernel that gives other results each time",
     "EK0525": "an installation without an extra",
     **dict.fromkeys(("EK0526", "EK0527", "EK0528", "EK0529", "EK0530", "EK0531"), "models, which need an extra"),
-    **dict.fromkeys(("EK0880", "EK0881", "EK0882", "EK0883", "EK0884"), "calls from PyTorch, which is an extra"),
+    **dict.fromkeys(
+        ("EK0870", "EK0880", "EK0881", "EK0882", "EK0883", "EK0884"), "calls from PyTorch, which is an extra"
+    ),
     "EK0562": "a package made by another tool",
     "EK0602": "an installation without MLIR or LLVM",
     "EK0605": "a machine of another architecture",
