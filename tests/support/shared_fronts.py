@@ -75,8 +75,13 @@ class Limit(int):
         return self.note("__ge__", other)
 
 
+_NONE = object()  # equal to no answer
+
+
 def _answer(of: Any, question: Question) -> Any:
     for step in question:
+        if of is None:  # a target without such operations cannot be asked about one of them
+            return _NONE
         of = of(*step) if isinstance(step, tuple) else getattr(of, step)
     return of
 
