@@ -4,9 +4,9 @@
     python benchmarks/front_door.py --rounds 15 --update   # and into docs/performance-of-calls.md
     python benchmarks/front_door.py direct torch    # some sections
 
-Tensors of 64 float32. All contenders of a row run in one process, in turns (see `timed`); a figure is the median of the
-best of each turn. A peer that is not installed leaves its row out. Each row has a bar: the figure, as a share of the
-peer's where there is one, that it shall not exceed.
+Tensors of 64 float32. All contenders of a row run in one process, in turns (see `timed`); a figure is the best of all
+turns: what else the machine does makes a call slower, and never faster. A peer that is not installed leaves its row
+out. Each row has a bar: the figure, as a share of the peer's where there is one, that it shall not exceed.
 
 Input: names of sections. Output: a table in Markdown. Non-goals: the time of large calls (see `run.py`).
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -63,7 +62,7 @@ class Row:
 
     def settle(self, taken: Mapping[str, list[float]]) -> None:
         """Takes the times of all rounds, in seconds."""
-        self.times = {name: statistics.median(samples) * 1e9 for name, samples in taken.items()}
+        self.times = {name: min(samples) * 1e9 for name, samples in taken.items()}
 
     def result(self) -> tuple[str, bool]:
         """What is shown, and whether the bar is held."""
@@ -197,8 +196,7 @@ class _Further(Row):
         names = list(taken)
         self.times = {}
         for few, many in zip(names[::2], names[1::2], strict=True):
-            each = [(more - less) / self.OPS for less, more in zip(taken[few], taken[many], strict=True)]
-            self.times[few.rpartition(",")[0]] = statistics.median(each) * 1e9
+            self.times[few.rpartition(",")[0]] = (min(taken[many]) - min(taken[few])) / self.OPS * 1e9
 
 
 _CPP = """

@@ -115,7 +115,7 @@ class Op:
         try:
             if _transformed() or forward_ad._current_level >= 0:
                 self._check_derivatives(args)
-            return self.torch(*args, **kwargs)
+            return self.torch(*args, **kwargs) if kwargs else self.torch(*args)
         except (RuntimeError, TypeError) as error:
             schema = self._twin.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
