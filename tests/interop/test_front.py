@@ -268,10 +268,9 @@ print(os.waitpid(child, 0)[1])
 
 
 def test_a_warm_start_loads_no_compiler_and_children_call_on() -> None:
-    for _ in range(3):
-        kernels.add_one(X)  # now the cache has its code, and that of its door
     text = WARM.format(folder=str(Path(__file__).parent))
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    for _ in range(2):  # the first fills the cache
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["[]", "[]", "0"], done.stderr
 
 
