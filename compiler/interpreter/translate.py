@@ -15,9 +15,11 @@ from __future__ import annotations
 import ast
 from collections import Counter, namedtuple
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
+from ...dsl.diagnostics.places import Place
 from ..ir.opcodes import CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
@@ -27,25 +29,53 @@ from .grids import run_grid
 from .machine import EVALUATORS, Machine, number
 from .rows import evaluate_row
 
-Activation = tuple[Location | None, str, str]  # of a function: who called, the file, the function
-
 Node = TypeVar("Node", bound=ast.stmt)
 
 MAX_NESTING = 12  # of loops and branches in one Python function; CPython allows 20
 
 
-def activation_of(location: Location) -> Activation:
-    return (location.caller, location.place.file, location.function)
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """A function that runs: who called it, its file and its name. `_Activations` makes one for each."""
+
+    caller: Location | None
+    file: str
+    name: str
 
 
-def activations(location: Location) -> list[Activation]:
-    """The frames around a location, outermost first."""
-    found = []
-    here: Location | None = location
-    while here is not None:
-        found.append(activation_of(here))
-        here = here.caller
-    return found[::-1]
+Run = tuple[Activation | None, list[Op]]  # operations that stand in one function
+
+
+class _Activations:
+    """The functions that run where an operation stands. Equal locations are many: they are compared once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}  # of locations by their ids; equal ones have one number
+        self.equal: dict[tuple[int, Place, str], int] = {}
+        self.made: dict[tuple[int, str, str], Activation] = {}
+        self.paths: dict[int, tuple[Activation, ...]] = {}  # by the ids of locations
+
+    def number(self, location: Location | None) -> int:
+        if location is None:
+            return -1
+        known = self.numbers.get(id(location))
+        if known is None:
+            key = (self.number(location.caller), location.place, location.function)
+            known = self.numbers[id(location)] = self.equal.setdefault(key, len(self.equal))
+        return known
+
+    def path(self, location: Location | None) -> tuple[Activation, ...]:
+        """Outermost first."""
+        if location is None:
+            return ()
+        known = self.paths.get(id(location))
+        if known is None:
+            caller, file, name = location.caller, location.place.file, location.function
+            key = (self.number(caller), file, name)
+            if key not in self.made:
+                self.made[key] = Activation(caller, file, name)
+            known = self.paths[id(location)] = (*self.path(caller), self.made[key])
+        return known
 
 
 def translate(function: Function, machine: Machine) -> Callable[..., None]:
@@ -66,6 +96,7 @@ class _Module:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.activations = _Activations()
         self.names: dict[int, str] = {}
         self.uses: Counter[int] = Counter()  # how often a value is an operand
         self.globals: dict[str, Any] = {"__name__": KERNEL, "%span": _span, "%parts": _parts}
@@ -117,7 +148,7 @@ class _Writer:
 
     def __init__(self, module: _Module, location: Location) -> None:
         self.module = module
-        self.active = set(activations(location))
+        self.active = set(module.activations.path(location))
         self.file = location.place.file
         self.line = location.place.line
 
@@ -160,7 +191,7 @@ class _Writer:
     def block(self, ops: Sequence[Op], depth: int) -> list[ast.stmt]:
         """Statements for operations; those of functions that were called here become calls again."""
         out: list[ast.stmt] = []
-        for callee, run in _runs([op for op in ops if not op.opcode.ends], self.active):
+        for callee, run in self.runs([op for op in ops if not op.opcode.ends]):
             if callee is not None:
                 out.append(self.called(callee, run))
             elif depth >= MAX_NESTING:
@@ -171,12 +202,33 @@ class _Writer:
                     out += self.operation(op, depth)
         return out
 
+    def runs(self, ops: Sequence[Op]) -> Iterator[Run]:
+        """Operations in groups: None for those of this function, else the function that was called."""
+        active = self.active
+        callee: Activation | None = None
+        run: list[Op] = []
+        for op in ops:
+            if op.opcode is CONST and op.results[0].const is not None:
+                run.append(op)  # anywhere will do
+                continue
+            path = self.module.activations.path(op.location)
+            new = None if path[-1] in active else next(frame for frame in path if frame not in active)
+            if callee is not None and callee in path:
+                new = callee
+            if new != callee and run:
+                yield callee, run
+                run = []
+            callee = new
+            run.append(op)
+        if run:
+            yield callee, run
+
     def called(self, callee: Activation, ops: Sequence[Op]) -> ast.stmt:
-        caller, _, name = callee
-        if caller is not None:
-            self.move(caller)
-        first = next(here for op in ops for here in _chain(op.location) if activation_of(here) == callee)
-        return self.apart(name or "kernel", first, ops)
+        if callee.caller is not None:
+            self.move(callee.caller)
+        path = self.module.activations.path
+        first = next(here for op in ops for here in _chain(op.location) if path(here)[-1] is callee)
+        return self.apart(callee.name or "kernel", first, ops)
 
     def lifted(self, ops: Sequence[Op]) -> ast.stmt:
         """Operations that nest too deeply, in a Python function of their own."""
@@ -209,27 +261,6 @@ def _chain(location: Location) -> Iterator[Location]:
     while here is not None:
         yield here
         here = here.caller
-
-
-def _runs(ops: Sequence[Op], active: set[Activation]) -> Iterator[tuple[Activation | None, list[Op]]]:
-    """Operations in groups: None for those of this function, else the function that was called."""
-    callee: Activation | None = None
-    run: list[Op] = []
-    for op in ops:
-        if op.opcode is CONST and op.results[0].const is not None:
-            run.append(op)  # anywhere will do
-            continue
-        path = activations(op.location)
-        new = None if path[-1] in active else next(frame for frame in path if frame not in active)
-        if callee is not None and callee in path:
-            new = callee
-        if new != callee and run:
-            yield callee, run
-            run = []
-        callee = new
-        run.append(op)
-    if run:
-        yield callee, run
 
 
 def _waits(ops: Sequence[Op]) -> bool:
@@ -293,7 +324,7 @@ def _parallel(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
 def _launch(w: _Writer, op: Op, depth: int) -> list[ast.stmt]:
     region = op.regions[0]
     params = captures(region)
-    name = next((f for inner in region.ops for _, _, f in activations(inner.location)[-1:] if f), "kernel")
+    name = next((inner.location.function for inner in region.ops if inner.location.function), "kernel")
     first = next((inner.location for inner in region.ops if inner.location.function == name), op.location)
     function = w.module.function(name, first, params, region.ops, ())
     cluster = w.module.constant(op.attrs.get("cluster", (1, 1, 1)))

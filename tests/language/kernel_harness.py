@@ -44,9 +44,13 @@ def dtype_name(dtype: Any) -> str:
 
 
 class KernelFile:
-    """The kernels of one file, each compiled once for every combination of types and parameters."""
+    """The kernels of one file, each compiled once for every combination of types and parameters.
 
-    def __init__(self, path: str | Path) -> None:
+    `interprets` says whether calls are interpreted, too: with many elements that takes longer than all else.
+    """
+
+    def __init__(self, path: str | Path, *, interprets: bool = True) -> None:
+        self.interprets = interprets
         self.library = load_library(path)
         self._loaded: dict[Any, tuple[Any, list[TensorType], Artifact, Interpreted]] = {}
         self.reports: list[str] = []
@@ -92,14 +96,15 @@ class KernelFile:
         key = (op, tuple(types), str(outs), str(sorted(parameters.items())))
         if key not in self._loaded:
             spec, outputs = self.entry(op, types, parameters, outs)
+            # What a debugger is told changes no result: every second kernel has it.
+            program = typed_program(spec, lookup("host"), notes=len(self._loaded) % 2 == 1)
+            interpreted = Interpreted(program, spec)
             artifact = compile_entry(spec, lookup("host"))
             with tempfile.NamedTemporaryFile(suffix=".so") as file:
                 file.write(artifact.code)
                 file.flush()
                 entry = getattr(ctypes.CDLL(file.name), abi.ENTRY)
-            notes = len(self._loaded) % 2 == 1  # what a debugger is told changes no result: every second kernel has it
-            program = typed_program(spec, lookup("host"), notes=notes)
-            self._loaded[key] = entry, outputs, artifact, Interpreted(program, spec)
+            self._loaded[key] = entry, outputs, artifact, interpreted
         entry, outputs, artifact, interpreted = self._loaded[key]
         results = [np.full(s, 0, t.to_numpy()) for t, s in outputs]
         for result in results:
@@ -128,6 +133,9 @@ class KernelFile:
         compiled = list(zip(self.reports, values, strict=True))
         self.reports.clear()
         values.clear()
+        if not self.interprets:
+            self.reports += [report for report, _ in compiled]
+            return results
         try:
             interpreted.run(again, [], note)
         except Trap as stop:
