@@ -21,14 +21,14 @@ with shielded():
         Device,
         DeviceKind,
         DeviceRef,
+        accelerator_api,
+        accelerator_architecture_name,
         accelerator_count,
         scan_available_devices,
     )
     from .driver.dlpack import DLPackArray
     from .driver.specs import (
         DeviceSpec,
-        accelerator_api,
-        accelerator_architecture_name,
         calculate_virtual_device_count,
         devices_exist,
         load_devices,

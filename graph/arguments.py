@@ -84,7 +84,8 @@ def number_of(argument: str, value: Any, code: str = CODE, wanted: str = "a numb
         GraphError: it is none, or infinite.
     """
     try:
-        if not isinstance(value, bool | str | bytes) and math.isfinite(number := float(value)):
+        refused = isinstance(value, bool | str | bytes) or np.iscomplexobj(value)  # float() drops imaginary parts
+        if not refused and math.isfinite(number := float(value)):
             return number
     except Exception:
         pass

@@ -302,6 +302,24 @@ def scan_available_devices() -> list[Device]:
     return [Accelerator(id) for id in range(accelerator_count())] or [CPU()]
 
 
+def accelerator_api() -> str:
+    """How the first accelerator is programmed: "cuda" or "hip".
+
+    Raises:
+        DeviceError: EK0801 there is no accelerator.
+    """
+    return Accelerator().api
+
+
+def accelerator_architecture_name() -> str:
+    """The architecture of the first accelerator: "sm_90a", "gfx942".
+
+    Raises:
+        DeviceError: EK0801 there is no accelerator.
+    """
+    return Accelerator().architecture_name
+
+
 def driver_of(label: str, id: int) -> Driver:
     """The driver of a device that is here; devices of one label are numbered in the order of `KINDS`."""
     first = 0

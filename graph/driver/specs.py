@@ -61,24 +61,6 @@ def calculate_virtual_device_count(*device_spec_lists: Iterable[DeviceSpec]) -> 
     return max([1, *(spec.id + 1 for listed in device_spec_lists for spec in listed if spec.device_type == "gpu")])
 
 
-def accelerator_api() -> str:
-    """How the first accelerator is programmed: "cuda" or "hip".
-
-    Raises:
-        DeviceError: EK0801 there is no accelerator.
-    """
-    return Accelerator().api
-
-
-def accelerator_architecture_name() -> str:
-    """The architecture of the first accelerator: "sm_90a", "gfx942".
-
-    Raises:
-        DeviceError: EK0801 there is no accelerator.
-    """
-    return Accelerator().architecture_name
-
-
 def _opened(position: int, spec: DeviceSpec | DeviceRef | Device) -> Device:
     if isinstance(spec, Device):
         return spec

@@ -61,6 +61,7 @@ WRONG: dict[str, tuple[Callable[..., Any], str, str, str]] = {  # call, code, ar
     "one size of two": (lambda x, w: ops.avg_pool2d(x, (2,)), "EK0490", "kernel_size", "2 whole numbers"),
     "a flag": (lambda x, w: ops.avg_pool2d(x, 2, ceil_mode="yes"), "EK0478", "ceil_mode", "True or False"),
     "a norm of 0": (lambda x, w: ops.lp_pool(x, 2, p=0), "EK0490", "p", "0"),
+    "a complex norm": (lambda x, w: ops.lp_pool(x, 2, p=np.complex64(2 + 1j)), "EK0490", "p", "a number above 0"),
     "neighbours": (lambda x, w: ops.local_response_norm(x, 0), "EK0490", "size", ">= 1"),
     "fewer blocks": (lambda x, w: ops.fold(x[0, 0], (3, 3), 2), "EK0421", "input", "rank 3"),
     "blocks of another image": (lambda x, w: ops.fold(w[0], (3, 3), (2, 2)), "EK0492", "input", "6 blocks"),
