@@ -18,6 +18,11 @@ A region opens with one store and closes with one atomic operation; nobody is wa
     worker   wait until epoch changes: spin, then sleep; while state is open and of that epoch: state += 1 by
              compare-and-swap (joined); take chunks until none is left; state -= 1
 
+Where a worker wakes on the caller's own core, systems may leave it there for many milliseconds, so that both take turns
+on one core while another is idle. The caller notes its core before it wakes anybody, and a worker that finds itself
+there excludes that core for a moment, which moves it to another. So that it gets there, a caller that has done all by
+itself yields once.
+
 A worker that wakes late finds the region closed, or another epoch, and goes back to waiting: it never delays a caller.
 While it is active the caller cannot leave, so the region's fields stay as they are. Nested regions and regions of other
 threads find `busy` set and run in their caller. The orders are those of C11: the release store of `state` publishes the
@@ -60,6 +65,8 @@ def pool_text(target: Target) -> str:
         raise TargetError(f"there is no thread pool for {target.name}", code="EK0609")
     text = (_TEMPLATE + _POLL).replace("PAUSE", system.pause).replace("DECLARATION", system.declaration)
     text = text.replace("SYS_FUTEX", str(system.futex)).replace("SYS_YIELD", str(system.sched_yield))
+    for name in ("getcpu", "getaffinity", "setaffinity"):
+        text = text.replace(f"SYS_{name.upper()}", str(getattr(system, name)))
     text = text.replace("SYS_GETTID", str(system.gettid)).replace("INTERVAL", str(INTERVAL))
     text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("INTERRUPTED", str(abi.INTERRUPTED))
     for name, *_ in PoolState._fields_:
@@ -92,6 +99,41 @@ done:
   ret void
 }
 
+define internal i32 @core_of_this_thread() {
+entry:
+  %core.at = alloca i32, align 4
+  store i32 -1, ptr %core.at, align 4
+  %asked = call i64 (i64, ...) @syscall(i64 SYS_GETCPU, ptr %core.at, ptr null, ptr null)
+  %core = load i32, ptr %core.at, align 4
+  ret i32 %core
+}
+
+; Moves this thread away from a core that it shares with the caller; nothing where it may run on no other.
+define internal void @step_aside(i32 %core) {
+entry:
+  %mask = alloca [128 x i64], align 8
+  %bytes = call i64 (i64, ...) @syscall(i64 SYS_GETAFFINITY, i32 0, i64 1024, ptr %mask)
+  %core64 = zext i32 %core to i64
+  %needed = lshr i64 %core64, 3
+  %known = icmp sgt i64 %bytes, %needed
+  br i1 %known, label %without, label %end
+without:
+  %word.number = lshr i64 %core64, 6
+  %bit.number = and i64 %core64, 63
+  %bit = shl i64 1, %bit.number
+  %excluded = xor i64 %bit, -1
+  %word = getelementptr inbounds i64, ptr %mask, i64 %word.number
+  %all = load i64, ptr %word, align 8
+  %rest = and i64 %all, %excluded
+  store i64 %rest, ptr %word, align 8
+  %moved = call i64 (i64, ...) @syscall(i64 SYS_SETAFFINITY, i32 0, i64 %bytes, ptr %mask)
+  store i64 %all, ptr %word, align 8
+  %restored = call i64 (i64, ...) @syscall(i64 SYS_SETAFFINITY, i32 0, i64 %bytes, ptr %mask)
+  br label %end
+end:
+  ret void
+}
+
 define void @ek_pool_worker(ptr %pool) {
 entry:
   %epoch = FIELD(epoch)
@@ -102,6 +144,7 @@ entry:
   %chunks.at = FIELD(chunks)
   %spin.at = FIELD(spin)
   %stop = FIELD(stop)
+  %core.at = FIELD(core)
   br label %wait
 wait:                                               ; %seen is the last epoch this worker looked at
   %seen = phi i32 [ 0, %entry ], [ %now, %look ], [ %now, %leave ]
@@ -125,7 +168,15 @@ sleep:                                              ; the kernel looks at the ep
   %woken = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   %later = load atomic i32, ptr %epoch acquire, align 4
   %spurious = icmp eq i32 %later, %seen
-  br i1 %spurious, label %sleep, label %awake
+  br i1 %spurious, label %sleep, label %placed
+placed:
+  %here = call i32 @core_of_this_thread()
+  %there = load atomic i32, ptr %core.at monotonic, align 4
+  %together = icmp eq i32 %here, %there
+  br i1 %together, label %part, label %awake
+part:
+  call void @step_aside(i32 %here)
+  br label %awake
 awake:
   %now = load atomic i32, ptr %epoch acquire, align 4
   %stopped = load atomic i32, ptr %stop acquire, align 4
@@ -173,6 +224,7 @@ entry:
   %chunks.at = FIELD(chunks)
   %workers.at = FIELD(workers)
   %busy = FIELD(busy)
+  %core.at = FIELD(core)
   %workers = load atomic i32, ptr %workers.at monotonic, align 4
   %no.workers = icmp eq i32 %workers, 0
   %one.chunk = icmp slt i64 %chunks, 2
@@ -198,18 +250,28 @@ publish:
   %anyone = icmp ne i32 %asleep, 0
   br i1 %anyone, label %wake, label %own
 wake:                                               ; the caller takes a chunk itself
+  %core = call i32 @core_of_this_thread()
+  store atomic i32 %core, ptr %core.at monotonic, align 4
   %helpers = sub i64 %chunks, 1
   %few = icmp slt i64 %helpers, 2147483647
   %bounded = select i1 %few, i64 %helpers, i64 2147483647
   %count = trunc i64 %bounded to i32
   %woke = call i64 (i64, ...) @syscall(i64 SYS_FUTEX, ptr %epoch, i32 129, i32 %count)
+  %woke32 = trunc i64 %woke to i32
+  %left = sub i32 %asleep, %woke32
   br label %own
 own:
+  %others = phi i32 [ 2147483647, %publish ], [ %left, %wake ]
   call void @take_chunks(ptr %pool, ptr %task, ptr %argument, i64 %chunks)
   %closed = atomicrmw and ptr %state, i64 -2147483649 acq_rel
+  %still = load atomic i32, ptr %sleepers monotonic, align 4
+  %late = icmp sgt i32 %still, %others
+  br i1 %late, label %let, label %join
+let:                                                ; who was woken has not run: perhaps it waits for this very core
+  %let.run = call i64 (i64, ...) @syscall(i64 SYS_YIELD)
   br label %join
 join:
-  %turn = phi i64 [ 1, %own ], [ %turn.next, %join.again ]
+  %turn = phi i64 [ 1, %own ], [ 1, %let ], [ %turn.next, %join.again ]
   %now = load atomic i64, ptr %state acquire, align 8
   %active = and i64 %now, 2147483647
   %finished = icmp eq i64 %active, 0

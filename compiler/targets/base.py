@@ -215,6 +215,9 @@ class ThreadSystem:
 
     futex: int
     sched_yield: int
+    setaffinity: int
+    getaffinity: int
+    getcpu: int
     gettid: int
     mmap: int
     munmap: int

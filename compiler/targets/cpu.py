@@ -74,17 +74,30 @@ define internal i64 @plain_floats(i64 %mode) {
 """
 
 X86_LINUX: Final = ThreadSystem(
-    202, 24, 186, 9, 11, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()", _X86_FLOATS
+    futex=202,
+    sched_yield=24,
+    setaffinity=203,
+    getaffinity=204,
+    getcpu=309,
+    gettid=186,
+    mmap=9,
+    munmap=11,
+    pause="call void @llvm.x86.sse2.pause()",
+    declaration="declare void @llvm.x86.sse2.pause()",
+    float_modes=_X86_FLOATS,
 )
 AARCH64_LINUX: Final = ThreadSystem(
-    98,
-    124,
-    178,
-    222,
-    215,
-    "call void @llvm.aarch64.hint(i32 1)",
-    "declare void @llvm.aarch64.hint(i32)",
-    _AARCH64_FLOATS,
+    futex=98,
+    sched_yield=124,
+    setaffinity=122,
+    getaffinity=123,
+    getcpu=168,
+    gettid=178,
+    mmap=222,
+    munmap=215,
+    pause="call void @llvm.aarch64.hint(i32 1)",
+    declaration="declare void @llvm.aarch64.hint(i32)",
+    float_modes=_AARCH64_FLOATS,
 )
 
 INTRINSICS: Final = Intrinsics(

@@ -237,6 +237,7 @@ class PoolState(ctypes.Structure):
         workers: how many workers there are; with none, regions run in the caller.
         stop: 1 when the workers shall return.
         busy: 1 while a region runs; another caller then runs its own region alone.
+        core: where the caller ran when it last woke workers.
         main: the system's number of the thread that signals are for; 0 where nobody looks for signals.
         due: from which time on, in nanoseconds, that thread looks for signals again.
         ensure, release, check, fetch: functions of Python that take and give back its lock, run the handlers of
@@ -260,7 +261,8 @@ class PoolState(ctypes.Structure):
         ("stop", ctypes.c_uint32),
         ("_line3", ctypes.c_uint8 * 24),
         ("busy", ctypes.c_uint32),
-        ("_line4", ctypes.c_uint8 * 60),
+        ("core", ctypes.c_int32),
+        ("_line4", ctypes.c_uint8 * 56),
         ("main", ctypes.c_int64),
         ("due", ctypes.c_int64),
         ("ensure", ctypes.c_void_p),

@@ -153,6 +153,34 @@ def test_sleeping_workers_wake_up(libraries: tuple[Library, ctypes.CDLL]) -> Non
     bench.pool.close()
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_who_wakes_on_the_callers_core_may_run_where_it_might_before(
+    libraries: tuple[Library, ctypes.CDLL], narrow: bool
+) -> None:
+    bench = Bench(libraries, 2, 0)
+    state = PoolState.from_address(bench.pool.address)
+    before = os.sched_getaffinity(0)
+    core = min(before)
+    (worker,) = (thread.native_id for thread in bench.pool._workers)
+    assert worker is not None
+    allowed = {core} if narrow else before  # with one core there is nowhere to go
+    os.sched_setaffinity(worker, allowed)
+    os.sched_setaffinity(0, {core})
+    try:
+        for _ in range(20):
+            for _ in range(500):
+                if state.sleepers == 1:
+                    break
+                threading.Event().wait(0.002)
+            assert bench.counts(3, 64) == [3] * 64
+            assert state.core == core
+    finally:
+        os.sched_setaffinity(0, before)
+    test_workers_take_part(bench)
+    assert os.sched_getaffinity(worker) == allowed
+    bench.pool.close()
+
+
 def test_a_closed_pool_still_runs_regions(libraries: tuple[Library, ctypes.CDLL]) -> None:
     bench = Bench(libraries, 3, 100)
     bench.pool.close()
