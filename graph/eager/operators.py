@@ -32,6 +32,7 @@ from ..types.dims import Dim, Shape
 from ..types.tensor_type import TensorType
 from . import moves
 from .arguments import OPERAND, OTHER, SIZES, Operator, categories_of, operator_of
+from .elsewhere import add_elsewhere
 from .methods import Methods
 from .nodes import FUNCTIONS, Recorded
 from .record import binary, is_staged, record, unary
@@ -388,5 +389,6 @@ FUNCTIONS |= {
 }
 FUNCTIONS["complex_mul"] = FUNCTIONS["complex.mul"]
 FUNCTIONS |= {"slice_tensor": slice_tensor, "arange": arange, "range": arange}
+add_elsewhere(name for name in FUNCTIONS if "." not in name)
 _add_methods()
 OUTSIDE[:] = [_outside]

@@ -30,6 +30,7 @@ from ..types.dims import Dim, Shape
 from ..types.promotion import literal_array
 from ..types.tensor_type import TensorType
 from .contexts import MODE, GraphRealizationContext, RealizationState, defaults
+from .elsewhere import Elsewhere
 from .kinds import kind_of
 from .methods import Methods
 from .nodes import CLASSES, FUNCTIONS, SHARED, Made, Recorded
@@ -49,7 +50,7 @@ def made(value: Any) -> Tensor:
     return tensor
 
 
-class Tensor(Methods, Recorded):
+class Tensor(Methods, Recorded, Elsewhere):
     """An array with a dtype, a shape and a device. Ops on it run at once, or are recorded (see `einkorn.functional`).
 
     Tensors are made by `Tensor.constant`, `zeros`, `ones`, `full`, `arange`, `from_dlpack` and by `einkorn.random`.

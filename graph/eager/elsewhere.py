@@ -1,0 +1,54 @@
+"""Says how tensors say what arrays of other libraries have as attributes.
+
+Input: names of functions. Output: `Elsewhere`, the last base of `Tensor`. Non-goals: attributes that tensors have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from inspect import getattr_static
+from typing import Any
+
+ELSEWHERE = {
+    "ndim": "x.rank",
+    "size": "x.num_elements()",
+    "numel": "x.num_elements()",
+    "astype": "x.cast(dtype)",
+    "view": "x.reshape(shape)",
+    "dot": "x @ y",
+    "copy": "copy.deepcopy(x)",
+    "clone": "copy.deepcopy(x)",
+    "cpu": "x.to(CPU())",
+    "cuda": "x.to(Accelerator())",
+    "dim": "x.rank",
+}
+
+
+class Elsewhere:
+    """What arrays of other libraries have, or functions of ops are called, and tensors have not.
+
+    No `__getattr__` says so, because with it every attribute of a tensor takes longer.
+    """
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(getattr_static(self, name, None), _Elsewhere)]
+
+
+class _Elsewhere:
+    """An attribute that is none, and says what to write."""
+
+    def __init__(self, name: str, way: str) -> None:
+        self.name = name
+        self.way = way
+
+    def __get__(self, tensor: Any, owner: type) -> Any:
+        text = f"{owner.__name__!r} object has no attribute {self.name!r}; write {self.way}"
+        raise AttributeError(text, name=self.name, obj=tensor)
+
+
+def add_elsewhere(functions: Iterable[str]) -> None:
+    """Names functions that are no methods."""
+    for name, way in ({name: f"F.{name}(x)" for name in functions} | ELSEWHERE).items():
+        setattr(Elsewhere, name, _Elsewhere(name, way))
