@@ -257,6 +257,12 @@ _BODIES = [
         kernel("def f(i):\n    return x[i]\nforeach(out, f)"),
     ),
     Mistake(
+        "parallel_for_as_a_range",
+        kernel("for k in parallel_for(x.dim(0)):\n    out[k] = x[k]"),
+        "parallel_for(..., body)",
+        kernel("def body(k):\n    out[k] = x[k]\nparallel_for(x.dim(0), body)"),
+    ),
+    Mistake(
         "parallel_for_turned",
         kernel("parallel_for(lambda k: store(out, k, x[k]), x.dim(0))"),
         "the number comes first",

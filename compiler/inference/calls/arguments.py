@@ -58,7 +58,10 @@ def bind_signature(
     except TypeError as error:
         bare = [p.replace(annotation=p.empty, default=p.empty) for p in signature.parameters.values()]
         listed = str(signature.replace(parameters=bare, return_annotation=signature.empty))
-        raise call.error("EK0208", f"wrong arguments for {name}{listed}: {error}") from None
+        hint = None
+        if "'body'" in str(error):  # as a loop over it, which numba's prange is
+            hint = f"its body is a function, given last: def body(...): ..., and then {name}(..., body)"
+        raise call.error("EK0208", f"wrong arguments for {name}{listed}: {error}", hint=hint) from None
     _know_nodes(call, parameters)
     bound.apply_defaults()
     return dict(bound.arguments)
