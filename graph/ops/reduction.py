@@ -12,7 +12,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from ...dsl.diagnostics.errors import shown_value
 from ...dsl.types.dtype import DType
 from ..staging.value import Axes, TensorValue, TensorValueLike
 from .elementwise import maximum, minimum
@@ -164,8 +163,8 @@ def _min(x: TensorValue, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
 def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, keepdims: bool) -> TensorValue:
     if not keepdims:
         text = f"of two operands the {name}imum is taken element by element, and keepdims has no meaning"
-        named = f"an axis is given by its name: ops.{name}(x, axis={shown_value(y)}, keepdims=False)"
-        hint = named if isinstance(y, int) else None
+        is_axis = type(y) is int and abs(y) < 64  # axes of a tensor
+        hint = f"an axis is given by its name: ops.{name}(x, axis={y}, keepdims=False)" if is_axis else None
         fail(name, text, code="EK0478", argument="keepdims", expected="one tensor", got="two operands", hint=hint)
     for argument, value in (("x", x), ("y", y)):
         if isinstance(value, TensorValue):
