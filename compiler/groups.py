@@ -28,6 +28,7 @@ from ..dsl.diagnostics.shield import shielded
 from ..dsl.environment.cache import content_key, shared_cache
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
+from ..dsl.environment.stacks import room_for_threads, with_room
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
 from .ir.program import Function, NotFusible, PointerType, Program, Region, Value
@@ -65,6 +66,7 @@ class GroupCode:
         return GroupCode(symbol, fallible, records, code, scratch)
 
 
+@with_room
 def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = None) -> Piece:
     """The code of an entry, of groups that the cache has or that are compiled now.
 
@@ -194,7 +196,7 @@ class _Workers:
         if self.pool is None:
             self.done(key, begun, begun.make())
             return
-        with shielded():  # a thread begins whole or not at all
+        with shielded(), room_for_threads():  # a thread begins whole or not at all
             self.running[self.pool.submit(begun.make)] = key, begun
         self._take([each for each in self.running if each.done()])
 

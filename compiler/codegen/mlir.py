@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.shield import interruptible, shielded
+from ...dsl.environment.stacks import with_room
 from ..ir.schedule import EXIT
 from ..targets import Target
 from .coroutines import with_coroutines
@@ -125,6 +126,7 @@ def bindings() -> Bindings:
         return _find_bindings()
 
 
+@with_room
 def lower_to_llvm(
     text: str, target: Target, *, passes: Sequence[MLIRPass] = PASSES, observe: Observer | None = None
 ) -> str:

@@ -4,7 +4,7 @@ Every `stack[...]` has a place of its own for the life of a function, whatever l
 and one of its parallel regions may be on the stack of one thread at the same time.
 
 Input: a typed program. Output: an error, or nothing. Non-goals: how large threads' stacks are (see
-`graph.driver.stacks`).
+`dsl.environment.stacks`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..ir.program import Function, NotFusible, Op, Program, Region
 from ..ir.shared_memory import is_shared
 from ..targets.base import Target
 
-MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `graph.driver.stacks` sees to it that threads have more
+MAX_THREAD_BYTES = 4 << 20  # of all storage at a time; `dsl.environment.stacks` sees to it that threads have more
 _ALIGNMENT = 64
 
 

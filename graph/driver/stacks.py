@@ -1,43 +1,23 @@
-"""Calls entries on threads with enough stack: compiled code may keep some megabytes of storage there.
+"""Tells generated code which threads have enough stack: compiled code may keep some megabytes of storage there.
 
-Workers of the pool are started with enough. Other threads are those of the caller, who may have made them small
-(`threading.stack_size`); from such a one, an entry is called in a thread of its own.
+Workers of the pool are started with enough. Other threads are those of the caller, who may have made them small; see
+`dsl.environment.stacks`. Generated code looks for its own thread among words at `ROOM`.
 
-Input: an entry. Output: the same, for any thread. Non-goals: how much a kernel takes is bounded by the compiler.
+Input: threads. Output: words in memory. Non-goals: starting threads.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ...dsl.contract.doors import ROOMS, room_of
-
-ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
-OWN: Final = 8 << 20  # bytes of threads that are started here
-
-Entry = Callable[[int, int, int], int]
+from ...dsl.environment.stacks import has_room
 
 _known = threading.local()
-_sizes_lock = threading.Lock()
-
-
-def with_room(entry: Entry) -> Entry:
-    """The entry, called where there is enough stack."""
-
-    def call(context: int, pointers: int, dims: int) -> int:
-        try:
-            enough = _known.enough
-        except AttributeError:
-            enough = _known.enough = _stack_of_this_thread() >= ENOUGH
-        return entry(context, pointers, dims) if enough else _elsewhere(lambda: entry(context, pointers, dims))
-
-    return call
-
 
 # Threads that have enough, for generated code, which looks for its own there: words at `room_of` their addresses.
 _rooms = (ctypes.c_int64 * ROOMS)()
@@ -48,7 +28,7 @@ class _Mark:
     """A thread's word; it goes with the thread, whose address another one may get."""
 
     def __init__(self, thread: int) -> None:
-        self.thread = thread if _stack_of_this_thread() >= ENOUGH else 0
+        self.thread = thread if has_room() else 0
         place = room_of(self.thread)
         self.places = (place, place ^ 1)
 
@@ -81,55 +61,3 @@ def _forget_threads() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
-
-
-def start_with_room(thread: threading.Thread) -> None:
-    """Starts a thread with a stack that is large enough."""
-    with _sizes_lock:  # the size is the process's, for all threads that are started
-        before = threading.stack_size(OWN)
-        try:
-            thread.start()
-        finally:
-            threading.stack_size(before)
-
-
-def _elsewhere(work: Callable[[], int]) -> int:
-    """What `work` gives in a thread of its own. An interrupt waits for its end: it uses memory of the caller's."""
-    results: list[int] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="einkorn-call")
-    start_with_room(thread)
-    interrupt: BaseException | None = None
-    while thread.is_alive():
-        try:
-            thread.join()
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if errors or interrupt is not None:
-        raise interrupt or errors[0]
-    return results[0]
-
-
-def _stack_of_this_thread() -> int:
-    """The size of this thread's stack in bytes; as much as one likes where the system does not tell."""
-    if not sys.platform.startswith("linux"):
-        return ENOUGH
-    try:
-        libc: Any = ctypes.CDLL(None)
-        attributes = (ctypes.c_uint64 * 64)()  # larger than any pthread_attr_t
-        libc.pthread_self.restype = ctypes.c_void_p
-        if libc.pthread_getattr_np(ctypes.c_void_p(libc.pthread_self()), attributes):
-            return ENOUGH
-        low, size = ctypes.c_void_p(), ctypes.c_size_t()
-        libc.pthread_attr_getstack(attributes, ctypes.byref(low), ctypes.byref(size))
-        libc.pthread_attr_destroy(attributes)
-    except (AttributeError, OSError):
-        return ENOUGH
-    return size.value

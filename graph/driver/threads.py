@@ -20,9 +20,9 @@ import weakref
 from typing import Final
 
 from ...dsl.contract.abi import PoolState
+from ...dsl.environment.stacks import start_with_room
 from .python_api import address_of
 from .shared_library import SharedLibrary
-from .stacks import start_with_room
 
 _ALIGNMENT: Final = 64
 _WorkerFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

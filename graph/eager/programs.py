@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.environment.stacks import start_with_room
 from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.buffer import Buffer
@@ -257,7 +258,7 @@ class Compiler:
             self.open += 1
             if self.thread is None:
                 self.thread = threading.Thread(target=self._work, name="einkorn-eager", daemon=True)
-                self.thread.start()
+                start_with_room(self.thread)  # it compiles
         self.queue.put(program)
 
     def _work(self) -> None:

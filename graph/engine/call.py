@@ -18,13 +18,13 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, is_shipped, shown_path, user_place
+from ...dsl.environment.stacks import with_room
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.packing import pack
 from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
-from ..driver.stacks import with_room
 from ..ir import Constant, Constraint, GraphIR, Node
 from ..passes.memory_plan import Plan
 from ..types.dims import Dim

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.contract.schedules import BLOCKS, Row, Schedule, Switch, schedule_of
+from ...dsl.environment.stacks import start_with_room
 from ..driver.buffer import Buffer
 from .stored import expect_stores
 
@@ -88,7 +89,7 @@ class Rehearsal:
         self._end = time.monotonic() + SECONDS
         done = threading.Event()
         watch = threading.Thread(target=self._watch, args=(done,), daemon=True)
-        watch.start()
+        start_with_room(watch)
         try:
             return self._notes(failed)
         finally:

@@ -20,6 +20,7 @@ from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import LEVELS, show_log
+from ...dsl.environment.stacks import with_room
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
@@ -212,6 +213,7 @@ class InferenceSession:
         with placed_on(self.devices):
             return self._load(graph, custom_extensions, weights_registry, checks)
 
+    @with_room
     def _load(
         self,
         graph: Graph,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import CompileError
+from einkorn.dsl.environment.stacks import OWN, room_for_threads
 
 from .conftest import model_of
 
@@ -79,3 +81,47 @@ def test_too_much_is_refused_by_name(op: str) -> None:
     assert error.place.source_line() == "    part = stack[float32](4096)"
     assert any("4096 elements of float32: 16,384 bytes of 4,194,304" in note for note in error.notes)
     assert any("called at" in note for note in error.notes)
+
+
+COMPILING = """
+import threading
+import numpy as np
+from einkorn.graph import DType, Graph, InferenceSession, TensorType, ops
+
+shapes, out = [(64, 48), (48, 64)], []
+
+def forward(x, y):
+    return ops.softmax(ops.gelu(x @ y)), ops.cumsum(ops.sigmoid(x), axis=1)
+
+def work():
+    types = [TensorType(DType.float32, shape) for shape in shapes]
+    model = InferenceSession().load(Graph("g", forward=forward, input_types=types))
+    out.append(model(*(np.ones(shape, np.float32) for shape in shapes))[0].to_numpy().sum())
+
+threading.stack_size(64 << 10)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(*np.round(out), threading.stack_size(0))
+"""
+
+
+def test_a_thread_with_a_small_stack_compiles(tmp_path: Path) -> None:
+    """The compiler needs more than such a thread has; several groups are compiled side by side."""
+    environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path), "EINKORN_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout.strip()) == (0, "64.0 65536"), done.stderr[-2000:]
+
+
+def test_what_others_say_of_stacks_meanwhile_stays() -> None:
+    """As when one thread starts another with a small stack, and that one starts a thread with a large one."""
+    before = threading.stack_size(64 << 10)
+    try:
+        with room_for_threads():
+            assert threading.stack_size(128 << 10) == OWN
+        assert threading.stack_size(64 << 10) == 128 << 10
+        with room_for_threads():
+            pass
+        assert threading.stack_size(before) == 64 << 10
+    finally:
+        threading.stack_size(before)
