@@ -25,6 +25,7 @@ from typing import Any
 from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
+from ..dsl.environment.stacks import with_room
 from .codegen import llvm, mlir
 from .inference.kernels import build_program
 from .ir.printer import print_program
@@ -74,7 +75,6 @@ class Compilation:
 
     spec: EntrySpec
     target: Target
-    level: int = 3  # of LLVM's optimisation
     notes: bool = False  # whether the program tells a debugger what variables hold
     symbol: str = ""  # of the one group, where an entry of another module calls it
     hosts: Sequence[Target] = ()  # for which a program for a device has halves that launch its kernels
@@ -157,7 +157,7 @@ def _lower_to_llvm(c: Compilation) -> None:
 
 def _compile(c: Compilation) -> None:
     elsewhere = {first_site(c.symbol), *HELPERS} if c.symbol else set()
-    c.compiled = llvm.compile_module(c.text, c.target, level=c.level, observe=c.observe, elsewhere=elsewhere)
+    c.compiled = llvm.compile_module(c.text, c.target, observe=c.observe, elsewhere=elsewhere)
 
 
 def _link(c: Compilation) -> None:
@@ -255,7 +255,8 @@ class Stopped(CompileError):
         self.text = text
 
 
-def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = (), level: int = 3) -> Artifact:
+@with_room
+def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = ()) -> Artifact:
     """Compiles an entry for a target: for a device its kernels, and for each of the `hosts` what launches them.
 
     Raises:
@@ -263,7 +264,7 @@ def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = 
         InternalError: a fault of the compiler.
     """
     with _faults(spec, target):
-        c, watch = Compilation(spec, target, level, hosts=hosts), _Watch()
+        c, watch = Compilation(spec, target, hosts=hosts), _Watch()
         _run_typed(c, watch)
         program = c.program
         beside(spec, target, lambda: watch.run(NATIVE, c))
@@ -274,7 +275,7 @@ def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = 
 
 def _host_half(device: Compilation, host: Target, program: Program) -> Compilation:
     """The code that launches the kernels of a device."""
-    c, watch = Compilation(device.spec, host, device.level, launched=device), _Watch("host")
+    c, watch = Compilation(device.spec, host, launched=device), _Watch("host")
     c.program = program
     beside(c.spec, host, lambda: watch.run(NATIVE, c))
     return c

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.shield import interruptible, shielded
+from ...dsl.environment.stacks import with_room
 from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
 from .elf import linker as elf
@@ -130,14 +131,20 @@ def _libraries(undefined: Iterable[str], target: Target) -> tuple[str, ...]:
     return tuple(sorted({target.libcalls[symbol] for symbol in undefined}, reverse=True))
 
 
+@with_room
 def compile_module(
-    text: str, target: Target, *, level: int = 3, observe: Observer | None = None, elsewhere: Container[str] = ()
+    text: str,
+    target: Target,
+    *,
+    level: int | None = None,
+    observe: Observer | None = None,
+    elsewhere: Container[str] = (),
 ) -> Compiled:
     """Optimises a module and makes code of it.
 
     Args:
         text: LLVM IR; its triple and data layout are replaced by the target's.
-        level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving).
+        level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving); else the target's.
         observe: is told of every pass after it ran.
         elsewhere: symbols that another object of the same link has.
 
@@ -145,6 +152,7 @@ def compile_module(
         InternalError: LLVM cannot read the module, or it uses what the target does not have.
         TargetError: llvmlite is not installed.
     """
+    level = target.level if level is None else level
     if target.format.is_text:
         return Compiled(target, level, text, _emit_assembly(text, target, level, observe).encode())
     code = emit_object(text, target, level=level, observe=observe)
@@ -157,12 +165,14 @@ def compile_module(
     return Compiled(target, level, text, code, undefined)
 
 
-def emit_object(text: str, target: Target, *, level: int = 3, observe: Observer | None = None) -> bytes:
+@with_room
+def emit_object(text: str, target: Target, *, level: int | None = None, observe: Observer | None = None) -> bytes:
     """The object of a module for a CPU or an AMD GPU, whatever it leaves undefined.
 
     Raises:
         InternalError: LLVM cannot read the module, or it uses an intrinsic that the target does not have.
     """
+    level = target.level if level is None else level
     with _machine(target, level) as machine:
         return _object_of(_optimised(text, target, level, machine, observe), machine)
 
@@ -257,9 +267,7 @@ def _read(work: _Work) -> None:
 
 
 def _optimize(work: _Work) -> None:
-    """LLVM's own pipeline of an optimisation level."""
-    if work.level == 0:
-        return
+    """LLVM's own pipeline of an optimisation level; at level 0 it still divides coroutines."""
     binding, module = library(), work.module
     tuning = binding.create_pipeline_tuning_options(speed_level=work.level)
     tuning.loop_vectorization = tuning.slp_vectorization = work.level >= 2

@@ -16,6 +16,8 @@ from typing import Any, Final, Literal
 from ...dsl.contract.code_formats import CodeFormat
 from ...dsl.diagnostics.errors import TargetError, did_you_mean
 
+FULL: Final = 3  # the level of LLVM's optimisation of code that nobody wants sooner
+
 DebugInfo = Literal["LineTablesOnly", "DebugDirectivesOnly"]
 
 FEATURES: Final[Mapping[str, str]] = {
@@ -271,6 +273,7 @@ class Target:
         debug_info: which debug information LLVM makes.
         checks_memory: whether kernels tell what they do with memory, so that it is checked; such code is a simulation.
         identity: tells machines apart that share a name; empty where the name means the same on every machine.
+        level: how much LLVM optimises, from 0 to 3; see `codegen.llvm.compile_module`.
     """
 
     name: str
@@ -301,6 +304,7 @@ class Target:
     debug_info: DebugInfo = "LineTablesOnly"
     checks_memory: bool = False
     identity: str = ""
+    level: int = FULL
 
     @property
     def has_grid(self) -> bool:
@@ -330,7 +334,8 @@ class Target:
     @property
     def key(self) -> str:
         """A short text that differs whenever the code for the target would; part of every cache key."""
-        record = "\n".join((self.name, self.triple, self.data_layout, self.cpu, self.features, self.identity))
+        said = (self.name, self.triple, self.data_layout, self.cpu, self.features, self.identity)
+        record = "\n".join((*said, *([] if self.level == FULL else [str(self.level)])))
         return f"{self.name}-{hashlib.sha256(record.encode()).hexdigest()[:16]}"
 
     def supports(self, feature: str) -> bool:

@@ -11,13 +11,14 @@ import functools
 import hashlib
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from ...dsl.contract.abi import LIBCALLS
 from ...dsl.contract.code_formats import SHARED_OBJECT
 from ...dsl.diagnostics.errors import TargetError
+from ...dsl.environment.knobs import knobs
 from .base import COMMON_INTRINSICS, Intrinsics, Target, ThreadSystem
 
 X86_TRIPLE: Final = "x86_64-unknown-linux-gnu"
@@ -212,13 +213,23 @@ def _aarch64(name: str, flags: frozenset[str], identity: str = "") -> Target:
     )
 
 
-@functools.cache
 def host() -> Target:
     """The machine at hand. Its `key` comes from /proc/cpuinfo alone, so that a warm start needs no LLVM.
+
+    Code for it is optimised as `EINKORN_OPTIMIZE` says: it runs where it is made, as that of packages does not.
 
     Raises:
         TargetError: the machine is neither x86-64 nor aarch64.
     """
+    return _host(knobs.optimize)
+
+
+@functools.cache
+def _host(level: int) -> Target:
+    return replace(_of_this_machine(), level=level)
+
+
+def _of_this_machine() -> Target:
     here = machine()
     record = "\n".join((here.architecture, here.processor, *sorted(here.flags)))
     identity = hashlib.sha256(record.encode()).hexdigest()[:16]

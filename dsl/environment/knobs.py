@@ -99,6 +99,13 @@ def _parse_count(text: str) -> int:
     return count
 
 
+def _parse_level(text: str) -> int:
+    level = int(text)
+    if not 0 <= level <= 3:
+        raise ValueError(text)
+    return level
+
+
 def _parse_seed(text: str) -> int:
     seed = int(text)
     if not 0 <= seed < 1 << 63:
@@ -186,6 +193,13 @@ class Knobs:
         False,
         _parse_bool,
         "Forbids compiling at load time: only code from packages runs.",
+    )
+    optimize: Knob[int] = Knob(
+        "EINKORN_OPTIMIZE",
+        "0, 1, 2 or 3",
+        3,
+        _parse_level,
+        "How much LLVM optimises code for this machine: with 0 it is made sooner, and runs several times as long.",
     )
     verify: Knob[bool] = Knob(
         "EINKORN_VERIFY",

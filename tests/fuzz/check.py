@@ -118,11 +118,11 @@ def interpreted(ir: GraphIR, checks: str, fuse: bool = False) -> LoadedCode:
 
 def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
     """A graph as machine code."""
-    target = lookup("host")
+    target = replace(lookup("host"), level=level)
     plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=fuse))
     assert plan.entry is not None
     try:
-        artifact = compile_entry(replace(plan.entry, checks=str(parse_checks(checks))), target, level=level)
+        artifact = compile_entry(replace(plan.entry, checks=str(parse_checks(checks))), target)
     except NotFusible:
         if not fuse:
             raise

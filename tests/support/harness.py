@@ -108,7 +108,7 @@ def assembly_of(file: Path, op: str, inputs: Sequence[TensorType], target: str) 
             break
         if each.half in ("both", "host"):
             each.run(compilation)
-    return Compiled(compilation.target, compilation.level, compilation.text, b"").assembly
+    return Compiled(compilation.target, compilation.target.level, compilation.text, b"").assembly
 
 
 def run_kernel(

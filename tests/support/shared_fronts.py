@@ -7,7 +7,7 @@ IR; only the name of the target in the words of reports is then that of the firs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from einkorn.compiler import pipeline
@@ -100,11 +100,11 @@ class Fronts:
 
     def compile(self, name: str) -> Artifact:
         """The code for a target."""
-        target = lookup(name)
+        target = replace(lookup(name), level=self.level)
         if not target.has_grid or target.simulates:
-            return compile_entry(self.spec, target, level=self.level)
+            return compile_entry(self.spec, target)
         front = next((each for heard, each in self.made if _agrees(target, heard)), None) or self._make(target)
-        c, watch = Compilation(self.spec, target, self.level), pipeline._Watch()
+        c, watch = Compilation(self.spec, target), pipeline._Watch()
         c.program, c.emitted, c.text = front.program, front.emitted, front.text
         watch.run(_BACK, c)
         piece = Piece(target.format.suffix, target.key, c.code)
@@ -115,7 +115,7 @@ class Fronts:
         lowered: Heard = []
         for_types: Any = Listener(target, typed)
         for_text: Any = Listener(target, lowered)
-        c = Compilation(self.spec, for_types, self.level)
+        c = Compilation(self.spec, for_types)
         pipeline._run_typed(c, None)
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
