@@ -28,6 +28,25 @@ from support import amd_checkout  # noqa: E402
 amd_checkout.rename()
 
 
+# In these folders compiled code is a means: it is made sooner, which runs longer. What kernels compute is tested as it
+# ships, here by files and tests that are marked so. EINKORN_OPTIMIZE=3 make test: everything as it ships.
+QUICK = {"cli", "diagnostics", "dsl", "eager", "gpu", "graph", "interop", "packaging"}
+LEVEL = "EINKORN_OPTIMIZE"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Says for each test, and the processes it starts, how much LLVM makes of code for this machine."""
+    said = os.environ.get(LEVEL)
+    if said is None and item.path.relative_to(_HERE).parts[0] in QUICK and not item.get_closest_marker("as_shipped"):
+        os.environ[LEVEL] = "0"
+    try:
+        return (yield)
+    finally:
+        os.environ.pop(LEVEL, None)
+        os.environ.update({} if said is None else {LEVEL: said})
+
+
 def pytest_collection_finish() -> None:
     """Keeps the garbage collector from what stays to the end, and lets it look less often: compilers make much."""
     gc.collect()

@@ -46,6 +46,7 @@ def test_values_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("EINKORN_NUM_THREADS", "many", "which is not a whole number from 1"),
         ("EINKORN_NUM_THREADS", "0", "which is not a whole number from 1"),
+        ("EINKORN_OPTIMIZE", "4", "which is not 0, 1, 2 or 3"),
         ("EINKORN_CACHE", "perhaps", "which is not a switch (1 or 0, on or off)"),
         ("EINKORN_LOG", "loud", "which is not one of debug, info, warning or error"),
     ],

@@ -12,6 +12,8 @@ from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.stdlib.kernels.attention import attention_reference
 
+pytestmark = pytest.mark.as_shipped
+
 
 def staged(call: Any, *shapes: Any, dtype: DType = DType.float32) -> Any:
     """What an op gives for inputs of these shapes, and the graph."""

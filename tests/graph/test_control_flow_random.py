@@ -15,6 +15,8 @@ from einkorn.graph import BufferType, DType, Graph, InferenceSession, TensorType
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
 
+pytestmark = pytest.mark.as_shipped
+
 Array = np.ndarray[Any, Any]
 VECTOR = TensorType(DType.int64, ["n"], graphs.HOST)
 MODULUS = 9973

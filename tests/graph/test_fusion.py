@@ -21,6 +21,8 @@ from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
 from einkorn.graph.passes.fusion import partition
 
+pytestmark = pytest.mark.as_shipped
+
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
 
 

@@ -17,6 +17,8 @@ from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
 from einkorn.graph.types.dims import StaticDim
 
+pytestmark = pytest.mark.as_shipped
+
 KERNELS = Path(__file__).parent / "fusion_kernels.py"
 Array = np.ndarray[Any, Any]
 

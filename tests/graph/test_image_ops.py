@@ -12,6 +12,8 @@ from support import graphs
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import ConvInputLayout, FilterLayout, InferenceSession, TensorValue, ops
 
+pytestmark = pytest.mark.as_shipped
+
 F32 = np.float32
 IMAGE, FILTER = (1, 8, 9, 4), (3, 3, 4, 6)
 NCHW = ConvInputLayout.NCHW

@@ -11,6 +11,8 @@ import pytest
 
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
+pytestmark = pytest.mark.as_shipped
+
 HOST = DeviceRef.CPU()
 Array = np.ndarray[Any, Any]
 TOLERANCE = {DType.float64: 1e-12, DType.float32: 2e-5}  # of values around 1, some hundred roundings deep

@@ -100,6 +100,7 @@ def compare(model: Model, batch: Batch, run: int, arrays: list[graphs.Array] | N
     assert not failures, f"run {run} of {batch.dtype}:\n" + "\n".join(failures)
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(("family", "dtype"), RUNS, ids=lambda value: str(value))
 def test_cases_agree_with_numpy(family: str, dtype: Any) -> None:
     """All cases of a family with the dtype of each, then the first of each op with every dtype: sizes are symbolic."""

@@ -45,6 +45,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 # *** elementwise rows ***
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elementwise_rows(dtype: Any) -> None:
     """Every dtype, symbolic sizes, no elements, and every pair of special numbers."""
@@ -74,6 +75,7 @@ def check(rows: Mapping[str, Op], dtype: Any, *, ulps: float, change: Change | N
         graphs.compare(model, cases, x, y, np.ascontiguousarray(y[::-1]), *flags, ulps=ulps)
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("shape", ((), (1,), (2, 3), (2, 1, 3), (4, 0, 3)))
 def test_elementwise_rows_broadcast(shape: tuple[int, ...]) -> None:
     """The operands in different shapes, and of every rank."""
@@ -88,6 +90,7 @@ def test_elementwise_rows_broadcast(shape: tuple[int, ...]) -> None:
 # *** rows along axes ***
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(
     ("dtype", "every"), [(np.float32, True), *((dtype, False) for dtype in (*FLOATS[1:], *INTEGERS[2:5]))]
 )

@@ -16,6 +16,8 @@ from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
 
+pytestmark = pytest.mark.as_shipped
+
 F = np.float32
 HEADS, SIZE = 3, 4
 

@@ -21,6 +21,8 @@ from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
 from einkorn.graph import DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.types.dims import ceildiv, dim_max, dim_min
 
+pytestmark = pytest.mark.as_shipped
+
 KERNELS = str(Path(__file__).parent / "size_kernels.py")
 HOST = DeviceRef.CPU()
 F32 = DType.float32

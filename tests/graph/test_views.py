@@ -21,6 +21,8 @@ from einkorn.dsl.package.library import load_library
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.model import Model
 
+pytestmark = pytest.mark.as_shipped
+
 HOST = DeviceRef.CPU()
 KERNELS = str(Path(__file__).parent / "view_kernels.py")
 VIEWS: dict[str, Callable[[Any], Any]] = {

@@ -52,6 +52,16 @@ def test_llvm_knows_every_processor(name: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_code_for_this_machine_alone_is_optimised_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("host", "sim", "x86-64-v3", "sm_90a", "gfx942")
+    usual = {name: lookup(name) for name in names}
+    monkeypatch.setenv("EINKORN_OPTIMIZE", "0")
+    assert [lookup(name).level for name in names] == [0, 0, 3, 3, 3]
+    assert [name for name in names if lookup(name).key != usual[name].key] == ["host", "sim"]
+    monkeypatch.setenv("EINKORN_OPTIMIZE", "3")
+    assert {name: lookup(name) for name in names} == usual
+
+
 def test_keys_tell_targets_apart() -> None:
     keys = [lookup(name).key for name in known()]
     assert len(set(keys)) == len(keys)
