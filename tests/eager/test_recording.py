@@ -261,8 +261,12 @@ def test_a_child_after_a_fork() -> None:
         lock.acquire()
     child = os.fork()
     if child == 0:
-        good = np.array_equal(waiting.numpy(), expected) and np.array_equal((x + x).numpy(), x.numpy() + x.numpy())
-        os._exit(0 if good else 1)
+        status = 2
+        try:
+            good = np.array_equal(waiting.numpy(), expected) and np.array_equal((x + x).numpy(), x.numpy() + x.numpy())
+            status = 0 if good else 1
+        finally:
+            os._exit(status)
     for lock in locks:
         lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

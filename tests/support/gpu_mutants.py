@@ -196,10 +196,12 @@ def apart(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(read)
-        with os.fdopen(write, "wb") as pipe:
-            pickle.dump(outcome(mutant, cases), pipe)
-        os._exit(0)
+        try:
+            os.close(read)
+            with os.fdopen(write, "wb") as pipe:
+                pickle.dump(outcome(mutant, cases), pipe)
+        finally:  # nothing of the parent's goes on in here
+            os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         data = pipe.read()
