@@ -17,7 +17,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,7 +113,8 @@ def _compiled(
         if progress is not None:
             progress(len(made), len(missing))
 
-    count = 0 if knobs.dump or knobs.stop else min(len(missing) - 1, _processors())
+    ends = not threading.main_thread().is_alive()  # then Python starts no pool of threads any more
+    count = 0 if knobs.dump or knobs.stop or ends else min(len(missing) - 1, _processors())
     with _switching, _Workers(done, count) as workers:
         mistakes: list[EinkornError] = []
         for key, group in missing:
@@ -181,8 +182,8 @@ class _Workers:
 
     def __init__(self, done: Callable[[str, GroupCompilation, bytes], None], count: int) -> None:
         self.done = done
-        self.pool = ThreadPoolExecutor(count, "einkorn-compile") if count > 0 else None
-        self.running: dict[Future[bytes], tuple[str, GroupCompilation]] = {}
+        self.pool = futures.ThreadPoolExecutor(count, "einkorn-compile") if count > 0 else None
+        self.running: dict[futures.Future[bytes], tuple[str, GroupCompilation]] = {}
 
     def __enter__(self) -> _Workers:
         return self
@@ -203,9 +204,9 @@ class _Workers:
     def finish(self) -> None:
         """Waits for all of them."""
         while self.running:
-            self._take(wait(self.running, return_when=FIRST_COMPLETED).done)
+            self._take(futures.wait(self.running, return_when=futures.FIRST_COMPLETED).done)
 
-    def _take(self, finished: Sequence[Future[bytes]] | set[Future[bytes]]) -> None:
+    def _take(self, finished: Sequence[futures.Future[bytes]] | set[futures.Future[bytes]]) -> None:
         for each in finished:
             self.done(*self.running.pop(each), each.result())
 

@@ -230,3 +230,21 @@ def test_the_number_of_threads_does_not_change_results() -> None:
         seen[count] = done.stdout.split()
     assert len(seen["1"]) == 6
     assert seen["1"] == seen["2"] == seen["4"]
+
+
+AT_THE_END = """
+import atexit
+import numpy as np
+from einkorn.graph import DType, Graph, InferenceSession, TensorType, ops
+
+@atexit.register
+def last():
+    graph = Graph("g", lambda x: (ops.softmax(x), ops.cumsum(x, axis=1)), [TensorType(DType.float32, (8, 5))])
+    print(*(float(each.to_numpy().sum()) for each in InferenceSession().load(graph)(np.ones((8, 5), np.float32))))
+"""
+
+
+def test_the_end_of_a_process_compiles(tmp_path: Path) -> None:
+    """Several groups, when Python starts no pool of threads any more."""
+    done = graphs.python(AT_THE_END, EINKORN_CACHE_DIR=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8.0 120.0\n", "")
