@@ -29,12 +29,15 @@ from .values.flow import ABSENT
 from .values.index import Index
 
 
+_FOLDED = (bool, int, float, str, tuple)
+
+
 def fold(here: Point, row: Row, operands: list[Any]) -> Any:
     """A row on compile-time values, by Python's own rules."""
     compares = row.result == "bool"
     for operand in operands:
         runtime = isinstance(operand, tuple) and compares and any(isinstance(item, Value) for item in operand)
-        if runtime or not (operand is None or isinstance(operand, bool | int | float | str | tuple)):
+        if runtime or not (operand is None or isinstance(operand, _FOLDED)):
             raise not_numbers(here, row, operands)
     try:
         if outgrows(row, operands):
@@ -77,8 +80,9 @@ def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
 
 def _fold_index(evaluator: Evaluator, row: Row, operands: list[Value]) -> Value | None:
     """Whole numbers that are already known stay known: sizes, mostly."""
-    if any(v.const is None or v.type != INT for v in operands):
-        return None
+    for operand in operands:
+        if operand.const is None or operand.type != INT:
+            return None
     if row.name in ("floordiv", "mod") and operands[1].const == 0:
         return None
     if row.name in ("shl", "shr") and not 0 <= operands[1].const < INT.dtype.bits:

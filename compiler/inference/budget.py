@@ -25,6 +25,8 @@ CALL = 10  # steps of a call, which has a frame of its own
 MISTAKE = 200  # steps of a mistake, with its place and all calls around it
 AT_A_STEP = 32  # items or characters that are copied in a step, and variables of a frame
 
+_COPIED = (tuple, StructValue, str)
+_NESTED = (tuple, StructValue)
 READS = (s.Name, s.Global, s.Attribute)  # what gives a value that there was before
 
 
@@ -39,13 +41,13 @@ def size_of(value: Any) -> int:
         parts = parts_of(left.pop())
         if parts is not None:
             count += len(parts)
-            left += [part for part in parts if isinstance(part, tuple | StructValue)]
+            left += [part for part in parts if isinstance(part, _NESTED)]
     return count
 
 
 def copying(values: Iterable[Any]) -> int:
     """The steps that it takes to look through the tuples and strings among some values."""
-    return sum(size_of(value) // AT_A_STEP for value in values if isinstance(value, tuple | StructValue | str))
+    return sum(size_of(value) // AT_A_STEP for value in values if isinstance(value, _COPIED))
 
 
 def arithmetic(operands: list[Any]) -> int:
@@ -67,10 +69,13 @@ MAX_BITS = 1 << 16  # of a compile-time integer
 MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
 
 
+_GROWING = frozenset({"add", "mul", "shl", "pow"})
+
+
 def outgrows(row: Row | str, operands: list[Any]) -> bool:
     """Whether a compile-time value would take more memory than any program means."""
     name = row if isinstance(row, str) else row.name
-    if len(operands) != 2:
+    if len(operands) != 2 or name not in _GROWING:
         return False
     a, b = operands
     if isinstance(a, str | tuple) and isinstance(b, str | tuple):

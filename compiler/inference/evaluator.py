@@ -82,6 +82,7 @@ def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 NO_NODES: Mapping[str, syntax.Node] = {}
+_WEIGHED = (tuple, str, StructValue)  # a union would be made anew for each expression
 
 
 class Point:
@@ -132,15 +133,22 @@ class Point:
 
     def locate(self) -> None:
         """Operations emitted from now on belong to this node."""
-        self.evaluator.locate(self.node, self.frame)
+        self.evaluator.builder.locate(self.frame.location, self.node)
 
     def expr(self, node: syntax.Expr) -> Any:
         """The value of an expression."""
-        return self.evaluator.expr(node, self.frame)
+        value = self.evaluator._value(node, self.frame)
+        if isinstance(value, Poisoned):
+            raise Cascade
+        return value
 
     def expr_or_poison(self, node: syntax.Expr) -> Any:
         """The value of an expression; with a mistake in it, which is noted, it is a poisoned one."""
-        return self.evaluator.expr_or_poison(node, self.frame)
+        evaluator = self.evaluator
+        try:
+            return evaluator._value(node, self.frame)
+        except (Cascade, CompileError) as error:
+            return evaluator._poisoned_by(error, node, self.frame)
 
     def values(self, nodes: Iterable[syntax.Expr]) -> list[Any]:
         """The values of several expressions; mistakes in each of them are noted before the statement is given up."""
@@ -256,9 +264,12 @@ class Evaluator(Scoped):
         return value
 
     def _value(self, node: syntax.Expr, frame: Frame) -> Any:
-        self.step(node, frame)
+        builder = self.builder
+        builder.steps += 1  # as `step`
+        if builder.steps > MAX_STEPS:
+            self._exceeded(node, frame)
         value = EXPRESSIONS[type(node)](Point(self, node, frame), node)
-        if isinstance(value, tuple | str | StructValue):
+        if isinstance(value, _WEIGHED):
             self._weigh(value, node, frame)
         return value
 

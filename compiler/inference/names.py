@@ -6,6 +6,7 @@ Input: an entry. Output: a value of the evaluator. Non-goals: how the table is m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ...dsl.diagnostics.errors import did_you_mean
@@ -20,6 +21,9 @@ class ClassMethod:
     """A function of a class that is given the class first."""
 
     closure: Closure
+
+
+_stub = cache(StubRef)
 
 
 def global_value(here: Point, entry: GlobalEntry) -> Any:
@@ -42,7 +46,7 @@ def global_value(here: Point, entry: GlobalEntry) -> Any:
                 return struct
             return StructValue(struct, tuple(global_value(here, part) for part in entry.value[1]))
         case "stub":
-            return StubRef(entry.value)
+            return _stub(entry.value)
         case "typevar":
             if entry.value not in here.frame.typevars and here.frame.program.unknown:
                 raise Cascade

@@ -88,10 +88,12 @@ class Builder(Scoped):
         if self.pure and opcode is not CONST and opcode is not NOTE:
             raise NotPure
         self.steps += 1
-        results = [Value(t) for t in types]
+        results: list[Value] = []
         op = Op(opcode, list(operands), results, self.location, attrs, list(regions))
-        for result in results:
+        for type in types:
+            result = Value(type)
             result.maker = op
+            results.append(result)
         self.region.ops.append(op)
         return results
 
@@ -119,9 +121,10 @@ class Builder(Scoped):
     def const(self, value: Any, type: SIMDType) -> Value:
         """A constant; one for each value and type in a region is enough."""
         key = ("const", repr(value), type)
-        found = self.remembered(key)
-        if isinstance(found, Value):
-            return found
+        for scope in reversed(self.memo):  # as `remembered`
+            if key in scope:
+                found: Value = scope[key]
+                return found
         made = self.one("const", [], type, value=value)
         if type.is_scalar:
             made.const = value

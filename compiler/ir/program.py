@@ -24,9 +24,12 @@ from ...dsl.types.dtype import DType, SIMDType
 from .operations import Row
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)  # frozen ones take three times as long to make, and there is one for every operation
 class Location:
-    """Where an operation comes from: the author's text, the call that brought it here, and the function it is in."""
+    """Where an operation comes from: the author's text, the call that brought it here, and the function it is in.
+
+    Never changed.
+    """
 
     place: Place
     caller: Location | None = None
@@ -368,10 +371,18 @@ class Program:
 
 def walk(region: Region) -> Iterator[Op]:
     """Every operation of a region and of the regions within, in order."""
-    for op in region.ops:
-        yield op
-        for inner in op.regions:
-            yield from walk(inner)
+    left: list[Region | Iterator[Op]] = [region]
+    while left:
+        last = left[-1]
+        if isinstance(last, Region):
+            last = left[-1] = iter(last.ops)
+        for op in last:
+            yield op
+            if op.regions:
+                left += reversed(op.regions)
+                break
+        else:
+            left.pop()
 
 
 def has_reports(region: Region) -> bool:

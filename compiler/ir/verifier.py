@@ -51,18 +51,22 @@ class _Verifier:
 
     def define(self, values: Sequence[Value], op: Op | None = None) -> list[int]:
         """Makes values known, as arguments of a region or as what an operation gives."""
-        made = [id(value) for value in values]
+        made: list[int] = []
+        known = self.known
         for value in values:
-            if id(value) in self.known or value.maker is not op:
+            key = id(value)
+            if key in known or value.maker is not op:
                 place = op.location.place if op is not None else None
                 raise InternalError(f"typed program: {value!r} is made twice", place=place, code="EK0904")
-            self.known.add(id(value))
+            known.add(key)
+            made.append(key)
         return made
 
     def op(self, op: Op) -> None:
         opcode = op.opcode
+        known = self.known
         for value in op.operands:
-            if id(value) not in self.known and not (self.function.launched and value.const is not None):
+            if id(value) not in known and not (self.function.launched and value.const is not None):
                 raise self.fail(op, f"uses {value!r} before it is made")
         if OPCODES.get(opcode.name) is not opcode:
             raise self.fail(op, "is no operation")
@@ -108,6 +112,8 @@ class _Verifier:
         forms = op.opcode.regions
         if len(op.regions) != len(forms):
             return f"has {len(forms)} regions, not {len(op.regions)}"
+        if not forms:
+            return None
         self.around.append(op)
         for region, form in zip(op.regions, forms, strict=True):
             args = region.args[: len(form.args)] if form.carries else region.args
@@ -124,9 +130,11 @@ def _values(values: Sequence[Value], kinds: Sequence[Kind], more: Kind | None, v
     count = len(kinds)
     if len(values) != count and (more is None or len(values) < count):
         return f"{verb} {count}{' or more' if more else ''} values, not {len(values)}"
-    for number, value in enumerate(values):
-        kind = kinds[number] if number < count else more
-        assert kind is not None
+    for number, (value, kind) in enumerate(zip(values, kinds, strict=False)):
         if not kind.takes(value.type):
             return f"{verb} {kind.words} as number {number}, not {value.type}"
+    if more is not None:
+        for number in range(count, len(values)):
+            if not more.takes(values[number].type):
+                return f"{verb} {more.words} as number {number}, not {values[number].type}"
     return None

@@ -132,15 +132,21 @@ def stays_apart(loop: Op) -> bool:
     outside = {id(op) for op in loop.regions[0].ops}
     reached = set()
     for op in walk(loop.regions[0]):
-        by = [steps.get(value.serial, 0) for value in op.operands]
-        if op.opcode in (LOAD, STORE) and id(op) not in outside:
-            reached.add(abs(by[-1]))
-        elif op.name in ("add", "sub"):
-            steps[op.results[0].serial] = by[0] + by[1] if op.name == "add" else by[0] - by[1]
-        elif op.name == "mul" and any(by):
-            number = op.operands[0 if by[1] else 1].const
-            steps[op.results[0].serial] = sum(by) * number if isinstance(number, int) else 0
-    return 1 not in reached and max(reached, default=0) > NEAR
+        opcode = op.opcode
+        if opcode is LOAD or opcode is STORE:
+            if id(op) not in outside:
+                step = abs(steps.get(op.operands[-1].serial, 0))
+                if step == 1:
+                    return False
+                reached.add(step)
+        elif opcode.name in ("add", "sub", "mul"):
+            one, two = (steps.get(value.serial, 0) for value in op.operands)
+            if opcode.name != "mul":
+                steps[op.results[0].serial] = one + two if opcode.name == "add" else one - two
+            elif one or two:
+                number = op.operands[0 if two else 1].const
+                steps[op.results[0].serial] = (one + two) * number if isinstance(number, int) else 0
+    return max(reached, default=0) > NEAR
 
 
 def _vector_length(loop: Op, target: Target) -> int:

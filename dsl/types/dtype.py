@@ -62,6 +62,8 @@ class DType(Enum):
         self._format = format
         self.mantissa = format.mantissa if format is not None else 0
 
+    __hash__ = object.__hash__  # members are one each; an enum's own asks for the hash of a name every time
+
     @property
     def format(self) -> FloatFormat:
         """Which numbers the patterns of a floating-point type mean."""
@@ -286,6 +288,18 @@ class SIMDType:
 
     dtype: DType
     width: int = 1
+
+    # As a dataclass has them, without the tuples: types are compared and are keys at every operation.
+
+    def __eq__(self, other: object) -> builtins.bool:
+        if self is other:
+            return True
+        if other.__class__ is not SIMDType:
+            return NotImplemented
+        return self.dtype is other.dtype and self.width == other.width
+
+    def __hash__(self) -> int:
+        return hash(self.dtype) ^ self.width
 
     @property
     def is_scalar(self) -> builtins.bool:

@@ -48,11 +48,13 @@ def bind_signature(
     call: Point, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
 ) -> dict[str, Any]:
     """Arguments by the names of a signature; remembers where each stands in the text."""
+    plain = _plain_form(signature)
+    if plain is not None:
+        bound_here = _bound(plain, args, keywords)
+        if bound_here is not None:
+            _know_nodes(call, signature.parameters, plain)
+            return bound_here
     parameters = signature.parameters
-    plain = not keywords and len(args) == len(parameters)
-    if plain and all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values()):
-        _know_nodes(call, parameters)
-        return dict(zip(parameters, args, strict=True))
     try:
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
@@ -67,10 +69,51 @@ def bind_signature(
     return dict(bound.arguments)
 
 
-def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter]) -> None:
-    if isinstance(call.node, syntax.Call) and not any(isinstance(a, syntax.Starred) for a in call.node.arguments):
-        given = call.node.arguments
-        nodes: dict[str, syntax.Node] = dict(zip(parameters, given, strict=False))
+_MISSING = inspect.Parameter.empty
+_PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+_plain_forms: dict[int, tuple[inspect.Signature, dict[str, Any] | None]] = {}  # a signature's hash takes long
+
+
+def _plain_form(signature: inspect.Signature) -> dict[str, Any] | None:
+    """The defaults of a signature by name; None where a parameter is given by position or by name alone."""
+    known = _plain_forms.get(id(signature))
+    if known is None:
+        parameters = signature.parameters.values()
+        plain = {p.name: p.default for p in parameters} if all(p.kind is _PLAIN for p in parameters) else None
+        known = _plain_forms[id(signature)] = (signature, plain)
+    return known[1]
+
+
+def _bound(plain: dict[str, Any], args: list[Any], keywords: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments and defaults by name, in the order of the parameters; None where they do not fit."""
+    if len(args) > len(plain):
+        return None
+    if len(args) == len(plain) and not keywords:
+        return dict(zip(plain, args, strict=True))
+    bound = plain | dict(zip(plain, args, strict=False))
+    for position, name in enumerate(plain):
+        if name in keywords:
+            if position < len(args):
+                return None
+            bound[name] = keywords[name]
+        elif bound[name] is _MISSING:
+            return None
+    return None if len(bound) > len(plain) or not keywords.keys() <= plain.keys() else bound
+
+
+def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter], plain: dict[str, Any] | None = None) -> None:
+    """Remembers where each argument stands; `plain` says that none of the parameters takes several."""
+    node = call.node
+    if not isinstance(node, syntax.Call):
+        return
+    given = node.arguments
+    for argument in given:
+        if isinstance(argument, syntax.Starred):
+            return
+    nodes: dict[str, syntax.Node] = dict(zip(parameters, given, strict=False))
+    if plain is None:
         for place, (name, parameter) in enumerate(parameters.items()):
             if parameter.kind is parameter.VAR_POSITIONAL:
                 several = given[place:]
@@ -78,7 +121,9 @@ def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter]) -> Non
                     span = (*several[0].span[:2], *several[-1].span[2:])
                     nodes[name] = syntax.Tuple(several, span=span)
                 break
-        call.nodes = nodes | {k.name: k.value for k in call.node.keywords}
+    for keyword in node.keywords:
+        nodes[keyword.name] = keyword.value
+    call.nodes = nodes
 
 
 def bind_params(here: Point, closure: Closure, args: list[Any], keywords: dict[str, Any], inner: Frame) -> bool:

@@ -51,7 +51,18 @@ def is_known(value: Any) -> bool:
 
 def has_loops(function: s.Function | s.Lambda) -> bool:
     """Whether a function has loops of its own: without any, it is computed as far as it can be anyhow."""
-    return isinstance(function, s.Function) and s.contains(function.body, (s.For, s.While))
+    if not isinstance(function, s.Function):
+        return False
+    known = _LOOPS.get(id(function))
+    if known is None or known[0] is not function:
+        if len(_LOOPS) >= _LOOPS_KEPT:
+            _LOOPS.clear()
+        known = _LOOPS[id(function)] = (function, s.contains(function.body, (s.For, s.While)))
+    return known[1]
+
+
+_LOOPS: dict[int, tuple[s.Function, bool]] = {}  # of functions that were asked about; to hash one takes longer
+_LOOPS_KEPT = 1 << 12
 
 
 def attempt(evaluator: Evaluator, call: Callable[[], Any], *, again: bool) -> Any:

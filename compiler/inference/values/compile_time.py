@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ....dsl.diagnostics.errors import CompileError
@@ -38,7 +39,10 @@ class Frame(Scoped):
 
     def runs(self, function: syntax.Node) -> bool:
         """Whether a call of a function is being evaluated."""
-        return any(function is active for active in self.stack)
+        for active in self.stack:
+            if function is active:
+                return True
+        return False
 
     def snapshot(self) -> Frame:
         """The frame as a closure keeps it: values as they are now, not as they will be."""
@@ -54,11 +58,17 @@ class Frame(Scoped):
         )
 
     def place(self, node: syntax.Node) -> Place:
-        return Place(self.file, *node.span)
+        return place_of(self.file, node.span)
 
     def location(self, node: syntax.Node) -> Location:
         name = function_name(self.stack[-1]) if self.stack else ""
-        return Location(self.place(node), self.caller, name, self.given)
+        return Location(place_of(self.file, node.span), self.caller, name, self.given)
+
+
+@lru_cache(1 << 14)
+def place_of(file: str, span: syntax.Span) -> Place:
+    """A place in a file; the same ones are asked for over and over."""
+    return Place(file, *span)
 
 
 def function_name(function: syntax.Node) -> str:
@@ -226,8 +236,11 @@ class Undefined:
     error: Callable[[Place], CompileError]
 
 
+_NUMBERS = (bool, int, float)
+
+
 def is_comptime_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float)
+    return isinstance(value, _NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -239,4 +252,7 @@ class Poisoned:
 
 def is_poisoned(values: Any) -> bool:
     """Whether one of these values is poisoned."""
-    return any(isinstance(value, Poisoned) for value in values)
+    for value in values:  # a generator would take three times as long, and every expression asks
+        if isinstance(value, Poisoned):
+            return True
+    return False
