@@ -28,8 +28,7 @@ from .values.describe import describe
 from .values.flow import ABSENT
 from .values.index import Index
 
-
-_FOLDED = (bool, int, float, str, tuple)
+_FOLDED = (bool, int, float, str, tuple)  # a union would be made anew for each operand
 
 
 def fold(here: Point, row: Row, operands: list[Any]) -> Any:

@@ -44,11 +44,14 @@ Keywords = dict[str, Any]
 GPU_IDS = [f"{what}.{axis}" for what in ("thread_idx", "block_idx", "block_dim", "grid_dim") for axis in "xyz"]
 
 
+_NAMES = (LibraryRef, StubRef)
+
+
 def call(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:
     """Calls anything that can be called; arguments are values."""
     if isinstance(callee, Poisoned) or is_poisoned((*args, *keywords.values())):
         return call_poisoned(here, callee, args, keywords)
-    if any(isinstance(arg, StructValue) for arg in args) and isinstance(callee, LibraryRef | StubRef):
+    if isinstance(callee, _NAMES) and any(isinstance(arg, StructValue) for arg in args):
         own = own_call(here, callee.name, args)
         if own is not NotImplemented:
             return own

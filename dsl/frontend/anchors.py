@@ -57,9 +57,14 @@ def _in_functions(kernel: PortableKernel, places: set[Place]) -> dict[Place, Anc
             continue
         at: list[str | int] = [kernel.digest[:_DIGEST], index]
         spans = [node.span for node in syntax.walk(function.syntax)]
+        wanted = {
+            (place.line, place.column, place.end_line, place.end_column): place
+            for place in within
+            if type(place) is Place
+        }
         for number, span in enumerate(spans):
-            place = Place(function.file, *span)
-            if place in within:
+            place = wanted.get(span)
+            if place is not None:
                 anchors.setdefault(place, [*at, number])
         for place in within - anchors.keys():
             anchors[place] = [*at, *_nodes_around(place, spans)]

@@ -317,18 +317,24 @@ _PLAIN = frozenset({str, int, bool, type(None)})  # values that JSON has as they
 
 def walk(node: Node) -> Iterator[Node]:
     """A node and all that is in it, in the order of the text."""
-    yield node
-    for part in children(node):
-        yield from walk(part)
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left += reversed([*children(node)])
 
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes that a node is made of, in the order of its fields."""
+    fields = vars(node)
     for name in node._fields:
-        value = getattr(node, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Node):
-                yield item
+        value = fields[name]
+        if isinstance(value, tuple):
+            for item in value:
+                if isinstance(item, Node):
+                    yield item
+        elif isinstance(value, Node):
+            yield value
 
 
 def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:

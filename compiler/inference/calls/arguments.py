@@ -140,18 +140,19 @@ def bind_params(here: Point, closure: Closure, args: list[Any], keywords: dict[s
             raise Cascade from None
         inner.env |= {param.name: Poisoned() for param in params}
         return False
+    from_author = is_shipped(inner.file) and not is_shipped(here.frame.file)
     for param in params:
-        value = given[param.name]
-        wrong = library_argument(closure.name, param.name, given) if is_shipped(inner.file) else None
-        if wrong is not None and not is_shipped(here.frame.file):
+        name = param.name
+        value = given[name]
+        wrong = library_argument(closure.name, name, given) if from_author else None
+        if wrong is not None:
             raise here.on(argument_node(here.node, param, params)).error("EK0208", wrong[0], hint=wrong[1])
         if param.annotation is not None and not isinstance(value, Poisoned):
-            what = f"argument '{param.name}' of '{closure.name}' is declared as"
-            at = argument_node(here.node, param, params)
-            work = partial(as_declared, here.on(at), param.annotation, value, inner, what)
-            value = here.on(at).recover(work)
-        inner.env[param.name] = value
-        inner.origins.pop(param.name, None)
+            what = f"argument '{name}' of '{closure.name}' is declared as"
+            at = here.on(argument_node(here.node, param, params))
+            value = at.recover(partial(as_declared, at, param.annotation, value, inner, what))
+        inner.env[name] = value
+        inner.origins.pop(name, None)
     return True
 
 
@@ -166,6 +167,8 @@ def match_arguments(
     """An argument or a default for every parameter; `home` is where the defaults' names are known."""
     params = text.fields if isinstance(text, s.Struct) else text.params
     positional = [p for p in params if not p.keyword_only]
+    if len(args) == len(params) == len(positional) and not keywords:
+        return dict(zip((p.name for p in params), args, strict=True))
     if len(args) > len(positional):
         raise here.error(
             "EK0208",

@@ -39,10 +39,7 @@ class Frame(Scoped):
 
     def runs(self, function: syntax.Node) -> bool:
         """Whether a call of a function is being evaluated."""
-        for active in self.stack:
-            if function is active:
-                return True
-        return False
+        return id(function) in map(id, self.stack)
 
     def snapshot(self) -> Frame:
         """The frame as a closure keeps it: values as they are now, not as they will be."""
@@ -252,7 +249,4 @@ class Poisoned:
 
 def is_poisoned(values: Any) -> bool:
     """Whether one of these values is poisoned."""
-    for value in values:  # a generator would take three times as long, and every expression asks
-        if isinstance(value, Poisoned):
-            return True
-    return False
+    return Poisoned in map(type, values)
