@@ -101,6 +101,9 @@ def decision(here: Point, runtime: bool = False) -> Any:
     return Value(BOOL)
 
 
+_HAVE_TRUTH = (bool, int, float, str, tuple)
+
+
 def truth(here: Point, value: Any) -> Any:
     """A condition: a Bool, or a compile-time value's truth."""
     if isinstance(value, Value):
@@ -117,7 +120,7 @@ def truth(here: Point, value: Any) -> Any:
         own = special(here, value, "__bool__", [])
         if own is not NotImplemented:
             return truth(here, own)
-    if not (value is None or isinstance(value, bool | int | float | str | tuple)):
+    if not (value is None or isinstance(value, _HAVE_TRUTH)):
         raise here.error("EK0209", f"a condition has to be a Bool, not {describe(value)}")
     return bool(value)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -48,13 +49,12 @@ def bind_signature(
     call: Point, name: str, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
 ) -> dict[str, Any]:
     """Arguments by the names of a signature; remembers where each stands in the text."""
-    plain = _plain_form(signature)
-    if plain is not None:
-        bound_here = _bound(plain, args, keywords)
-        if bound_here is not None:
-            _know_nodes(call, signature.parameters, plain)
-            return bound_here
+    form = _form_of(signature)
+    given = _bound(form, args, keywords)
     parameters = signature.parameters
+    if given is not None:
+        _know_nodes(call, parameters, form)
+        return given
     try:
         bound = signature.bind(*args, **keywords)
     except TypeError as error:
@@ -64,47 +64,76 @@ def bind_signature(
         if "'body'" in str(error):  # as a loop over it, which numba's prange is
             hint = f"its body is a function, given last: def body(...): ..., and then {name}(..., body)"
         raise call.error("EK0208", f"wrong arguments for {name}{listed}: {error}", hint=hint) from None
-    _know_nodes(call, parameters)
+    _know_nodes(call, parameters, form)
     bound.apply_defaults()
     return dict(bound.arguments)
 
 
 _MISSING = inspect.Parameter.empty
-_PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-_plain_forms: dict[int, tuple[inspect.Signature, dict[str, Any] | None]] = {}  # a signature's hash takes long
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """What `_bound` has to know of a signature.
+
+    Attributes:
+        defaults: of all parameters, in their order.
+        positions: how many arguments may be given by position.
+        plain: whether all parameters can be given by name, so that none takes several arguments.
+        several: whether the only parameter takes all of them.
+    """
+
+    signature: inspect.Signature
+    defaults: dict[str, Any]
+    positions: int
+    plain: bool
+    several: bool
 
 
-def _plain_form(signature: inspect.Signature) -> dict[str, Any] | None:
-    """The defaults of a signature by name; None where a parameter is given by position or by name alone."""
-    known = _plain_forms.get(id(signature))
-    if known is None:
+_forms: dict[int, _Form] = {}  # by the signature's id, for to hash one takes as long as to bind it
+
+
+def _form_of(signature: inspect.Signature) -> _Form:
+    form = _forms.get(id(signature))
+    if form is None:
         parameters = signature.parameters.values()
-        plain = {p.name: p.default for p in parameters} if all(p.kind is _PLAIN for p in parameters) else None
-        known = _plain_forms[id(signature)] = (signature, plain)
-    return known[1]
+        kinds = [p.kind for p in parameters]
+        form = _forms[id(signature)] = _Form(
+            signature,
+            {p.name: p.default for p in parameters},
+            sum(kind in _BY_POSITION for kind in kinds),
+            all(kind in _BY_NAME for kind in kinds),
+            kinds == [inspect.Parameter.VAR_POSITIONAL],
+        )
+    return form
 
 
-def _bound(plain: dict[str, Any], args: list[Any], keywords: dict[str, Any]) -> dict[str, Any] | None:
-    """Arguments and defaults by name, in the order of the parameters; None where they do not fit."""
-    if len(args) > len(plain):
+def _bound(form: _Form, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments and defaults by name, as `Signature.bind` gives them; None where it has to say more."""
+    defaults = form.defaults
+    if form.several:
+        return None if keywords else dict.fromkeys(defaults, tuple(args))
+    if not form.plain or len(args) > form.positions:
         return None
-    if len(args) == len(plain) and not keywords:
-        return dict(zip(plain, args, strict=True))
-    bound = plain | dict(zip(plain, args, strict=False))
-    for position, name in enumerate(plain):
+    if len(args) == len(defaults) and not keywords:
+        return dict(zip(defaults, args, strict=True))
+    if not keywords.keys() <= defaults.keys():
+        return None
+    bound = defaults | dict(zip(defaults, args, strict=False))
+    for position, name in enumerate(defaults):
         if name in keywords:
             if position < len(args):
                 return None
             bound[name] = keywords[name]
         elif bound[name] is _MISSING:
             return None
-    return None if len(bound) > len(plain) or not keywords.keys() <= plain.keys() else bound
+    return bound
 
 
-def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter], plain: dict[str, Any] | None = None) -> None:
-    """Remembers where each argument stands; `plain` says that none of the parameters takes several."""
+def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter], form: _Form) -> None:
+    """Remembers where each argument stands."""
     node = call.node
     if not isinstance(node, syntax.Call):
         return
@@ -113,7 +142,7 @@ def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter], plain:
         if isinstance(argument, syntax.Starred):
             return
     nodes: dict[str, syntax.Node] = dict(zip(parameters, given, strict=False))
-    if plain is None:
+    if not form.plain:
         for place, (name, parameter) in enumerate(parameters.items()):
             if parameter.kind is parameter.VAR_POSITIONAL:
                 several = given[place:]

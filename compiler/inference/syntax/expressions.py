@@ -40,13 +40,14 @@ def wrong(here: Point, node: s.Wrong) -> Poisoned:
 
 @expression(s.Name)
 def name(here: Point, node: s.Name) -> Any:
-    if node.id not in here.frame.env:
-        known = [n for n, v in here.frame.env.items() if not isinstance(v, Undefined | Poisoned) and n.isidentifier()]
+    env = here.frame.env
+    if node.id not in env:
+        known = [n for n, v in env.items() if not isinstance(v, Undefined | Poisoned) and n.isidentifier()]
         raise here.error("EK0101", f"'{node.id}' has no value yet", hint=did_you_mean(node.id, known))
-    value = here.frame.env[node.id]
+    value = env[node.id]
     if isinstance(value, Undefined):
         error = value.error(here.frame.place(node))
-        here.frame.env[node.id] = Poisoned(runtime=True)
+        env[node.id] = Poisoned(runtime=True)
         raise error
     return value
 
@@ -88,7 +89,7 @@ def slice_of(here: Point, node: s.Slice) -> Any:
 def call(here: Point, node: s.Call) -> Any:
     callee = here.expr_or_poison(node.function)
     args = starred_values(here, node.arguments)
-    keywords = {k.name: here.expr_or_poison(k.value) for k in node.keywords}
+    keywords = {k.name: here.expr_or_poison(k.value) for k in node.keywords} if node.keywords else {}
     here.locate()
     value = here.recover(lambda: dispatch.call(here, callee, args, keywords))
     if isinstance(value, Poisoned) and not is_author_function(callee):
@@ -102,11 +103,14 @@ def starred_values(here: Point, nodes: tuple[s.Expr, ...]) -> list[Any]:
     """The values of arguments or items, those under a star one by one; a poisoned one under a star is one value."""
     out: list[Any] = []
     for node in nodes:
-        value = here.expr_or_poison(node.value if isinstance(node, s.Starred) else node)
-        if isinstance(node, s.Starred) and not isinstance(value, Poisoned):
-            out.extend(items(here.on(node), value))
-        else:
+        if not isinstance(node, s.Starred):
+            out.append(here.expr_or_poison(node))
+            continue
+        value = here.expr_or_poison(node.value)
+        if isinstance(value, Poisoned):
             out.append(value)
+        else:
+            out.extend(items(here.on(node), value))
     return out
 
 
@@ -141,6 +145,9 @@ def compare(here: Point, node: s.Compare) -> Any:
     return _chain(here, node, 0, here.expr_or_poison(node.operands[0]))
 
 
+_OBJECTS = (DType, SIMDType, str, type(None))
+
+
 def _chain(here: Point, node: s.Compare, number: int, a: Any) -> Any:
     """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
     op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
@@ -148,8 +155,7 @@ def _chain(here: Point, node: s.Compare, number: int, a: Any) -> Any:
     if is_poisoned((a, b)):
         here.values(node.operands[number + 2 :])
         raise Cascade
-    objects = (DType, SIMDType, str, type(None))
-    if isinstance(a, objects) or isinstance(b, objects):
+    if isinstance(a, _OBJECTS) or isinstance(b, _OBJECTS):
         first: Any = compare_objects(here, op, a, b)
     else:
         first = binary(here, op, a, b, pair)
