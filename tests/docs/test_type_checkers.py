@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from einkorn import dsl
@@ -40,30 +42,39 @@ clampp(1)
 """
 
 
-def errors(line: str, folder: Path) -> list[str]:
-    return [text for text in checked(KERNEL.format(line=line), folder) if ": error: " in text]
+LINES = (
+    "out[j] = x[j] + Int(j).cast(x.dtype)",
+    "out[j] = x[j] + j.cast(x.dtype)",
+    "out[j] = x[j] + Int(j).cast(T)",
+)
 
 
-def checked(text: str, folder: Path) -> list[str]:
-    """What mypy says of a file, without a configuration."""
-    (folder / "kernels.py").write_text(text)
+def checked(texts: Sequence[str], folder: Path) -> list[list[str]]:
+    """What mypy says of each of some files, all at once, without a configuration."""
+    files = [f"kernels_{number}.py" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        (folder / file).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", "", "--cache-dir", str(folder / "cache"), "kernels.py"],
+        [sys.executable, "-m", "mypy", "--config-file", "", "--cache-dir", os.devnull, *files],
         cwd=folder,
         env={"MYPYPATH": str(ROOT / ".links"), "PATH": ""},
         capture_output=True,
         text=True,
     )
-    return done.stdout.splitlines()
+    return [[line for line in done.stdout.splitlines() if line.startswith(f"{file}:")] for file in files]
+
+
+def errors(said: Sequence[str]) -> list[str]:
+    return [text for text in said if ": error: " in text]
 
 
 def test_kernels_as_a_type_checker_sees_them(tmp_path: Path) -> None:
-    assert errors("out[j] = x[j] + Int(j).cast(x.dtype)", tmp_path) == []
-    (counter,) = errors("out[j] = x[j] + j.cast(x.dtype)", tmp_path)
+    texts = [*(KERNEL.format(line=line) for line in LINES), NAMES.format(names=", ".join(dsl.__all__))]
+    *kernels, names = checked(texts, tmp_path)
+    right, (counter,), (variable,) = map(errors, kernels)
+    assert right == []
     assert 'has no attribute "cast"' in counter
-    (variable,) = errors("out[j] = x[j] + Int(j).cast(T)", tmp_path)
     assert "type variable" in variable and "[misc]" in variable
-    names = checked(NAMES.format(names=", ".join(dsl.__all__)), tmp_path)
     said = [text.partition(": ")[2] for text in names if ": note: Revealed type is " in text]
     assert [text.partition("Revealed type is ")[2] for text in said] == [
         '"def (x: Any) -> tuple[Any, Any]"',
@@ -71,6 +82,6 @@ def test_kernels_as_a_type_checker_sees_them(tmp_path: Path) -> None:
         '"Any"',
         '"einkorn.dsl.language.gpu.Axes"',
     ]
-    few, many, unknown = [text for text in names if ": error: " in text]
+    few, many, unknown = errors(names)
     assert 'Missing positional argument "value" in call to "add"' in few
     assert 'Too many arguments for "exp"' in many and '"clampp" is not defined' in unknown

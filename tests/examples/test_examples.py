@@ -41,6 +41,29 @@ def run(program: str, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+class Runs:
+    """What programs print, each run once, and the folders that they write to.
+
+    Without the cache, so that a package has to bring what it needs: the sources' code would serve it otherwise.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.printed: dict[str, str] = {}
+
+    def of(self, program: str) -> tuple[str, Path]:
+        folder = self.folder / program
+        if program not in self.printed:
+            folder.mkdir()
+            self.printed[program] = run(program, folder, EINKORN_CACHE="0")
+        return self.printed[program], folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
 def test_the_examples_are_the_ones_that_the_readme_lists() -> None:
     readme = (EXAMPLES.parents[1] / "README.md").read_text()
     assert len(PROGRAMS) >= 7
@@ -68,30 +91,29 @@ def test_every_kernel_file_has_a_program() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_matches_numpy_from_sources_and_from_a_package(program: str, tmp_path: Path) -> None:
-    # Without the cache, so that the package has to bring what it needs: the sources' code would serve it otherwise.
-    output = run(program, tmp_path, EINKORN_CACHE="0")
+def test_a_program_matches_numpy_from_sources_and_from_a_package(program: str, runs: Runs) -> None:
+    output, folder = runs.of(program)
     before, marker, after = output.partition("without sources")
     assert marker and "from kernels/" in before
     assert "matches NumPy" in before and "matches NumPy" in after
     for picture in PICTURES.get(program, ()):
-        with Image.open(tmp_path / "output" / picture) as image:
+        with Image.open(folder / "output" / picture) as image:
             assert min(image.size) >= 400
             assert np.asarray(image).std() > 20  # it shows something
 
 
-def test_the_gpu_path_of_vector_addition_is_compiled_for_all_four(tmp_path: Path) -> None:
-    output = run("vector_addition.py", tmp_path)
+def test_the_gpu_path_of_vector_addition_is_compiled_for_all_four(runs: Runs) -> None:
+    output, _ = runs.of("vector_addition.py")
     for target, kind in (("sm_80", "ptx"), ("sm_90a", "ptx"), ("gfx942", "hsaco"), ("gfx1100", "hsaco")):
         line = next(line for line in output.splitlines() if line.startswith(f"  {target}: "))
         assert line.endswith(f"bytes of {kind}")
         assert int(line.split()[1].replace(",", "")) > 500
 
 
-def test_the_pictures_are_what_the_kernels_say(tmp_path: Path) -> None:
-    run("image_pipeline.py", tmp_path)
-    before = np.asarray(Image.open(tmp_path / "output" / "coffee-before.png"))
-    after = np.asarray(Image.open(tmp_path / "output" / "coffee-after.png"))
+def test_the_pictures_are_what_the_kernels_say(runs: Runs) -> None:
+    _, folder = runs.of("image_pipeline.py")
+    before = np.asarray(Image.open(folder / "output" / "coffee-before.png"))
+    after = np.asarray(Image.open(folder / "output" / "coffee-after.png"))
     assert before.shape == (*after.shape, 3)
     # Brighter on the whole, and softer: neighbours differ less.
     assert after.mean() > before.mean()

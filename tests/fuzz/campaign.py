@@ -99,18 +99,21 @@ class Campaign:
         self.deadline = 0.0
 
     def round(self, number: int) -> None:
-        """What one seed gives; a find is made small and stored."""
+        """What one seed gives."""
         rng = random.Random(number)
         for _ in range(ROUND):
             if time.monotonic() >= self.deadline:
                 return
-            made = self.subject.random(rng)
-            status, detail = self.child.check(made)
-            self.outcomes[status] += 1
-            self.features.update(self.subject.features_of(made))
-            self.show(self)
-            if status not in FINE and kind_of(status, detail) not in self.finds:
-                self.make_small(made, kind_of(status, detail))
+            self.one(self.subject.random(rng))
+
+    def one(self, made: Any) -> None:
+        """What became of one thing; a find is made small and stored."""
+        status, detail = self.child.check(made)
+        self.outcomes[status] += 1
+        self.features.update(self.subject.features_of(made))
+        self.show(self)
+        if status not in FINE and kind_of(status, detail) not in self.finds:
+            self.make_small(made, kind_of(status, detail))
 
     def make_small(self, made: Any, kind: str) -> None:
         """Stores something smaller with the same kind of trouble."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
+from collections.abc import Hashable
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ sys.path.insert(0, str(HERE))
 
 import adversary  # noqa: E402
 import campaign as campaigns  # noqa: E402
+import choosing  # noqa: E402
 import subjects  # noqa: E402
 from programs import Program  # noqa: E402
 from writing.indices import FEATURES, HEAD, INPUTS  # noqa: E402
@@ -21,15 +24,17 @@ from writing.indices import FEATURES, HEAD, INPUTS  # noqa: E402
 INDEXERS = subjects.SUBJECTS[2]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_short_campaign(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns, "ROUND", 20)
-    one = campaigns.Campaign(tmp_path, lambda campaign: None, INDEXERS)
-    one.deadline = float("inf")
-    one.round(seed)
-    one.child.stop()
-    assert not one.finds, [file.read_text() for file in one.finds.values()]
-    assert sum(one.outcomes.values()) == 20 and one.outcomes["same"] > 0
+def test_a_short_campaign(tmp_path: Path) -> None:
+    """Few, in which any three features come together that do in sixty that are not chosen."""
+    programs = choosing.chosen(INDEXERS.random, choosing.traits_of_indexer, choosing.cost_of_indexer, 20)
+    met = set[Hashable]().union(*map(choosing.traits_of_indexer, programs))
+    assert len(met) > 1540 and set(combinations(sorted(FEATURES), 2)) <= met
+    campaign = campaigns.Campaign(tmp_path, lambda campaign: None, INDEXERS)
+    for program in programs:
+        campaign.one(program)
+    campaign.child.stop()
+    assert not campaign.finds, [file.read_text() for file in campaign.finds.values()]
+    assert sum(campaign.outcomes.values()) == 20 and campaign.outcomes["same"] > 0
 
 
 def test_every_kind_of_access_is_reached() -> None:
