@@ -22,9 +22,9 @@ SUPPORT = Path(__file__).parents[1] / "support"
 PATIENCE = 300.0  # seconds in which every process must have ended
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_interrupts_of_import_compile_load_and_run(seed: int, tmp_path: Path) -> None:
-    """Two at random moments of a process."""
+    """Four at random moments of a process: what each costs is little beside what the process does anyway."""
     moments = random.Random(seed)
     environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path), "EINKORN_NUM_THREADS": "2"}
     process = subprocess.Popen(
@@ -36,7 +36,7 @@ def test_interrupts_of_import_compile_load_and_run(seed: int, tmp_path: Path) ->
     )
     assert process.stdout is not None
     said = process.stdout.readline()
-    for _ in range(2):
+    for _ in range(4):
         time.sleep(moments.random() ** 2 * 4)
         if process.poll() is None:
             process.send_signal(signal.SIGINT)

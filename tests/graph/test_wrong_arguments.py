@@ -7,6 +7,7 @@ valid result or raises an `EinkornError` that names what was called and where; a
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import json
@@ -398,7 +399,9 @@ def _cases(name: str) -> Iterator[tuple[str, str, Any]]:
 Call = tuple[Callable[..., Any], list[Any]]
 
 
+@functools.cache
 def _model() -> Any:
+    """One for all calls: a wrong argument must not spoil it for the next."""
     graph = Graph("model", lambda x, s: x + s, [TensorType(F32, ["n", 2]), TensorType(F32, [])])
     return InferenceSession(interpret=True).load(graph)
 
@@ -407,6 +410,7 @@ X = np.zeros((3, 2), np.float32)
 SCALAR = (np.float32(1).tobytes(), F32)
 
 
+@functools.cache
 def _captured() -> Any:
     model = _model()
     model.capture(1, X, 1.0)
@@ -670,7 +674,10 @@ def test_methods(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_others(name: str) -> None:
+def test_others(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with one script: some paths lead to where one is, and all files there are read for kernels."""
+    (tmp_path / "script.py").write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path)
     found: list[str] = []
     _tried(found, OTHERS[name], python=True)
     assert not found, f"{len(found)} of them:\n" + "\n".join(found)

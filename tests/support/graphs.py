@@ -31,6 +31,19 @@ INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint3
 HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
+def kind_of(dtype: Any) -> str:
+    """The class of a dtype: its members are computed alike."""
+    found = DType.from_numpy(np.dtype(dtype))
+    if found.is_float() or found.is_storage():
+        return f"{'float' if found.is_float() else 'storage'} of {found.bits} bits"
+    return found.kind
+
+
+def tried(shipped: bool, *values: Any) -> Any:
+    """Parameters of a test; whether its kernels are compiled as they ship, or as the tests beside it compile."""
+    return pytest.param(*values, marks=[pytest.mark.as_shipped] if shipped else [])
+
+
 def tensor_type(dtype: Any, shape: Shape) -> TensorType:
     return TensorType(DType.from_numpy(np.dtype(dtype)), shape, HOST)
 

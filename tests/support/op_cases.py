@@ -255,9 +255,14 @@ def listed(results: Any) -> list[Any]:
     return [result for result in found if result is not None and not isinstance(result, BufferValue)]
 
 
+def takes(case: Case, dtype: Any) -> bool:
+    """Whether a case is run with a dtype."""
+    return any(np.dtype(d) == np.dtype(dtype) for d in case.dtypes)
+
+
 def batches(cases: Sequence[Case], dtype: Any) -> list[Batch]:
     """The cases that take a dtype; those that name dims each in a graph of its own."""
-    taken = [c for c in cases if any(np.dtype(d) == np.dtype(dtype) for d in c.dtypes)]
+    taken = [c for c in cases if takes(c, dtype)]
     shared = [c for c in taken if not c.alone]
     found = [Batch(shared, dtype)] if shared else []
     return [*found, *(Batch([c], dtype) for c in taken if c.alone)]

@@ -30,6 +30,7 @@ EXACT = {
     *("reciprocal", "square", "sign", "is_finite", "copysign", "nextafter", "fmod", "relu6", "hard_tanh"),
 }
 ULPS = 6
+EVERY = ("sum", "argmax")  # reductions, one of each form, that are tried along all axes
 # Rows that promise less for some elements: what is done to the operands first.
 Change = Callable[[list[Array]], list[Array]]
 DEFINED: dict[str, Change] = {
@@ -123,7 +124,11 @@ def special(dtype: Any) -> Array:
 
 
 def axis_cases(op: Op, rank: int, every: bool) -> dict[str, Case]:
-    """The outer axes; or each axis, and for a reduction several and all of them, kept or dropped in turns."""
+    """The outer axes; or for a scan each axis, for a reduction inner ones and in turns the outer one, all, or several.
+
+    How several axes become one is the same for all reductions: the turns are for what the kernels are called with. The
+    first of each form has all of them. Axes are kept or dropped in turns, too.
+    """
     reference = reference_of(op)
     places = "tuple" not in str(inspect.signature(op.function).parameters["axis"].annotation).replace("Axes", "tuple")
 
@@ -143,7 +148,9 @@ def axis_cases(op: Op, rank: int, every: bool) -> dict[str, Case]:
 
     if op.form == "along" or not every:
         return {f"{op.name} {axis}": case(axis) for axis in (range(-1, rank - 1) if every else (-1, 0))}
-    chosen: list[Any] = [None, -1, 0, 1, *([] if places else [(0, -1), (1, 2)])]
-    first = list(ROWS).index(op.name)  # the next row keeps the axes that this one drops
+    reductions = [row for row in ROWS.values() if row.form == "reduction"]
+    first = reductions.index(op)  # the next row keeps the axes that this one drops
+    others: list[Any] = [None, 0, *([] if places else [(0, -1), (1, 2)])]
+    chosen = [-1, 1, *(others if op.name in EVERY else [others[first % len(others)]])]
     cases = [(axis, (first + k) % 2 == 0) for k, axis in enumerate(chosen)]
     return {f"{op.name} {axis} {keeps}": case(axis, keepdims=keeps) for axis, keeps in cases}
