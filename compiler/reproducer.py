@@ -119,11 +119,11 @@ def _text(held: Held, target: Target, problem: str, trace: str) -> str:
         "einkorn": FORMAT,
         "target": target.name,
         "fault": problem,
-        "toolchain": fingerprint(),
         "trace": trace,
     }
     if not isinstance(held, EntrySpec):
-        return json.dumps(data | {"graph": held}, sort_keys=True)  # indented, it would take ten times as long
+        data |= {"graph": held, "toolchain": fingerprint()}
+        return json.dumps(data, sort_keys=True)  # indented, it would take ten times as long
     programs: dict[str, PortableKernel] = {}
 
     def number(kernel: PortableKernel) -> int:
@@ -132,7 +132,13 @@ def _text(held: Held, target: Target, problem: str, trace: str) -> str:
 
     data["unit"] = Records(_RECORDS, {PortableKernel: (number, int)}).write(held)
     texts = ", ".join(_program_text(digest, kernel) for digest, kernel in programs.items())
-    return f'{json.dumps(data, sort_keys=True)[:-1]}, "kernels": [{texts}]}}'
+    return f'{json.dumps(data, sort_keys=True)[:-1]}, "toolchain": {_toolchain()}, "kernels": [{texts}]}}'
+
+
+@functools.cache
+def _toolchain() -> str:
+    """The fingerprint as JSON, which is long."""
+    return json.dumps(fingerprint())
 
 
 _texts: dict[str, str] = {}  # of programs, by digest: most of what is written, and the same for many units

@@ -67,6 +67,14 @@ class CacheInfo:
     limit: int
 
 
+LONG = 4096  # characters of a text that is read once: the fingerprint is a part of nearly every key
+
+
+@functools.lru_cache(16)
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
 def content_key(*parts: bytes | str | int | float | bool | list[Any] | tuple[Any, ...] | dict[str, Any] | None) -> str:
     """64 hexadecimal digits that stand for `parts`: bytes, or anything that JSON can say.
 
@@ -77,6 +85,8 @@ def content_key(*parts: bytes | str | int | float | bool | list[Any] | tuple[Any
     for part in parts:
         if isinstance(part, bytes):
             kind, data = b"b", part
+        elif isinstance(part, str) and len(part) > LONG:
+            kind, data = b"l", _digest(part)
         else:
             kind, data = b"j", json.dumps(part, sort_keys=True, separators=(",", ":")).encode()
         digest.update(struct.pack("<cQ", kind, len(data)))
