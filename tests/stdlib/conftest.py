@@ -49,8 +49,11 @@ def run(run_kernel: Callable[..., list[Array]]) -> Callable[..., Array]:
 
 
 def _with_slots(spec: EntrySpec) -> tuple[EntrySpec, list[int]]:
-    """The same unit with each size but 1 as a slot (equal sizes share one), and the value of each slot."""
-    sizes = sorted({int(n) for b in spec.buffers for n in b.shape if n != 1})  # type: ignore[arg-type]
+    """The same unit with each size but 1 as a slot (equal sizes share one), and the value of each slot.
+
+    Slots are numbered as they appear: units whose sizes differ in their values alone become the same.
+    """
+    sizes = list(dict.fromkeys(int(n) for b in spec.buffers for n in b.shape if n != 1))  # type: ignore[arg-type]
 
     def symbolic(shape: Any) -> Any:
         return tuple(n if n == 1 else Slot(sizes.index(n)) for n in shape)
@@ -66,6 +69,7 @@ def _with_slots(spec: EntrySpec) -> tuple[EntrySpec, list[int]]:
 @pytest.fixture(scope="session")
 def run_symbolic() -> Callable[..., Array]:
     """Runs a kernel whose code does not know the sizes."""
+    loaded: dict[Any, Any] = {}
 
     def call(family: str, op: str, *arrays: Array, outputs: Any = None, **parameters: Any) -> Array:
         from support import harness
@@ -73,15 +77,17 @@ def run_symbolic() -> Callable[..., Array]:
         types = [(DType.from_numpy(a.dtype), a.shape) for a in arrays]
         spec, results = harness.entry_of(_file_of(family), op, types, parameters, outputs)
         symbolic, sizes = _with_slots(spec)
-        with tempfile.NamedTemporaryFile(suffix=".so") as file:
-            file.write(compile_entry(symbolic, lookup("host")).code)
-            file.flush()
-            entry = ctypes.CDLL(file.name).ek_entry
+        unit = (family, op, repr(parameters), symbolic.buffers)
+        if unit not in loaded:
+            with tempfile.NamedTemporaryFile(suffix=".so") as file:
+                file.write(compile_entry(symbolic, lookup("host")).code)
+                file.flush()
+                loaded[unit] = ctypes.CDLL(file.name).ek_entry
         result = np.empty(results[0][1], results[0][0].to_numpy())
         pointers = (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in (*arrays, result)))
         context = abi.Context()
         context.threads = 1
-        assert entry(ctypes.byref(context), pointers, (ctypes.c_int64 * max(len(sizes), 1))(*sizes)) == 0
+        assert loaded[unit](ctypes.byref(context), pointers, (ctypes.c_int64 * max(len(sizes), 1))(*sizes)) == 0
         return result
 
     return call

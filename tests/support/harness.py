@@ -31,6 +31,7 @@ TensorType = tuple[DType, tuple[int, ...]]
 
 _libraries: dict[Path, KernelLibrary] = {}
 _compiled: dict[Any, tuple[Artifact, tuple[TensorType, ...]]] = {}
+_runnable: dict[Any, tuple[Any, list[Any], tuple[TensorType, ...]]] = {}
 _fronts: dict[Any, tuple[Fronts, tuple[TensorType, ...]]] = {}
 _entries: dict[Any, Any] = {}
 
@@ -38,6 +39,7 @@ _entries: dict[Any, Any] = {}
 def forget() -> None:
     """Drops all that was compiled so far. Code that is loaded stays where it is."""
     _compiled.clear()
+    _runnable.clear()
     _fronts.clear()
 
 
@@ -78,6 +80,18 @@ def entry_of(
     return EntrySpec(0, tuple(buffers), (GroupSpec((node,), 0, stores),)), results
 
 
+def _unit_of(
+    file: Path,
+    op: str,
+    inputs: Sequence[TensorType],
+    params: Mapping[str, Any] | None,
+    outputs: Sequence[TensorType] | None,
+    level: int,
+) -> Any:
+    """The name of what is compiled."""
+    return Path(file), op, tuple(inputs), tuple(sorted((params or {}).items())), tuple(outputs or ()), level
+
+
 def compile_kernel(
     file: Path,
     op: str,
@@ -88,7 +102,7 @@ def compile_kernel(
     level: int = 3,
 ) -> tuple[Artifact, tuple[TensorType, ...]]:
     """The code of one op for a target, and the types of its outputs. The same question is compiled once."""
-    unit = (Path(file), op, tuple(inputs), tuple(sorted((params or {}).items())), tuple(outputs or ()), level)
+    unit = _unit_of(file, op, inputs, params, outputs, level)
     if unit not in _fronts:
         spec, results = entry_of(file, op, inputs, params, outputs)
         _fronts[unit] = Fronts(spec, level), results
@@ -127,7 +141,7 @@ def run_kernel(
     """
     inputs = [np.ascontiguousarray(array) for array in inputs]
     types = [(DType.from_numpy(array.dtype), array.shape) for array in inputs]
-    artifact, results = compile_kernel(file, op, types, params, outputs, target, level)
+    library, sites, results = _loaded(file, op, types, params, outputs, target, level)
     given = [packed(a) if dtype.is_packed() else a for a, (dtype, _) in zip(inputs, types, strict=True)]
     arrays = [*given, *(_memory(dtype, shape) for dtype, shape in results)]
     pointers = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
@@ -135,12 +149,12 @@ def run_kernel(
 
     @abi.ReportFunction
     def report(context: int, site: int, arguments: Any) -> None:
-        reports.append(str(artifact.sites[site]))
+        reports.append(str(sites[site]))
 
     context = abi.Context()
     context.threads = 1
     context.report = ctypes.cast(report, ctypes.c_void_p)
-    library, dims, device = _library(artifact), (ctypes.c_int64 * 1)(), abi.Device()
+    dims, device = (ctypes.c_int64 * 1)(), abi.Device()
     if hasattr(library, abi.SCRATCH):  # memory for the call, with what nobody has written
         size = abi.ScratchFunction((abi.SCRATCH, library))(ctypes.addressof(dims), 0)
         scratch = np.full(size, 0xA5, np.uint8)
@@ -150,6 +164,27 @@ def run_kernel(
         raise KernelFailed("; ".join(reports) or f"status {context.status}")
     outputs = zip(arrays[len(inputs) :], results, strict=True)
     return [unpacked(a, dtype.to_numpy(), shape) if dtype.is_packed() else a for a, (dtype, shape) in outputs]
+
+
+def _loaded(
+    file: Path,
+    op: str,
+    types: Sequence[TensorType],
+    params: Mapping[str, Any] | None,
+    outputs: Sequence[TensorType] | None,
+    target: str,
+    level: int,
+) -> tuple[Any, list[Any], tuple[TensorType, ...]]:
+    """The loaded code of one op, its sites and the types of its outputs: no more of an artifact, which is large."""
+    unit = _unit_of(file, op, types, params, outputs, level)
+    if (unit, target) not in _runnable:
+        if (unit, target) in _compiled:
+            artifact, results = _compiled[unit, target]
+        else:
+            spec, results = entry_of(file, op, types, params, outputs)
+            artifact = Fronts(spec, level).compile(target)
+        _runnable[unit, target] = _library(artifact), artifact.sites, results
+    return _runnable[unit, target]
 
 
 def _memory(dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
