@@ -16,8 +16,8 @@ import pytest
 from kernel_harness import KernelFile
 
 from einkorn.compiler.inference.budget import MAX_STEPS
-from einkorn.compiler.inference.evaluator import Evaluator
 from einkorn.compiler.instances import instance_entry, make_instance
+from einkorn.compiler.ir.builder import Builder
 from einkorn.compiler.ir.program import Program
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import host
@@ -120,21 +120,22 @@ def compiled(tmp_path: Path) -> Any:
 def test_what_asks_too_much_is_refused_soon(
     name: str, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[int] = []
-    real = Evaluator.step
+    builders: list[Builder] = []  # which count the steps
+    real = Builder.__init__
 
-    def step(self: Evaluator, *where: Any) -> None:
-        steps.append(self.builder.steps)
-        real(self, *where)
+    def noted(self: Builder) -> None:
+        builders.append(self)
+        real(self)
 
-    monkeypatch.setattr(Evaluator, "step", step)
+    monkeypatch.setattr(Builder, "__init__", noted)
     profile = cProfile.Profile()
     with pytest.raises(EinkornError) as caught:
         profile.runcall(compiled, EXCESSIVE[name])
     for error in each_of(caught.value):
         assert error.code in CODES, error
         assert error.place is not None and error.place.file == str(tmp_path / "kernels.py")
-    assert max(steps, default=0) <= 1.5 * MAX_STEPS
+    print("STEPS", name, max((each.steps for each in builders), default=0))
+    assert max((each.steps for each in builders), default=0) <= 1.5 * MAX_STEPS
     calls: Any = pstats.Stats(profile)
     assert calls.total_calls < CALLS
 

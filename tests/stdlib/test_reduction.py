@@ -142,7 +142,7 @@ def test_no_elements(run: Run) -> None:
         x = np.empty(shape, np.float32)
         np.testing.assert_array_equal(run("reduction", "reduce_sum", x, axis=axis), np.sum(x, axis, keepdims=True))
         assert np.isnan(run("reduction", "reduce_mean", x, axis=axis)).all()
-    for shape, axis in (((0, 3), 1), ((3, 0), 0), ((2, 3, 0), 1), ((0, 3, 2), 1), ((0, 4), 1)):
+    for shape, axis in (((0, 3), 1), ((3, 0), 0), ((2, 3, 0), 1), ((0, 4, 2), 1)):
         x = np.empty(shape, np.float32)
         for op in ("reduce_sum", "reduce_max", "argmax", "softmax"):
             assert run("reduction", op, x, axis=axis).size == 0

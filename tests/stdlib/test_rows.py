@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ KERNELS = Path(__file__).with_name("algorithm_kernels.py")
 FLOATS = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
 INTEGERS = (np.int8, np.uint8, np.int32, np.uint32, np.int64)
 CASES = (((3, 70), 1), ((5,), 0), ((2, 3, 33), 2), ((2, 4500), 1), ((300, 3), 0), ((2, 9, 5), 1), ((0, 4), 1))
+EMPTY = (np.float32, ml_dtypes.bfloat16, np.int8, np.uint32)
 LONG = (((1, 70001), 1), ((3, 20000), 1), ((9000, 2), 0))  # cut into pieces
 
 
@@ -45,8 +47,8 @@ def close(got: Array, expected: Array, dtype: Any, scale: float) -> bool:
 
 @pytest.mark.parametrize("dtype", (*FLOATS, *INTEGERS), ids=lambda d: np.dtype(d).name)
 def test_sum_maximum_and_minimum_in_one_pass(run: Any, dtype: Any) -> None:
-    some = CASES if dtype in (np.float32, np.int8) else CASES[:2] + CASES[3:5]
-    for shape, axis in (*some, ((4, 0), 1), *(LONG if dtype == np.float32 else ())):
+    some = CASES if dtype in (np.float32, np.int8) else (CASES[0], CASES[4])
+    for shape, axis in (*some, *((((4, 0), 1),) if dtype in EMPTY else ()), *(LONG if dtype == np.float32 else ())):
         x = numbers(shape, dtype)
         total, largest, smallest = run("totals", x, axis=axis)
         if np.dtype(dtype).kind in "iu":
@@ -72,7 +74,7 @@ def test_maximum_keeps_nan_and_knows_signs_of_zero(run: Any) -> None:
 
 @pytest.mark.parametrize("dtype", (np.float32, np.int8, ml_dtypes.bfloat16), ids=lambda d: np.dtype(d).name)
 def test_places_are_the_first_ones(run: Any, dtype: Any) -> None:
-    for shape, axis in (*CASES[:6], *LONG):
+    for shape, axis in (*(CASES[:6] if dtype == np.float32 else (CASES[0], CASES[4])), *LONG[1:]):
         x = numbers(shape, dtype)
         for y in (x, np.round(x.astype(np.float32)).astype(dtype), np.zeros_like(x), np.full_like(x, x.min())):
             wide = y.astype(np.float64)
@@ -91,16 +93,17 @@ def test_places_are_the_first_ones(run: Any, dtype: Any) -> None:
 
 def extremes(x: Array) -> tuple[Any, Any, int, int]:
     """Maximum, minimum and their first places, as they are documented."""
-    wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x
+    wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x.astype(np.int64)
     if not x.size:
         ends = (-math.inf, math.inf) if x.dtype.kind not in "iu" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
         return *ends, 0, 0
     if (wide != wide).any():
         place = int(np.flatnonzero(wide != wide)[0])
         return math.nan, math.nan, place, place
-    key = [(v, not s) for v, s in zip(wide.tolist(), np.signbit(wide).tolist(), strict=True)]
-    largest, smallest = x[key.index(max(key))], x[key.index(min(key))]
-    return largest, smallest, int(wide.argmax()), int(wide.argmin())
+    most, least = int(wide.argmax()), int(wide.argmin())
+    largest, smallest = wide[wide == wide[most]], wide[wide == wide[least]]  # of zeros of both signs, that of each end
+    above, below = largest[np.argmin(np.signbit(largest))], smallest[np.argmax(np.signbit(smallest))]
+    return above, below, most, least
 
 
 def mixtures(size: int, dtype: Any) -> list[Array]:
@@ -123,24 +126,37 @@ def mixtures(size: int, dtype: Any) -> list[Array]:
 def same_extremes(got: list[Array], rows: list[Array]) -> None:
     """Also of the same signs."""
     with np.errstate(invalid="ignore"):  # widening a signalling NaN
-        expected = [extremes(row) for row in rows]
-    for column, (result, name) in enumerate(zip(got, ("max", "min", "argmax", "argmin"), strict=True)):
-        for k, row in enumerate(rows):
-            value, wanted = float(result[k]), float(expected[k][column])
-            assert value == wanted or (value != value and wanted != wanted), (name, k, row)
-            assert value != value or np.signbit(value) == np.signbit(wanted), (name, k, row)
+        same_columns(got, [np.array(column) for column in zip(*map(extremes, rows), strict=True)])
+
+
+def same_columns(got: list[Array], expected: list[Array]) -> None:
+    for result, wanted, name in zip(got, expected, ("max", "min", "argmax", "argmin"), strict=True):
+        with np.errstate(invalid="ignore"):
+            value = result.astype(wanted.dtype)
+        same = (value == wanted) & (np.signbit(value) == np.signbit(wanted)) | (value != value) & (wanted != wanted)
+        assert same.all(), (name, np.flatnonzero(~same), value[~same], wanted[~same])
+
+
+# Parts of a row: all short ones, and long ones from several places.
+BEGINS = np.array([*range(71), *(0, 1, 5, 7, 0, 30)], np.int64)
+ENDS = BEGINS + np.array([*range(71), *(4095, 4096, 4097, 4128, 20000, 16385)], np.int64)
+
+
+@cache
+def parts(dtype: Any) -> list[tuple[Array, list[Array]]]:
+    """Arrays, and the extremes of their parts."""
+    with np.errstate(invalid="ignore"):
+        found = [(x, [extremes(x[a:b]) for a, b in zip(BEGINS, ENDS, strict=True)]) for x in mixtures(20000, dtype)]
+    return [(x, [np.array(column) for column in zip(*rows, strict=True)]) for x, rows in found]
 
 
 @pytest.mark.parametrize("target, level", (("host", 3), ("host", 0), ("x86-64-v2", 3), ("x86-64-v3", 3)))
 @pytest.mark.parametrize("dtype", (*FLOATS, np.int8, np.uint32), ids=lambda d: np.dtype(d).name)
 def test_extremes_alone(run_kernel: Any, dtype: Any, target: str, level: int) -> None:
-    begins = np.array([*range(71), *(0, 1, 5, 7, 0, 30)], np.int64)
-    ends = begins + np.array([*range(71), *(4095, 4096, 4097, 4128, 20000, 16385)], np.int64)
-    if level == 0:
-        begins, ends = begins[:72], ends[:72]
-    for x in mixtures(20000, dtype):
-        got = run_kernel(KERNELS, "extremes_of_parts", [x, begins, ends], {}, None, target, level)
-        same_extremes(got, [x[a:b] for a, b in zip(begins, ends, strict=True)])
+    n = 72 if level == 0 else len(ENDS)
+    for x, expected in parts(dtype):
+        got = run_kernel(KERNELS, "extremes_of_parts", [x, BEGINS[:n], ENDS[:n]], {}, None, target, level)
+        same_columns(got, [column[:n] for column in expected])
 
 
 @pytest.mark.parametrize("position", (0, 1, 15, 16, 31, 32, 50, 68, 69))
@@ -166,7 +182,7 @@ def test_a_monoid_that_derives_from_another_has_its_own_steps(run: Any) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 def test_moments_and_logarithms_of_sums(run: Any, dtype: Any) -> None:
-    some = (*CASES, ((4, 0), 1)) if dtype == np.float32 else CASES[:2]
+    some = (*CASES, ((4, 0), 1)) if dtype == np.float32 else CASES[:1]
     for shape, axis in (*some, *(LONG if dtype == np.float32 else ())):
         x = numbers(shape, dtype)
         wide = x.astype(np.float64)
@@ -243,7 +259,7 @@ def test_monoids_of_ones_own(run: Any) -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 def test_states_that_are_structs(run: Any, dtype: Any) -> None:
     """Nested ones, with other fields than numbers; sums as `Sum` has them, bit for bit."""
-    for shape, axis in (*CASES[:5], *(LONG if dtype == np.float32 else ())):
+    for shape, axis in (*CASES[:5], *LONG) if dtype == np.float32 else (CASES[0], CASES[4]):
         x = numbers(shape, dtype)
         spread, total = run("summaries", x, axis=axis)
         expected, largest, smallest = run("totals", x, axis=axis)
@@ -327,7 +343,7 @@ def test_frames_fit_the_stacks_of_threads(compile_kernel: Any, op: str) -> None:
 
 @pytest.mark.parametrize("target", ("sm_80", "gfx942", "aarch64"))
 def test_other_targets_compile(compile_kernel: Any, target: str) -> None:
-    for axis in (0, 1):
-        for op in ("totals", "places", "moments"):
+    for op in ("totals", "places", "moments"):
+        for axis in (0, 1) if target != "aarch64" else (1,):
             artifact, _ = compile_kernel(KERNELS, op, [(DType.float32, (64, 100))], {"axis": axis}, None, target)
             assert len(artifact.code) > 100
