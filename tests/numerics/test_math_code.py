@@ -28,8 +28,12 @@ def loops(asm: str) -> list[str]:
     return [found[0] for found in jumps if found]
 
 
-@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
-@pytest.mark.parametrize("dtype", [DType.float32, DType.float64])
+# AVX2 has fewer instructions on vectors than AVX-512, for float64 most of all: there both dtypes are looked at, and on
+# AVX-512 the one that has more of its own.
+CODE = (("x86-64-v3", DType.float32), ("x86-64-v3", DType.float64), ("x86-64-v4", DType.float64))
+
+
+@pytest.mark.parametrize("target, dtype", CODE)
 @pytest.mark.parametrize("name", (*UNARY, *BINARY, *REMAINDERS))
 def test_loops_become_vector_code(name: str, dtype: DType, target: str) -> None:
     inputs = [(dtype, (4096,))] * (1 if name in UNARY else 2)
