@@ -81,8 +81,11 @@ def _names(allowed: Collection[type[s.Node]]) -> str:
 
 
 def _span(data: Any) -> s.Span:
-    if type(data) is list and len(data) == 4 and all(type(n) is int and 0 <= n < MAX_PLACE for n in data):
-        return (data[0], data[1], data[2], data[3])
+    if type(data) is list and len(data) == 4:
+        line, column, end_line, end_column = data
+        whole = type(line) is type(column) is type(end_line) is type(end_column) is int
+        if whole and 0 <= min(data) and max(data) < MAX_PLACE:
+            return (line, column, end_line, end_column)
     expected("a place of four numbers", data)
 
 

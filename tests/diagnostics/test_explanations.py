@@ -20,6 +20,7 @@ from einkorn.compiler.check import check_kernels
 from einkorn.dsl.diagnostics.codes import MEANINGS
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.diagnostics.explain import KERNEL_PRELUDE, LIBRARY, PROGRAM_PRELUDE, Example, explain
+from einkorn.dsl.environment.knobs import all_knobs
 
 # What has no example, and why.
 PROSE = {
@@ -64,6 +65,9 @@ PROSE = {
 }
 
 
+SETTINGS = "|".join(knob.name for knob in all_knobs())  # others are looked for once in a process
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder for the examples, with `einkorn` and `python` on the path, and one cache for all of them."""
@@ -100,18 +104,22 @@ def codes_of_program(text: str, library: str, folder: Path) -> list[str]:
 
 
 def codes_of_console(text: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """A plain command runs in this process; what needs a shell gets one."""
+    """A command of ours runs in this process; what else needs a shell gets one."""
     (folder / "kernels.py").write_text(LIBRARY)
     for line in text.strip().splitlines():
         assert line.startswith("$ ")
-        if re.fullmatch(r"\$ einkorn [^|&;<>=$'\"]*", line):
-            status = run(line.split()[2:])
-            shown = "".join(capfd.readouterr())
-        else:
-            done = subprocess.run(line[2:], shell=True, capture_output=True, text=True, cwd=folder)
-            status, shown = done.returncode, done.stdout + done.stderr
-        if status:
-            return re.findall(r"error\[(EK\d{4})\]", shown) or [shown]
+        for part in line[2:].split(" && "):
+            if found := re.fullmatch(rf"((?:(?:{SETTINGS})=\S+ )*)einkorn ([^|&;<>$'\"]*)", part):
+                with pytest.MonkeyPatch.context() as patch:
+                    for setting in found[1].split():
+                        patch.setenv(*setting.split("="))
+                    status = run(found[2].split())
+                shown = "".join(capfd.readouterr())
+            else:
+                done = subprocess.run(part, shell=True, capture_output=True, text=True, cwd=folder)
+                status, shown = done.returncode, done.stdout + done.stderr
+            if status:
+                return re.findall(r"error\[(EK\d{4})\]", shown) or [shown]
     return []
 
 

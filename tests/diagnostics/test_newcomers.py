@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,10 +33,15 @@ def errors_of(text: str) -> tuple[EinkornError, ...]:
     return check_kernels("kernels.py").errors
 
 
+@cache
+def wrong(text: str) -> tuple[EinkornError, ...]:
+    return errors_of(text)
+
+
 @pytest.mark.parametrize("mistake", newcomers.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_hint_that_is_followed_works(mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
-    errors = errors_of(mistake.wrong)
+    errors = wrong(mistake.wrong)
     assert errors, "nothing is wrong with it"
     assert errors[0].hint is not None, errors[0]
     if mistake.said == newcomers.FOLLOW:
@@ -56,10 +62,9 @@ def test_a_cast_is_right_for_every_dtype(tmp_path: Path, monkeypatch: pytest.Mon
     """Hints are told for one dtype of a type variable, and hold for all."""
     monkeypatch.chdir(tmp_path)
     for mistake in newcomers.MISTAKES:
-        for error in (error for error in errors_of(mistake.wrong) if error.code != "EK0113"):
+        for error in (error for error in wrong(mistake.wrong) if error.code != "EK0113"):
             for name in re.findall(r"\.cast\((\w+)\)", error.hint or ""):
-                text = Path("kernels.py").read_text()
-                assert not name.startswith("float") or re.search(rf"\b{name}\b", text, re.IGNORECASE), error
+                assert not name.startswith("float") or re.search(rf"\b{name}\b", mistake.wrong, re.IGNORECASE), error
 
 
 def test_foreign_names_lead_to_what_is_there() -> None:

@@ -151,14 +151,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def put(program: Any, path: tuple[Any, ...], value: Any) -> Any:
-    changed = copy.deepcopy(program)
+    """The program with another value in this place; what does not lie on the way to it is shared."""
     if not path:
         return value
-    *before, last = path
-    owner = changed
-    for key in before:
-        owner = owner[key]
-    owner[last] = value
+    changed = copy.copy(program)
+    changed[path[0]] = put(program[path[0]], path[1:], value)
     return changed
 
 

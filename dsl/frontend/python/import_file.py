@@ -171,6 +171,7 @@ class _TextFinder(MetaPathFinder):
     def __init__(self, root: Path, files: dict[str, Path]) -> None:
         self.root = root
         self.files = files
+        self.own = {name.partition(".")[0] for name in files}
         # A package has its neighbours for itself; beside installed packages nothing belongs to the kernels.
         self.alone = any("." in name for name in files) or root.name in ("site-packages", "dist-packages")
         self.texts: dict[str, str] = {}
@@ -178,11 +179,12 @@ class _TextFinder(MetaPathFinder):
     def provides(self, name: str) -> bool:
         """Whether a name belongs to the folder rather than to the program."""
         top = name.partition(".")[0]
-        if top in {own.partition(".")[0] for own in self.files}:
+        if top in self.own:
             return True
         if self.alone or top in sys.stdlib_module_names or top == PACKAGE:
             return False
-        return (self.root / f"{top}.py").is_file() or (self.root / top / "__init__.py").is_file()
+        below = os.path.join(self.root, top)  # asked for all modules of a process: a path object takes longer
+        return os.path.isfile(f"{below}.py") or os.path.isfile(os.path.join(below, "__init__.py"))
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -222,5 +224,5 @@ def _apart(finder: _TextFinder) -> Iterator[None]:
 
 def _modules_of(finder: _TextFinder) -> list[str]:
     """The modules of the folder that are loaded; the file system is asked once for each name of the top level."""
-    provided = {top: finder.provides(top) for top in {name.partition(".")[0] for name in sys.modules}}
-    return [name for name in sys.modules if provided[name.partition(".")[0]]]
+    provided = {top for top in {name.partition(".")[0] for name in sys.modules} if finder.provides(top)}
+    return [name for name in sys.modules if name.partition(".")[0] in provided] if provided else []

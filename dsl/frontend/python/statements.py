@@ -160,6 +160,8 @@ class Parser(ExpressionParser):
 
     def lost_fields(self, node: ast.FunctionDef) -> None:
         """Refuses a function that assigns to a field of its parameter, and does nothing else with that."""
+        if not _stores_fields(node.body):
+            return
         changed: dict[str, ast.Attribute] = {}
         used: set[str] = set()
         stack: list[ast.AST] = list(node.body)
@@ -358,3 +360,15 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Parser, Any], list[s.Stmt]]] = {
     ast.Break: Parser.stmt_break,
     ast.Continue: Parser.stmt_continue,
 }
+
+
+def _stores_fields(body: list[ast.stmt]) -> bool:
+    """Whether something is assigned to a field; targets are looked at, not what is computed."""
+    stack: list[ast.AST] = list(body)
+    while stack:
+        part = stack.pop()
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+            return True
+        if not isinstance(part, ast.expr) or isinstance(part, (ast.Tuple, ast.List, ast.Starred)):
+            stack.extend(ast.iter_child_nodes(part))
+    return False
