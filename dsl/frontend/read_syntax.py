@@ -84,7 +84,7 @@ def _span(data: Any) -> s.Span:
     if type(data) is list and len(data) == 4:
         line, column, end_line, end_column = data
         whole = type(line) is type(column) is type(end_line) is type(end_column) is int
-        if whole and 0 <= min(data) and max(data) < MAX_PLACE:
+        if whole and min(data) >= 0 and max(data) < MAX_PLACE:
             return (line, column, end_line, end_column)
     expected("a place of four numbers", data)
 
