@@ -12,11 +12,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.harness import assembly_of
 from support.inner_loops import Loop, innermost_loops
 
 from einkorn.compiler.instances import instance_entry, make_instance
-from einkorn.compiler.pipeline import compile_entry
-from einkorn.compiler.targets import lookup
 from einkorn.dsl.frontend.program import PortableKernel
 from einkorn.dsl.package.library import KernelLibrary, library_of, load_library
 from einkorn.dsl.package.manifest import Instance
@@ -68,8 +67,8 @@ def loops_of_tasks(name: str, target: str) -> list[Loop]:
 
 
 def loops_of(portable: PortableKernel, instance: Instance, target: str) -> list[Loop]:
-    artifact = compile_entry(instance_entry(portable, instance), lookup(target))
-    return [loop for loop in innermost_loops(artifact.asm) if loop.function.startswith("body_")]
+    asm = assembly_of(instance_entry(portable, instance), target)
+    return [loop for loop in innermost_loops(asm) if loop.function.startswith("body_")]
 
 
 def test_all_twenty_are_looked_at() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from kernel_harness import KernelFile
+from support.harness import assembly_of
 from support.inner_loops import innermost_loops
 
 from einkorn.compiler.ir.program import Op, walk
 from einkorn.compiler.passes.vectorize_loops import stays_apart
-from einkorn.compiler.pipeline import compile_entry, typed_program
+from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract.unit import EntrySpec
@@ -50,9 +51,7 @@ def test_rotary_embedding_is_vector_code(width: int, target: str) -> None:
     spec = spec_of("shapes::rope", (2, 16, width), (16, width // 2), (16, width // 2))
     for loop in loops_of(spec):
         assert not {op.name for op in walk(loop.regions[0])} & {"if", "mod", "floordiv", "select"}
-    loops = [
-        loop for loop in innermost_loops(compile_entry(spec, lookup(target)).asm) if loop.function.startswith("body")
-    ]
+    loops = [loop for loop in innermost_loops(assembly_of(spec, target)) if loop.function.startswith("body")]
     for loop in loops:
         assert not loop.scalar or not loop.packed
         assert not any("div" in line.split()[0] for line in loop.instructions)
@@ -75,7 +74,7 @@ def test_code_of_known_sizes_stays_small(op: str) -> None:
             "shapes::rope": [(2, 16, width), (16, width // 2), (16, width // 2)],
             "shapes::conv": [(64, width), (3,)],
         }
-        asm = compile_entry(spec_of(op, *inputs.get(op, [(64, width)])), lookup("x86-64-v4")).asm
+        asm = assembly_of(spec_of(op, *inputs.get(op, [(64, width)])), "x86-64-v4")
         assert sum(line.startswith("\t") and not line.startswith("\t.") for line in asm.splitlines()) < 2500, width
 
 
@@ -130,7 +129,7 @@ def test_what_changes_with_every_element_is_written_out_for_a_period(width: int,
     assert loops
     for loop in loops:
         assert not {op.name for op in walk(loop.regions[0])} & {"if", "mod", "floordiv", "select"}
-    asm = compile_entry(spec, lookup(target)).asm
+    asm = assembly_of(spec, target)
     if width <= 64:  # of longer rows tasks begin and end at any element: what they leave of a period is taken by itself
         assert "gather" not in asm
     sorted_lanes = [loop for loop in innermost_loops(asm) if any("perm" in line for line in loop.instructions)]
@@ -175,7 +174,7 @@ def test_periods_give_the_numbers_of_numpy(width: int, period: int, tmp_path: Pa
 def test_rows_written_out_are_not_gathered(width: int) -> None:
     """LLVM makes vectors of the loop around them, of one element of each row; of more than 8 it reads each alone."""
     for target in ("x86-64-v3", "x86-64-v4"):
-        assert "gather" not in compile_entry(spec_of("shapes::dots", (64, width), (64, width)), lookup(target)).asm
+        assert "gather" not in assembly_of(spec_of("shapes::dots", (64, width), (64, width)), target)
 
 
 @pytest.mark.parametrize(("op", "far"), (("shapes::dots", True), ("shapes::product", False)))

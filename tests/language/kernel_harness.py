@@ -17,9 +17,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from einkorn.compiler import pipeline
 from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.interpreter.machine import Trap
-from einkorn.compiler.pipeline import Artifact, compile_entry, typed_program
+from einkorn.compiler.ir.program import Site
+from einkorn.compiler.pipeline import Artifact, Compilation, compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
@@ -52,7 +54,7 @@ class KernelFile:
     def __init__(self, path: str | Path, *, interprets: bool = True) -> None:
         self.interprets = interprets
         self.library = load_library(path)
-        self._loaded: dict[Any, tuple[Any, list[TensorType], Artifact, Interpreted]] = {}
+        self._loaded: dict[Any, tuple[Any, list[TensorType], list[Site], Interpreted]] = {}
         self.reports: list[str] = []
 
     def entry(
@@ -87,6 +89,18 @@ class KernelFile:
         """The op's code for a target."""
         return compile_entry(self.entry(op, inputs, parameters, outs)[0], lookup(target))
 
+    def _made(self, spec: EntrySpec, *, notes: bool) -> tuple[Interpreted, list[Site], bytes]:
+        """A unit ready to be interpreted, its sites, and its code; without notes both are of one program."""
+        if notes:
+            interpreted = Interpreted(typed_program(spec, lookup("host"), notes=True), spec)
+            artifact = compile_entry(spec, lookup("host"))
+            return interpreted, artifact.sites, artifact.code
+        both = Compilation(spec, lookup("host"))
+        pipeline._run_typed(both, None)
+        interpreted = Interpreted(both.program, spec)  # before passes change it
+        pipeline._Watch().run(pipeline.NATIVE, both)
+        return interpreted, both.program.sites, both.code
+
     def __call__(
         self, op: str, *arrays: Any, outs: Sequence[TensorType] | None = None, **parameters: Any
     ) -> list[np.ndarray[Any, Any]]:
@@ -97,15 +111,13 @@ class KernelFile:
         if key not in self._loaded:
             spec, outputs = self.entry(op, types, parameters, outs)
             # What a debugger is told changes no result: every second kernel has it.
-            program = typed_program(spec, lookup("host"), notes=len(self._loaded) % 2 == 1)
-            interpreted = Interpreted(program, spec)
-            artifact = compile_entry(spec, lookup("host"))
+            interpreted, sites, code = self._made(spec, notes=len(self._loaded) % 2 == 1)
             with tempfile.NamedTemporaryFile(suffix=".so") as file:
-                file.write(artifact.code)
+                file.write(code)
                 file.flush()
                 entry = getattr(ctypes.CDLL(file.name), abi.ENTRY)
-            self._loaded[key] = entry, outputs, artifact, interpreted
-        entry, outputs, artifact, interpreted = self._loaded[key]
+            self._loaded[key] = entry, outputs, sites, interpreted
+        entry, outputs, sites, interpreted = self._loaded[key]
         results = [np.full(s, 0, t.to_numpy()) for t, s in outputs]
         for result in results:
             result.reshape(-1).view(np.uint8)[:] = 0xA5  # what nobody writes is seen
@@ -120,7 +132,7 @@ class KernelFile:
         values: list[list[int]] = []
 
         def note(site: int, arguments: Any) -> None:
-            parts = artifact.sites[site].parts
+            parts = sites[site].parts
             self.reports.append(json.dumps(parts))
             values.append([int(arguments[k]) for k in range(sum(not isinstance(part, str) for part in parts))])
 

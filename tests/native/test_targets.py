@@ -41,15 +41,16 @@ def test_targets_agree_with_llvm(name: str) -> None:
     assert target.vectorizes != target.has_grid
 
 
-@pytest.mark.parametrize("name", known())
-def test_llvm_knows_every_processor(name: str) -> None:
-    # LLVM only warns of a processor that it does not know, on standard error.
+def test_llvm_knows_every_processor() -> None:
+    # LLVM only warns of a processor that it does not know, on standard error: behind the name of the target.
     script = (
         "import sys; from einkorn.compiler.codegen import llvm; from einkorn.compiler.targets import lookup\n"
-        "llvm.compile_module('define void @f() { ret void }', lookup(sys.argv[1]))"
+        "for name in sys.argv[1:]:\n"
+        "    print(name, file=sys.stderr, flush=True)\n"
+        "    llvm.compile_module('define void @f() { ret void }', lookup(name))"
     )
-    done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run([sys.executable, "-c", script, *known()], capture_output=True, text=True, check=False)
+    assert (done.returncode, tuple(done.stderr.splitlines())) == (0, known())
 
 
 def test_code_for_this_machine_alone_is_optimised_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.harness import assembly_of
+from support.harness import assembly_of, entry_of
 from truths import BINARY, UNARY
 
 from einkorn.dsl import DType
@@ -37,7 +37,7 @@ CODE = (("x86-64-v3", DType.float32), ("x86-64-v3", DType.float64), ("x86-64-v4"
 @pytest.mark.parametrize("name", (*UNARY, *BINARY, *REMAINDERS))
 def test_loops_become_vector_code(name: str, dtype: DType, target: str) -> None:
     inputs = [(dtype, (4096,))] * (1 if name in UNARY else 2)
-    asm = assembly_of(KERNELS, f"{name}_each", inputs, target)
+    asm = assembly_of(entry_of(KERNELS, f"{name}_each", inputs)[0], target)
     assert not OUTSIDE.search(asm)
     width = 512 if target == "x86-64-v4" else 256
     found = [block for block in loops(asm) if ("%zmm" if width == 512 else "%ymm") in block]

@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.harness import assembly_of
 
 from einkorn.dsl import DType
 
@@ -332,12 +333,12 @@ def test_bits_do_not_depend_on_the_machine(run: Any) -> None:
 
 
 @pytest.mark.parametrize("op", ("totals", "places", "moments", "dots_of_columns"))
-def test_frames_fit_the_stacks_of_threads(compile_kernel: Any, op: str) -> None:
+def test_frames_fit_the_stacks_of_threads(entry_of: Any, op: str) -> None:
     """What pieces of columns keep lies on the caller's stack, which may be one of 1 MiB: half of it is enough."""
     inputs = [(DType.float32, (5000, 700)), (DType.float32, (5000,))]
     own = [inputs, {}] if op == "dots_of_columns" else [inputs[:1], {"axis": 0}]
-    artifact, _ = compile_kernel(KERNELS, op, *own, None, "x86-64-v3")
-    frames = [int(size) for size in re.findall(r"subq\s+\$(\d+), %rsp", artifact.asm)]
+    asm = assembly_of(entry_of(KERNELS, op, *own)[0], "x86-64-v3")
+    frames = [int(size) for size in re.findall(r"subq\s+\$(\d+), %rsp", asm)]
     assert max(frames) > 100_000 and sum(frames) < 500_000, frames
 
 

@@ -112,9 +112,9 @@ def compile_kernel(
     return _compiled[unit, target]
 
 
-def assembly_of(file: Path, op: str, inputs: Sequence[TensorType], target: str) -> str:
-    """The assembly of one op for a CPU alone: `compile_kernel` makes the code first, and its `asm` all of it again."""
-    compilation = pipeline.Compilation(entry_of(file, op, inputs)[0], lookup(target))
+def assembly_of(spec: EntrySpec, target: str) -> str:
+    """The assembly of a unit for a CPU alone: `compile_entry` makes the code first, and its `asm` all of it again."""
+    compilation = pipeline.Compilation(spec, lookup(target))
     assert not compilation.target.has_grid
     pipeline._run_typed(compilation, None)
     for each in pipeline.NATIVE:
