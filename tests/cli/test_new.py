@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from einkorn import __main__ as cli
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package.skeleton import make_skeleton
 
@@ -31,12 +32,20 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_its_commands_do_what_its_readme_says(library: Path) -> None:
+def test_its_commands_do_what_its_readme_says(
+    library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "[ 5.  7.  9. 11.]]" in run(library, "example.py")
     assert "2 passed" in run(library, "-m", "pytest", "-p", "no:cacheprovider")
-    run(library, "-m", "einkorn", "check", "kernels/")
-    assert "my_ops::scaled_add" in run(library, "-m", "einkorn", "build", "kernels/", "-o", "my_ops.pkg")
-    assert "Computes `scale * x + y`" in run(library, "-m", "einkorn", "doc", "kernels/")
+    monkeypatch.chdir(library)
+    commands = {
+        "check kernels/": "",
+        "build kernels/ -o my_ops.pkg": "my_ops::scaled_add",
+        "doc kernels/": "Computes `scale * x + y`",
+    }
+    for command, shown in commands.items():
+        assert cli.run(command.split()) == 0
+        assert shown in capsys.readouterr().out
 
 
 def test_it_is_neat(library: Path) -> None:
