@@ -139,6 +139,7 @@ def compile_module(
     level: int | None = None,
     observe: Observer | None = None,
     elsewhere: Container[str] = (),
+    passes: Sequence[Row] = (),
 ) -> Compiled:
     """Optimises a module and makes code of it.
 
@@ -147,6 +148,7 @@ def compile_module(
         level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving); else the target's.
         observe: is told of every pass after it ran.
         elsewhere: symbols that another object of the same link has.
+        passes: what to do instead of `PASSES`.
 
     Raises:
         InternalError: LLVM cannot read the module, or it uses what the target does not have.
@@ -154,8 +156,8 @@ def compile_module(
     """
     level = target.level if level is None else level
     if target.format.is_text:
-        return Compiled(target, level, text, _emit_assembly(text, target, level, observe).encode())
-    code = emit_object(text, target, level=level, observe=observe)
+        return Compiled(target, level, text, _emit_assembly(text, target, level, observe, passes).encode())
+    code = emit_object(text, target, level=level, observe=observe, passes=passes)
     undefined = tuple(sorted(name for name in elf.undefined_symbols(code) if name not in elsewhere))
     for symbol in undefined:
         if symbol not in target.libcalls:
@@ -166,7 +168,14 @@ def compile_module(
 
 
 @with_room
-def emit_object(text: str, target: Target, *, level: int | None = None, observe: Observer | None = None) -> bytes:
+def emit_object(
+    text: str,
+    target: Target,
+    *,
+    level: int | None = None,
+    observe: Observer | None = None,
+    passes: Sequence[Row] = (),
+) -> bytes:
     """The object of a module for a CPU or an AMD GPU, whatever it leaves undefined.
 
     Raises:
@@ -174,7 +183,7 @@ def emit_object(text: str, target: Target, *, level: int | None = None, observe:
     """
     level = target.level if level is None else level
     with _machine(target, level) as machine:
-        return _object_of(_optimised(text, target, level, machine, observe), machine)
+        return _object_of(_optimised(text, target, level, machine, observe, passes), machine)
 
 
 def _object_of(module: Any, machine: Any) -> bytes:
@@ -199,9 +208,11 @@ def _unlocked(name: str) -> Callable[..., Any]:
     return getattr(function, "_cfn", function)
 
 
-def _emit_assembly(text: str, target: Target, level: int, observe: Observer | None = None) -> str:
+def _emit_assembly(
+    text: str, target: Target, level: int, observe: Observer | None = None, passes: Sequence[Row] = ()
+) -> str:
     with _machine(target, level) as machine:
-        return str(machine.emit_assembly(_optimised(text, target, level, machine, observe)))
+        return str(machine.emit_assembly(_optimised(text, target, level, machine, observe, passes)))
 
 
 _idle: dict[tuple[Target, int], list[Any]] = {}  # machines that no thread uses
@@ -247,6 +258,9 @@ class _Work:
     module: Any = None
 
 
+Row = tuple[str, Callable[[_Work], None]]  # of `PASSES`
+
+
 def _check(work: _Work) -> None:
     """Refuses what the target's code generator would die of."""
     check_intrinsics(_intrinsic_uses(work.text), work.target)
@@ -279,10 +293,14 @@ def _optimize(work: _Work) -> None:
     super(binding.ffi.ObjectRef, manager)._dispose()
     manager.detach()
     module.verify()
+    _check_made(work)
+
+
+def _check_made(work: _Work) -> None:
     # Optimisation makes intrinsics of its own, which the target has, but it can also drop the flags of a call.
-    names = {split_intrinsic(function.name)[0] for function in module.functions}
+    names = {split_intrinsic(function.name)[0] for function in work.module.functions}
     if names & LIBRARY_INTRINSICS:
-        uses = [use for use in _intrinsic_uses(str(module)) if split_intrinsic(use[0])[0] in LIBRARY_INTRINSICS]
+        uses = [use for use in _intrinsic_uses(str(work.module)) if split_intrinsic(use[0])[0] in LIBRARY_INTRINSICS]
         check_intrinsics(uses, work.target)
 
 
@@ -308,7 +326,7 @@ def _rewrite(work: _Work, change: Callable[[str], str]) -> None:
 
 
 # From text to the module that the code generator takes.
-PASSES: Final[tuple[tuple[str, Callable[[_Work], None]], ...]] = (
+PASSES: Final[tuple[Row, ...]] = (
     ("check_intrinsics", _check),
     ("read", _read),
     ("optimize", _optimize),
@@ -317,13 +335,20 @@ PASSES: Final[tuple[tuple[str, Callable[[_Work], None]], ...]] = (
 )
 
 
-def _optimised(text: str, target: Target, level: int, machine: Any, observe: Observer | None = None) -> Any:
+def _optimised(
+    text: str,
+    target: Target,
+    level: int,
+    machine: Any,
+    observe: Observer | None = None,
+    passes: Sequence[Row] = (),
+) -> Any:
     """The optimised module, for the machine to turn into code.
 
     AMDGPU's code generator changes the module: nothing may be emitted twice from one.
     """
     work = _Work(text, target, level, machine)
-    for name, run in PASSES:
+    for name, run in passes or PASSES:
         start = time.perf_counter()
         run(work)
         interruptible()

@@ -2,6 +2,9 @@
 
 What the compiler asked of the first target is noted with the answers. A target that answers the same gets the same LLVM
 IR; only the name of the target in the words of reports is then that of the first one.
+
+LLVM's optimiser, too, is run once for all GPUs of a maker that get the same LLVM IR and have as many lanes: it makes the
+same of it for each of them, as a test says. Code is generated for each.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import is_dataclass, replace
 from typing import Any
 
 from einkorn.compiler import pipeline
+from einkorn.compiler.codegen import llvm
 from einkorn.compiler.pipeline import Artifact, Compilation, compile_entry
 from einkorn.compiler.targets import Target, lookup
 from einkorn.compiler.targets.base import Limits
@@ -18,6 +22,9 @@ from einkorn.dsl.contract.unit import EntrySpec, Piece
 
 _BACK = pipeline.NATIVE[[each.name for each in pipeline.NATIVE].index("compile") :]
 _FRONT = pipeline.NATIVE[: -len(_BACK)]
+_AT = [name for name, _ in llvm.PASSES].index("optimize")
+
+_BFLOAT = ("supports", ("bf16_convert",))
 
 Question = tuple[Any, ...]  # the names on the way to a fact; the arguments of a call are a tuple
 Heard = list[tuple[Question, Any]]  # with the answers
@@ -97,6 +104,7 @@ class Fronts:
     def __init__(self, spec: EntrySpec, level: int) -> None:
         self.spec, self.level = spec, level
         self.made: list[tuple[Heard, Compilation]] = []
+        self.optimised: dict[tuple[str, str, int], Any] = {}  # modules, by text, maker and lanes
 
     def compile(self, name: str) -> Artifact:
         """The code for a target."""
@@ -106,9 +114,25 @@ class Fronts:
         front = next((each for heard, each in self.made if _agrees(target, heard)), None) or self._make(target)
         c, watch = Compilation(self.spec, target), pipeline._Watch()
         c.program, c.emitted, c.text = front.program, front.emitted, front.text
-        watch.run(_BACK, c)
+        c.compiled = replace(self._generate(c.text, target), text=c.text)
+        watch.run(_BACK[1:], c)
         piece = Piece(target.format.suffix, target.key, c.code)
         return Artifact(target, c.program, c.emitted, c.compiled, (piece,), watch.timings)
+
+    def _generate(self, text: str, target: Target) -> llvm.Compiled:
+        """The code of a module."""
+        key = text, target.kind, target.lanes
+
+        def optimise(work: llvm._Work) -> None:
+            if key in self.optimised:
+                work.module = self.optimised[key].clone()
+                llvm._check_made(work)
+                return
+            for _, run in llvm.PASSES[1 : _AT + 1]:
+                run(work)
+            self.optimised[key] = work.module.clone()  # code generation changes a module
+
+        return llvm.compile_module(text, target, passes=(llvm.PASSES[0], ("optimize", optimise), *llvm.PASSES[_AT + 1 :]))
 
     def _make(self, target: Target) -> Compilation:
         typed: Heard = []
@@ -119,8 +143,10 @@ class Fronts:
         pipeline._run_typed(c, None)
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
+        # One of MLIR's passes asks for an instruction that only modules with bfloat16 could use.
+        asked = [each for each in lowered if each[0] != _BFLOAT or "bf16" in c.emitted.text]
         # What is refused is by now; after that, limits are only for code that launches, which is not made here.
-        typed += [each for each in lowered if each[0][0] not in ("limits", "most_blocks")]
+        typed += [each for each in asked if each[0][0] not in ("limits", "most_blocks")]
         once = {repr(question): (question, answer) for question, answer in typed}
         self.made.append((list(once.values()), c))
         return c
