@@ -78,7 +78,8 @@ def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> Pointer:
 def load(pointer: Pointer, offset: int, width: int, op: str, location: Location) -> Any:
     """A scalar, or `width` elements that follow each other."""
     memory, start = pointer.memory, _checked(pointer, offset, width, "reads", op, location)
-    if memory.written is not None and not memory.written[start : start + width].all():
+    written = memory.written
+    if written is not None and not (written[start] if width == 1 else written[start : start + width].all()):
         raise KernelError(
             f"{_who(op)} reads element {_element(memory, start)} of '{memory.name}', which nobody has written",
             code="EK0721",
