@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
 import pytest
 from support.gpu_cases import CASES, GPUS, GpuCase
+from support.ptx_joined import assemble_all
 
+from einkorn.compiler.pipeline import Artifact
 from einkorn.compiler.targets import lookup
-from einkorn.compiler.targets.nvptx import assemble, find_ptxas
+from einkorn.compiler.targets.nvptx import find_ptxas
 from einkorn.dsl.diagnostics.errors import CompileError
 
 PTXAS = find_ptxas()
@@ -26,16 +31,43 @@ def test_on_a_cpu(case: GpuCase) -> None:
     case.check(case.run())
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_for_every_gpu(case: GpuCase) -> None:
+def together() -> Iterator[Sequence[GpuCase]]:
+    """The cases by their files, up to eight at once."""
+    for _, group in groupby(sorted(CASES, key=lambda case: case.path), lambda case: case.path):
+        cases = list(group)
+        yield from (cases[at : at + 8] for at in range(0, len(cases), 8))
+
+
+@pytest.mark.parametrize("cases", together(), ids=lambda cases: f"{cases[0]} and {len(cases) - 1}")
+def test_for_every_gpu(cases: Sequence[GpuCase]) -> None:
+    """Each case is compiled for each GPU, or refused as it says; ptxas takes all cases that a GPU takes at once."""
     for name in GPUS:
-        code = case.refusal(name)
-        if code is not None:
-            with pytest.raises(CompileError) as refused:
-                case.compile(name)
-            assert refused.value.code == code
-            continue
+        made = [artifact for case in cases if (artifact := compiled(case, name)) is not None]
+        if PTXAS is not None and made and made[0].target.format.suffix == "ptx":
+            cubin = assemble_all([each.asm for each in made], made[0].target)
+            names = [f"{kernel.name}_of_{number}" for number, each in enumerate(made) for kernel in each.kernels]
+            assert [name for name in names if name.encode() not in cubin] == []
+
+
+def compiled(case: GpuCase, name: str) -> Artifact | None:
+    """The code for a GPU; none for one that has to refuse the case, and does."""
+    code = case.refusal(name)
+    if code is None:
         artifact = case.compile(name)
-        assert artifact.kernels and artifact.code
-        if PTXAS is not None and artifact.target.format.suffix == "ptx":
-            assert assemble(artifact.asm, artifact.target)
+        assert artifact.kernels and artifact.code, (case.name, name)
+        return artifact
+    with pytest.raises(CompileError) as refused:
+        case.compile(name)
+    assert refused.value.code == code, (case.name, name)
+    return None
+
+
+@pytest.mark.parametrize("case", CASES[::25], ids=str)
+def test_the_optimiser_does_the_same_for_all_gpus_that_share_it(case: GpuCase) -> None:
+    """`support.shared_fronts` runs it once for GPUs with this in common."""
+    found: dict[tuple[str, str, int], set[str]] = {}
+    for name in GPUS:
+        if case.refusal(name) is None:
+            made, target = case.compile(name).compiled, lookup(name)
+            found.setdefault((made.text, target.kind, target.lanes), set()).add(made.llvm)
+    assert len(found) < 6 and all(len(texts) == 1 for texts in found.values())

@@ -3,8 +3,8 @@
 What the compiler asked of the first target is noted with the answers. A target that answers the same gets the same LLVM
 IR; only the name of the target in the words of reports is then that of the first one.
 
-LLVM's optimiser, too, is run once for all GPUs of a maker that get the same LLVM IR and have as many lanes: it makes the
-same of it for each of them, as a test says. Code is generated for each.
+LLVM's optimiser, too, is run once for all GPUs of a maker that get the same LLVM IR and have as many lanes: it makes
+the same of it for each of them, as `tests/gpu/test_cases.py` says. Code is generated for each.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class Fronts:
                 run(work)
             self.optimised[key] = work.module.clone()  # code generation changes a module
 
-        return llvm.compile_module(text, target, passes=(llvm.PASSES[0], ("optimize", optimise), *llvm.PASSES[_AT + 1 :]))
+        return llvm.compile_module(
+            text, target, passes=(llvm.PASSES[0], ("optimize", optimise), *llvm.PASSES[_AT + 1 :])
+        )
 
     def _make(self, target: Target) -> Compilation:
         typed: Heard = []
