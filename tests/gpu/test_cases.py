@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import pytest
-from support.gpu_cases import CASES, GPUS, GpuCase
+from support.gpu_cases import CASES, GPUS, OTHER_ON_SM_75, GpuCase
 from support.ptx_joined import assemble_all
 
 from einkorn.compiler.pipeline import Artifact
@@ -38,15 +38,19 @@ def together() -> Iterator[Sequence[GpuCase]]:
         yield from (cases[at : at + 8] for at in range(0, len(cases), 8))
 
 
-@pytest.mark.parametrize("cases", together(), ids=lambda cases: f"{cases[0]} and {len(cases) - 1}")
+@pytest.mark.parametrize("cases", [*together()], ids=lambda cases: f"{cases[0]} and {len(cases) - 1}")
 def test_for_every_gpu(cases: Sequence[GpuCase]) -> None:
     """Each case is compiled for each GPU, or refused as it says; ptxas takes all cases that a GPU takes at once."""
     for name in GPUS:
         made = [artifact for case in cases if (artifact := compiled(case, name)) is not None]
         if PTXAS is not None and made and made[0].target.format.suffix == "ptx":
             cubin = assemble_all([each.asm for each in made], made[0].target)
-            names = [f"{kernel.name}_of_{number}" for number, each in enumerate(made) for kernel in each.kernels]
+            names = [f"{kernel.symbol}_of_{number}" for number, each in enumerate(made) for kernel in each.kernels]
             assert [name for name in names if name.encode() not in cubin] == []
+    for case in cases:
+        if not case.name.startswith(OTHER_ON_SM_75) and case.refusal("sm_75") is None:
+            old, new = (case.compile(name).asm.split(".address_size")[1] for name in ("sm_75", "sm_90a"))
+            assert old == new, (case.name, "is run as PTX for one of them alone: see OTHER_ON_SM_75")
 
 
 def compiled(case: GpuCase, name: str) -> Artifact | None:

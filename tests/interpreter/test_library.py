@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 
 from kernel_harness import pairs_of, special_values
 
+FLOAT32 = pytest.param(np.float32, marks=pytest.mark.as_shipped)  # every kernel once
 HOST = DeviceRef.CPU()
 PARAMETERS: dict[str, dict[str, Any]] = {
     "cast": {"dtype": DType.int32},
@@ -65,7 +66,7 @@ def both_ways(family: str, dtype: DType, *arrays: Any) -> int:
     return len(names)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("dtype", [FLOAT32, ml_dtypes.bfloat16, np.int8], ids=lambda dtype: np.dtype(dtype).name)
 def test_elementwise(dtype: Any) -> None:
     x, y = (a[::7] for a in pairs_of(special_values(dtype)))
     z = np.random.default_rng(1).permutation(y)
@@ -77,7 +78,7 @@ def test_elementwise_on_bools() -> None:
     assert both_ways("elementwise", DType.bool, x, x[::-1].copy(), x) >= 5
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("dtype", [FLOAT32, np.float16, np.uint8], ids=lambda dtype: np.dtype(dtype).name)
 def test_movement_and_reductions(dtype: Any) -> None:
     rng = np.random.default_rng(2)
     x = (rng.standard_normal((6, 5)) * 4 + 8).astype(dtype)

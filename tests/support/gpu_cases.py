@@ -20,7 +20,7 @@ from support import (
 )
 from support.gpu_case import GPUS, GpuCase
 
-__all__ = ["CASES", "GPUS", "GpuCase"]
+__all__ = ["CASES", "GPUS", "OTHER_ON_SM_75", "GpuCase"]
 
 CASES: tuple[GpuCase, ...] = (
     *gpu_cases_memory.CASES,
@@ -31,3 +31,9 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_examples.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
+
+# How the names of cases begin whose PTX for sm_75 may be another than that for sm_90a; `tests/gpu/test_cases.py` looks.
+OTHER_ON_SM_75 = (
+    *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "collectives", "async copies"),
+    *("doubled", "biased", "turned", "order", "matmul", "attention", "example"),
+)
