@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo docs test callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test unlinted callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,8 +25,11 @@ docs: $(READY)  ## the documentation as a site, with search and an API reference
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@$(BIN)/python docs/site/build.py build/site
 
+test: $(READY)  ## lint, types and all tests, side by side (PYTEST_ARGS="-k cache" picks some)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 lint unlinted
+
 # Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
-test: lint  ## lint, types and all tests (PYTEST_ARGS="-k cache" picks some)
+unlinted: $(READY)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 callers: $(READY)  ## install PyTorch and JAX, so that make test tests calls by them, too

@@ -19,6 +19,11 @@ import pytest
 if "TESTS_ON_HARDWARE" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = "-1"
 
+# Workers of pytest share the machine: threads of matrix products in NumPy and PyTorch would spin while they wait, and
+# to start them takes half the time that NumPy does in each process.
+for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+
 _HERE = str(Path(__file__).resolve().parent)
 if _HERE not in sys.path:
     sys.path.insert(0, _HERE)

@@ -65,7 +65,7 @@ def fussy(program: programs.Program) -> bool:
 def test_programs_are_made_small() -> None:
     """Most of them; some stay where a shift is needed by what is needed for a shift."""
     sizes = []
-    for seed in range(1, 6):
+    for seed in range(9):
         rng = random.Random(seed)
         program, choices = shrinking.random_choices(rng)
         while not fussy(program):
@@ -73,7 +73,7 @@ def test_programs_are_made_small() -> None:
         small = shrinking.program_of_choices(shrinking.shrunk(choices, fussy))[0]
         assert fussy(small) and len(small.text) < len(program.text)
         sizes.append(len(small.text.splitlines()))
-    assert sorted(sizes)[2] < 15, sizes
+    assert sorted(sizes)[4] < 15, sizes
 
 
 def test_a_campaign_finds_makes_small_and_stores(tmp_path: Path) -> None:

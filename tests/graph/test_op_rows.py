@@ -99,8 +99,9 @@ def test_elementwise_rows_broadcast(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("dtype", "every"),
     [
-        *(graphs.tried(True, dtype, dtype is np.float32) for dtype in (*FLOATS[:2], FLOATS[3], np.int32, np.uint8)),
-        *((dtype, False) for dtype in (np.float16, np.int64)),
+        graphs.tried(True, np.float32, True),
+        graphs.tried(True, np.int32, False),
+        *((dtype, False) for dtype in (*FLOATS[1:], np.uint8, np.int64)),
     ],
 )
 def test_rows_along_axes(dtype: Any, every: bool) -> None:

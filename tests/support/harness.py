@@ -99,9 +99,10 @@ def compile_kernel(
     params: Mapping[str, Any] | None = None,
     outputs: Sequence[TensorType] | None = None,
     target: str = "host",
-    level: int = 3,
+    level: int | None = None,
 ) -> tuple[Artifact, tuple[TensorType, ...]]:
     """The code of one op for a target, and the types of its outputs. The same question is compiled once."""
+    level = lookup(target).level if level is None else level
     unit = _unit_of(file, op, inputs, params, outputs, level)
     if unit not in _fronts:
         spec, results = entry_of(file, op, inputs, params, outputs)
@@ -132,7 +133,7 @@ def run_kernel(
     params: Mapping[str, Any] | None = None,
     outputs: Sequence[TensorType] | None = None,
     target: str = "host",
-    level: int = 3,
+    level: int | None = None,
 ) -> list[np.ndarray[Any, Any]]:
     """Runs one op on this machine, in this thread; gives the output arrays.
 
@@ -141,6 +142,7 @@ def run_kernel(
     """
     inputs = [np.ascontiguousarray(array) for array in inputs]
     types = [(DType.from_numpy(array.dtype), array.shape) for array in inputs]
+    level = lookup(target).level if level is None else level
     library, sites, results = _loaded(file, op, types, params, outputs, target, level)
     given = [packed(a) if dtype.is_packed() else a for a, (dtype, _) in zip(inputs, types, strict=True)]
     arrays = [*given, *(_memory(dtype, shape) for dtype, shape in results)]

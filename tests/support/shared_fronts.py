@@ -15,6 +15,7 @@ from typing import Any
 
 from einkorn.compiler import pipeline
 from einkorn.compiler.codegen import llvm
+from einkorn.compiler.ir.printer import print_program
 from einkorn.compiler.pipeline import Artifact, Compilation, compile_entry
 from einkorn.compiler.targets import Target, lookup
 from einkorn.compiler.targets.base import Limits
@@ -145,8 +146,8 @@ class Fronts:
         pipeline._run_typed(c, None)
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
-        # One of MLIR's passes asks for an instruction that only modules with bfloat16 could use.
-        asked = [each for each in lowered if each[0] != _BFLOAT or "bf16" in c.emitted.text]
+        # One of MLIR's passes asks for an instruction that only programs with bfloat16 could use.
+        asked = [each for each in lowered if each[0] != _BFLOAT or "bfloat16" in print_program(c.program)]
         # What is refused is by now; after that, limits are only for code that launches, which is not made here.
         typed += [each for each in asked if each[0][0] not in ("limits", "most_blocks")]
         once = {repr(question): (question, answer) for question, answer in typed}
