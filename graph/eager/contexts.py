@@ -25,7 +25,7 @@ from ..engine.session import InferenceSession
 from ..staging.graph import Graph
 from ..staging.value import BufferValue, TensorValue
 from .kinds import kind_of
-from .nodes import CLASSES, Recorded
+from .nodes import CLASSES, Recorded, lent
 from .programs import value_of
 from .realize import realize
 
@@ -69,7 +69,7 @@ class RealizationContext:
         realize([tensor])
         kind = tensor._kind
         name = f"source{len(self._sources)}"
-        self._sources[name] = tensor._value
+        self._sources[name] = lent(tensor)
         return RealizationState(self.graph.stage_weight(name, kind.type, 1, user_place()), self)
 
     def create_unrealized(self, value: TensorValue | BufferValue) -> Recorded:

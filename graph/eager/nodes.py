@@ -8,9 +8,11 @@ Input: nothing. Output: `Recorded`. Non-goals: what users see (see `tensor`).
 
 from __future__ import annotations
 
+import weakref
 from types import CodeType
 from typing import Any
 
+from ..driver.lending import Lender
 from .kinds import Kind
 
 # A call that has not run: the op with the kinds of its operands (a `patterns.Call`); its inputs, which are values and
@@ -34,7 +36,38 @@ class Shared:
     """Marks a tensor over memory that others may write: it is read when an op is called, not later."""
 
 
+class Fresh:
+    """Marks a tensor whose value nothing else has used yet: it may be written in place."""
+
+
+class Written(Made):
+    """Marks a tensor that was written. Its memory is its own, and a `Lender` keeps track of what else uses it.
+
+    `value` is what the tensor's call gave, as of `Made`; None of a tensor that was not recorded.
+    """
+
+    __slots__ = ("lender",)
+
+    def __init__(self, value: Any, lender: Lender) -> None:
+        super().__init__(value)
+        self.lender = lender
+
+
 SHARED = Shared()
+FRESH = Fresh()
+
+
+def lent(tensor: Recorded) -> Any:
+    """The value of a tensor that has one, for use beyond the current call: a later write leaves it as it is.
+
+    Every use of a value that outlasts a call goes through here, but for that of a tensor whose `_pending` is None.
+    """
+    pending = tensor._pending
+    if pending is FRESH:
+        tensor._pending = None
+    elif type(pending) is Written:
+        return pending.lender.lend()
+    return tensor._value
 
 
 class Recorded:
@@ -43,14 +76,32 @@ class Recorded:
     Attributes:
         _kind: dtype, sizes, device.
         _value: a NumPy array, or a `Buffer`; None before its call has run.
-        _pending: the call that will give the value; a `Made`, `SHARED`, or None.
+        _pending: the call that will give the value, or who uses the value: a `Made`, `Written`, `SHARED`, `FRESH`, or
+            None, where that is not known.
     """
 
     __slots__ = ("__weakref__", "_kind", "_pending", "_value")
     _kind: Kind
     _value: Any
-    _pending: Any  # Pending | Made | Shared | None, or a state of `contexts`
+    _pending: Any  # Pending | Made | Written | Shared | Fresh | None, or a state of `contexts`
 
 
 FUNCTIONS: dict[str, Any] = {}  # ops on tensors by name: `operators` fills it, and files below it look there
 CLASSES: list[Any] = []  # the class of tensors, which `tensor` puts there
+_exported: dict[int, tuple[weakref.ref[Recorded], Any]] = {}  # by identity: tensors compare element by element
+
+
+def export(tensor: Recorded) -> None:
+    """Marks a tensor as memory that others may write; calls that were recorded with it still get what its call gave."""
+    pending, key = tensor._pending, id(tensor)
+    if isinstance(pending, Made):
+        _exported[key] = weakref.ref(tensor, lambda _: _exported.pop(key, None)), pending.value
+    tensor._pending = SHARED
+
+
+def result_of(tensor: Recorded) -> Any:
+    """What the call of a tensor gave, whatever was written to the tensor later."""
+    pending = tensor._pending
+    if isinstance(pending, Made):
+        return pending.value
+    return _exported[id(tensor)][1] if id(tensor) in _exported else tensor._value

@@ -19,7 +19,7 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import instruction_place
 from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
-from .nodes import CLASSES, Made, Pending, Recorded
+from .nodes import CLASSES, Made, Pending, Recorded, result_of
 from .patterns import Call
 from .programs import COMPILER, Program, Step, names_in, run_call
 
@@ -30,9 +30,18 @@ MOST = 1 << 14  # parts that are remembered
 _lock = threading.RLock()
 _known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and what tells it sizes
 _programs: dict[tuple[Any, ...], Program] = {}  # by calls, whatever the sizes
-_count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 1 << 30)
 
 Entry = tuple[Pending, Recorded]
+
+
+def _references(values: Sequence[Any]) -> list[int]:
+    """How many references each value has, among them those of this function and of the sequence."""
+    count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 1 << 30)
+    return [count(each) for each in values]
+
+
+# What `_references` returns of a value that only the sequence holds; it differs between versions of Python.
+_UNSEEN = _references([object()])[0]
 
 
 def value_of(tensor: Recorded) -> Any:
@@ -103,7 +112,7 @@ class _Part:
                 found = seen.get(id(each))
                 if found is None:
                     if type(each) is tensor_class:
-                        each = each._pending.value if type(each._pending) is Made else each._value
+                        each = result_of(each)
                         found = seen.get(id(each))
                     if found is None:
                         leaves.append(each)
@@ -129,16 +138,21 @@ class _Part:
         self.key = tuple(key)
 
     def _seen_outside(self, asked: set[int], uses: list[int]) -> list[int]:
-        """The numbers of the values that somebody sees who is no call of this part."""
+        """The numbers of the values that something else than calls of this part uses.
+
+        Counts of references only save work here: a value that is left out is computed again when it is wanted, from
+        inputs that its call holds, and a value too many costs its memory.
+        """
         tensors, outputs, number = self.tensors, [], 0
+        held = _references(tensors)
         for pending, _ in self.entries:
             results = pending[5]
             if results is not None:  # of a call with several results all that are left
                 outputs += [k for k in range(number, number + len(results)) if tensors[k] is not None]
                 number += len(results)
                 continue
-            # `tensors` holds it, an entry, the variable `_`, and the call that counts
-            if _count(tensors[number]) > 4 + uses[number] or id(tensors[number]) in asked:
+            # besides the calls of this part, `tensors` and an entry hold it
+            if held[number] > _UNSEEN + 1 + uses[number] or id(tensors[number]) in asked:
                 outputs.append(number)
             number += 1
         return outputs

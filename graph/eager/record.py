@@ -30,7 +30,7 @@ from ..types.promotion import weak_array
 from .arguments import FOLDED, NUMBERS, Operator, Split
 from .contexts import MODE, RealizationState
 from .kinds import HOST, kind_of
-from .nodes import DEEPEST, SHARED, Recorded
+from .nodes import DEEPEST, FRESH, SHARED, Recorded, lent
 from .patterns import Call, call_of, checked
 from .programs import run_call
 from .programs import value_of as kept
@@ -75,11 +75,11 @@ def _record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     lazy = MODE.get().lazy and call.results is not None and not any(x._pending is SHARED for x in split.operands)
     if lazy:
         frame = _user_frame()
-        inputs = (*[x if x._value is None else x._value for x in split.operands], *numbers)
+        inputs = (*[x if x._value is None else lent(x) for x in split.operands], *numbers)
         return _deferred(call, inputs, split.operands, frame)
     values = [value_of(x) for x in split.operands]
     if call.shortcut is not None:  # whose results may lie in the same memory
-        values = [v.copy() if x._pending is SHARED else v for x, v in zip(split.operands, values, strict=True)]
+        values = [v.copy() if x._pending is SHARED else lent(x) for x, v in zip(split.operands, values, strict=True)]
     return _run(call, values, numbers)
 
 
@@ -98,17 +98,18 @@ def _run(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> Any:
     except EinkornError as error:
         error.place = user_place() or error.place
         raise
-    several = call.pattern.several
+    several, pending = call.pattern.several, FRESH if call.shortcut is None else None
     if several is None:
-        return _of(found[0], call.result) if found else None
-    return several(_of(value, None if call.results is None else call.results[k]) for k, value in enumerate(found))
+        return _of(found[0], call.result, pending) if found else None
+    kinds = call.results or [None] * len(found)
+    return several(_of(value, kind, pending) for value, kind in zip(found, kinds, strict=True))
 
 
-def _of(value: Any, kind: Any) -> Tensor:
+def _of(value: Any, kind: Any, pending: Any) -> Tensor:
     tensor = _new(Tensor)
     tensor._kind = kind or kind_of(value)
     tensor._value = value
-    tensor._pending = None
+    tensor._pending = pending
     return tensor
 
 
@@ -254,7 +255,7 @@ def unary(operator: Operator) -> Callable[[Any], Any]:
             value = x._value
             if _mode().lazy and (p := x._pending) is not SHARED:
                 depth = p[4] + 1 if type(p) is tuple else 1
-                return _short(call, (x,) if value is None else (value,), depth, _getframe(1))
+                return _short(call, (x,) if value is None else (lent(x),), depth, _getframe(1))
             if value is not None and not ACTIVE.get():
                 return _run_short(call, value)
         return record(operator, (x,), {})
@@ -289,6 +290,10 @@ def _forward(operator: Operator) -> Callable[[Any, Any], Any]:
                 return _run_short(call, a, b)
             if type(q) is tuple:
                 depth = q[4] + 1
+            elif q is not None:
+                b = lent(y)
+            if p is not None and a is not None:
+                a = lent(x)
             inputs = (x if a is None else a, y if b is None else b)
         else:
             call = pairs.get(x._kind, _NONE).get(type(y))
@@ -299,7 +304,7 @@ def _forward(operator: Operator) -> Callable[[Any, Any], Any]:
                 y = call.number(y)
             if not _mode().lazy or p is SHARED:
                 return record(operator, (x, y), {}) if a is None or ACTIVE.get() else _run_short(call, a, y)
-            inputs = (x if a is None else a, y)
+            inputs = (x if a is None else lent(x), y)
         if type(p) is tuple and p[4] >= depth:
             depth = p[4] + 1
         frame = _getframe(1)
@@ -326,7 +331,7 @@ def _reflected(operator: Operator) -> Callable[[Any, Any], Any]:
                 x = call.number(x)
             if _mode().lazy and (q := y._pending) is not SHARED:
                 depth = q[4] + 1 if type(q) is tuple else 1
-                return _short(call, (y if b is None else b, x), depth, _getframe(1))
+                return _short(call, (y if b is None else lent(y), x), depth, _getframe(1))
             if b is not None and not ACTIVE.get():
                 return _run_short(call, b, x)
         return record(operator, (x, y), {})
@@ -358,5 +363,5 @@ def _run_short(call: Call, *inputs: Any) -> Tensor:
     tensor = _new(Tensor)
     tensor._kind = call.result
     tensor._value = value
-    tensor._pending = None
+    tensor._pending = FRESH
     return tensor

@@ -10,9 +10,8 @@ them for type checkers.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
 from ..driver.arrays import check_storable, rounded, source_of
 from ..driver.buffer import Buffer
-from ..driver.devices import CPU, Device, DeviceRef, device_of
+from ..driver.devices import Device, DeviceRef, device_of
 from ..staging.graph import Graph
 from ..staging.value import BufferValue, TensorValue
 from ..types.dims import Dim, Shape
@@ -32,21 +31,21 @@ from ..types.tensor_type import TensorType
 from .contexts import MODE, GraphRealizationContext, RealizationState, defaults
 from .elsewhere import Elsewhere
 from .kinds import kind_of
+from .memory import buffer_of, elements_of, exported, on_host, value_lent, value_now, wrapped, writable
 from .methods import Methods
-from .nodes import CLASSES, FUNCTIONS, SHARED, Made, Recorded
+from .nodes import CLASSES, FRESH, FUNCTIONS, SHARED, Recorded
 from .programs import value_of as kept
-from .realize import value_of
 
 Sizes = Iterable[int | Dim]
 _new = object.__new__
 
 
-def made(value: Any) -> Tensor:
-    """A tensor of a value."""
+def made(value: Any, pending: Any = None) -> Tensor:
+    """A tensor of a value; `pending` is `FRESH` where nothing else uses that."""
     tensor = _new(Tensor)
     tensor._kind = kind_of(value)
     tensor._value = value
-    tensor._pending = None
+    tensor._pending = pending
     return tensor
 
 
@@ -92,7 +91,7 @@ class Tensor(Methods, Recorded, Elsewhere):
             device: where it lies; the default device when left out.
         """
         if isinstance(value, Tensor):
-            value = value.numpy()
+            value = elements_of(value)
         chosen, place = defaults(dtype, device)
         array = literal_array(value, dtype, "constant", user_place())
         keeps = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__") or array.dtype == np.bool_
@@ -267,11 +266,11 @@ class Tensor(Methods, Recorded, Elsewhere):
     @property
     def realize(self) -> Tensor:
         """This tensor, which has its value now."""
-        _value(self)
+        value_now(self)
         return self
 
     def __await__(self) -> Generator[Any, None, Tensor]:
-        _value(self)
+        value_now(self)
         return self
         yield  # makes it a generator
 
@@ -283,7 +282,7 @@ class Tensor(Methods, Recorded, Elsewhere):
     @property
     def storage(self) -> Buffer | None:
         """Its memory; None where it has no value yet."""
-        return None if self._value is None else _buffer(self)
+        return None if self._value is None else buffer_of(self)
 
     @property
     def driver_tensor(self) -> Buffer:
@@ -294,13 +293,12 @@ class Tensor(Methods, Recorded, Elsewhere):
         """
         if self._value is None:
             raise GraphError("the tensor has no value yet", code="EK0840", place=user_place(), hint="x.realize first")
-        return _buffer(self)
+        return buffer_of(self)
 
     @placed
     def numpy(self) -> np.ndarray[Any, Any]:
         """Its elements as a NumPy array that cannot be written, on the host without a copy."""
-        value = _value(self)
-        array = (value if isinstance(value, np.ndarray) else value.to_numpy()).view()
+        array = on_host(value_lent(self)).view()
         array.flags.writeable = False
         return array
 
@@ -311,7 +309,7 @@ class Tensor(Methods, Recorded, Elsewhere):
         if isinstance(self._pending, RealizationState):
             return self._pending.value  # type: ignore[return-value]
         graph = Graph.current
-        return graph.stage_constant(np.array(_host(self)), self._kind.ref, user_place())
+        return graph.stage_constant(np.array(elements_of(self)), self._kind.ref, user_place())
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """A function of NumPy's: it gets arrays, and gives what it gives."""
@@ -325,10 +323,10 @@ class Tensor(Methods, Recorded, Elsewhere):
 
     @placed
     def __dlpack__(self, **options: Any) -> Any:
-        return _exported(self).__dlpack__(**options)
+        return exported(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return _buffer(self).__dlpack_device__()
+        return wrapped(value_now(self)).__dlpack_device__()
 
     @placed
     def item(self) -> bool | int | float:
@@ -337,7 +335,7 @@ class Tensor(Methods, Recorded, Elsewhere):
         Raises:
             TypeError: there is not exactly one.
         """
-        _value(self)
+        value_now(self)
         if self.num_elements() != 1:
             raise ItemError(
                 f"item() needs a tensor of one element, and this one has shape {_shown(self)}",
@@ -345,11 +343,11 @@ class Tensor(Methods, Recorded, Elsewhere):
                 expected="one element",
                 got=_shown(self),
             )
-        return _buffer(self).item()
+        return wrapped(value_now(self)).item()
 
     def tolist(self) -> Any:
         """Its elements as nested lists of Python numbers."""
-        return self.numpy().tolist()
+        return elements_of(self).tolist()
 
     @placed
     def __bool__(self) -> bool:
@@ -384,7 +382,7 @@ class Tensor(Methods, Recorded, Elsewhere):
 
     @placed
     def __contains__(self, item: object) -> bool:
-        return item in self.numpy()
+        return item in elements_of(self)
 
     __hash__ = object.__hash__
 
@@ -404,13 +402,13 @@ class Tensor(Methods, Recorded, Elsewhere):
         return format(self.item(), spec) if spec else str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (_buffer(self),)
+        return _unpickled, (buffer_of(self),)
 
     def __copy__(self) -> Tensor:
-        return made(_value(self)) if not isinstance(self._pending, RealizationState) else self
+        return made(value_lent(self)) if not isinstance(self._pending, RealizationState) else self
 
     def __deepcopy__(self, memo: Any) -> Tensor:
-        return made(kept(_buffer(self).copy()))
+        return made(kept(wrapped(value_now(self)).copy()))
 
     # *** what moves and writes ***
 
@@ -420,7 +418,7 @@ class Tensor(Methods, Recorded, Elsewhere):
         if isinstance(self._pending, RealizationState):
             return FUNCTIONS["transfer_to"](self, device)  # type: ignore[no-any-return]
         place = device_of(device)
-        return self if place == self._kind.device else made(kept(_buffer(self).to(place)))
+        return self if place == self._kind.device else made(kept(wrapped(value_now(self)).to(place)))
 
     @placed
     def __setitem__(self, indices: Any, value: Any) -> None:
@@ -429,9 +427,8 @@ class Tensor(Methods, Recorded, Elsewhere):
             FUNCTIONS["buffer_store_slice"](self, value, indices)
             return
         indices = tuple(_index(each) for each in indices) if isinstance(indices, tuple) else _index(indices)
-        source = value.numpy() if isinstance(value, Tensor) else source_of(value)
-        array = source.view() if np.may_share_memory(source, _host(self)) else source
-        write(self, indices, np.array(array), value)
+        source = elements_of(value) if isinstance(value, Tensor) else source_of(value)
+        write(self, indices, np.array(source), value)
 
 
 class ItemError(GraphError, TypeError):
@@ -446,7 +443,7 @@ def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
     """
     indices = tuple(_index(each) for each in items)
     try:
-        found = _host(tensor)[indices]
+        found = elements_of(tensor)[indices]
     except (IndexError, TypeError) as error:
         got = ", ".join("a tensor" if isinstance(each, Tensor) else shown_value(each) for each in items)
         raise GraphError(
@@ -482,72 +479,15 @@ def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any
         tensor._value = kept(Buffer.from_numpy(array).to(place))
 
 
-def writable(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The elements of a tensor, to be written by the one who asks: its own memory where nobody else reads that."""
-    value = _value(tensor)
-    if not isinstance(value, np.ndarray):
-        return np.array(value.to_numpy())
-    shared = tensor._pending is SHARED
-    if shared and value.flags.writeable:
-        return value
-    # two references: the tensor's and the variable here (a recorded call, a view and an export hold further ones)
-    if shared or value.base is not None or _references(value) > 3:
-        tensor._value = value = value.copy()
-        tensor._pending = tensor._pending if isinstance(tensor._pending, Made) else None
-    return value
-
-
-_references = getattr(sys, "getrefcount", lambda value: 1 << 30)
-
-
 def _index(item: Any) -> Any:
     if isinstance(item, Tensor):
-        return item.numpy()
+        return elements_of(item)
     return int(item) if isinstance(item, Dim) else item
-
-
-def _value(tensor: Tensor) -> Any:
-    """The value of a tensor, computed if need be."""
-    pending = tensor._pending
-    if isinstance(pending, RealizationState):
-        if pending.ctx is None or id(tensor) not in pending.ctx._unrealized:
-            _unanswerable(tensor)
-        pending.ctx._realize_all()
-    return value_of(tensor)
-
-
-def _unanswerable(tensor: Tensor) -> NoReturn:
-    raise GraphError(
-        "a tensor has no value while its graph is built",
-        code="EK0840",
-        place=user_place(),
-        hint="give it back from the graph, and call the model",
-    )
-
-
-def _buffer(tensor: Tensor) -> Buffer:
-    value = _value(tensor)
-    return Buffer._wrap(value, CPU()) if isinstance(value, np.ndarray) else value
-
-
-def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
-    value = _value(tensor)
-    return value if isinstance(value, np.ndarray) else value.to_numpy()
-
-
-def _exported(tensor: Tensor) -> Buffer:
-    """Its memory for others, who may write it: calls that are recorded keep what it holds now."""
-    value = _value(tensor)
-    if isinstance(value, np.ndarray) and tensor._pending is not SHARED:
-        if _references(value) > 3:
-            tensor._value = value.copy()
-        tensor._pending = SHARED
-    return _buffer(tensor)
 
 
 def _placed_on(array: np.ndarray[Any, Any], device: Device) -> Tensor:
     if device.is_host and not DType.from_numpy(array.dtype).is_packed():
-        return made(array)
+        return made(array, FRESH)
     return made(kept(Buffer.from_numpy(array).to(device)))
 
 
@@ -572,7 +512,7 @@ def _arrays(value: Any) -> Any:
 
 
 def _readable(tensor: Tensor) -> np.ndarray[Any, Any]:
-    array = tensor.numpy()
+    array = elements_of(tensor)
     return array if array.dtype.kind in "biuf" else array.astype(np.float32 if tensor.dtype.is_float() else np.int8)
 
 

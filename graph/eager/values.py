@@ -31,12 +31,13 @@ from ..staging.graph import Graph
 from ..types.tensor_type import BufferType, TensorType
 from .arguments import Operator, operator_of
 from .kinds import Kind
+from .memory import writable
 from .nodes import FUNCTIONS, Recorded
 from .operators import operator
 from .patterns import call_of, names_of
 from .programs import value_of as kept
 from .record import is_staged, record, staged
-from .tensor import Tensor, made, writable
+from .tensor import Tensor, made
 
 Extensions = Any  # a path, several, kernels
 
@@ -135,7 +136,7 @@ def call(graph: Graph, *args: Any, prefix: str = "") -> list[Any]:
     if graph not in _models:
         devices = list(dict.fromkeys(type.device.to_device() for type in graph.ir.types))
         _models[graph] = InferenceSession(devices).load(graph)
-    inputs = [each.realize.storage if isinstance(each, Tensor) else each for each in args]
+    inputs = [_operand(each, False) if isinstance(each, Tensor) else each for each in args]
     return [made(kept(each)) for each in _models[graph].execute(*inputs)]
 
 

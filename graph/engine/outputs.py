@@ -7,7 +7,6 @@ temporaries (see `passes.memory_plan`).
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -21,13 +20,14 @@ from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.device_buffer import buffer_class
 from ..driver.devices import CPU, Device
+from ..driver.lending import Lender
 
 
 class Output:
     """Where an output of known size goes.
 
-    Fresh pages for a large output cost as much as the work itself, so the memory of earlier results is taken again once
-    nobody can see it any more: a `Buffer`, a view or a DLPack export each hold a reference to the storage.
+    Fresh pages for a large output cost as much as the work itself, so on the host the memory of earlier results is used
+    again once no `Buffer`, view or DLPack export uses it.
     """
 
     KEPT = 2  # with `y = model(x)` in a loop the last result still lives during the next call
@@ -41,16 +41,15 @@ class Output:
         self.size = dtype.bytes_for(math.prod(shape))
         self.allocate, self.arguments = device.driver.allocator(dtype, shape)
         self.buffer_over: Callable[..., Buffer] = buffer_class(device, dtype)._over
-        self.keeps = self.size >= self.LARGE and _FREE > 0
-        self.kept: list[Storage] = []
+        self.keeps = (
+            self.size >= self.LARGE and self.allocate is np.empty
+        )  # devices with memory of their own have pools
+        self.kept: list[Lender] = []
 
     def take(self) -> Storage:
-        """Storage that nobody else sees."""
-        found = _unseen(self.kept) if self.keeps else None
-        if found is not None:
-            return found
+        """Storage that nothing else uses."""
         try:
-            storage = self.allocate(*self.arguments)
+            return self._lent() if self.keeps else self.allocate(*self.arguments)
         except (MemoryError, ValueError) as error:
             raise DeviceError(
                 f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
@@ -59,9 +58,15 @@ class Output:
                 got=self.size,
                 notes=getattr(error, "notes", [str(error)]),
             ) from None
-        if self.keeps:
-            self.kept = [*self.kept, storage][-self.KEPT :]
-        return storage
+
+    def _lent(self) -> Storage:
+        """Memory of an earlier result that is no longer in use, or new memory."""
+        for lender in self.kept:
+            if not lender.in_use:
+                return lender.lend()
+        made = Lender(*self.arguments)
+        self.kept = [*self.kept, made][-self.KEPT :]
+        return made.lend()
 
 
 def as_outputs(out: Sequence[Any], count: int) -> list[Buffer | None]:
@@ -182,27 +187,3 @@ def _misfit(
         expected=str(wanted),
         got=str(got),
     )
-
-
-def _unseen(kept: list[Storage]) -> Storage | None:
-    """One of the pieces of storage that nobody but the list refers to, or None."""
-    for storage in kept:
-        if sys.getrefcount(storage) == _FREE:
-            return storage
-    return None
-
-
-def _references_of_unseen() -> int:
-    """What `getrefcount` says in `_unseen` of an array that only the list refers to; it differs between Pythons.
-
-    0 where counts say nothing: elsewhere than in CPython, and without the global lock.
-    """
-    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    if sys.implementation.name != "cpython" or not locked:
-        return 0
-    for array in [np.empty(1)]:
-        return sys.getrefcount(array)
-    return 0
-
-
-_FREE = _references_of_unseen()
