@@ -22,7 +22,7 @@ from ..ir.opcodes import IF
 from ..ir.program import Site, Value
 from .call_trace import trace_calls
 from .evaluator import Point
-from .target_refusals import is_host_code
+from .target_refusals import is_host_code, is_host_storage
 from .values.compile_time import Frame
 from .values.index import Index, same_dims, value_key
 from .values.tensors import Stored, Tensor, View
@@ -53,7 +53,7 @@ def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: in
     key = ("guarded", value_key(part), value_key(extent), width)
     if evaluator.checks.level == "off" or builder.remembered(key):
         return
-    if is_host_code(evaluator):
+    if is_host_code(evaluator) and not is_host_storage(tensor):
         return  # on the host, an access is an error anyhow, and a slice is checked where it is read
     if evaluator.checks.level == "safe" and is_shipped(call.frame.file) and not _for_a_fold(call.frame):
         counted = all(evaluator.ranges.is_counted(value) for value in (part, extent))
@@ -80,7 +80,7 @@ def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: in
 def guard_lanes(call: Point, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
     """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
     builder, type = call.builder, numbers.type
-    if call.evaluator.checks.level == "off" or is_host_code(call.evaluator):
+    if call.evaluator.checks.level == "off" or (is_host_code(call.evaluator) and not is_host_storage(tensor)):
         return
     assert isinstance(type, SIMDType)
     axis = tensor.rank - 1
@@ -112,7 +112,7 @@ def guard_start(call: Point, start: Value, tensor: Tensor, axis: int) -> None:
     key = ("begins", value_key(start))
     if evaluator.checks.level == "off" or builder.remembered(key) or evaluator.ranges.is_at_least(start, 0):
         return
-    if is_host_code(evaluator):
+    if is_host_code(evaluator) and not is_host_storage(tensor):
         return
     call.locate()
     holds = builder.compare("ge", start, builder.int_(0))

@@ -183,7 +183,7 @@ def _at_named_barriers(threads: list[_Thread]) -> list[_Thread]:
     for thread in threads:
         assert thread.meeting is not None
         if thread.meeting.op.attrs.get("threads"):
-            waiting.setdefault(thread.meeting.op.attrs.get("id", 0), []).append(thread)
+            waiting.setdefault(thread.meeting.id, []).append(thread)
     met = []
     for members in waiting.values():
         assert members[0].meeting is not None
@@ -223,7 +223,9 @@ def _fence(op: Op, machine: Machine) -> Evaluate:
 
 @evaluates("barrier", "cluster_sync")
 def _barrier(op: Op, machine: Machine) -> Evaluate:
-    return lambda: Meeting(op)
+    if op.operands:
+        return lambda number: Meeting(op, id=int(number))
+    return lambda: Meeting(op, id=op.attrs.get("id", 0))
 
 
 @evaluates("uniform")

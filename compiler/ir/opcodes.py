@@ -436,8 +436,11 @@ UNIFORM = Opcode(
 )
 BARRIER = Opcode(
     "barrier",
-    "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps, meet",
+    "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps, meet;"
+    " an operand is the number of the barrier where it is known at run time only",
+    more=INTEGER,
     attrs={"id": Attribute(whole(0, 16), required=False), "threads": Attribute(whole(1, 1025), required=False)},
+    rule=rules.barrier,
     waits=lambda op: Scope.warp if "threads" in op.attrs else Scope.block,
     within="launch",
 )

@@ -63,6 +63,13 @@ def one_mask(operands: int) -> Callable[[Op], str | None]:
     return lambda op: None if len(op.operands) <= operands + 1 else "takes one mask"
 
 
+def barrier(op: Op) -> str | None:
+    """A number of the running program stands in place of the attribute, and it is said how many threads meet."""
+    if not op.operands:
+        return None
+    return None if len(op.operands) == 1 and "id" not in op.attrs and "threads" in op.attrs else "has a second number"
+
+
 def same_type(op: Op) -> str | None:
     """The result is of the first operand's type."""
     return None if op.operands[0].type == op.results[0].type else "changes the type"

@@ -80,19 +80,23 @@ def _divided(w: FunctionWriter, number: str, by: int, type: str, *, rest: bool) 
 
 @emits("barrier")
 def _barrier(w: FunctionWriter, op: Op) -> None:
-    number, threads = op.attrs.get("id", 0), op.attrs.get("threads")
+    threads = op.attrs.get("threads")
     if w.thread and threads is None:
         coroutines.suspend(w, op, Scope.block)
         return
+    late = w.name(op.operands[0]) if op.operands else None
     if w.thread:  # the places of others are numbers of sites, which are smaller
-        key, wanted = (w.op(f"arith.constant {n} : i64") for n in (NAMED + number, threads))
+        first, wanted = (w.op(f"arith.constant {n} : i64") for n in (NAMED + op.attrs.get("id", 0), threads))
+        key = first if late is None else w.op(f"arith.addi {first}, {late} : i64")
         coroutines.suspend(w, op, Scope.block, key=key, wanted=wanted)
         return
     grid = w.target.grid
     assert grid is not None
     if op.attrs:
-        known = w.op(f"arith.constant {number} : i32")
-        count = "" if threads is None else f" number_of_threads = {w.op(f'arith.constant {threads} : i32')}"
+        known = f"arith.constant {op.attrs.get('id', 0)} : i32" if late is None else f"arith.trunci {late} : i64 to i32"
+        known = w.op(known)
+        whole = threads is None or threads % w.target.warp_size  # of a block whose last warp is not full
+        count = "" if whole else f" number_of_threads = {w.op(f'arith.constant {threads} : i32')}"
         w.line(grid.named_barrier.format(id=known, threads=count))
         return
     for spelling in grid.barrier:

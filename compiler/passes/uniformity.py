@@ -48,13 +48,30 @@ class _Check:
         self.scopes = Scopes(launch, warp)
 
     def mistakes(self) -> list[EinkornError]:
-        """One mistake for each place at which threads wait that may not all come."""
+        """One mistake for each place at which threads wait that may not all come: the one of the widest scope."""
+        parted: dict[Place, tuple[Op, Control]] = {}
         found: dict[Place, EinkornError] = {}
         for op, control in self.scopes.waiting:
-            if control.scope < op.waits:
-                place = _author(op.location)[0]
-                found.setdefault(place, self.mistake(op, control))
-        return list(found.values())
+            place = _author(op.location)[0]
+            if control.scope < op.waits and (place not in parted or parted[place][0].waits < op.waits):
+                parted[place] = op, control
+            if op.opcode is BARRIER and op.operands and self.scopes.of(op.operands[0]) < Scope.warp:
+                found[place] = self.differs(op)
+        return [self.mistake(*parted[place]) for place in parted] + list(found.values())
+
+    def differs(self, op: Op) -> CompileError:
+        """The number of a barrier that is not the same in all lanes of a warp."""
+        place, calls = _author(op.location)
+        chain, source = self.scopes.source(op.operands[0])
+        notes = [self.origin(chain, source, Scope.warp)] if source is not None else []
+        return CompileError(
+            "id= of gpu.barrier may differ among the lanes of a warp",
+            code="EK0642",
+            place=place,
+            notes=[*notes, *calls],
+            hint="a warp comes to one barrier: if all its lanes have the same number, say gpu.uniform(id)",
+            op=self.function.op or None,
+        )
 
     def mistake(self, op: Op, control: Control) -> CompileError:
         assert control.op is not None and control.cause is not None
@@ -114,6 +131,8 @@ def _way(op: Op, control: Op) -> tuple[str, str]:
             hint += ", or say which do with mask="
     elif control.opcode is IF:
         hint = "keep only the work under the condition, and let all threads come to the barrier"
+        if op.opcode is BARRIER and op.attrs.get("id"):
+            hint += f", or say how many threads come to barrier {op.attrs['id']} with threads="
     else:
         hint = "let all threads make the same rounds, and put the work of a round under a condition"
     if control.opcode is not IF:

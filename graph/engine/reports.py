@@ -152,6 +152,7 @@ CODES = {
     "division": "EK0704",
     "nan": "EK0705",
     "parted": "EK0722",
+    "barrier": "EK0642",
     "grid": "EK0830",
 }  # everything else is the author's own: EK0701
 

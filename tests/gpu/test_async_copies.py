@@ -13,13 +13,14 @@ from support import harness
 from support.gpu_cases import CASES
 
 from einkorn.compiler.interpreter.entry import Interpreted
+from einkorn.compiler.ir.program import walk
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 
 KERNEL = """
-from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register
+from einkorn.dsl import DeviceContext, InputTensor, Int, OutputTensor, float32, gpu, int32, register
 
 def begin(tile, x, k):
     i = gpu.thread_idx.x
@@ -118,7 +119,24 @@ UNAWAITED = {
     ),
 }
 
+# A slice of shared memory with two stages, one behind the other, as loops name the stage.
+STAGED = {
+    "1 - stage": ("stage = 0", "stage * 64", "stage = 1 - stage"),
+    "1 - stage, the other one": ("stage = 0", "(1 - stage) * 64", "stage = 1 - stage"),
+    "stage ^= 1": ("stage = 0", "stage * 64", "stage ^= 1"),
+    "the round": ("pass", "k % 2 * 64", "pass"),
+    "a remainder": ("stage = 0", "stage * 64", "stage = (stage + 1) % 2"),
+    "an offset": ("at = 0", "at", "at = 64 - at"),
+    "a condition": ("stage = 0", "stage * 64", "stage = 0 if stage == 1 else 1"),
+    "a pair": ("a, b = 0, 64", "a", "a, b = b, a"),
+    "a number of another type": ("stage = rows.cast(int32)", "stage.cast(Int) * 64", "stage = 1 - stage"),
+}
+
 WRONG = {
+    "an end of another number": (
+        "a, b = rows, rows + i\ngpu.copy_async(tile[a : b + 4], x[0, 0:4]).wait()",
+        "number is known at compile time",
+    ),
     "three of four bytes": (
         "gpu.copy_async(tile[0:3], x[0, 0:3]).wait()",
         "4, 8 or 16 bytes, not 3 elements of float32",
@@ -154,6 +172,17 @@ def program_of(path: Path, target: str = "sm_80") -> Any:
 def test_awaited(kernel: Callable[[str], Path], name: str) -> None:
     for target in ("sm_80", "host"):
         program_of(kernel(AWAITED[name]), target)
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_stages_of_shared_memory(kernel: Callable[[str], Path], name: str) -> None:
+    """How many elements a slice names is known, whatever the number of the stage is and even if its sums may wrap."""
+    first, at, following = STAGED[name]
+    copy = f"gpu.copy_async(tile[{at} + 2 * i : {at} + 2 * i + 2], x[k, 2 * i : 2 * i + 2]).wait()"
+    text = f"{first}\nfor k in range(rows):\n    {copy}\n    {following}"
+    for target in ("sm_80", "host"):
+        copies = [op for op in walk(program_of(kernel(text), target).functions[0].body) if op.name == "copy_async"]
+        assert [op.attrs["count"] for op in copies] == [2]
 
 
 @pytest.mark.parametrize("name", UNAWAITED)

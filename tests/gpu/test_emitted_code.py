@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import CompileError
 from einkorn.dsl.package.library import load_library
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE = KERNELS / "elements.py"
 
 
@@ -142,6 +144,20 @@ def test_a_launch_asks_for_registers_blocks_and_clusters(tmp_path: Path) -> None
     for line in (".reqnctapercluster 2, 1, 2", ".maxnreg 64", ".minnctapersm 1", ".reqntid 32, 1, 1"):
         assert line in clustered
     assert "ncta" not in plain
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("algorithm", ["registers", "vectorized"])
+def test_the_product_of_the_example_stays_in_registers(algorithm: str, tmp_path: Path) -> None:
+    file = EXAMPLES / "gpu" / "kernels" / "matrix_multiplication.py"
+    types = [(DType.float32, (512, 512))] * 2
+    artifact = harness.compile_kernel(
+        file, "gpu::matrix_multiplication", types, {"algorithm": algorithm}, target="sm_80"
+    )[0]
+    (tmp_path / "code.ptx").write_text(artifact.asm)
+    command = [str(find_ptxas()), "-v", "-arch=sm_80", str(tmp_path / "code.ptx"), "-o", str(tmp_path / "code.cubin")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "0 bytes spill stores, 0 bytes spill loads" in told, told
 
 
 @pytest.mark.parametrize(("target", "registers"), [("gfx908", 64), ("gfx942", 64), ("gfx1100", 96)])

@@ -12,6 +12,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError, each_of
 
 HEAD = """\
 from einkorn.dsl import *
+from einkorn.stdlib import Sum
 
 def thread(out, x):
     {kernel}
@@ -57,6 +58,56 @@ MISTAKES = {
         "branch or a loop",
     ),
     "more than the launch has": ("t = gpu.dynamic_shared[float64](4)", "", ", shared=16", "host", "EK0641", ""),
+    "barriers of lanes": (
+        "gpu.barrier(id=gpu.lane_idx, threads=32)",
+        "",
+        "",
+        "host",
+        "EK0642",
+        "among the lanes of a warp",
+    ),
+    "no number of a barrier": ('gpu.barrier(id="1")', "", "", "host", "EK0642", "0 to 15"),
+    "a barrier with a number for a part": (
+        "if gpu.warp_idx == 0: gpu.barrier(id=1)",
+        "",
+        "",
+        "sm_80",
+        "EK0620",
+        "threads of a block",
+    ),
+    "a block collective in a tail": (
+        "v = float32(0)\n    if gpu.global_idx.x < x.dim(0): v = gpu.block.reduce(x[0], Sum)\n    out[0] = v",
+        "",
+        "",
+        "host",
+        "EK0620",
+        "threads of a block",
+    ),
+    "a warp collective in a tail": (
+        "v = float32(0)\n    if gpu.global_idx.x < x.dim(0): v = gpu.warp.reduce(x[0], Sum)\n    out[0] = v",
+        "",
+        "",
+        "host",
+        "EK0621",
+        "lanes of a warp",
+    ),
+    "filled storage of the host": (
+        "",
+        "kept = stack[float32](64); kept[0] = 1.0",
+        "",
+        "gfx942",
+        "EK0821",
+        "storage of the host",
+    ),
+    "storage of the host behind a pointer": (
+        "",
+        "here = stack[float32](64); p = here.pointer(); p[0] = 1.0; kept = here",
+        "",
+        "sm_90a",
+        "EK0821",
+        "storage of the host",
+    ),
+    "an element of the device": ("", "first = x[0]", "", "sm_90a", "EK0820", "lies in device memory"),
     "a barrier too high": ("gpu.barrier(16)", "", "", "host", "EK0642", "0 to 15"),
     "half a warp": ("gpu.barrier(1, threads=16)", "", "", "sm_80", "EK0642", "multiple of 32"),
     "one barrier": ("gpu.barrier(1)", "", "", "gfx1100", "EK0611", "one barrier a block"),

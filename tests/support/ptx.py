@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -472,8 +472,19 @@ class Machine:
         elif ins.name == "brx":
             raise ins.fail("branches by tables are not known")
         elif ins.barrier:
-            goes += self._barrier(ins, threads, number + 1)
+            for one, some in self._numbered(ins, group, threads):
+                goes += self._barrier(one, some, number + 1)
         return goes
+
+    def _numbered(self, ins: Instruction, group: Group, threads: Any) -> list[tuple[Instruction, Any]]:
+        """A barrier whose number is in a register, as one with a constant for the threads that have each number."""
+        if not ins.operands or not isinstance(ins.operands[0], Register):
+            return [(ins, threads)]
+        read = self.compiled.code.source(ins, ins.operands[0], type_of("u32"))
+        every = np.zeros(self.count, np.int64)
+        every[slice(None) if group.threads is None else group.threads] = group.spread(read(group))
+        numbers, rest = every[threads], ins.operands[1:]
+        return [(replace(ins, operands=(Immediate(int(n)), *rest)), threads[numbers == n]) for n in np.unique(numbers)]
 
     def _label(self, ins: Instruction, operand: Operand) -> int:
         if not isinstance(operand, Symbol) or operand.name not in self.compiled.kernel.labels:

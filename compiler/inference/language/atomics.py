@@ -14,7 +14,7 @@ from ...ir.opcodes import SCOPES
 from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Point, rule
-from ..members.pointers import POINTER, integer_offset, is_pointer, owner_of, writable
+from ..members.pointers import integer_offset, is_pointer, owner_of, writable
 from ..members.spans import Span
 from ..members.tensor_memory import span_of
 from ..members.tensors import refuse_input, to_index
@@ -38,13 +38,13 @@ def _place(call: Point, target: Any, index: Any, name: str, *, writes: bool) -> 
     if is_pointer(target):
         if writes:
             writable(call, target)
-        refuse_host(call, POINTER)
+        refuse_host(call, target)
         return Span(target, integer_offset(call, index, "index"))
     if not isinstance(target, Tensor):
         raise call.error("EK0208", f"{name} takes a tensor or a pointer, not {describe(target)}", "target")
     if writes:
         refuse_input(call, target)
-    refuse_host(call, f"'{target.name}' lies in")
+    refuse_host(call, target)
     at = to_index(call, target, index)
     guard_index(call, target, at)
     span = span_of(call, target, at) if isinstance(target, Stored | View) else None

@@ -18,6 +18,7 @@ from ..calls.inlining import inline
 from ..conversion import DEFAULTS, coerce
 from ..evaluator import Point, named_value, rule
 from ..members.table import method
+from ..runtime_checks import add_check
 from ..target_refusals import refuse_block, refuse_clusters
 from ..values.compile_time import Closure, ContextValue, is_comptime_number
 from ..values.describe import describe
@@ -133,21 +134,41 @@ def uniform(call: Point, value: Any, scope: Any = "warp") -> Any:
 @rule("gpu.barrier")
 def barrier(call: Point, id: Any = 0, threads: Any = None) -> None:
     launched, target = kernel_of(call, "barrier()"), call.evaluator.target
-    if type(id) is not int or not 0 <= id < NAMED_BARRIERS:
-        text = f"id= is a number from 0 to {NAMED_BARRIERS - 1} known at compile time, not {describe(id)}"
+    known = type(id) is int
+    if (known and not 0 <= id < NAMED_BARRIERS) or not (known or isinstance(id, Value)):
+        text = f"id= is a number from 0 to {NAMED_BARRIERS - 1}, not {describe(id)}"
         raise call.error("EK0642", text, "id")
-    attrs: dict[str, Any] = {"id": id} if id else {}
+    attrs: dict[str, Any] = {"id": id} if known and id else {}
+    whole, lanes = math.prod(launched.block), target.warp_size
     if threads is not None:
-        whole, lanes = math.prod(launched.block), target.warp_size
         if type(threads) is not int or not 1 <= threads <= whole or (threads % lanes and threads != whole):
             text = f"threads= is a multiple of {lanes}, a warp's threads, up to the {whole} of the block"
             raise call.error("EK0642", f"{text}, not {describe(threads)}", "threads")
-        if threads != whole:
+        if attrs or threads != whole:
             attrs["threads"] = threads
+    if not known:
+        attrs["threads"] = whole if threads is None else threads
     if attrs and target.has_grid and not target.supports("named_barriers"):
         hint = 'guard it by `if ctx.target.supports("named_barriers"):`; gpu.barrier() is for the whole block'
         raise call.error("EK0611", f"{target.name} has one barrier a block, and no further ones", hint=hint)
-    call.builder.add("barrier", [], **attrs)
+    numbers = [] if known else [_barrier_number(call, id)]
+    call.builder.add("barrier", numbers, **attrs)
+
+
+def _barrier_number(call: Point, id: Value) -> Value:
+    """The number of a barrier that is known at run time only."""
+    number = coerce(call.argument("id"), id, INT, "id= of gpu.barrier is an Int")
+    if call.evaluator.checks.level != "off" and not call.evaluator.ranges.is_inside(
+        number, call.builder.int_(NAMED_BARRIERS), 1
+    ):
+        builder = call.builder
+        call.locate()
+        low = builder.compare("ge", number, builder.int_(0))
+        holds = builder.row("and_", [low, builder.compare("lt", number, builder.int_(NAMED_BARRIERS))])
+        message = ["a block has no barrier ", number, f": their numbers are 0 to {NAMED_BARRIERS - 1}"]
+        add_check(call, "barrier", holds, message, {}, [])
+    call.locate()
+    return number
 
 
 @rule("gpu.fence")

@@ -22,8 +22,6 @@ from .scalars import check_width
 from .spans import Span, load_span, offsets_of, store_span
 from .table import member, method
 
-POINTER = "this pointer is one of"  # what `refuse_host` refuses
-
 
 @dataclass(frozen=True)
 class Access:
@@ -146,7 +144,7 @@ def pointer_load(
     other: Any = None,
     align: Any = None,
 ) -> Value:
-    refuse_host(call, POINTER)
+    refuse_host(call, owner)
     check_width(call, width, "width")
     how = access(call, owner.dtype, width, mask, other, stride, align)
     span = Span(owner, integer_offset(call, offset), how.step)
@@ -158,7 +156,7 @@ def pointer_store(
     call: Point, owner: Value, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
     writable(call, owner)
-    refuse_host(call, POINTER)
+    refuse_host(call, owner)
     stored = stored_value(call, owner.dtype, value)
     assert isinstance(stored.type, SIMDType)
     how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
@@ -168,7 +166,7 @@ def pointer_store(
 
 def read_element(call: Point, pointer: Value, index: Any) -> Value:
     """`p[i]`."""
-    refuse_host(call, POINTER)
+    refuse_host(call, pointer)
     at = integer_offset(call, index, "index")
     return call.builder.one("load", [pointer, at], SIMDType(pointer.dtype))
 
@@ -176,14 +174,14 @@ def read_element(call: Point, pointer: Value, index: Any) -> Value:
 def write_element(call: Point, pointer: Value, index: Any, value: Any) -> None:
     """`p[i] = x`."""
     writable(call, pointer)
-    refuse_host(call, POINTER)
+    refuse_host(call, pointer)
     at = integer_offset(call, index, "index")
     call.builder.add("store", [stored_value(call, pointer.dtype, value), pointer, at])
 
 
 @method(PointerType, "gather")
 def pointer_gather(call: Point, owner: Value, indices: Any, mask: Any = None, other: Any = None) -> Value:
-    refuse_host(call, POINTER)
+    refuse_host(call, owner)
     return gather(call, owner, indices, mask, other)
 
 
@@ -202,7 +200,7 @@ def gather(call: Point, pointer: Value, indices: Any, mask: Any, other: Any) -> 
 @method(PointerType, "scatter")
 def pointer_scatter(call: Point, owner: Value, value: Any, indices: Any, mask: Any = None) -> None:
     writable(call, owner)
-    refuse_host(call, POINTER)
+    refuse_host(call, owner)
     scatter(call, owner, value, indices, mask)
 
 
@@ -224,5 +222,5 @@ def scatter(call: Point, pointer: Value, value: Any, indices: Any, mask: Any) ->
 
 @method(PointerType, "prefetch")
 def pointer_prefetch(call: Point, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
-    refuse_host(call, POINTER)
+    refuse_host(call, owner)
     call.builder.add("prefetch", [owner, integer_offset(call, offset)], **hint_of(call, locality, write))

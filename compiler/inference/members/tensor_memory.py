@@ -182,7 +182,7 @@ def _guard_indices(call: Point, tensor: Tensor, first: Index, indices: Any, mask
 
 @method(Tensor, "gather")
 def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
-    refuse_host(call, f"'{owner.name}' lies in")
+    refuse_host(call, owner)
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
     span = span_of(call, owner, first)
@@ -202,7 +202,7 @@ def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, oth
 
 @method(Tensor, "scatter")
 def tensor_scatter(call: Point, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
-    refuse_host(call, f"'{owner.name}' lies in")
+    refuse_host(call, owner)
     call.nodes = {**call.nodes, "target": call.node}
     first, indices = _vector_index(call, owner, index)
     stored = storable(call, owner, value)
@@ -253,7 +253,7 @@ def tensor_pointer(call: Point, owner: Tensor, *index: Any) -> Value:
 
 @method(Tensor, "prefetch")
 def tensor_prefetch(call: Point, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
-    refuse_host(call, f"'{owner.name}' lies in")
+    refuse_host(call, owner)
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
     if span is not None:  # what is computed where it is read is in no cache
@@ -282,7 +282,7 @@ def tensor_load(
     align: Any = None,
 ) -> Value:
     check_width(call, width, "width")
-    refuse_host(call, f"'{owner.name}' lies in")
+    refuse_host(call, owner)
     refuse_unreadable(call, owner)
     at = to_index(call, owner, flat(call, index))
     if _plain(call, owner, at, width, stride) and mask is None and other is None and align is None:

@@ -16,7 +16,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
-from ...ir.polynomials import minus
+from ...ir.distances import distance
 from ...ir.program import PointerType, Value
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
@@ -191,7 +191,7 @@ def to_store(call: Point, tensor: Tensor, index: Index, value: Any) -> Value:
 def storable(call: Point, tensor: Tensor, value: Any) -> Value:
     """`value` as what `tensor` takes."""
     refuse_input(call, tensor)
-    refuse_host(call, f"'{tensor.name}' lies in")
+    refuse_host(call, tensor)
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
         hint = "store one of its elements" if isinstance(value, Tensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
@@ -304,7 +304,7 @@ def load_element(call: Point, tensor: Tensor, index: Any) -> Any:
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
         return make_view(call, tensor, parts)
-    refuse_host(call, f"'{tensor.name}' lies in")
+    refuse_host(call, tensor)
     refuse_unreadable(call, tensor)
     at = to_index(call, tensor, index)
     guard_index(call, tensor, at)
@@ -316,14 +316,6 @@ def _at_least(call: Point, bound: Value | None, least: int) -> Value | None:
     if bound is None or call.evaluator.ranges.is_at_least(bound, least):
         return bound
     return call.builder.one("max", [bound, call.builder.int_(least)], INT)
-
-
-def _asked(evaluator: Evaluator, dim: Value, first: Value | None, stop: Value | None) -> int | None:
-    """How many elements `first:stop` asks for, where the difference of the two is known."""
-    ranges = evaluator.ranges
-    end = ranges.poly(dim if stop is None else stop)
-    left = end if first is None else minus(end, ranges.poly(first))
-    return left.get((), 0) if not any(left) else None
 
 
 def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
@@ -355,7 +347,7 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         at = call.index_part(axis, given)
         lower, upper = (at.lower, at.upper) if isinstance(at, s.Slice) else (None, None)
         first, stop, step_by = whole(part.start, lower), whole(part.stop, upper), part.step or 1
-        asked = _asked(call.evaluator, tensor.dims[axis], first, stop)
+        asked = distance(first, tensor.dims[axis] if stop is None else stop)
         first, stop = (first, _at_least(call, stop, 0)) if step_by > 0 else (_at_least(call, first, -1), stop)
         start, step, extent = slice_of(builder, tensor.dims[axis], first, stop, step_by)
         dims.append(extent)

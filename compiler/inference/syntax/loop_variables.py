@@ -31,6 +31,7 @@ from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, repl
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Abandoned
+from ..values.tensors import Tensor
 from .statements import undefined
 
 
@@ -284,6 +285,11 @@ class Loop(Scoped):
             return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
 
         hint = "use another name in the loop; only numbers, also in tuples and structs, can change from round to round"
+        if isinstance(value, Tensor) and value.rank:
+            hint = (
+                "take one tensor with an axis more and change a number, as in buffer[stage, i], or change pointers: "
+                f"p, q = {name}.pointer(), other.pointer()"
+            )
         return undefined(self.here, "EK0203", text, hint, "the loop is")
 
     def _counts_twice(self, name: str) -> Undefined:

@@ -146,8 +146,10 @@ def matrix_multiplication(
         ctx.launch(shared_thread, out, a, b, grid=(ceildiv(n, SIDE), ceildiv(m, SIDE)), block=(SIDE, SIDE))
     else:
         static_assert(algorithm == "registers" or algorithm == "vectorized", "algorithm= is none of the five")
-        grid = (ceildiv(n, TILE), ceildiv(m, TILE))
+        # With two blocks to a multiprocessor a thread has up to 128 registers. Without this wish ptxas plans for four
+        # blocks, and stores values that do not fit into 64 registers.
+        grid, at_once = (ceildiv(n, TILE), ceildiv(m, TILE)), 2
         if algorithm == "vectorized" and n % EACH == 0 and a.dim(1) % EACH == 0:
-            ctx.launch(vectorized_thread, out, a, b, grid=grid, block=(SIDE, SIDE))
+            ctx.launch(vectorized_thread, out, a, b, grid=grid, block=(SIDE, SIDE), min_blocks=at_once)
         else:
-            ctx.launch(registers_thread, out, a, b, grid=grid, block=(SIDE, SIDE))
+            ctx.launch(registers_thread, out, a, b, grid=grid, block=(SIDE, SIDE), min_blocks=at_once)

@@ -115,3 +115,24 @@ def last_block_in_order(
 def limited(out: OutputTensor[int32, "96"], x: InputTensor[int32, "96"], ctx: DeviceContext) -> None:
     """The same turns, by a kernel of few registers."""
     ctx.launch(turn_thread, out, x, grid=1, block=96, max_registers=32, min_blocks=2)
+
+
+def producer_thread(out, x):
+    """Warp 0 fills two stages in turn, which warp 1 reads: a barrier of its own says of each that it is filled."""
+    kept, lane, size = gpu.shared[int32](2, 64), gpu.lane_idx, gpu.warp_size
+    stage = 0
+    if gpu.warp_idx == 0:
+        for k in range(x.dim(0) // size):
+            kept[stage, lane] = x[k * size + lane] * 2
+            gpu.barrier(id=1 + stage, threads=2 * gpu.warp_size)
+            stage = 1 - stage
+    else:
+        for k in range(x.dim(0) // size):
+            gpu.barrier(id=1 + stage, threads=2 * gpu.warp_size)
+            out[k * size + lane] = kept[stage, size - 1 - lane] + 1
+            stage ^= 1
+
+
+@register("barriers::producer")
+def producer(out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"], ctx: DeviceContext) -> None:
+    ctx.launch(producer_thread, out, x, grid=1, block=2 * gpu.warp_size)
