@@ -32,7 +32,7 @@ from .kinds import (
     whole,
 )
 from .operations import ROWS, Row
-from .program import Attribute, Op, Opcode, PointerType, RegionForm, Scope
+from .program import Attribute, Op, Opcode, RegionForm, Scope
 from .schedule import Cut, LoopHints
 
 ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
@@ -59,12 +59,6 @@ _ROUND = {"fuel": _decided(whole(1))}
 
 def _ordering(*but: str) -> dict[str, Attribute]:
     return {"ordering": Attribute(one_of(*(o for o in ORDERINGS if o not in but)))}
-
-
-def _storage_scope(op: Op) -> Scope:
-    """Whose threads have one storage."""
-    type = op.results[0].type
-    return Scope.block if isinstance(type, PointerType) and type.space == "shared" else Scope.none
 
 
 _SCOPE = {"scope": Attribute(one_of(*SCOPES))}
@@ -308,7 +302,7 @@ ALLOCA = Opcode(
     attrs={"count": Attribute(whole()), "zeroed": Attribute(_FLAG), **_ALIGN},
     rule=rules.alloca,
     allocates=True,
-    uniform=_storage_scope,
+    uniform=rules.storage_scope,
 )
 DYNAMIC_SHARED = Opcode(
     "dynamic_shared",

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...dsl.types.dtype import INT, SIMDType
 from .operations import ROWS, Row
-from .program import Op, PointerType, Value
+from .program import Op, PointerType, Scope, Value
 
 # What a variable of the author's is made of, in a note: ("value", number of the operand), ("constant", object),
 # ("tuple", parts), ("struct", name, names of the fields, parts),
@@ -304,3 +304,9 @@ def regular(row: Row) -> Callable[[Op], str | None]:
         return "fastmath is for floats" if "fastmath" in op.attrs and not type.dtype.is_float() else None
 
     return rule
+
+
+def storage_scope(op: Op) -> Scope:
+    """Whose threads have one storage."""
+    type = op.results[0].type
+    return Scope.block if isinstance(type, PointerType) and type.space == "shared" else Scope.none
