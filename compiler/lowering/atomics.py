@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.types.dtype import BOOL
-from ..ir.program import Op, Value
+from ..ir.program import Op, PointerType, Value
 from .arithmetic import row
 from .memory import address
 from .writer import FunctionWriter, emits
@@ -19,6 +19,8 @@ from .writer import FunctionWriter, emits
 _ORDERINGS = {o: o for o in ("acquire", "release", "acq_rel", "seq_cst")} | {"relaxed": "monotonic"}
 # What may be seen where a comparison fails, and nothing is written.
 _FAILURE = {"release": "monotonic", "acq_rel": "acquire"}
+_SPACES = {"global": "global", "shared": "shared", "cluster": "shared::cluster"}  # as PTX names them
+_BITS = {"and": "and_", "or": "or_", "xor": "xor"}  # the rows of operations
 _WORDS = {"and": "_and", "or": "_or", "xor": "_xor", "exchange": "xchg"}
 
 
@@ -62,7 +64,7 @@ def _atomic(w: FunctionWriter, op: Op) -> None:
         name = f"u{kind}"
     elif dtype.is_float() and kind in ("add", "sub") and not dtype.is_half():
         name = f"f{kind}"
-    elif dtype.is_float() and kind != "exchange":
+    elif (dtype.is_float() and kind != "exchange") or _widened(w, op):
         w.result(op, _by_exchange(w, op, word))
         return
     else:
@@ -71,10 +73,42 @@ def _atomic(w: FunctionWriter, op: Op) -> None:
     ordering = "monotonic" if before or after else word.ordering
     if before:
         w.line(f"llvm.fence {word.scope}{before}")
-    text = f"llvm.atomicrmw {name} {word.address}, {w.name(value)} {word.scope}{ordering}"
-    w.result(op, w.op(f"{text} : {word.pointer}, {w.type(value.type)}"))
+    spelled = _spelled(w, op, word)
+    if spelled is None:
+        text = f"llvm.atomicrmw {name} {word.address}, {w.name(value)} {word.scope}{ordering}"
+        spelled = w.op(f"{text} : {word.pointer}, {w.type(value.type)}")
+    w.result(op, spelled)
     if after:
         w.line(f"llvm.fence {word.scope}{after}")
+
+
+def _widened(w: FunctionWriter, op: Op) -> bool:
+    """Whether LLVM would make an update of 32 bits of it, without a scope that has to be there."""
+    small = op.operands[0].dtype.bits < 32 and op.attrs["kind"] in _BITS
+    return small and op.attrs["scope"] == "system" and "system" in w.target.atomic_scopes
+
+
+def _spelled(w: FunctionWriter, op: Op, word: _Word) -> str | None:
+    """An update as assembly, where LLVM would emit it without its scope; None where LLVM does it right."""
+    value, pointer, _ = op.operands
+    assert isinstance(pointer.type, PointerType)
+    scope, space = w.target.atomic_scopes.get(op.attrs["scope"]), _SPACES.get(pointer.type.space)
+    if scope is None or space is None or value.dtype.bits < 32:  # LLVM makes loops of smaller ones, with the scope
+        return None
+    kind, dtype, given, type = op.attrs["kind"], value.dtype, w.name(value), w.type(value.type)
+    if kind == "sub":
+        whole = not dtype.is_float()
+        negative = row(w, "sub", [w.constant(0, value.simd), given], value.simd) if whole else None
+        kind, given = "add", negative or row(w, "neg", [given], value.simd)
+    if kind == "exchange":
+        given, type = _as(w, given, type, word.bits), word.bits
+    letter = "f" if dtype.is_float() else "s" if dtype.is_signed() and kind in ("min", "max") else "u"
+    ptx = f"b{dtype.bits}" if kind in ("and", "or", "xor", "exchange") else f"{letter}{dtype.bits}"
+    text = f"atom.relaxed.{scope}.{space}.{'exch' if kind == 'exchange' else kind}.{ptx} $0, [$1], $2;"
+    register = {"i32": "r", "i64": "l", "f32": "f", "f64": "d"}[type]
+    operands = f"{word.address}, {given} : ({word.pointer}, {type}) -> {type}"
+    done = w.op(f'llvm.inline_asm has_side_effects "{text}", "={register},l,{register},~{{memory}}" {operands}')
+    return _as(w, done, type, w.type(value.type))
 
 
 def _fences(w: FunctionWriter, ordering: str) -> tuple[str, str]:
@@ -94,7 +128,7 @@ def _by_exchange(w: FunctionWriter, op: Op, word: _Word) -> str:
     result, old, seen = w.names.fresh(), w.names.fresh(), w.names.fresh()
     w.open(f"{result} = scf.while ({old} = {first}) : ({bits}) -> {bits} {{")
     with w.nested():
-        new = row(w, op.attrs["kind"], [_as(w, old, bits, text), w.name(value)], type)
+        new = row(w, _BITS.get(op.attrs["kind"], op.attrs["kind"]), [_as(w, old, bits, text), w.name(value)], type)
         found, stored = _compare_exchange(w, word, old, _as(w, new, text, bits))
         again = w.op(f"arith.xori {stored}, {w.constant(True, BOOL)} : i1")
         w.line(f"scf.condition({again}) {found} : {bits}")

@@ -259,6 +259,7 @@ class Target:
         vector_bits: the widest vector register of one thread.
         spaces, scopes: LLVM's address spaces, and LLVM's words for block, cluster, device and system: whose threads
             see an atomic operation as one step.
+        atomic_scopes: the words of PTX for those scopes that LLVM forgets where it emits an atomic update.
         keeps_atomic_order: whether LLVM keeps the ordering of atomic operations; else fences stand around them.
         saturating_casts: whether floats become integers, saturated, by one instruction.
         returns_behind_traps: whether a return has to stand behind a trap; see `codegen.llvm_workarounds`.
@@ -289,6 +290,7 @@ class Target:
     vector_bits: int = 128
     spaces: AddressSpaces = AddressSpaces()
     scopes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    atomic_scopes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     keeps_atomic_order: bool = True
     saturating_casts: bool = False
     returns_behind_traps: bool = False

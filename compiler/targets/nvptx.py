@@ -130,6 +130,11 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             "device": "device",
             "system": "",
         },
+        atomic_scopes={
+            "block": "cta",
+            "cluster": "cluster" if "clusters" in capabilities else "cta",
+            "system": "sys",
+        },
         keeps_atomic_order=False,
         saturating_casts=True,
         prefetch=_PREFETCH,
