@@ -23,8 +23,9 @@ acquired, directly or through others. What a thread knows of those in other bloc
 teaches is one number for the block, so that a barrier costs as much as a store.
 
 The cells lie in pieces of memory that are found by a table, one for each page that is used. All blocks run in one
-thread of the host, one after the other, so that nothing here is atomic. The first thing that is found is kept; nothing
-is looked for behind it. Non-goals: what is said about it (see `graph.driver.findings`).
+thread of the host, one after the other, so that nothing here is atomic. The first thing that is found is kept, and
+nothing is looked for behind it but the store of another thread to what was read before anything was written there: then
+both are a race. Non-goals: what is said about it (see `graph.driver.findings`).
 """
 
 from __future__ import annotations
@@ -119,8 +120,18 @@ def _find() -> str:
     """`find(found, entry, me, what, other_what, address)`: keeps what was found, and lets the call end."""
     names = ("found", "entry", "me", "what", "other_what", "address")
     f = StateFunction("@find", "void", [f"i64 %{name}" for name in names], "internal|cold noinline")
-    with f.when(f.compare("ne", f.load("i64", f.field("finding")), 0)):
-        f.leave()
+
+    def told(name: str) -> str:
+        return f.load("i64", f.at(f.field("finding"), offset(Finding, name)))
+
+    first = f.load("i64", f.field("finding"))
+    with f.when(f.compare("ne", first, 0)):
+        # A read of what nobody has written yet is a race once another thread writes there: that is told instead.
+        kinds = f.both(f.compare("eq", first, Found.UNINITIALISED), f.compare("eq", "%found", Found.RACE), "i1")
+        reader = f.compare("eq", told("thread"), f.sub(f.right("%entry", THREAD_BIT), 1))
+        read = f.compare("eq", told("other_site"), f.both(f.right("%entry", _SITE), _SITES))
+        with f.when(f.compare("eq", f.both(kinds, f.both(reader, read, "i1"), "i1"), 0, "i1")):
+            f.leave()
     values = {
         "found": "%found",
         "site": f.both(f.right("%me", _SITE), _SITES),
@@ -181,7 +192,9 @@ def _flags() -> str:
 def _access() -> str:
     parameters = ["ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"]
     f = exported("access", parameters, "i64")
-    with f.when(f.compare("ne", f.load("i64", f.field("finding")), 0)):
+    first = f.load("i64", f.field("finding"))
+    ended = f.both(f.compare("ne", first, 0), f.compare("ne", first, Found.UNINITIALISED), "i1")
+    with f.when(ended):  # behind what nobody had written, who writes it is looked for
         f.leave(0)
     nobody = f.variable("i64", 0)
     number = f.load("i64", f.at("%thread", offset(Thread, "number")))

@@ -433,7 +433,7 @@ stepped:
   br i1 %more, label %next, label %decide
 decide:
   %over = call i1 @ek.is_over(ptr %argument)
-  br i1 %over, label %end, label %ask
+  br i1 %over, label %sleep, label %ask             ; the other warps go as far as they come, for what they do
 ask:
   br i1 %waits.next, label %meet, label %sleep
 meet:

@@ -520,7 +520,8 @@ class Caller:
             interrupt, self.interrupt = self.interrupt, None
             if interrupt is not None:
                 raise interrupt
-        found = self.driver.finding() if status == abi.STOPPED else None
+        # Of a race, an index out of bounds may be the consequence: what was found in memory is told first.
+        found = self.driver.finding() if status == abi.STOPPED or failure is not None else None
         rehearsal, self.rehearsal = self.rehearsal, None
         failed = _identity(found, failure)
         drawn = [*self.driver.notes(), *(rehearsal.notes(failed) if rehearsal and failed else [])]
