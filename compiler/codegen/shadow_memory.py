@@ -192,9 +192,7 @@ def _flags() -> str:
 def _access() -> str:
     parameters = ["ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"]
     f = exported("access", parameters, "i64")
-    first = f.load("i64", f.field("finding"))
-    ended = f.both(f.compare("ne", first, 0), f.compare("ne", first, Found.UNINITIALISED), "i1")
-    with f.when(ended):  # behind what nobody had written, who writes it is looked for
+    with f.when(_is_over(f)):
         f.leave(0)
     nobody = f.variable("i64", 0)
     number = f.load("i64", f.at("%thread", offset(Thread, "number")))
@@ -251,6 +249,12 @@ def _access() -> str:
         f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
     f.leave(nobody.value())
     return f.text()
+
+
+def _is_over(f: StateFunction) -> str:
+    """Whether nothing more is looked for: behind a read of what nobody has written yet, who writes it is."""
+    first = f.load("i64", f.field("finding"))
+    return f.both(f.compare("ne", first, 0), f.compare("ne", first, Found.UNINITIALISED), "i1")
 
 
 def _stored(f: StateFunction, flags: str, mine: str, whole: str) -> str:
