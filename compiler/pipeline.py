@@ -45,6 +45,7 @@ from .lowering.module import (
 )
 from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
+from .passes.data_races import data_races
 from .passes.expand_launches import expand_launches
 from .passes.hoist_checks import hoist_checks
 from .passes.host_and_device import host_and_device
@@ -170,6 +171,7 @@ LLVM_PASSES = tuple(name for name, _ in llvm.PASSES)  # check_intrinsics, read, 
 # All that is done to an entry, in this order. The passes over the program are a file each in `compiler/passes`.
 PASSES: tuple[Pass, ...] = (
     Pass("infer", "typed", _infer, _program_text),
+    _on_program(data_races),
     _on_program(uniformity),
     _on_program(tokens),
     _on_program(expand_launches, half="host"),

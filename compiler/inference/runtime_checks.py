@@ -241,6 +241,21 @@ def add_check(
     hoist: int | None = None,
 ) -> None:
     """The operation and its site. Run-time values among `message` and `details` are handed to the report."""
+    values = _add_site(here, kind, message, details, notes)
+    attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
+    here.builder.add("assert", [holds, *values], site=len(here.evaluator.sites) - 1, **attrs)
+
+
+def add_report(here: Point, kind: str, details: dict[str, Any]) -> None:
+    """A report that is no failure, with these details; run-time values among them are handed to it."""
+    values = _add_site(here, kind, (), details, ())
+    here.builder.add("print", values, site=len(here.evaluator.sites) - 1)
+
+
+def _add_site(
+    here: Point, kind: str, message: Sequence[Any], details: dict[str, Any], notes: Sequence[tuple[str, Place]]
+) -> list[Value]:
+    """Adds a site; returns the run-time values of its report."""
     values: list[Value] = []
     numbers: dict[int, int] = {}
 
@@ -266,5 +281,4 @@ def add_check(
     resolved = tuple((name, detail(value)) for name, value in details.items())
     place, calls = trace_calls(here.frame, here.node)
     here.evaluator.sites.append(Site(kind, tuple(parts), place, here.evaluator.op, resolved, (*notes, *calls)))
-    attrs: dict[str, Any] = {} if hoist is None else {"hoist": hoist}
-    here.builder.add("assert", [holds, *values], site=len(here.evaluator.sites) - 1, **attrs)
+    return values

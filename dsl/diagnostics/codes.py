@@ -58,6 +58,7 @@ MEANINGS: dict[str, str] = {
     "EK0226": "An op returns a value.",
     "EK0250": "Arithmetic is done on a type that is only stored and cast, such as float8_e4m3fn or int4.",
     "EK0251": "An element of a packed dtype is asked for an address or a size of its own.",
+    "EK0252": "Every call of a parallel body writes the same element.",
     # EK03: signatures, dims, parameters
     "EK0301": "A signature declares an argument that is no tensor with a dtype and dims, or no output.",
     "EK0302": "A signature declares a parameter without a proper type or default.",
@@ -241,7 +242,7 @@ MEANINGS: dict[str, str] = {
     "EK0733": "The system has no memory for the threads of a block.",
     "EK0734": "A package is asked for with code for a simulated GPU.",
     "EK0737": "An op cannot be tuned: with its default parameters it fails.",
-    "EK0740": "Two threads of a launch use the same memory, one of them writes, and nothing says who comes first.",
+    "EK0740": "A data race: two threads, or two calls of a parallel body, access one element, and one of them writes.",
     "EK0741": "A thread of a launch reads or writes memory that belongs to no buffer.",
     "EK0742": "A thread of a launch depends on memory that nobody has written.",
     "EK0743": "A thread uses shared memory that an asynchronous copy may still write.",

@@ -9,7 +9,6 @@ import ctypes
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +24,17 @@ from ...dsl.types.packing import pack
 from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
-from ..ir import Constant, Constraint, GraphIR, Node
-from ..passes.memory_plan import Plan
-from ..types.dims import Dim
+from ..ir import Constant, GraphIR, Node
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
+from .data_races import ACCESS, BEGIN, Accesses, records_accesses
 from .hearing import REPORT, owner_number, silent_report
 from .inputs import InputCheck, sizes_of
 from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .prints import OP as TENSORS
 from .prints import PrintOptions, TensorPrints
 from .reports import Failure, failure_error, nan_notes, read_failure, render
-from .size_checks import SizeChecks
+from .stages import stages_of
 from .stored import check_stored, expect_stores
 from .thread_pool import thread_pool
 
@@ -47,35 +45,6 @@ if TYPE_CHECKING:
 
 SCRATCH_ALIGNMENT = 256  # bytes: as `lowering.scratch` lays out pieces
 ndarray = np.ndarray  # the hot path finds it faster so
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """What a stage of an entry is the first to know: dim slots, positions of outputs, whether sizes are possible."""
-
-    slots: list[tuple[int, Dim]]
-    outputs: list[int]
-    checks: SizeChecks
-
-
-def _stages_of(ir: GraphIR, plan: Plan) -> list[_Stage]:
-    count = len(plan.steps) + 1
-    slots: list[list[tuple[int, Dim]]] = [[] for _ in range(count)]
-    outputs: list[list[int]] = [[] for _ in range(count)]
-    values: list[list[int]] = [[] for _ in range(count)]
-    constraints: list[list[Constraint]] = [[] for _ in range(count)]
-    for slot, dim in enumerate(plan.slots):
-        slots[plan.stage_of(dim)].append((slot, dim))
-    for position, type in enumerate(ir.output_types):
-        outputs[plan.stage_of(*type.shape)].append(position)
-    unknown = {name for step in ir.steps if step not in plan.steps for name in step.names}  # of ops that nobody reads
-    for node in ir.nodes:
-        for value, type in zip(node.results, node.out_types, strict=True):
-            if unknown.isdisjoint(type.shape.parameters):
-                values[plan.stage_of(*type.shape)].append(value)
-    for constraint in ir.constraints:
-        constraints[plan.stage_of(constraint.left, constraint.right)].append(constraint)
-    return [_Stage(s, o, SizeChecks(ir, v, c)) for s, o, v, c in zip(slots, outputs, values, constraints, strict=True)]
 
 
 def _identity(found: tuple[Finding, CheckState] | None, failure: Failure | None) -> tuple[object, ...] | None:
@@ -130,7 +99,7 @@ class Caller:
         self.outputs: list[Output] = []  # by position; those of a later stage are not up to date before it
         self.constants: dict[int, Storage] = self._constants() if like is None else self._shared(like.constants)
         self.layout: list[Any] | None = None  # of the inputs of the last call; what memory is laid out for
-        self.stages = _stages_of(ir, plan)
+        self.stages = stages_of(ir, plan)
         self.sizes: dict[str, int] = {}
         self.late_sizes: dict[str, int] = {}  # that the last call computed on the way
         self.laid_out: list[tuple[int, ...]] = [()] * len(self.stages)  # the late sizes that each is laid out for
@@ -140,8 +109,8 @@ class Caller:
         self.arenas: list[Storage | None] = [None] * len(self.stages)
         self.scratch: list[int] = [0] * len(self.stages)  # where what each takes for itself begins
         self.failure: Failure | None = None
-        prints = code.prints
-        self.prints = TensorPrints(prints) if prints != PrintOptions() else None
+        self.accesses = Accesses()
+        self.prints = TensorPrints(code.prints) if code.prints != PrintOptions() else None
         self.interrupt: BaseException | None = None  # that came in the middle of a report
         self.rehearsal: Rehearsal | None = None  # of the call under way, where a device draws an order of threads
         self.context = abi.Context()
@@ -173,7 +142,8 @@ class Caller:
         self.pool = pool = thread_pool(self.threads)
         if pool is not None:
             self.context.pool, self.context.poll = pool.address, pool.poll
-        if pool is not None and pool.threads > 1 and not self.driver.in_order:
+        in_order = self.driver.in_order or records_accesses(self.code.reports)
+        if pool is not None and pool.threads > 1 and not in_order:
             self.context.parallel, self.context.threads = pool.run, pool.threads
         self.status = (ctypes.c_int64 * 1).from_buffer(self.context, abi.STATUS_OFFSET)
         if self.table is not None:
@@ -225,6 +195,7 @@ class Caller:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
+            check_memory(arrays, self.buffers)  # code for elements that share memory would not compile
             call = self.variants[patterns] = self._variant(patterns)
             self.known.setdefault(patterns, call)
         for array, (_, position) in zip(arrays, call.inputs, strict=True):
@@ -485,6 +456,11 @@ class Caller:
     def read_report(self, site: int, arguments: Any) -> Failure | None:
         """Prints a report, or gives the failure that it is."""
         report = self.code.reports[site]
+        if report.kind in (BEGIN, ACCESS):
+            race = self.accesses.take(report, arguments)
+            if race is not None:
+                self.context.status = site + 1  # the code that reports accesses does not fail by itself
+            return race
         if report.kind != "print":
             return read_failure(report, arguments)
         if self.quiet or (self.filling is not None and self.filling.quiet):
@@ -550,11 +526,14 @@ class Caller:
         if status == abi.INTERRUPTED:
             return self.pool.raised() if self.pool is not None else KeyboardInterrupt()
         if status == abi.NO_MEMORY:
-            text = "the system has no memory for the threads of a block"
-            return KernelError(text, code="EK0733", place=user_place(), hint="launch smaller blocks, on fewer threads")
+            text, hint = (
+                "the system has no memory for the threads of a block",
+                "launch smaller blocks, on fewer threads",
+            )
+            return KernelError(text, code="EK0733", place=user_place(), hint=hint)
         if failure is None:
-            text = "a kernel failed without saying why"
-            return KernelError(text, code="EK0702", place=user_place(), notes=list(notes))
+            reason = "a kernel failed without saying why"
+            return KernelError(reason, code="EK0702", place=user_place(), notes=list(notes))
         found = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
         return failure_error(failure, self.programs(), staged, [*notes, *found, self._called()])

@@ -63,6 +63,7 @@ _DETAILS = {
     "nan": {"tensor", "position", "shape", "value"},
     "bounds": {"tensor", "axis", "index", "extent"},
     "grid": {"limit", "size"},
+    "access": {"tensor", "access", "position", "shape", "width", "call", "owned", "value"},
 }
 _SPEC = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?[0-9]{0,5}[,_]?([.][0-9]{1,5})?[a-zA-Z%]?")
 
@@ -137,13 +138,14 @@ def reports_of(sites: Iterable[Any]) -> tuple[Report, ...]:
 
 def read_failure(report: Report, arguments: Any) -> Failure:
     """A failure, with everything read while its bit patterns are still there."""
-    details = {name: _detail(value, arguments) for name, value in report.details.items()}
+    details = {name: detail_of(value, arguments) for name, value in report.details.items()}
     return Failure(report, render(report, arguments), details)
 
 
-def _detail(value: Any, arguments: Any) -> Any:
+def detail_of(value: Any, arguments: Any) -> Any:
+    """A detail of a report, as the values that it comes with say."""
     if isinstance(value, list):
-        return tuple(_detail(item, arguments) for item in value)
+        return tuple(detail_of(item, arguments) for item in value)
     return _number(arguments[value["value"]], DType[value["dtype"]]) if isinstance(value, dict) else value
 
 
@@ -154,6 +156,7 @@ CODES = {
     "parted": "EK0722",
     "barrier": "EK0642",
     "grid": "EK0830",
+    "access": "EK0740",
 }  # everything else is the author's own: EK0701
 
 
@@ -218,6 +221,7 @@ def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[
 
 HINTS = {
     "bounds": "keep the index inside, with a condition or with min() and max()",
+    "access": "let each call write elements of its own, or use `reduce` or an atomic operation",
     "parted": "every thread of a block has to reach the same barriers",
     "division": 'make sure that the divisor is not 0; without checks="all" the result is 0',
 }

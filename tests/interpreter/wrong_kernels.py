@@ -53,7 +53,7 @@ def reads_stack_early(out: OutputTensor[float32, "n"], x: InputTensor[float32, "
 @register("depends_on_order")
 def depends_on_order(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]):
     out[0] = x[0]
-    parallel_for(x.dim(0), lambda i: store(out, 0, out[0] * 2 + x[i]))
+    parallel_for(x.dim(0), lambda i: store(out, min(x[i], 0), out[0] * 2 + x[i]))
     for i in range(1, x.dim(0)):
         out[i] = out[0]
 

@@ -18,6 +18,7 @@ from ..members.pointers import integer_offset, is_pointer, owner_of, writable
 from ..members.spans import Span
 from ..members.tensor_memory import span_of
 from ..members.tensors import refuse_input, to_index
+from ..ownership import report_access
 from ..runtime_checks import guard_index
 from ..target_refusals import refuse_host
 from ..values.describe import describe
@@ -47,6 +48,7 @@ def _place(call: Point, target: Any, index: Any, name: str, *, writes: bool) -> 
     refuse_host(call, target)
     at = to_index(call, target, index)
     guard_index(call, target, at)
+    report_access(call, target, at, "atomic")
     span = span_of(call, target, at) if isinstance(target, Stored | View) else None
     if span is None:
         raise call.error("EK0208", f"{name} takes a tensor in memory, not {describe(target)}", "target")

@@ -19,6 +19,7 @@ from ..conversion import coerce
 from ..evaluator import Evaluator, Point, rule
 from ..members.table import method
 from ..members.tensors import refuse_input, store_into, to_index, to_store, wrong_store
+from ..ownership import begin_region, in_body
 from ..values.compile_time import Bound, Closure, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import ABSENT
@@ -75,7 +76,7 @@ def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[I
     """The loop that stores what `values_at` gives for each index."""
 
     def element(index: Index) -> None:
-        for tensor, value in zip(outputs, values_at(index), strict=True):
+        for tensor, value in zip(outputs, in_body(call, index, lambda: values_at(index)), strict=True):
             tensor.store(call.builder, index, value)
 
     shared = shares_bytes(outputs)
@@ -243,11 +244,12 @@ def spread(
         builder.add("launch", [blocks, one, one, block, one, one, builder.int_(0)], regions=[region], elements=True)
         return
     low, high = builder.counter(Value(INT)), builder.counter(Value(INT), high=total, closed=True)
-    region.args = [low, high]
+    region.args, site_count = [low, high], len(evaluator.sites)
     with evaluator.scope(level="parallel"), builder.inside(region):
         chunk(low, high)
         builder.end()
     call.locate()
+    begin_region(call, region, site_count)
     if grain is not None:
         builder.add("parallel", [total, grain], regions=[region])
     else:  # see `passes.choose_grains`

@@ -17,6 +17,7 @@ from ..evaluator import Point, rule
 from ..members.scalars import check_width
 from ..members.spans import always
 from ..members.vectors import from_lanes
+from ..ownership import in_body, loop_index
 from ..values.compile_time import is_comptime_number
 from ..values.describe import describe
 from ..values.flow import ABSENT
@@ -56,7 +57,7 @@ def parallel_for(call: Point, n: Any, body: Any, grain: Any = 1) -> None:
     check_body(call, body, 1, "one Int", "k")
 
     def once(index: Value) -> None:
-        _invoke(call, "parallel_for", body, [index])
+        in_body(call, loop_index(total, index), lambda: _invoke(call, "parallel_for", body, [index]))
 
     def chunk(low: Value, high: Value) -> None:
         loop = builder.for_loop(low, high)
@@ -73,7 +74,7 @@ def parallel_chunks(call: Point, n: Any, body: Any, grain: Any = 1) -> None:
     check_body(call, body, 2, "where a chunk begins and ends", "low, high")
 
     def chunk(low: Value, high: Value) -> None:
-        _invoke(call, "parallel_chunks", body, [low, high])
+        in_body(call, loop_index(total, low), lambda: _invoke(call, "parallel_chunks", body, [low, high]))
 
     def thread(index: Value) -> None:
         chunk(index, call.builder.iadd(index, call.builder.int_(1)))

@@ -20,6 +20,7 @@ from ...ir.opcodes import CONST, SPLAT
 from ...ir.program import PointerType, Value
 from ..conversion import coerce
 from ..evaluator import Point
+from ..ownership import is_reported, report_access
 from ..runtime_checks import guard_index, guard_lanes, guard_number
 from ..target_refusals import refuse_host
 from ..values.describe import describe
@@ -86,9 +87,7 @@ def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Acc
     """Stores along the last axis, the lanes that the mask names."""
     builder, how = call.builder, _without_always(how)
 
-    def at(count: Value) -> Index:
-        return index.ahead(builder, count if how.step is None else builder.imul(count, how.step))
-
+    at = _along(builder, index, how)
     _guard_numbers(call, tensor, at, value, how)
     span = span_of(call, tensor, index)
     if span is not None:
@@ -113,6 +112,33 @@ def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> 
         else:
             when(builder, lane_at(builder, how.mask, count), lambda: work(count))
         builder.end()
+
+
+def _along(builder: Builder, first: Index, how: Access) -> Callable[[Value], Index]:
+    """The index of each lane of an access that begins at `first`."""
+    return lambda count: first.ahead(builder, count if how.step is None else builder.imul(count, how.step))
+
+
+def _report_lanes(call: Point, tensor: Tensor, first: Index, how: Access, kind: str) -> None:
+    """Reports the accesses of the lanes that the mask names; see `inference.ownership`."""
+    if is_reported(call.evaluator, tensor):
+        at = _along(call.builder, first, how)
+        _each_lane(call.builder, how, lambda count: report_access(call, tensor, at(count), kind))
+
+
+def _report_offsets(call: Point, tensor: Tensor, first: Index, indices: Any, mask: Any, kind: str) -> None:
+    """The same for the lanes of a gather or a scatter."""
+    if not is_reported(call.evaluator, tensor):
+        return
+    builder, offsets = call.builder, index_vector(call, indices)
+    assert isinstance(offsets.type, SIMDType)
+    how = access(call, tensor.dtype, offsets.type.width, mask, None, 1, None)
+
+    def report(count: Value) -> None:
+        offset = builder.one("cast", [lane_at(builder, offsets, count)], INT)
+        report_access(call, tensor, first.ahead(builder, offset), kind)
+
+    _each_lane(builder, how, report)
 
 
 def _guard_numbers(call: Point, tensor: Tensor, at: Callable[[Value], Index], value: Value, how: Access) -> None:
@@ -185,6 +211,7 @@ def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, oth
     refuse_host(call, owner)
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
+    _report_offsets(call, owner, first, indices, mask, "read")
     span = span_of(call, owner, first)
     if span is not None and span.step is None:
         return gather(call, _pointer(call, span), indices, mask, other)
@@ -207,6 +234,7 @@ def tensor_scatter(call: Point, owner: Tensor, value: Any, *index: Any, mask: An
     first, indices = _vector_index(call, owner, index)
     stored = storable(call, owner, value)
     _guard_indices(call, owner, first, indices, mask)
+    _report_offsets(call, owner, first, indices, mask, "write")
     span = span_of(call, owner, first)
     plain = span is not None and span.step is None
     if span is not None and plain and not call.evaluator.checks.finds:
@@ -287,9 +315,11 @@ def tensor_load(
     at = to_index(call, owner, flat(call, index))
     if _plain(call, owner, at, width, stride) and mask is None and other is None and align is None:
         guard_index(call, owner, at, width)
+        report_access(call, owner, at, "read", width)
         return owner.load(call.builder, at, width)
     how = access(call, owner.dtype, width, mask, other, stride, align)
     _guard_span(call, owner, at, how)
+    _report_lanes(call, owner, at, how, "read")
     return load_some(call, owner, at, how)
 
 
@@ -309,4 +339,5 @@ def tensor_store(
         return
     how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
     _guard_span(call, owner, at, how)
+    _report_lanes(call, owner, at, how, "write")
     store_some(call, owner, at, stored, how)

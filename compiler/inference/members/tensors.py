@@ -22,6 +22,7 @@ from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
 from ..conversion import coerce
 from ..evaluator import Evaluator, Point
+from ..ownership import report_access
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
 from ..target_refusals import refuse_host
@@ -107,6 +108,7 @@ def tensor_at(call: Point, owner: Tensor, position: Any, width: Any = 1) -> Valu
     index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
     refuse_unreadable(call, owner)
+    report_access(call, owner, index, "read", width)
     return owner.load(call.builder, index, width)
 
 
@@ -185,6 +187,7 @@ def to_store(call: Point, tensor: Tensor, index: Index, value: Any) -> Value:
     assert isinstance(stored.type, SIMDType)
     guard_index(call, tensor, index, stored.type.width)
     guard_number(call, tensor, index, stored)
+    report_access(call, tensor, index, "write", stored.type.width, stored)
     return stored
 
 
@@ -308,6 +311,7 @@ def load_element(call: Point, tensor: Tensor, index: Any) -> Any:
     refuse_unreadable(call, tensor)
     at = to_index(call, tensor, index)
     guard_index(call, tensor, at)
+    report_access(call, tensor, at, "read")
     return tensor.load(call.builder, at)
 
 
