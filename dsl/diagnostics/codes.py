@@ -283,6 +283,8 @@ MEANINGS: dict[str, str] = {
     "EK0853": "The memory given by out= does not fit the outputs of a call.",
     "EK0854": "A compiled kernel is called with other dtypes or ranks than it is compiled for.",
     "EK0870": "A forward-mode derivative is asked of an op of PyTorch.",
+    "EK0871": "A pickled kernel names a module that has another kernel here.",
+    "EK0872": "An object that exists in one process only is pickled or copied.",
     "EK0880": "The signature of an op has no counterpart in PyTorch.",
     "EK0881": "A gradient would be lost: a tensor requires one, and the op has no backward.",
     "EK0882": "The backward of an op does not give a gradient for each input.",

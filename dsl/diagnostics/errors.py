@@ -11,6 +11,7 @@ targets and the toolchain, EK07xx what fails at run time, EK08xx devices and mem
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -110,9 +111,31 @@ class EinkornError(Exception):
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, _portable(self.__dict__))
+
     def _render_traceback_(self) -> list[str]:
         """What IPython and Jupyter show: the user's own lines, the message with its place; nothing of Einkorn."""
         return traceback_lines(self, self.internals)
+
+
+def _restored(kind: type[Failure], args: tuple[Any, ...], state: dict[str, Any]) -> Failure:
+    """An error that was pickled or copied: its class is not called, since classes take other arguments."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def _portable(state: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of an error; a value of the user's that cannot be pickled is replaced by its text."""
+    found = dict(state)
+    for name in ("expected", "got"):
+        try:
+            pickle.dumps(found.get(name))
+        except Exception:
+            found[name] = brief(found[name])
+    return found
 
 
 class CompileError(EinkornError):
@@ -254,6 +277,15 @@ def of_call(errors: Sequence[EinkornError]) -> EinkornError:
 
 class PackageError(EinkornError):
     """A kernel library or a `.pkg` that cannot be read, found or trusted."""
+
+
+class UnpicklableError(EinkornError, TypeError):
+    """An object that exists in one process only, and is pickled or copied."""
+
+    @classmethod
+    def of(cls, what: str, because: str, hint: str) -> UnpicklableError:
+        """The error that `__reduce__` of such an object raises."""
+        return cls(f"{what} cannot be pickled or copied: {because}", code="EK0872", got=what, hint=hint)
 
 
 class DeviceError(EinkornError):

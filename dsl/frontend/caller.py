@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from ..diagnostics.installation import PACKAGE
 
@@ -74,6 +74,24 @@ class Called:
         Gives a table; `rows` has its numbers.
         """
         return _tools().benchmarked(self, args, peers or {}, kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: tuple[Any, ...] = importlib.import_module(f"{PACKAGE}.dsl.package.pickled").reduced(self)
+        return reduced
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Takes what was pickled with a kernel, where this one has none: its backward."""
+        if getattr(self, "gradient", None) is None:
+            self.__dict__.update(state)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
 
     @property
     def ufunc(self) -> Any:

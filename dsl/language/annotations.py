@@ -16,7 +16,7 @@ from ..diagnostics.places import user_place
 from ..signature.schema import Form, Role
 from ..types import dtype as types
 from ..types.dtype import DType, SIMDType
-from .stubs import Storage
+from .stubs import Exported, Storage
 
 __all__ = [
     "SIMD",
@@ -56,7 +56,7 @@ def _refused(message: str) -> Broken:
     return Broken(error)
 
 
-class _TensorMarker:
+class _TensorMarker(Exported):
     def __init__(self, role: Role) -> None:
         self.role = role
 
@@ -66,7 +66,7 @@ class _TensorMarker:
         return TensorAnnotation(self.role, *item)
 
 
-class _VariadicMarker:
+class _VariadicMarker(Exported):
     def __init__(self, role: Role) -> None:
         self.role = role
 
@@ -100,7 +100,7 @@ else:
     InputVariadicTensors = VariadicTensors
     OutputVariadicTensors = _VariadicMarker(Role.OUTPUT)
 
-    class _Pointer:
+    class _Pointer(Exported):
         """`Pointer[dtype]`: the address of elements, for the parameters of helpers."""
 
         def __getitem__(self, item: Any) -> Any:
@@ -143,7 +143,7 @@ class DeviceContext:
         """Runs a function by every thread of a grid."""
 
 
-class _SIMD:
+class _SIMD(Exported):
     """`SIMD[dtype, width]`: the type of a vector of `width` lanes."""
 
     def __getitem__(self, item: tuple[Any, int]) -> Any:

@@ -9,19 +9,62 @@ Input: functions without a body, for their signatures and texts. Output: `STUBS`
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from ..diagnostics.errors import EinkornError
+from ..diagnostics.errors import EinkornError, UnpicklableError
+from ..diagnostics.installation import PACKAGE
 from ..diagnostics.places import user_place
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C")
 
 
-class Stub:
+class Exported:
+    """An object that stands for a name of `einkorn.dsl`: pickled by that name, and the same in its copies."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _exported, (_path_of(self),)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+def _names() -> dict[str, Any]:
+    return vars(importlib.import_module(f"{PACKAGE}.dsl"))
+
+
+def _path_of(value: object) -> tuple[str, ...]:
+    """The names that lead to an object: `gpu`, `warp`."""
+    groups: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), _names())]
+    for path, members in groups:  # which grows
+        for name, member in members.items():
+            if member is value:
+                return (*path, name)
+            if isinstance(member, Namespace):
+                groups.append(((*path, name), vars(member)))
+    raise UnpicklableError.of(repr(value), "it is no name of einkorn.dsl", "import the name where it is used")
+
+
+def _exported(path: tuple[str, ...]) -> Any:
+    return functools.reduce(
+        lambda group, name: group[name] if isinstance(group, dict) else vars(group)[name], path, _names()
+    )
+
+
+class Stub(Exported):
     """A name of the language. `kind` is `row`, `rule`, `library` (on numbers), `written` (a function of the library as
     an author could write it) or `value` (used without a call).
     """
@@ -55,6 +98,9 @@ class Stub:
     def __repr__(self) -> str:
         return f"<einkorn.dsl.{self.name}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _stub_named, (self.name,)
+
     @property
     def folds(self) -> bool:
         """Whether it takes more arguments than its operation has, and combines them from the left."""
@@ -62,6 +108,10 @@ class Stub:
 
 
 STUBS: dict[str, Stub] = {}
+
+
+def _stub_named(name: str) -> Stub:
+    return STUBS[name]
 
 
 def stub(kind: str, name: str = "", *, in_python: bool = False) -> Callable[[F], F]:
@@ -100,7 +150,7 @@ class UnknownName:
         return self
 
 
-class Storage:
+class Storage(Exported):
     """A name that makes storage of a dtype: `stack[dtype](m, n)`; `takes` shows the arguments of the second call."""
 
     def __init__(self, name: str, takes: str, doc: str) -> None:
@@ -113,7 +163,7 @@ class Storage:
         def __getitem__(self, item: Any) -> Callable[..., Any]: ...
 
 
-class Namespace:
+class Namespace(Exported):
     """A group of names, such as `gpu`; resolved when a kernel is parsed."""
 
     __slots__ = ("__dict__", "_name")  # its name is none of the group's

@@ -18,7 +18,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
+from ..diagnostics.rich import Rich
 from ..frontend.base import Gradient, Reference, SourceKernel
+from ..frontend.caller import Called
 from ..frontend.program import PortableKernel
 from ..frontend.python.reader import kernels_of, source_of
 from ..frontend.python.register import Kernel
@@ -55,6 +57,14 @@ class LoadedKernel:
     gradient: Gradient | None = field(default=None, repr=False)
     reads: Reads = field(default_factory=Reads, repr=False)
     tuning: TuningSpace | None = field(default=None, repr=False)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .pickled import reduced_loaded  # it needs this file
+
+        return reduced_loaded(self)
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -248,7 +258,7 @@ def library_of(module: ModuleType) -> KernelLibrary:
     return KernelLibrary(origin, kernels)
 
 
-class LibraryKernel:
+class LibraryKernel(Called, Rich):
     """A kernel of a library, as callers from outside of graphs take it: what they keep of it is kept here."""
 
     def __init__(self, loaded: LoadedKernel) -> None:
@@ -258,6 +268,9 @@ class LibraryKernel:
         self.__name__ = loaded.schema.name.rpartition("::")[2]
         self.__module__ = loaded.origin
         self.calls: Any = None  # see `Kernel.calls`
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.schema.name}>"
 
 
 def loaded_kernel(kernel: Kernel | LibraryKernel) -> LoadedKernel:

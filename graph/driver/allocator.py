@@ -32,6 +32,9 @@ class OutOfDeviceMemory(MemoryError):
         self.asked = asked
         self.notes = notes
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutOfDeviceMemory, (self.asked, self.notes)
+
 
 class Block:
     """A piece of a device's memory: `stream` is where it was used last, `user` who has it."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Protocol
+from typing import NoReturn, Protocol
 
+from ...dsl.diagnostics.errors import UnpicklableError
 from .device import Driver
 
 
@@ -46,6 +47,10 @@ class DeviceStream:
         self._owned = handle is None
         self._before: list[DeviceStream | None] = []
         driver.streams += 1
+
+    def __reduce__(self) -> NoReturn:
+        hint = "pickle the device, and make a stream of it there: DeviceStream(device)"
+        raise UnpicklableError.of(f"a stream of {self.driver.api}", "its queue is one of this process", hint)
 
     def synchronize(self) -> None:
         """Waits until all work on the stream is done."""

@@ -40,24 +40,40 @@ def functional(op: F) -> F:
     known = FUNCTIONS.get(getattr(op, "__name__", ""))
     if known is not None and getattr(known, "__wrapped__", None) is op:
         return known  # type: ignore[return-value]  # an op of `ops`
-    compiled: dict[Any, None] = {}
+    whole = _Whole(op)
 
     @without_internals
     @functools.wraps(op)
     def call(*args: Any, **kwargs: Any) -> Any:
+        return whole(args, kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+class _Whole:
+    """A function whose ops run together. It is an object so that cloudpickle can send the function that calls it."""
+
+    __slots__ = ("compiled", "op")
+
+    def __init__(self, op: Callable[..., Any]) -> None:
+        self.op = op
+        self.compiled: dict[Any, None] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if MODE.get().lazy or ACTIVE.get():
-            return op(*args, **kwargs)
+            return self.op(*args, **kwargs)
         token = MODE.set(_LAZY)
         try:
-            result = op(*args, **kwargs)
+            result = self.op(*args, **kwargs)
         finally:
             MODE.reset(token)
         wanted = list(_tensors(result))
         if wanted:
-            realize(wanted, compiled, _GRAPHS)
+            realize(wanted, self.compiled, _GRAPHS)
         return result
 
-    return call  # type: ignore[return-value]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Whole, (self.op,)
 
 
 def _tensors(value: Any) -> Iterator[Recorded]:

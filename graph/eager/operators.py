@@ -325,7 +325,9 @@ def _function(row: Op) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             return record(made, args, kwargs)
 
-    return functools.wraps(row.function)(call)
+    functools.update_wrapper(call, row.function)
+    call.__module__, call.__qualname__ = f"{__package__}.functional", row.name.replace(".", "_")
+    return call
 
 
 def _method(made: Operator) -> Callable[..., Any]:

@@ -42,6 +42,7 @@ from .padded import check_extent, from_bytes, run_padded
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
 from .python_door import patterns_served, python_door
 from .unwritten import run_twice
+from .weights import registry_of
 
 if TYPE_CHECKING:
     from ..passes.summaries import KernelSummary
@@ -76,6 +77,7 @@ class Model(Rich):
         threads: int | None = None,
     ) -> None:
         self._threads = threads
+        self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
         self._ir = ir
         self._load = load
         self._filling = filling  # for runs that look for what nobody wrote
@@ -114,7 +116,15 @@ class Model(Rich):
 
     def clone(self) -> Model:
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
-        return Model(self._ir, self._load, self._filling, self._weights, self, self._threads)
+        made = Model(self._ir, self._load, self._filling, self._weights, self, self._threads)
+        made.made_again = self.made_again
+        return made
+
+    __copy__ = clone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert self.made_again is not None
+        return self.made_again, (registry_of(self._ir, self._weights),)
 
     @property
     def input_metadata(self) -> list[TensorSpec]:

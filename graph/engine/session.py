@@ -10,12 +10,12 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ...dsl.contract.checks import parse_checks
+from ...dsl.contract.checks import Checks, parse_checks
 from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
@@ -23,7 +23,9 @@ from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.stacks import with_room
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
+from ..driver.device import Storage
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
+from ..ir import GraphIR
 from ..staging.graph import Graph
 from ..staging.kernels import Extensions, KernelLibrary
 from .code import LoadedCode
@@ -234,19 +236,53 @@ class InferenceSession:
                     got=names,
                 )
         wanted = self.checks if checks is None else parse_checks(checks)
-        load: Callable[..., LoadedCode] = functools.partial(
-            interpret_graph if self.interpret else load_graph, checks=wanted
-        )
-        load = _placed(load, self.devices)
-        if self._prints != PrintOptions():
-            ir, load = with_style(ir, self._prints), _printing(load, self._prints)
-        level = chosen_checks(wanted)
-        filled = level is not None and level.level == "all" and ir.device.to_device().is_host
-        weights = weights_of(ir, weights_registry)
-        model = Model(ir, load, Filling() if filled else None, weights, threads=self.num_threads)
+        options = LoadOptions(tuple(self.devices), self.num_threads, wanted, self.interpret, self._prints)
+        model = options.model(ir, weights_of(ir, weights_registry))
         self._models.add(model)
         if self._profile is not None:
             model.profile(self._profile)
-        if knobs.verify_fusion and not (filled or self.interpret) and ir.device.to_device().is_host:
-            model.verify_fusion(functools.partial(load_parts, checks=wanted))
         return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_models", "_profile")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._models, self._profile = weakref.WeakSet(), None
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What a session says of the models that it loads."""
+
+    devices: tuple[Device, ...]
+    num_threads: int | None
+    checks: Checks | None
+    interpret: bool
+    prints: PrintOptions
+
+    def model(self, ir: GraphIR, weights: Mapping[int, Storage]) -> Model:
+        """The graph as a model."""
+        load: Callable[..., LoadedCode] = functools.partial(
+            interpret_graph if self.interpret else load_graph, checks=self.checks
+        )
+        load = _placed(load, self.devices)
+        if self.prints != PrintOptions():
+            styled, load = with_style(ir, self.prints), _printing(load, self.prints)
+        else:
+            styled = ir
+        level = chosen_checks(self.checks)
+        on_host = ir.device.to_device().is_host
+        filled = level is not None and level.level == "all" and on_host
+        model = Model(styled, load, Filling() if filled else None, weights, threads=self.num_threads)
+        model.made_again = functools.partial(_loaded_again, self, ir)
+        if knobs.verify_fusion and not (filled or self.interpret) and on_host:
+            model.verify_fusion(functools.partial(load_parts, checks=self.checks))
+        return model
+
+
+@with_room
+def _loaded_again(options: LoadOptions, ir: GraphIR, registry: Mapping[str, Any]) -> Model:
+    """A model that was pickled or copied, in this process."""
+    with placed_on(options.devices):
+        return options.model(ir, weights_of(ir, registry))

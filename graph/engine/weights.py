@@ -17,7 +17,9 @@ import numpy as np
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
 from ..arguments import wrong
+from ..driver.buffer import Buffer
 from ..driver.device import ALIGNMENT, Array, Storage
+from ..driver.device_buffer import buffer_class
 from ..ir import External, GraphIR
 from ..types.tensor_type import shown
 from .inputs import InputCheck
@@ -56,6 +58,17 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
             mistakes.append(error)
     if mistakes:
         raise of_call(mistakes)
+    return found
+
+
+def registry_of(ir: GraphIR, weights: Mapping[int, Storage]) -> dict[str, Buffer]:
+    """The weights of a model by their names, as `weights_of` takes them."""
+    found = {}
+    for number, storage in weights.items():
+        node = ir.nodes[number]
+        assert isinstance(node, External)
+        device, shape = node.type.device.to_device(), tuple(int(dim) for dim in node.type.shape)
+        found[node.name] = buffer_class(device, node.type.dtype)._over(storage, device, node.type.dtype, shape)
     return found
 
 

@@ -21,7 +21,6 @@ from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
-from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema, Role
 from ..driver.buffer import Buffer
@@ -35,8 +34,8 @@ from .front import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
+from .specialise import AnyKernel, Prepared, Specialisation, prepared, specialised
 from .specialise import Given as Kind
-from .specialise import Prepared, Specialisation, prepared, specialised
 
 # Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
 LIBRARIES = {"torch": "torch.callers", "jax": "jax"}
@@ -45,7 +44,7 @@ HOOK = "__einkorn_call__"  # of a class whose objects know themselves what a cal
 
 
 @placed
-def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def call(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What `kernel(*args, **kwargs)` means.
 
     Raises:
@@ -60,7 +59,7 @@ def call(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
     return result
 
 
-def _answer(kernel: Kernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _answer(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     look = look_of(args, kwargs)
     if look is not None:
         known = state.looks.get(look)
@@ -80,7 +79,7 @@ def _answer(kernel: Kernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapp
 
 
 def called(
-    kernel: Kernel | LoadedKernel,
+    kernel: AnyKernel | LoadedKernel,
     state: Prepared,
     given: Given,
     look: Any = None,
@@ -137,7 +136,7 @@ def _names(schema: OpSchema, counts: Mapping[str, int]) -> list[str]:
 
 
 def _specialised(
-    kernel: Kernel | LoadedKernel,
+    kernel: AnyKernel | LoadedKernel,
     state: Prepared,
     given: Given,
     operands: Sequence[Operand],
@@ -263,7 +262,7 @@ def _refuse_out(schema: OpSchema, given: Given, why: str) -> None:
 # *** values of graphs ***
 
 
-def _staged(kernel: Kernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:
+def _staged(kernel: AnyKernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:
     """The op in the graph that is being built; its results as a call gives them."""
     _refuse_out(schema, given, "is staged in a graph, where nothing is written in place")
     device = next(value for value in given.values if isinstance(value, Value)).device

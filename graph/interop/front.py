@@ -20,15 +20,17 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.frontend.caller import Called
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
+from ...dsl.package.library import LibraryKernel
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..engine.call import Caller
 from ..engine.python_door import ABSENT, python_door
 from ..types.strides import pattern_of, whole
 from .explained import explained
-from .specialise import CHECKS, Prepared, Specialisation, specialise
+from .specialise import CHECKS, AnyKernel, Prepared, Specialisation, specialise
 
 MOST = 4  # doors of a kernel
 OPEN_AT = 2  # calls of a kind
@@ -38,7 +40,7 @@ NUMBERS = {bool: "bool", int: "int", float: "float"}
 _lock = threading.Lock()
 
 
-def serve(kernel: Kernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def serve(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """After a call that Python has served: a door for calls like this one, when they repeat."""
     front: Front | None = state.front
     if front is None or front.loaded is not state.loaded:  # its doors compare with other variables
@@ -49,7 +51,7 @@ def serve(kernel: Kernel, state: Prepared, args: tuple[Any, ...], kwargs: Mappin
 class Front:
     """The doors of a kernel, for as long as its program stays what it is."""
 
-    def __init__(self, kernel: Kernel, state: Prepared) -> None:
+    def __init__(self, kernel: AnyKernel, state: Prepared) -> None:
         self.kernel = weakref.ref(kernel)
         self.loaded = state.loaded
         self.first: Any = _ToPython(kernel)  # what is called
@@ -102,9 +104,10 @@ class Front:
     def install(self) -> None:
         """Lets the kernel be called through the newest door."""
         kernel = self.kernel()
-        if type(kernel) is Kernel:
-            members = {"__call__": self.first, "__doc__": vars(Kernel)["__doc__"], "__module__": Kernel.__module__}
-            kernel.__class__ = type("Kernel", (Kernel,), members)
+        if type(kernel) in (Kernel, LibraryKernel):
+            own = type(kernel)
+            members = {"__call__": self.first, "__doc__": vars(own)["__doc__"], "__module__": own.__module__}
+            kernel.__class__ = type(own.__name__, (own,), members)
         elif kernel is not None:
             type(kernel).__call__ = self.first  # type: ignore[method-assign]
 
@@ -114,13 +117,13 @@ class _ToPython:
 
     __slots__ = ("kernel",)
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: AnyKernel) -> None:
         self.kernel = weakref.ref(kernel)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kernel = self.kernel()
         assert kernel is not None  # whoever calls has it
-        return Kernel.__call__(kernel, *args, **kwargs)
+        return Called.__call__(kernel, *args, **kwargs)
 
 
 def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -146,7 +149,7 @@ def _array_of(value: Any) -> Any:
     return value._array if type(value) is Buffer else value if isinstance(value, np.ndarray) else None
 
 
-def _served(kernel: Kernel, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> Specialisation | None:
+def _served(kernel: AnyKernel, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> Specialisation | None:
     """What has served such a call."""
     kinds: list[Any] = []
     for value in args:

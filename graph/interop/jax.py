@@ -120,6 +120,15 @@ class Op:
         made = self._specialisation(*self._flat(args), parameters)
         return handler_of(made.model, made.checks).name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Op, (self.kernel,), {"vmap": self.vmap, "_backward": self._backward}
+
+    def __copy__(self) -> Op:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
+
     def __repr__(self) -> str:
         return f"<op {self.__name__} for JAX>"
 

@@ -13,6 +13,7 @@ from typing import Any
 from ...dsl.diagnostics.cards import Card, Code, Note, Part, Table
 from ...dsl.diagnostics.errors import EinkornError, plural
 from ...dsl.frontend.python.register import Kernel
+from ...dsl.package.library import LibraryKernel
 from ...dsl.signature.description import call_text
 from ..engine.memory_counters import added
 from ..engine.model import Model, TensorSpec
@@ -22,7 +23,7 @@ from ..passes.summaries import KernelSummary
 from ..staging.graph import Graph
 from ..tuning.table import TuningTable
 from ..types.tensor_type import BufferType, ShapedType
-from .specialise import Specialisation, made_for
+from .specialise import AnyKernel, Specialisation, made_for
 
 
 @singledispatch
@@ -34,8 +35,9 @@ def card_of(value: Any) -> Card:
     return made
 
 
-@card_of.register
-def _kernel(kernel: Kernel) -> Card:
+@card_of.register(Kernel)
+@card_of.register(LibraryKernel)
+def _kernel(kernel: AnyKernel) -> Card:
     schema = kernel.schema
     parts: list[Part] = [Note(schema.doc.strip())] if schema.doc.strip() else []
     dtypes = [(name, ", ".join(map(str, known))) for name, known in schema.typevars]

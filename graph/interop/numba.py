@@ -22,9 +22,8 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import overload
 
-from ...dsl.diagnostics.errors import EinkornError, GraphError
+from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
-from ...dsl.frontend.python.register import Kernel
 from ...dsl.signature.dims import Binary, Call, Computed, Expression, Name, Negate, Number
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.parse_dims import parse_dims
@@ -42,7 +41,7 @@ _FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # 
 
 
 def function(
-    kernel: Kernel | str, *, extensions: str | Path | Iterable[str | Path] = (), **parameters: Any
+    kernel: AnyKernel | str, *, extensions: str | Path | Iterable[str | Path] = (), **parameters: Any
 ) -> Callable[..., Any]:
     """A kernel as a function for `@numba.njit`, `nogil` and `prange` among it: it takes the inputs, and gives back the
     outputs: one array, a tuple of several, or None.
@@ -64,7 +63,7 @@ def function(
     bind_parameters(
         schema, fixed | {p.name: _sample(p.kind) for p in open_parameters if p.required}, place=user_place()
     )
-    stub = _stub(found, fixed)
+    stub = NumbaFunction(found, fixed)
     names = [*_arguments(schema), *(f"{p.name}=None" for p in open_parameters)]
     said = [p.name for p in open_parameters]
     typed = _defined(
@@ -88,22 +87,35 @@ def _arguments(schema: OpSchema) -> list[str]:
     return [argument.name for argument in schema.inputs]
 
 
-def _stub(kernel: AnyKernel, fixed: Mapping[str, Any]) -> Callable[..., Any]:
-    """What stands for the function in Python, where it is a direct call."""
+class NumbaFunction:
+    """A kernel as a function for `@numba.njit`; called by Python it is a direct call.
 
-    def stub(*args: Any, **parameters: Any) -> Any:
-        if not isinstance(kernel, Kernel):
-            raise GraphError(
-                f"op '{kernel.schema.name}' of a library is called inside of numba's functions only",
-                code="EK0895",
-                place=user_place(),
-                op=kernel.schema.name,
-            )
-        return kernel(*args, **{**fixed, **parameters})
+    An object, and no function, so that it can be pickled: what reads it calls `function` again.
+    """
 
-    stub.__name__ = stub.__qualname__ = _identifier(kernel.schema)
-    stub.__doc__ = kernel.schema.doc
-    return stub
+    def __init__(self, kernel: AnyKernel, fixed: Mapping[str, Any]) -> None:
+        self.kernel, self.fixed = kernel, dict(fixed)
+        self.__name__ = self.__qualname__ = _identifier(kernel.schema)
+        self.__doc__ = kernel.schema.doc
+
+    def __call__(self, *args: Any, **parameters: Any) -> Any:
+        return self.kernel(*args, **{**self.fixed, **parameters})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _function_again, (self.kernel, self.fixed)
+
+    def __copy__(self) -> NumbaFunction:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> NumbaFunction:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<einkorn.numba.function {self.__name__}>"
+
+
+def _function_again(kernel: AnyKernel, parameters: Mapping[str, Any]) -> Callable[..., Any]:
+    return function(kernel, **parameters)
 
 
 def _defined(text: str, names: dict[str, Any]) -> Callable[..., Any]:

@@ -47,6 +47,15 @@ class PythonUfunc:
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}' by Python>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._kernel, "ufunc")
+
+    def __copy__(self) -> PythonUfunc:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> PythonUfunc:
+        return self
+
     def __call__(
         self, *inputs: Any, out: Any = None, where: Any = True, casting: Any = "same_kind", dtype: Any = None
     ) -> Any:

@@ -243,8 +243,10 @@ def prepared(kernel: AnyKernel | LoadedKernel) -> Prepared:
     return state.now
 
 
-def made_for(kernel: Kernel) -> list[Specialisation]:
+def made_for(kernel: AnyKernel) -> list[Specialisation]:
     """The specialisations of a kernel as it is now; nothing is looked up, and nothing is made."""
+    if isinstance(kernel, LibraryKernel):
+        return list(prepared(kernel).known.values())
     state: _Pictures | None = kernel.calls
     return [] if state is None else list(state.now.known.values())
 

@@ -6,6 +6,7 @@ the engine knows; how cards are drawn.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,20 +22,20 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
-from ...dsl.frontend.python.register import Kernel
 from ...dsl.signature.description import call_text
 from ...dsl.signature.dims import Pack
 from ...dsl.signature.parse_dims import parse_dims
+from ..driver.devices import Device
 from ..engine.compile import explorer_page, stage_text
 from ..types.tensor_type import ShapedType
 from .binding import Given, bind_call
 from .direct import called, kind_of
 from .kinds import Operand, device_of_call, operand_of
-from .specialise import Specialisation, prepared, specialised
+from .specialise import AnyKernel, Specialisation, prepared, specialised
 
 
 @placed
-def compiled(kernel: Kernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]) -> Compiled:
+def compiled(kernel: AnyKernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]) -> Compiled:
     """What `kernel.compile(...)` gives."""
     made, given = _made(kernel, examples, checks, parameters)
     _ = made.model
@@ -42,7 +43,9 @@ def compiled(kernel: Kernel, examples: Sequence[Any], checks: str | None, parame
 
 
 @placed
-def inspected(kernel: Kernel, examples: Sequence[Any], stage: str, target: str, parameters: Mapping[str, Any]) -> str:
+def inspected(
+    kernel: AnyKernel, examples: Sequence[Any], stage: str, target: str, parameters: Mapping[str, Any]
+) -> str:
     """What `kernel.inspect(...)` gives."""
     made, given = _made(kernel, examples, None, parameters)
     return stage_text(prepared(kernel).loaded, _instance(made, given), target, stage)
@@ -50,7 +53,7 @@ def inspected(kernel: Kernel, examples: Sequence[Any], stage: str, target: str, 
 
 @placed
 def explored(
-    kernel: Kernel, examples: Sequence[Any], target: str | tuple[str, ...], parameters: Mapping[str, Any]
+    kernel: AnyKernel, examples: Sequence[Any], target: str | tuple[str, ...], parameters: Mapping[str, Any]
 ) -> Page:
     """What `kernel.explore(...)` gives."""
     made, given = _made(kernel, examples, None, parameters)
@@ -59,7 +62,7 @@ def explored(
 
 
 def _made(
-    kernel: Kernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]
+    kernel: AnyKernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]
 ) -> tuple[Specialisation, Given]:
     """The specialisation for such arguments."""
     state = prepared(kernel)
@@ -99,7 +102,7 @@ class Compiled(Rich):
         made: what it is compiled for.
     """
 
-    kernel: Kernel
+    kernel: AnyKernel
     made: Specialisation
     given: Given
 
@@ -113,6 +116,18 @@ class Compiled(Rich):
         state = prepared(self.kernel)
         given = bind_call(state.schema, args, self.given.parameters | ({} if out is None else {"out": out}))
         return called(self.kernel, state, given, made=self._check)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = self.made
+        kinds = [(type.dtype, type.rank) for type in made.inputs]
+        given = dataclasses.replace(self.given, values=[])
+        return _compiled_again, (self.kernel, kinds, given, made.device.to_device(), made.checks)
+
+    def __copy__(self) -> Compiled:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Compiled:
+        return self
 
     def _check(self, found: Specialisation) -> Specialisation:
         """What runs a call for which this would be the specialisation."""
@@ -141,6 +156,16 @@ class Compiled(Rich):
 
     def __repr__(self) -> str:
         return f"<compiled {self.kernel.schema.name} for {_shown(self.made)}>"
+
+
+@placed
+def _compiled_again(
+    kernel: AnyKernel, kinds: Sequence[Any], given: Given, device: Device, checks: str | None
+) -> Compiled:
+    """What was pickled, compiled in this process."""
+    made = specialised(kernel, prepared(kernel), kinds, given.counts, given.parameters, device, checks)
+    _ = made.model
+    return Compiled(kernel, made, given)
 
 
 def _shown(made: Specialisation) -> str:
@@ -204,7 +229,7 @@ class Benchmark(Rich):
 
 @placed
 def benchmarked(
-    kernel: Kernel, args: Sequence[Any], peers: Mapping[str, Callable[..., Any]], kwargs: Mapping[str, Any]
+    kernel: AnyKernel, args: Sequence[Any], peers: Mapping[str, Callable[..., Any]], kwargs: Mapping[str, Any]
 ) -> Benchmark:
     """What `kernel.benchmark(...)` gives: rounds of calls, the functions in turns."""
     functions: dict[str, Callable[[], Any]] = {kernel.schema.name: partial(kernel, *args, **kwargs)}

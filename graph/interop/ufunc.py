@@ -11,9 +11,10 @@ Input: a kernel. Output: a `numpy.ufunc`, or a `PythonUfunc`. Non-goals: the loo
 
 from __future__ import annotations
 
+import copyreg
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -141,6 +142,7 @@ class _Maker:
         add = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(table[_ADD_LOOP])
         self.kept += [self, name, doc]
         made: np.ufunc = make(None, None, None, 0, len(schema.inputs), len(schema.outputs), -1, name, doc, 0)
+        _kernels[id(made)] = self.kernel
         for number, address in enumerate(self._loops()):
             dtypes = [row_dtype.to_numpy() for row_dtype in self.rows[number]]
             classes = (ctypes.c_void_p * len(dtypes))(*(id(type(dtype)) for dtype in dtypes))
@@ -202,6 +204,17 @@ class _Maker:
 
 
 _kept: list[Any] = []
+_kernels: dict[int, AnyKernel] = {}  # of ufuncs, which live as long as the process, by identity
+_of_numpy: Callable[[Any], Any] = copyreg.dispatch_table.get(np.ufunc, lambda ufunc: ufunc.__name__)
+
+
+def _reduced(ufunc: np.ufunc) -> Any:
+    """What pickles a ufunc: the kernel, where it is one of a kernel."""
+    kernel = _kernels.get(id(ufunc))
+    return _of_numpy(ufunc) if kernel is None else (ufunc_of, (kernel,))
+
+
+copyreg.pickle(np.ufunc, _reduced)
 
 
 def _ufunc_table() -> Any:

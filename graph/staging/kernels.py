@@ -27,7 +27,7 @@ from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import KernelLibrary as Library
-from ...dsl.package.library import LoadedKernel, library_of, load_library, loaded_kernel
+from ...dsl.package.library import LibraryKernel, LoadedKernel, library_of, load_library, loaded_kernel
 from ...dsl.signature.schema import OpSchema
 from ..arguments import list_of, text_of, wrong
 
@@ -165,7 +165,7 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
 
     A kernel is a library of its own: it is taken as it is at this point.
     """
-    if isinstance(extensions, str | PathLike | Kernel | KernelLibrary | Library | Broken):
+    if isinstance(extensions, str | PathLike | Kernel | LibraryKernel | KernelLibrary | Library | Broken):
         extensions = [extensions]
     found: list[Path | Library] = []
     for position, given in enumerate(list_of("custom_extensions", extensions, "paths or kernels")):
@@ -173,6 +173,8 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
             found.append(Path(given))
         elif isinstance(given, Kernel):
             found.append(Library(given.function.__code__.co_filename, {given.schema.name: loaded_kernel(given)}))
+        elif isinstance(given, LibraryKernel):
+            found.append(Library(given.loaded.origin, {given.schema.name: given.loaded}))
         elif isinstance(given, KernelLibrary):
             found += given.libraries
         elif isinstance(given, Library):

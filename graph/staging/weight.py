@@ -122,6 +122,9 @@ class Weight(TensorValue):
         """
         _refuse(f"weight {self.name!r} has no sharding strategy", "sharding_strategy", None)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Weight, (self.name, self.dtype, self.shape, self.device, None, self.align)
+
     def __repr__(self) -> str:
         return f"Weight({self.name!r}, {self.dtype}, {shown(self.shape)}, {self.device})"
 

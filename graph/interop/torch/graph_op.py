@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +100,7 @@ class GraphOp:
         self._lock = threading.RLock()
         self._inputs = _number_of_inputs(function)
         self._procedure = TensorProcedure(name, self._model)
-        self.name, self.torch = self._procedure.name, self._procedure.torch
+        self._asked_name, self.name, self.torch = name, self._procedure.name, self._procedure.torch
 
     def __call__(self, *tensors: Any) -> None:
         """Computes the graph of the last tensors, and writes its outputs to the first ones."""
@@ -163,6 +164,19 @@ class GraphOp:
                 hint=f"write @graph_op(num_outputs={len(graph.output_types)})",
             )
         return InferenceSession([device.to_device()]).load(graph)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        name: str = self._function.__qualname__
+        if getattr(sys.modules.get(self._function.__module__), name, None) is self:
+            return name  # a decorated function of a module, which is found by its name
+        types = self._input_types, self._output_types
+        return graph_op, (self._function, self._asked_name, self._library, *types, self.num_outputs)
+
+    def __copy__(self) -> GraphOp:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> GraphOp:
+        return self
 
     def __repr__(self) -> str:
         return f"<einkorn.torch.GraphOp {self.torch.name()}>"

@@ -18,6 +18,7 @@ from ....dsl.package.library import KernelLibrary as Library
 from ....dsl.package.library import LibraryKernel, LoadedKernel, load_library
 from ....dsl.signature.parameters import bind_parameters
 from ...staging.kernels import KernelLibrary, Kernels
+from ..specialise import AnyKernel
 from .arguments import explained
 from .op import register
 from .twin import Twin
@@ -63,8 +64,22 @@ class CustomOp:
             schema = self._twin.schema
             raise explained(schema, schema.tensors, error, tensors, self.parameters) from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _custom_op, (self._twin.kernel, self.parameters)
+
+    def __copy__(self) -> CustomOp:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> CustomOp:
+        return self
+
     def __repr__(self) -> str:
         return f"<einkorn.torch.CustomOp {self.torch.name()} {self.parameters or ''}>"
+
+
+def _custom_op(kernel: AnyKernel, parameters: Mapping[str, Any]) -> CustomOp:
+    twin = Twin(kernel)
+    return CustomOp(twin, register(twin, into=True).overload, parameters)
 
 
 class CustomOpLibrary:
@@ -81,11 +96,11 @@ class CustomOpLibrary:
 
     def __init__(self, kernel_library: str | Path | KernelLibrary | Library) -> None:
         if isinstance(kernel_library, KernelLibrary):
-            libraries = kernel_library.libraries
+            libraries = list(kernel_library.libraries)
         else:
             known = isinstance(kernel_library, Library)
             libraries = [kernel_library if known else load_library(kernel_library)]  # type: ignore[arg-type, list-item]
-        self._kernels = Kernels(libraries)
+        self._libraries, self._kernels = libraries, Kernels(libraries)
         self._ops: dict[str, CustomOp] = {}
 
     def __getattr__(self, name: str) -> CustomOp:
@@ -97,9 +112,17 @@ class CustomOpLibrary:
         """The op of this name, for names that are no identifiers of Python: `library["mine::scale"]`."""
         op = self._ops.get(name)
         if op is None:
-            twin = Twin(LibraryKernel(found_kernel(self._kernels, name)))
-            op = self._ops[name] = CustomOp(twin, register(twin, into=True).overload, {})
+            op = self._ops[name] = _custom_op(LibraryKernel(found_kernel(self._kernels, name)), {})
         return op
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _library_of, (self._libraries,)
+
+    def __copy__(self) -> CustomOpLibrary:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> CustomOpLibrary:
+        return self
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kernels.names())
@@ -109,6 +132,12 @@ class CustomOpLibrary:
 
     def __repr__(self) -> str:
         return f"CustomOpLibrary({', '.join(self._kernels.searched())})"
+
+
+def _library_of(libraries: list[Library]) -> CustomOpLibrary:
+    shared = KernelLibrary()
+    shared.libraries = libraries
+    return CustomOpLibrary(shared)
 
 
 def found_kernel(kernels: Kernels, name: str) -> LoadedKernel:

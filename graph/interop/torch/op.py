@@ -178,6 +178,15 @@ class Op:
                 self._registered.replace(self._twin)
             self._state, self._checks = state, state.checks
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return op_of, (self.kernel,)
+
+    def __copy__(self) -> Op:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
+
     def __repr__(self) -> str:
         return f"<einkorn.torch.Op {self.torch.name()}>"
 
