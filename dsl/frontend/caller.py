@@ -28,6 +28,11 @@ def _tools(name: str = "tools") -> Any:
     return importlib.import_module(f"{PACKAGE}.graph.interop.{name}")
 
 
+def pickling() -> Any:
+    """What pickles kernels; loaded when one is pickled."""
+    return importlib.import_module(f"{PACKAGE}.dsl.package.pickled")
+
+
 class Called:
     """What is called like a function: on arrays of NumPy, buffers, tensors of other libraries, and numbers."""
 
@@ -76,7 +81,7 @@ class Called:
         return _tools().benchmarked(self, args, peers or {}, kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reduced: tuple[Any, ...] = importlib.import_module(f"{PACKAGE}.dsl.package.pickled").reduced(self)
+        reduced: tuple[Any, ...] = pickling().reduced(self)
         return reduced
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

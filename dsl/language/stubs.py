@@ -42,13 +42,13 @@ class Exported:
         return self
 
 
-def _names() -> dict[str, Any]:
-    return vars(importlib.import_module(f"{PACKAGE}.dsl"))
+def _module() -> Any:
+    return importlib.import_module(f"{PACKAGE}.dsl")
 
 
 def _path_of(value: object) -> tuple[str, ...]:
     """The names that lead to an object: `gpu`, `warp`."""
-    groups: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), _names())]
+    groups: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), vars(_module()))]
     for path, members in groups:  # which grows
         for name, member in members.items():
             if member is value:
@@ -59,9 +59,7 @@ def _path_of(value: object) -> tuple[str, ...]:
 
 
 def _exported(path: tuple[str, ...]) -> Any:
-    return functools.reduce(
-        lambda group, name: group[name] if isinstance(group, dict) else vars(group)[name], path, _names()
-    )
+    return functools.reduce(getattr, path, _module())
 
 
 class Stub(Exported):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..diagnostics.rich import Rich
 from ..frontend.base import Gradient, Reference, SourceKernel
-from ..frontend.caller import Called
+from ..frontend.caller import Called, pickling
 from ..frontend.program import PortableKernel
 from ..frontend.python.reader import kernels_of, source_of
 from ..frontend.python.register import Kernel
@@ -62,9 +62,8 @@ class LoadedKernel:
         self.__dict__.update(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .pickled import reduced_loaded  # it needs this file
-
-        return reduced_loaded(self)
+        reduced: tuple[Any, ...] = pickling().reduced_loaded(self)
+        return reduced
 
     @property
     def findings(self) -> Sequence[Finding]:

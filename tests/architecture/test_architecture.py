@@ -50,6 +50,7 @@ OPENED_LATE = {
 ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
 # Found by their names: by `dsl.frontend.caller`, by `dsl.diagnostics.rich`, and the one that is a process of its own.
 ENTRIES |= {
+    "dsl.package.pickled",
     "graph.interop.direct",
     "graph.interop.notebook",
     "graph.interop.tools",
