@@ -272,11 +272,12 @@ class LibraryKernel(Called, Rich):
         return f"<kernel {self.schema.name}>"
 
 
-def loaded_kernel(kernel: Kernel | LibraryKernel) -> LoadedKernel:
+def loaded_kernel(kernel: Called) -> LoadedKernel:
     """A kernel object as libraries hold it: the same as before, until its signature or what its functions read has
     changed."""
     if isinstance(kernel, LibraryKernel):
         return kernel.loaded
+    assert isinstance(kernel, Kernel)
     known: LoadedKernel | None = kernel.loaded
     if known is None or known.schema is not kernel.schema or not known.reads.hold():
         known = kernel.loaded = _loaded(source_of(kernel), kernel.function.__code__.co_filename)

@@ -27,13 +27,13 @@ from ..frontend.python.register import REGISTERED, Kernel
 from ..frontend.read_program import read_program
 from ..signature.schema import OpSchema
 from ..signature.tuning import TuningSpace
+from . import library
 from .container import MAX_PROGRAM
-from .library import LibraryKernel, LoadedKernel, load_library, loaded_kernel
 
 MAINS = ("__main__", "__mp_main__")  # the module of this name is another one in each process
 ORIGIN = "<pickle>"
 _lock = threading.Lock()
-_kernels: weakref.WeakValueDictionary[tuple[str, str, str], LibraryKernel] = weakref.WeakValueDictionary()
+_kernels: weakref.WeakValueDictionary[tuple[str, str, str], library.LibraryKernel] = weakref.WeakValueDictionary()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Named:
 Program = tuple[bytes, tuple[str, ...]]  # of a kernel: its portable program, and the files of its functions
 
 
-def reduced(kernel: Kernel | LibraryKernel) -> tuple[Any, ...]:
+def reduced(kernel: Kernel | library.LibraryKernel) -> tuple[Any, ...]:
     """What `kernel.__reduce__` returns.
 
     Raises:
         CompileError: the kernel cannot be named, and is outside the language.
     """
-    loaded = loaded_kernel(kernel)
-    if isinstance(kernel, LibraryKernel):
+    loaded = library.loaded_kernel(kernel)
+    if isinstance(kernel, library.LibraryKernel):
         own = kernel.gradient is not None and kernel.gradient is not loaded.gradient
         return library_kernel_of, (loaded, kernel.__module__), {"gradient": kernel.gradient} if own else None
     named = _name_of(kernel)
@@ -69,7 +69,7 @@ def reduced(kernel: Kernel | LibraryKernel) -> tuple[Any, ...]:
     return kernel_of, (named, _program_of(loaded), loaded.tuning), _gradient(kernel, of_module=False)
 
 
-def reduced_loaded(kernel: LoadedKernel) -> tuple[Any, ...]:
+def reduced_loaded(kernel: library.LoadedKernel) -> tuple[Any, ...]:
     """What `LoadedKernel.__reduce__` returns; the kernels of built-in ops are those of the process that reads it."""
     if kernel.shipped:
         return shipped_of, (Path(kernel.origin).stem, kernel.schema.name, kernel.schema.counts)
@@ -81,7 +81,7 @@ def reduced_loaded(kernel: LoadedKernel) -> tuple[Any, ...]:
 
 
 def _is_kernel(value: Any) -> bool:
-    return isinstance(value, Kernel | LibraryKernel)
+    return isinstance(value, Kernel | library.LibraryKernel)
 
 
 def _gradient(kernel: Kernel, of_module: bool) -> dict[str, Any] | None:
@@ -115,7 +115,7 @@ def _registered(module: Any, op: str) -> Any:
 
 def _digest_of(kernel: Any) -> str:
     try:
-        return loaded_kernel(kernel).portable.digest if isinstance(kernel, Kernel) else ""
+        return library.loaded_kernel(kernel).portable.digest if isinstance(kernel, Kernel) else ""
     except EinkornError:
         return ""
 
@@ -125,7 +125,7 @@ def _version() -> str:
     return version
 
 
-def _program_of(kernel: LoadedKernel) -> Program:
+def _program_of(kernel: library.LoadedKernel) -> Program:
     program = kernel.portable
     text = json.dumps(program.to_json(), separators=(",", ":")).encode()
     return zlib.compress(text, 1), tuple(each.file for each in program.functions)
@@ -134,7 +134,9 @@ def _program_of(kernel: LoadedKernel) -> Program:
 # *** reading ***
 
 
-def kernel_of(named: Named | None, program: Program | None, tuning: TuningSpace | None) -> Kernel | LibraryKernel:
+def kernel_of(
+    named: Named | None, program: Program | None, tuning: TuningSpace | None
+) -> Kernel | library.LibraryKernel:
     """The kernel that was pickled.
 
     Raises:
@@ -146,17 +148,17 @@ def kernel_of(named: Named | None, program: Program | None, tuning: TuningSpace 
             return found
     assert program is not None
     read = _read(program)
-    loaded = LoadedKernel(read.schema, ORIGIN, False, lambda: read, tuning=tuning)
+    loaded = library.LoadedKernel(read.schema, ORIGIN, False, lambda: read, tuning=tuning)
     return library_kernel_of(loaded, ORIGIN if named is None else named.module)
 
 
-def library_kernel_of(loaded: LoadedKernel, module: str) -> LibraryKernel:
+def library_kernel_of(loaded: library.LoadedKernel, module: str) -> library.LibraryKernel:
     """The kernel object of a kernel; the same for equal ones, as long as it is used."""
     key = (loaded.schema.name, loaded.digest, module)
     with _lock:
         known = _kernels.get(key)
         if known is None:
-            known = _kernels[key] = LibraryKernel(loaded)
+            known = _kernels[key] = library.LibraryKernel(loaded)
             known.__module__ = module
         return known
 
@@ -234,7 +236,7 @@ def _with_files(read: PortableKernel, files: Sequence[str]) -> PortableKernel:
 
 def loaded_of(
     program: Program, origin: str, of_file: bool, op: str, digest: str, override: bool, tuning: TuningSpace | None
-) -> LoadedKernel:
+) -> library.LoadedKernel:
     """A kernel of a library that was pickled.
 
     With `of_file` it is read from its file where that has the same program: with the functions that compute its
@@ -245,22 +247,22 @@ def loaded_of(
     """
     if of_file and Path(origin).is_file():
         try:
-            found = load_library(origin).kernels.get(op)
+            found = library.load_library(origin).kernels.get(op)
         except EinkornError:
             found = None
         if found is not None and found.portable.digest == digest:
             return found
     read = _read(program)
-    return LoadedKernel(read.schema, origin, override, lambda: read, tuning=tuning)
+    return library.LoadedKernel(read.schema, origin, override, lambda: read, tuning=tuning)
 
 
-def shipped_of(family: str, op: str, counts: Sequence[tuple[str, int]]) -> LoadedKernel:
+def shipped_of(family: str, op: str, counts: Sequence[tuple[str, int]]) -> library.LoadedKernel:
     """A kernel of a built-in op.
 
     Raises:
         PackageError: EK0504, this version of Einkorn does not have it.
     """
-    find: Callable[[str, str], LoadedKernel] = importlib.import_module(
+    find: Callable[[str, str], library.LoadedKernel] = importlib.import_module(
         f"{PACKAGE}.graph.staging.kernels"
     ).shipped_kernel
     kernel = find(family, op)

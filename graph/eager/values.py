@@ -16,8 +16,8 @@ from typing import Any
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
-from ...dsl.frontend.python.register import Kernel
-from ...dsl.package.library import LibraryKernel, loaded_kernel
+from ...dsl.frontend.caller import Called
+from ...dsl.package.library import loaded_kernel
 from ...dsl.signature.schema import Role
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -196,11 +196,7 @@ def _paths(extensions: Any) -> tuple[Any, ...]:
 def _programs(extensions: tuple[Any, ...]) -> tuple[Any, ...]:
     """What changes when kernels do: the programs of those that are given themselves, the times of files."""
     return tuple(
-        loaded_kernel(each)
-        if isinstance(each, Kernel | LibraryKernel)
-        else _written(each)
-        if isinstance(each, str | Path)
-        else None
+        loaded_kernel(each) if isinstance(each, Called) else _written(each) if isinstance(each, str | Path) else None
         for each in extensions
     )
 

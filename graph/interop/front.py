@@ -21,9 +21,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.frontend.caller import Called
-from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
-from ...dsl.package.library import LibraryKernel
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..engine.call import Caller
@@ -104,8 +102,8 @@ class Front:
     def install(self) -> None:
         """Lets the kernel be called through the newest door."""
         kernel = self.kernel()
-        if type(kernel) in (Kernel, LibraryKernel):
-            own = type(kernel)
+        own = type(kernel)
+        if kernel is not None and Called in own.__bases__:  # the class is still that of all kernels
             members = {"__call__": self.first, "__doc__": vars(own)["__doc__"], "__module__": own.__module__}
             kernel.__class__ = type(own.__name__, (own,), members)
         elif kernel is not None:

@@ -12,8 +12,7 @@ from typing import Any
 
 from ...dsl.diagnostics.cards import Card, Code, Note, Part, Table
 from ...dsl.diagnostics.errors import EinkornError, plural
-from ...dsl.frontend.python.register import Kernel
-from ...dsl.package.library import LibraryKernel
+from ...dsl.frontend.caller import Called
 from ...dsl.signature.description import call_text
 from ..engine.memory_counters import added
 from ..engine.model import Model, TensorSpec
@@ -35,8 +34,7 @@ def card_of(value: Any) -> Card:
     return made
 
 
-@card_of.register(Kernel)
-@card_of.register(LibraryKernel)
+@card_of.register(Called)
 def _kernel(kernel: AnyKernel) -> Card:
     schema = kernel.schema
     parts: list[Part] = [Note(schema.doc.strip())] if schema.doc.strip() else []

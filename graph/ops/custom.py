@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from ...dsl.diagnostics.collecting import Broken
 from ...dsl.diagnostics.errors import PackageError, brief, did_you_mean, shown_value
 from ...dsl.diagnostics.places import user_place
-from ...dsl.frontend.python.register import Kernel
-from ...dsl.package.library import LibraryKernel, LoadedKernel, loaded_kernel
+from ...dsl.frontend.caller import Called
+from ...dsl.package.library import LoadedKernel, loaded_kernel
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.schema import OpSchema, Role
 from ...dsl.signature.variadic import counted_inputs, counted_outputs
@@ -32,7 +32,7 @@ from .tuned import tuned
 
 @op(dtypes={}, example='ops.custom("row_total", DeviceRef.CPU(), [x])')
 def custom(
-    name: str | Kernel | LibraryKernel,
+    name: str | Called,
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None = None,
@@ -60,7 +60,7 @@ def custom(
 
 @op(dtypes={}, example='ops.inplace_custom("axpy_into", DeviceRef.CPU(), [y, 2.0, x])')
 def inplace_custom(
-    name: str | Kernel | LibraryKernel,
+    name: str | Called,
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None = None,
@@ -81,20 +81,14 @@ def inplace_custom(
 
 def _call(
     caller: str,
-    name: str | Kernel | LibraryKernel | LoadedKernel,
+    name: str | Called | LoadedKernel,
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None,
     parameters: Mapping[str, Any] | None,
 ) -> list[TensorValue]:
     graph = current(caller)
-    kernel = (
-        name
-        if isinstance(name, LoadedKernel)
-        else loaded_kernel(name)
-        if isinstance(name, Kernel | LibraryKernel)
-        else None
-    )
+    kernel = name if isinstance(name, LoadedKernel) else loaded_kernel(name) if isinstance(name, Called) else None
     if kernel is not None:
         name = kernel.schema.name
     if isinstance(name, Broken) and name.error is not None:

@@ -24,10 +24,11 @@ from ...dsl.diagnostics.places import shown_path, user_place
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.tracebacks import placed
+from ...dsl.frontend.caller import Called
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import KernelLibrary as Library
-from ...dsl.package.library import LibraryKernel, LoadedKernel, library_of, load_library, loaded_kernel
+from ...dsl.package.library import LoadedKernel, library_of, load_library, loaded_kernel
 from ...dsl.signature.schema import OpSchema
 from ..arguments import list_of, text_of, wrong
 
@@ -165,16 +166,15 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
 
     A kernel is a library of its own: it is taken as it is at this point.
     """
-    if isinstance(extensions, str | PathLike | Kernel | LibraryKernel | KernelLibrary | Library | Broken):
+    if isinstance(extensions, str | PathLike | Called | KernelLibrary | Library | Broken):
         extensions = [extensions]
     found: list[Path | Library] = []
     for position, given in enumerate(list_of("custom_extensions", extensions, "paths or kernels")):
         if isinstance(given, str | PathLike):
             found.append(Path(given))
-        elif isinstance(given, Kernel):
-            found.append(Library(given.function.__code__.co_filename, {given.schema.name: loaded_kernel(given)}))
-        elif isinstance(given, LibraryKernel):
-            found.append(Library(given.loaded.origin, {given.schema.name: given.loaded}))
+        elif isinstance(given, Called):
+            loaded = loaded_kernel(given)
+            found.append(Library(loaded.origin, {loaded.schema.name: loaded}))
         elif isinstance(given, KernelLibrary):
             found += given.libraries
         elif isinstance(given, Library):

@@ -32,8 +32,7 @@ from einkorn import dsl, functional, graph, random, tensor, testing
 from einkorn.dsl import DType, kernels_of
 from einkorn.dsl.diagnostics.errors import CallErrors, EinkornError, GraphError, KernelError, UnpicklableError
 from einkorn.dsl.diagnostics.places import Place
-from einkorn.dsl.package import pickled
-from einkorn.dsl.package.library import LibraryKernel
+from einkorn.dsl.package import library, pickled
 from einkorn.graph import (
     CPU,
     Accelerator,
@@ -345,11 +344,11 @@ def test_kernels_run_where_their_module_cannot_be_imported(name: str, monkeypatc
     data = pickle.dumps(kernel)
     monkeypatch.setattr(pickled, "_by_name", lambda named, program: None)
     found = pickle.loads(data)
-    assert isinstance(found, LibraryKernel) and pickle.loads(data) is found and through(found) is found
+    assert isinstance(found, library.LibraryKernel) and pickle.loads(data) is found and through(found) is found
     assert called(name, found) == called(name, kernel)
     assert found.schema.to_json() == kernel.schema.to_json() and found.loaded.digest == kernel.loaded.digest
     if name == "square":
-        assert isinstance(found.gradient.compute, LibraryKernel)
+        assert isinstance(found.gradient.compute, library.LibraryKernel)
 
 
 def test_a_module_that_cannot_be_found_leaves_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,12 +620,12 @@ def test_ops_of_jax() -> None:
 def test_ops_of_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     einkorn_torch = importlib.import_module("einkorn.torch")
-    library = einkorn_torch.CustomOpLibrary(FILE)
-    op, given = einkorn_torch.op(k.scaled), library["pickled::scaled"][{"by": 4.0}]
+    ops_of_file = einkorn_torch.CustomOpLibrary(FILE)
+    op, given = einkorn_torch.op(k.scaled), ops_of_file["pickled::scaled"][{"by": 4.0}]
     for found in (through(op), copy.copy(op), copy.deepcopy(op)):
         assert found is op
     out = torch.empty(6)
-    for found in (given, through(given), through(library)["pickled::scaled"][{"by": 4.0}], copy.deepcopy(given)):
+    for found in (given, through(given), through(ops_of_file)["pickled::scaled"][{"by": 4.0}], copy.deepcopy(given)):
         found(out.zero_(), torch.from_numpy(X))
         assert out.tolist() == (X * 12).tolist()
     graph_op = einkorn_torch.graph_op(k.of_graph, name="pickled_of_graph")
