@@ -28,6 +28,7 @@ from ..dsl.diagnostics.shield import shielded
 from ..dsl.environment.cache import content_key, shared_cache
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
+from ..dsl.environment.process_settings import ProcessSetting
 from ..dsl.environment.stacks import room_for_threads, with_room
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
@@ -115,7 +116,7 @@ def _compiled(
 
     ends = not threading.main_thread().is_alive()  # then Python starts no pool of threads any more
     count = 0 if knobs.dump or knobs.stop or ends else min(len(missing) - 1, _processors())
-    with _switching, _Workers(done, count) as workers:
+    with _switching.changed(), _Workers(done, count) as workers:
         mistakes: list[EinkornError] = []
         for key, group in missing:
             try:
@@ -146,32 +147,9 @@ def _processors() -> int:
 SWITCHING = 0.0005  # seconds: a tenth of Python's own
 
 
-class _Switching:
-    """While compilations are under way, threads give each other the interpreter's lock more often than usual.
-
-    A thread that waits for it holds up MLIR and LLVM, for which it needs it between their steps alone.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.before = 0.0
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self.before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self.before, SWITCHING))
-            self.users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                sys.setswitchinterval(self.before)
-
-
-_switching = _Switching()
+# While compilations are under way, threads give each other the interpreter's lock more often than usual. A thread that
+# waits for it holds up MLIR and LLVM, for which it needs it between their steps alone.
+_switching = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, lambda before: min(before, SWITCHING))
 
 
 class _Workers:

@@ -19,12 +19,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from ..dsl.contract.unit import EntrySpec, Piece
+from ..dsl.diagnostics.cached import cached
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
+from ..dsl.environment.process_settings import ProcessSetting
 from ..dsl.environment.stacks import with_room
 from .codegen import llvm, mlir
 from .inference.kernels import build_program
@@ -68,6 +70,7 @@ from .targets import Target
 RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
 
 _log = logging.getLogger("einkorn.compiler")
+_recursion = ProcessSetting(sys.getrecursionlimit, sys.setrecursionlimit, lambda before: max(before, RECURSION))
 
 
 @dataclass
@@ -231,11 +234,11 @@ class Artifact:
         """The GPU kernels of the code."""
         return self.emitted.kernels
 
-    @cached_property
+    @cached
     def typed(self) -> str:
         return print_program(self.program)
 
-    @cached_property
+    @cached
     def mlir(self) -> str:
         return mlir.format_module(self.emitted.text)
 
@@ -340,12 +343,8 @@ def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
 
 def _run_typed(compilation: Compilation, watch: _Watch | None) -> None:
     # Kernels are evaluated inside each other when they fuse, and functions where they are called.
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION))
-    try:
+    with _recursion.changed():
         (watch or _Watch(quiet=True)).run(TYPED, compilation)
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 class _Watch:

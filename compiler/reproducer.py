@@ -20,7 +20,6 @@ import logging
 import os
 import platform
 import tempfile
-import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +30,7 @@ from ..dsl.contract import unit
 from ..dsl.contract.records import Records
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import InternalError, PackageError
+from ..dsl.diagnostics.forks import fork_lock
 from ..dsl.diagnostics.shield import shielded, window
 from ..dsl.environment.cache import default_root
 from ..dsl.environment.fingerprint import fingerprint
@@ -142,7 +142,7 @@ def _toolchain() -> str:
 
 
 _texts: dict[str, str] = {}  # of programs, by digest: most of what is written, and the same for many units
-_texts_lock = threading.Lock()  # groups are compiled side by side
+_texts_lock = fork_lock()  # groups are compiled side by side
 
 
 def _program_text(digest: str, kernel: PortableKernel) -> str:

@@ -35,11 +35,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from ..dsl.diagnostics.cached import cached
 from ..dsl.diagnostics.errors import GraphError
 from ..dsl.diagnostics.places import Place, user_place
 from ..dsl.types.dtype import DType
@@ -309,17 +309,17 @@ class GraphIR:
     names: tuple[str, ...] = ()
     traced: bool = False
 
-    @cached_property
+    @cached
     def types(self) -> tuple[ShapedType, ...]:
         """The type of every value, by number."""
         return (*self.inputs, *(type for node in self.nodes for type in node.out_types))
 
-    @cached_property
+    @cached
     def regions(self) -> Regions:
         """Which body each node is in."""
         return Regions(self.nodes)
 
-    @cached_property
+    @cached
     def device(self) -> DeviceRef:
         """Where the graph runs; the host, where it has no values.
 

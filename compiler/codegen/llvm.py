@@ -14,14 +14,16 @@ import ctypes
 import functools
 import importlib
 import re
-import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ...dsl.diagnostics import forks
+from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import InternalError, TargetError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import interruptible, shielded
 from ...dsl.environment.stacks import with_room
 from ..targets import Target
@@ -32,7 +34,7 @@ from .llvm_workarounds import one_lane_stores, traps_that_return
 # Called after every pass with its name, its time in seconds, and a function that prints the module.
 Observer = Callable[[str, float, Callable[[], str]], None]
 
-_loading = threading.Lock()
+_loading = fork_lock()
 
 
 @functools.cache
@@ -51,6 +53,10 @@ def _load() -> Any:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     binding.initialize_native_asmparser()  # for inline assembly
+    lock = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)
+    if lock is not None:  # finalizers take it in any thread
+        forks.taken_at_forks(lock)
+    forks.register()
     return binding
 
 
@@ -96,13 +102,13 @@ class Compiled:
             raise InternalError(f"{self.target.name} has no PTX")
         return self.code.decode()
 
-    @functools.cached_property
+    @cached
     def llvm(self) -> str:
         """The optimised LLVM IR."""
         with _machine(self.target, self.level) as machine:
             return str(_optimised(self.text, self.target, self.level, machine))
 
-    @functools.cached_property
+    @cached
     def assembly(self) -> str:
         """The assembly text; for an NVIDIA target, the PTX."""
         if self.target.format.is_text:

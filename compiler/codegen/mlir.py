@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...dsl.diagnostics.errors import InternalError, TargetError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import interruptible, shielded
 from ...dsl.environment.stacks import with_room
 from ..ir.schedule import EXIT
@@ -87,7 +87,7 @@ class Bindings:
     llvm: Any
 
 
-_loading = threading.Lock()
+_loading = fork_lock()
 
 
 @functools.cache

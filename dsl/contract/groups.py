@@ -10,9 +10,9 @@ Non-goals: nothing is compiled or kept here.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from functools import cached_property
 from typing import Any
 
+from ..diagnostics.cached import cached
 from ..signature.parameters import identity
 from .unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, Literal, NodeSpec, Operand, Size, Slot, Store
 
@@ -52,7 +52,7 @@ class Numbering:
         """The dim slots of the unit that the group uses."""
         return tuple(self._slots)
 
-    @cached_property
+    @cached
     def key(self) -> str:
         """Equal for groups that can share code: text that says all that the code depends on but target and checks."""
         group = self.group

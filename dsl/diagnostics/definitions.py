@@ -16,11 +16,11 @@ import __future__
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
+from .cached import cached
 from .installation import is_own_module
 from .text import Text, texts
 
@@ -43,14 +43,14 @@ class Piece:
         self.part = part
         self._codes: dict[int, frozenset[CodeType]] = {}
 
-    @cached_property
+    @cached
     def _tree(self) -> ast.Module | None:
         try:
             return ast.parse(self.part, filename=self.file)
         except SyntaxError:
             return None
 
-    @cached_property
+    @cached
     def nodes(self) -> Nodes:
         """The functions and classes; none where the piece is no Python."""
         return () if self._tree is None else tuple(n for n in ast.walk(self._tree) if isinstance(n, _KINDS))

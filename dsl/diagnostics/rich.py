@@ -8,16 +8,16 @@ Input: an object. Output: HTML, text. Non-goals: what is told of an object (see 
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
 from .installation import PACKAGE
+from .shield import import_whole
 
 
 @functools.cache
 def _cards() -> Any:
     """Who says what cards hold; loaded when something is shown first."""
-    return importlib.import_module(f"{PACKAGE}.graph.interop.notebook")
+    return import_whole(f"{PACKAGE}.graph.interop.notebook")
 
 
 class Rich:

@@ -109,7 +109,8 @@ def default_root() -> Path:
     """`EINKORN_CACHE_DIR`, or the folder for caches that the user's system names."""
     if knobs.cache_dir is not None:
         return knobs.cache_dir
-    import platformdirs  # only here: most processes that name a folder never need it
+    with shielded():
+        import platformdirs  # only here: most processes that name a folder never need it
 
     return Path(platformdirs.user_cache_dir("einkorn", appauthor=False))
 

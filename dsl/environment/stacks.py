@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
+from ..diagnostics.forks import fork_lock, in_child, postpone, resume, sections
+from ..diagnostics.shield import shielded
+
 ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
 # Bytes of threads that are started here. Nobody else asks for just as many, so that they are known as those of here.
 OWN: Final = (8 << 20) + (44 << 10)
 
 _known = threading.local()
-_sizes_lock = threading.Lock()
+_sizes_lock = fork_lock()
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -58,7 +60,7 @@ def room_for_threads() -> Iterator[None]:
     The size is the process's, for all threads that are started. Where somebody says another one meanwhile, that stays:
     to put back what was said before would undo it.
     """
-    with _sizes_lock:
+    with shielded(), _sizes_lock:
         before = threading.stack_size(OWN)
         try:
             yield
@@ -79,11 +81,18 @@ def elsewhere(work: Callable[[], T]) -> T:
     results: list[T] = []
     errors: list[BaseException] = []
 
+    inside = sections() > 0
+
     def run() -> None:
+        if inside:  # a fork waits for the caller, who waits for this thread
+            postpone(at_once=True)
         try:
             results.append(work())
         except BaseException as error:
             errors.append(error)
+        finally:
+            if inside:
+                resume()
 
     thread = threading.Thread(target=run, name="einkorn-call")
     start_with_room(thread)
@@ -98,14 +107,11 @@ def elsewhere(work: Callable[[], T]) -> T:
     return results[0]
 
 
+@in_child
 def _forget_threads() -> None:
     """In the child of a fork, where the other threads are not."""
     global _known
     _known = threading.local()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _stack_of_this_thread() -> int:

@@ -7,11 +7,11 @@ Input: nothing. Output: `Called`, what kernels can do beside being registered. N
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from ..diagnostics.installation import PACKAGE
+from ..diagnostics.shield import import_whole
 
 Call = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
@@ -19,18 +19,18 @@ Call = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 @functools.cache
 def caller() -> Call:
     """What runs kernels; loaded when the first one is called."""
-    found: Call = importlib.import_module(f"{PACKAGE}.graph.interop.direct").call
+    found: Call = import_whole(f"{PACKAGE}.graph.interop.direct").call
     return found
 
 
 def _tools(name: str = "tools") -> Any:
     """What compiles, shows and times kernels; loaded when it is asked for."""
-    return importlib.import_module(f"{PACKAGE}.graph.interop.{name}")
+    return import_whole(f"{PACKAGE}.graph.interop.{name}")
 
 
 def pickling() -> Any:
     """What pickles kernels; loaded when one is pickled."""
-    return importlib.import_module(f"{PACKAGE}.dsl.package.pickled")
+    return import_whole(f"{PACKAGE}.dsl.package.pickled")
 
 
 class Called:

@@ -15,10 +15,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
+from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, joined
 from ..diagnostics.places import SHIPPED, is_shipped
 from ..signature.schema import OpSchema
@@ -73,7 +73,7 @@ class PortableKernel:
     mistakes: tuple[EinkornError, ...] = field(default=(), compare=False)
     unknown: tuple[str, ...] = field(default=(), compare=False)
 
-    @cached_property
+    @cached
     def digest(self) -> str:
         """SHA-256 over schema and program, in hexadecimal; equal for equal meaning."""
         schema = self.schema.to_json()

@@ -13,9 +13,9 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, UnpicklableError
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.places import user_place
@@ -75,7 +75,7 @@ class Stub(Exported):
         self.__doc__ = function.__doc__
         self.__name__ = name
 
-    @cached_property
+    @cached
     def signature(self) -> inspect.Signature:
         """Its parameters; read when first asked for, since every process defines all the stubs."""
         found = inspect.signature(self.function)

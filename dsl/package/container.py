@@ -20,11 +20,11 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..contract.code_formats import FORMATS
+from ..diagnostics.cached import cached
 from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.json_reading import read_json
 from ..signature.schema import OpSchema
@@ -167,7 +167,7 @@ class Package:
                 return self._checked(record)
         raise PackageError(f"package {self.manifest.name!r} has no source {member!r}", code="EK0560")
 
-    @cached_property
+    @cached
     def findings(self) -> tuple[Finding, ...]:
         """What tuning found for its ops. Raises PackageError: EK0559 when it was changed, EK0556 when it is no text of
         that form."""

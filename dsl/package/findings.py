@@ -12,11 +12,11 @@ Input: pieces, or JSON. Output: `Finding`, or the text of `tuning.json`. Non-goa
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..diagnostics.forks import fork_lock
 from ..diagnostics.json_reading import read_json
 from ..environment.cache import Cache, content_key
 from ..signature.tuning import Value
@@ -127,7 +127,7 @@ def _value(value: Any) -> Value:
 # *** in the user's cache ***
 
 _known: dict[str, list[Finding]] = {}  # by digest, as this process has read or made them
-_lock = threading.Lock()
+_lock = fork_lock()
 
 
 def kept(digest: str) -> list[Finding]:

@@ -12,13 +12,14 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..diagnostics.rich import Rich
+from ..diagnostics.shield import shielded
 from ..frontend.base import Gradient, Reference, SourceKernel
 from ..frontend.caller import Called, pickling
 from ..frontend.program import PortableKernel
@@ -71,13 +72,14 @@ class LoadedKernel:
         packaged = self.package is not None and self.package.manifest.tuning is not None
         if self.tuning is None and not packaged:
             return ()
-        from .findings import kept  # most kernels are not tuned
+        with shielded():
+            from .findings import kept  # most kernels are not tuned
 
         digest, name = self.portable.digest, self.schema.name
         own = self.package.findings if packaged and self.package is not None else ()
         return [*kept(digest), *(each for each in own if (each.op, each.digest) == (name, digest))]
 
-    @cached_property
+    @cached
     def portable(self) -> PortableKernel:
         """The portable program; made when first asked for.
 
@@ -102,7 +104,7 @@ class LoadedKernel:
             known_digest=f"{self.known_digest} {sorted(counts.items())}" if self.known_digest else "",
         )
 
-    @cached_property
+    @cached
     def shape(self) -> LoadedKernel | None:
         """The kernel that computes the late dims of this one's outputs, if it has any."""
         if not self.schema.late:
@@ -299,7 +301,8 @@ def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedK
 
 
 def _from_package(path: str, file: Path) -> KernelLibrary:
-    from .container import read_package  # most runs read no package
+    with shielded():
+        from .container import read_package  # most runs read no package
 
     package = read_package(file)
     kernels = {}

@@ -11,7 +11,6 @@ import dataclasses
 import importlib
 import json
 import sys
-import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..diagnostics.errors import EinkornError, PackageError
+from ..diagnostics.forks import fork_lock
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.json_reading import read_json
 from ..diagnostics.places import is_shipped
@@ -32,7 +32,7 @@ from .container import MAX_PROGRAM
 
 MAINS = ("__main__", "__mp_main__")  # the module of this name is another one in each process
 ORIGIN = "<pickle>"
-_lock = threading.Lock()
+_lock = fork_lock()
 _kernels: weakref.WeakValueDictionary[tuple[str, str, str], library.LibraryKernel] = weakref.WeakValueDictionary()
 
 

@@ -13,9 +13,9 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
+from ..diagnostics.cached import cached
 from ..diagnostics.places import Place
 from ..types.dtype import DType, scalar_name
 
@@ -127,16 +127,16 @@ class OpSchema:
     counts: tuple[tuple[str, int], ...] = ()
     late: tuple[str, ...] = ()
 
-    @cached_property
+    @cached
     def tensors(self) -> tuple[TensorArgument, ...]:
         return tuple(a for a in self.arguments if isinstance(a, TensorArgument))
 
-    @cached_property
+    @cached
     def inputs(self) -> tuple[TensorArgument, ...]:
         """The tensors that a caller passes, in order."""
         return tuple(a for a in self.tensors if a.role is not Role.OUTPUT)
 
-    @cached_property
+    @cached
     def outputs(self) -> tuple[TensorArgument, ...]:
         return tuple(a for a in self.tensors if a.role is Role.OUTPUT)
 

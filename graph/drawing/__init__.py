@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
 from ..engine.profile import Profile
@@ -26,7 +27,8 @@ def to_dot(graph: Graph) -> str:
     Raises:
         GraphError: EK0405 the graph is not finished.
     """
-    from .dot import dot_text  # most programs draw nothing
+    with shielded():
+        from .dot import dot_text  # most programs draw nothing
 
     return dot_text(graph.ir)
 
@@ -54,7 +56,8 @@ def to_html(
     Raises:
         GraphError: EK0405 the graph is not finished, EK0478 `sizes` names no dim of it.
     """
-    from .page import graph_page
+    with shielded():
+        from .page import graph_page
 
     text = graph_page(graph.ir, sizes or {}, profile)
     if path is not None:

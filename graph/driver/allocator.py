@@ -11,13 +11,13 @@ streams there are (see `streams`).
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ...dsl.diagnostics.errors import plural
+from ...dsl.diagnostics.forks import fork_lock
 
 SMALLEST: Final = 512  # bytes: what GPUs align memory to
 
@@ -87,7 +87,7 @@ class Pool:
         free: Callable[[], int],
     ) -> None:
         self._take, self._give, self._follow, self._settle, self._free = take, give, follow, settle, free
-        self._lock = threading.RLock()
+        self._lock = fork_lock()
         self._blocks: set[Block] = set()
         self._kept: dict[Any, dict[int, list[Block]]] = {}  # those that nobody has, by stream and size
         self._classes: dict[int, int] = {}  # what `size_class` said

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...dsl.contract import checking
 from ...dsl.contract.checking import Check, CheckState, Finding
+from ...dsl.diagnostics.forks import fork_lock
 from .shared_library import SharedLibrary
 
 FUNCTIONS = (
@@ -37,7 +38,7 @@ class CheckedMemory:
 
     def __init__(self, library: SharedLibrary, looks_for: Check) -> None:
         self._library = library
-        self._turn = threading.RLock()  # the report of a kernel that runs may let buffers go
+        self._turn = fork_lock()  # the report of a kernel that runs may let buffers go
         self._mine = threading.local()  # what was found in the last call of a thread
         self._pages: list[mmap.mmap] = []
         self._state = CheckState()

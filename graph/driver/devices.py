@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.types.dtype import DType
 from .device import Driver, Kind
 from .gpu_kinds import CUDA, HIP
@@ -246,7 +247,8 @@ class Accelerator(Device):
         schedule: str | None = None,
     ) -> None:
         if isinstance(id, str) or any(given is not None for given in (like, seed, checks, schedule)):
-            from .simulated import open_simulated  # few programs have one
+            with shielded():
+                from .simulated import open_simulated  # few programs have one
 
             self.id, self.driver = 0, open_simulated(id, like, seed, checks, schedule)
             return

@@ -15,7 +15,6 @@ import importlib
 import math
 import os
 import sys
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.contract.code_formats import PTX
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from . import arrays
@@ -127,7 +127,7 @@ class GpuDriver(Driver):
         self._library_table: ctypes.Array[ctypes.c_void_p] | None = None
         self._gone: deque[int] = deque()  # streams
         self._pinned: deque[int] = deque()
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
         self.pool = Pool(self._take, self._give, self._follow, library.synchronize, library.free_memory)
 
     # *** errors ***

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.diagnostics.shield import shielded
 from .device import Driver, Kind
 from .gpu_names import CUDA_LIBRARY, HIP_LIBRARY
 
@@ -36,7 +37,8 @@ def has_library(name: str) -> bool:
 def _count_cuda() -> int:
     if not has_library(CUDA_LIBRARY):
         return 0
-    from .cuda import count
+    with shielded():
+        from .cuda import count
 
     return _counted(count)
 
@@ -44,7 +46,8 @@ def _count_cuda() -> int:
 def _count_hip() -> int:
     if not has_library(HIP_LIBRARY):
         return 0
-    from .hip import count
+    with shielded():
+        from .hip import count
 
     return _counted(count)
 
@@ -57,20 +60,23 @@ def _counted(count: Callable[[], int]) -> int:
 
 
 def _open_cuda(number: int) -> Driver:
-    from .cuda import CudaDriver
+    with shielded():
+        from .cuda import CudaDriver
 
     return CudaDriver(number)
 
 
 def _open_hip(number: int) -> Driver:
-    from .hip import HipDriver
+    with shielded():
+        from .hip import HipDriver
 
     return HipDriver(number)
 
 
 def _missing_cuda() -> DeviceError | None:
     if has_library(CUDA_LIBRARY):
-        from .cuda import count
+        with shielded():
+            from .cuda import count
 
         return _raised(count)
     if not os.path.exists(_NVIDIA_TRACE):
@@ -80,7 +86,8 @@ def _missing_cuda() -> DeviceError | None:
 
 def _missing_hip() -> DeviceError | None:
     if has_library(HIP_LIBRARY):
-        from .hip import count
+        with shielded():
+            from .hip import count
 
         return _raised(count)
     if not os.path.exists(_AMD_TRACE):

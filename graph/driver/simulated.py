@@ -20,6 +20,7 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.contract.checking import Check, CheckState, Finding
 from ...dsl.contract.schedules import STAGE_BITS, Schedule, Switch, parse_schedule, schedule_of
+from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
@@ -72,7 +73,7 @@ class SimulatedDriver(Driver):
         self.asked_for = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off", words)
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
 
-    @functools.cached_property
+    @cached
     def checked(self) -> CheckedMemory | None:
         """What the checks know of the memory; None where nothing is looked for."""
         return CheckedMemory(Driver.native("sim"), self.looks_for) if self.looks_for else None

@@ -9,12 +9,12 @@ Input: threads. Output: words in memory. Non-goals: starting threads.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from ...dsl.contract.doors import ROOMS, room_of
+from ...dsl.diagnostics.forks import in_child
 from ...dsl.environment.stacks import has_room
 
 _known = threading.local()
@@ -52,12 +52,9 @@ def mark_thread(address: Callable[[], int]) -> None:
     mark.set()  # another thread may have taken the word
 
 
+@in_child
 def _forget_threads() -> None:
     """In the child of a fork, where the other threads are not."""
     global _known
     _known = threading.local()
     ctypes.memset(ROOM, 0, ctypes.sizeof(_rooms))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)

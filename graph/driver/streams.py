@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import UnpicklableError
+from ...dsl.diagnostics.forks import fork_lock
 from .device import Driver
 
 
@@ -91,7 +92,7 @@ def stream_of(driver: Driver, handle: int | None = None) -> DeviceStream:
 
 
 _local = threading.local()
-_lock = threading.Lock()
+_lock = fork_lock()
 
 
 def _streams(driver: Driver) -> dict[int, DeviceStream]:

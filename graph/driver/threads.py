@@ -20,6 +20,7 @@ import weakref
 from typing import Final
 
 from ...dsl.contract.abi import PoolState
+from ...dsl.diagnostics.forks import in_child
 from ...dsl.environment.stacks import start_with_room
 from .python_api import address_of
 from .shared_library import SharedLibrary
@@ -151,10 +152,7 @@ def _close_all() -> None:
         pool.close()
 
 
+@in_child
 def _forget_all() -> None:
     for pool in list(_pools):
         pool._forget_workers()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)

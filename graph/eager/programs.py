@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import queue
 import threading
 import weakref
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.forks import fork_lock, in_child
 from ...dsl.environment.stacks import start_with_room
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -77,7 +77,7 @@ class Program:
         self.model: Model | None = None
         self.door: Any = None
         self.runs = 0
-        self.lock = threading.Lock()
+        self.lock = fork_lock()
         _made.add(self)
         dtypes = [dtype for step in steps for dtype in step.call.pattern.numbers]
         self.numbers = {dtype: [k for k, d in enumerate(dtypes) if d is dtype] for dtype in dict.fromkeys(dtypes)}
@@ -245,7 +245,7 @@ class Compiler:
     def _reset(self) -> None:
         self.queue: queue.SimpleQueue[Program | None] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
-        self.lock = threading.Lock()
+        self.lock = fork_lock()
         self.open = 0
         self.idle = threading.Condition(self.lock)
 
@@ -293,13 +293,9 @@ COMPILER = Compiler()
 atexit.register(COMPILER.stop)
 
 
+@in_child
 def _after_fork() -> None:
     """In a child there is no thread that compiles, and none that holds a lock."""
     COMPILER._reset()
     for program in list(_made):
-        program.lock = threading.Lock()
         program.queued = program.model is not None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -9,13 +9,12 @@ Input: tensors. Output: their values. Non-goals: how a part is compiled (see `pr
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import instruction_place
 from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
@@ -27,7 +26,7 @@ CUT = 64  # calls of a part
 MEETINGS = 3  # how often a part is met before it is compiled
 MOST = 1 << 14  # parts that are remembered
 
-_lock = threading.RLock()
+_lock = fork_lock()
 _known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and what tells it sizes
 _programs: dict[tuple[Any, ...], Program] = {}  # by calls, whatever the sizes
 
@@ -230,12 +229,3 @@ def _placed(error: EinkornError, pending: Pending) -> EinkornError:
         line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
         error.place = instruction_place(code, instruction, line or code.co_firstlineno)
     return bare(error)
-
-
-def _fresh_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)

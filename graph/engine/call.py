@@ -17,6 +17,7 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError
 from ...dsl.diagnostics.places import Place, is_shipped, shown_path, user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.stacks import with_room
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
@@ -129,8 +130,8 @@ class Caller:
             self.context.device = ctypes.addressof(self.table)
             launching = self.code.launching
             if launching is not None and launching.kernels is not None and launching.kernels.report:
-                from .device_reports import DeviceReports  # few devices have kernels that cannot call back
-
+                with shielded():
+                    from .device_reports import DeviceReports  # few devices have kernels that cannot call back
                 self.heard = DeviceReports(self.driver)
                 self.table.reports = self.heard.address
         self.context_at = ctypes.addressof(self.context)
@@ -250,7 +251,8 @@ class Caller:
         if self.watched is not None:
             expect_stores(self.watched, fresh)
         if self.driver.draws:
-            from .schedules import Rehearsal  # few devices draw anything
+            with shielded():
+                from .schedules import Rehearsal  # few devices draw anything
 
             self.rehearsal = Rehearsal(self, arrays, fresh)
         storages: tuple[Any, ...] = ()
@@ -502,7 +504,8 @@ class Caller:
         failed = _identity(found, failure)
         drawn = [*self.driver.notes(), *(rehearsal.notes(failed) if rehearsal and failed else [])]
         if found is not None:
-            from .findings import finding_error  # few devices find anything
+            with shielded():
+                from .findings import finding_error  # few devices find anything
 
             raise finding_error(*found, self.code.reports, self.programs(), [*drawn, self._called()])
         by, self.reported_by = [self.reported_by] if self.reported_by else [], ""

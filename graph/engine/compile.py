@@ -94,7 +94,8 @@ def pool_code(target: Target) -> bytes:
     Raises:
         TargetError: there is none for this machine.
     """
-    from ...compiler.codegen.thread_pool import pool_object
+    with shielded():
+        from ...compiler.codegen.thread_pool import pool_object
 
     return pool_object(target)
 
@@ -118,10 +119,12 @@ def launcher_code(library: str, target: Target) -> bytes:
         TargetError: there is none for this machine.
     """
     if library == "sim":
-        from ...compiler.codegen.shadow_memory import checker_object
+        with shielded():
+            from ...compiler.codegen.shadow_memory import checker_object
 
         return checker_object(target)
-    from ...compiler.codegen.launchers import launcher_object
+    with shielded():
+        from ...compiler.codegen.launchers import launcher_object
 
     return launcher_object(library, target)
 
@@ -146,16 +149,18 @@ def stage_text(kernel: LoadedKernel, wanted: Mapping[str, Any], target: str, sta
         TargetError: an unknown target.
         CompileError: a mistake in the kernel, or an unknown stage.
     """
-    from ...compiler.explorer.stage import stage_text as found
-    from ...compiler.instances import make_instance
+    with shielded():
+        from ...compiler.explorer.stage import stage_text as found
+        from ...compiler.instances import make_instance
 
     return found(kernel, make_instance(kernel.schema, **wanted), target, stage)
 
 
 def explorer_page(kernel: LoadedKernel, wanted: Mapping[str, Any], targets: Sequence[str]) -> str:
     """The page of a kernel's compilation for some targets; `wanted` as for `stage_text`."""
-    from ...compiler.explorer.page import page_of
-    from ...compiler.instances import make_instance
+    with shielded():
+        from ...compiler.explorer.page import page_of
+        from ...compiler.instances import make_instance
 
     return page_of(kernel, make_instance(kernel.schema, **wanted), targets)
 
@@ -269,8 +274,9 @@ def reproducing_faults(ir: GraphIR, fuse: bool, checks: Checks | None, interpret
         known = error.reproducer if isinstance(error, InternalError) else isinstance(error, EinkornError | MemoryError)
         if known:
             raise
-        from ...compiler.reproducer import fault
-        from .reproducer import graph_to_json
+        with shielded():
+            from ...compiler.reproducer import fault
+            from .reproducer import graph_to_json
 
         held = None
         with suppress(Exception):  # the graph itself may be what is wrong
@@ -298,7 +304,8 @@ def _add_requests(error: CompileError, ir: GraphIR) -> None:
 
 def kernel_summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:
     """What was fused into what, and why the rest was not."""
-    from ..passes.summaries import summarize  # few processes ask for it
+    with shielded():
+        from ..passes.summaries import summarize  # few processes ask for it
 
     facts = functools.partial(node_facts, ir, targets_of(ir.device.to_device())[-1])
     return summarize(ir, plan.parts or partition(ir, facts), facts)

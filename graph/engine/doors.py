@@ -21,13 +21,13 @@ import itertools
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...dsl.contract import abi
 from ...dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec
 from ...dsl.diagnostics.errors import TargetError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
@@ -188,7 +188,7 @@ def _small(caller: Caller) -> tuple[int, bool]:
 
 # *** their code ***
 
-_lock = threading.Lock()
+_lock = fork_lock()
 _opened: dict[Any, SharedLibrary] = {}
 _copies = itertools.count()
 
@@ -287,12 +287,3 @@ def entry_words(caller: Caller, owner: DoorOwner) -> dict[str, int]:
         "poll": context.poll or 0,
         "room": ROOM,
     }
-
-
-def _fresh_lock() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)

@@ -16,7 +16,6 @@ read buffers, those in bodies of control flow, and those of a single op are not 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
@@ -67,7 +67,7 @@ class FusionCheck:
         )
         self.fused: Caller | None = None
         self.alone: dict[Any, Caller] = {}
-        self.lock = threading.Lock()
+        self.lock = fork_lock()
 
     def run(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
         """A call, after its kernels were compared.

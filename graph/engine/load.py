@@ -17,6 +17,7 @@ from ...dsl.contract.abi import ABI_VERSION
 from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.contract.unit import Piece
 from ...dsl.diagnostics.errors import PackageError
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
@@ -183,7 +184,8 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
     if all(node.kernel.package is None for node in ir.nodes if isinstance(node, Node)):
         return None
     # most graphs have no use for it
-    from .packaged_code import host_of, matching, op_plan, ready_halves, ready_pieces, single_op
+    with shielded():
+        from .packaged_code import host_of, matching, op_plan, ready_halves, ready_pieces, single_op
 
     node = None if ir.patterns or ir.traced else single_op(ir)
     package = node.kernel.package if node is not None else None
@@ -210,7 +212,8 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
 
 
 def _nothing_ready(ir: GraphIR) -> PackageError:
-    from .packaged_code import hint_without_code
+    with shielded():
+        from .packaged_code import hint_without_code
 
     names = sorted({node.name for node in ir.nodes if isinstance(node, Node)})
     return PackageError(

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError, of_call
+from ...dsl.diagnostics.forks import fork_lock, in_child
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
@@ -96,7 +96,7 @@ class Model(Rich):
         self._profile: Profile | None = None
         if filling is not None:
             self._plain = self._run_twice
-            self._lock = threading.Lock()  # such runs share the filling
+            self._lock = fork_lock()  # such runs share the filling
         self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = self._plain
         self._forget_doors()
         _models.add(self)
@@ -109,7 +109,6 @@ class Model(Rich):
 
     def _forget_calls(self) -> None:
         """In the child of a fork, where a call of another thread would last for ever."""
-        self._lock = threading.Lock()
         self._forget_doors()
         for call in list(self._callers):
             call.forget()
@@ -409,7 +408,8 @@ class Model(Rich):
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
-        from .fusion_check import FusionCheck  # few processes ask for it
+        with shielded():
+            from .fusion_check import FusionCheck  # few processes ask for it
 
         self._plain = FusionCheck(self._call, load).run
         self._run_by(self._plain)
@@ -458,10 +458,7 @@ class _By:
 _models: weakref.WeakSet[Model] = weakref.WeakSet()
 
 
+@in_child
 def _forget_all() -> None:
     for model in list(_models):
         model._forget_calls()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)

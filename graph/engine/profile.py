@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.rich import Rich
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
 from ..driver.buffer import Buffer
 from ..ir import GraphIR, Node
@@ -122,7 +124,8 @@ class Profile(Rich):
 
     def to_dict(self) -> dict[str, Any]:
         """The groups and what simulated kernels did with memory, as JSON values."""
-        from .memory_counters import added
+        with shielded():
+            from .memory_counters import added
 
         return {"groups": [asdict(row) for row in self.rows()], "memory": added(self.counted).to_list()}
 
@@ -213,7 +216,8 @@ ROOM: Final = 1 << 21  # accesses of a call that are looked at
 @contextmanager
 def counting(memory: CheckedMemory, call: Caller, counted: list[MemoryCounters], room: int = ROOM) -> Iterator[None]:
     """Adds what the kernels of a call did with memory."""
-    from .memory_counters import count_memory
+    with shielded():
+        from .memory_counters import count_memory
 
     memory.record(room)
     try:
@@ -229,7 +233,7 @@ class Tracing:
     def __init__(self, caller: TracedCaller, profile: Profile) -> None:
         self.caller = caller
         self.profile = profile
-        self.lock = threading.Lock()
+        self.lock = fork_lock()
 
     def run(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:
         """A call of the traced code, in the place of `call`."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.text import interactive_shell
 from ...dsl.environment.knobs import knobs
 
@@ -50,7 +51,7 @@ class _Late:
         self.unit = unit
         self.counts = (0, 0)
         self.ended = False
-        self.lock = threading.Lock()
+        self.lock = fork_lock()
         self.timer = threading.Timer(DELAY, self.begin)
         self.timer.daemon = True
         self.timer.start()

@@ -7,10 +7,9 @@ Input: the number of threads that the user wants. Output: a running `Pool`. Non-
 from __future__ import annotations
 
 import logging
-import os
-import threading
 
 from ...dsl.diagnostics.errors import TargetError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
@@ -20,7 +19,7 @@ from ..driver.threads import Pool, default_threads
 from .compile import host_target, pool_code
 
 _log = logging.getLogger("einkorn.load")
-_lock = threading.Lock()
+_lock = fork_lock()
 _pools: dict[int, Pool | None] = {}  # by the number of threads
 
 
@@ -49,12 +48,3 @@ def _make_pool(threads: int) -> Pool | None:
     except OSError as error:  # another process has removed it meanwhile
         _log.warning("regions run on one thread: %s", error)
         return None
-
-
-def _fresh_lock() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.installation import PACKAGE
+from ...dsl.diagnostics.shield import import_whole
 from ...dsl.package.library import LibraryKernel, LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema, Role
 from ...dsl.types.dtype import DType
@@ -110,4 +111,4 @@ CALLERS: Mapping[str, Callable[..., list[Array] | None]] = {"direct": _directly,
 
 
 def _library(file: str) -> Any:
-    return importlib.import_module(f"{PACKAGE}.graph.interop.{file}")
+    return import_whole(f"{PACKAGE}.graph.interop.{file}")

@@ -11,7 +11,6 @@ which serve repeated calls before they get here.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import import_whole
 from ...dsl.environment.tracebacks import placed
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema, Role
@@ -101,8 +101,7 @@ def called(
     if made is not None:
         found = made(found)
     elif state.loaded.tuning is not None:
-        from .tuned import tuned  # most kernels are not
-
+        tuned = import_whole(f"{PACKAGE}.graph.interop.tuned").tuned  # most kernels are not
         values = [_value(found, number, operand) for number, operand in enumerate(operands)]
         given = dataclasses.replace(given, parameters=tuned(found, state.loaded, given, values))
         found = _specialised(kernel, state, given, operands, device, memory)
@@ -119,7 +118,7 @@ def _library(given: Given) -> Any:
         if not isinstance(value, OWN):
             file = LIBRARIES.get(library_of(value))
             if file is not None:
-                return importlib.import_module(f"{PACKAGE}.graph.interop.{file}")
+                return import_whole(f"{PACKAGE}.graph.interop.{file}")
     return None
 
 

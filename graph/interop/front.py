@@ -11,8 +11,6 @@ is (see `engine.python_door`).
 from __future__ import annotations
 
 import gc
-import os
-import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.frontend.caller import Called
 from ...dsl.frontend.reads import Reads
 from ...dsl.types.dtype import DType
@@ -35,7 +34,7 @@ OPEN_AT = 2  # calls of a kind
 KINDS = 64  # that are counted
 NUMBERS = {bool: "bool", int: "int", float: "float"}
 
-_lock = threading.Lock()
+_lock = fork_lock()
 
 
 def serve(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -187,13 +186,3 @@ def _holds(cell: Any, value: Any) -> bool:
         return cell.cell_contents is value
     except ValueError:
         return False
-
-
-def _fresh_lock() -> None:
-    """In the child of a fork, where a lock of another thread would be held for ever."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)

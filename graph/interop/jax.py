@@ -10,7 +10,6 @@ whose sizes are computed from elements.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import jax
 import numpy as np
 
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, shown_value
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.parameters import bind_parameters, identity
@@ -78,7 +78,7 @@ class Op:
         self.__name__ = kernel.schema.name
         self.__doc__ = kernel.schema.doc
         self._backward: Rule | None = None
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
         self._state: Any = None
         self._functions: dict[Any, Callable[..., tuple[Any, ...]]] = {}
         self._fitting: set[Any] = set()  # calls whose shapes were looked at
@@ -366,7 +366,7 @@ def op_of(kernel: AnyKernel) -> Op:
         return found
 
 
-_lock = threading.RLock()
+_lock = fork_lock()
 _ops: weakref.WeakKeyDictionary[AnyKernel, Op] = weakref.WeakKeyDictionary()
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.contract.foreign_doors import handler_words
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.cache import content_key
 from ...dsl.signature.dims import evaluate
 from ...dsl.signature.parameters import identity
@@ -31,7 +32,7 @@ from .foreign_calls import own_door
 
 _Explain = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _handlers: dict[str, Handler] = {}
-_lock = threading.RLock()
+_lock = fork_lock()
 _failed: collections.deque[tuple[str, BaseException]] = collections.deque(maxlen=64)
 
 

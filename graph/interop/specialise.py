@@ -10,16 +10,15 @@ kernel, whatever thread asks. Non-goals: no values are looked at, and no call is
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NoReturn
 
 from ...dsl.contract.checks import parse_checks
+from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import InternalError
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import Knobs, kept_at, knobs
 from ...dsl.frontend.python.register import Kernel
@@ -80,9 +79,8 @@ class Specialisation:
     checks: str | None
 
     def __post_init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = fork_lock()
         self.door: Any = None  # what stands before the kernel for calls of this kind
-        _alive.add(self)
 
     @property
     def schema(self) -> OpSchema:
@@ -114,7 +112,7 @@ class Specialisation:
         """What sizes have to fulfil beyond that equal names are equal sizes."""
         return self.graph.ir.constraints
 
-    @cached_property
+    @cached
     def output_sizes(self) -> list[tuple[Expression, ...]]:
         """The size of each axis of each output in the dims language, over `symbols`, late dims and int parameters.
 
@@ -132,7 +130,7 @@ class Specialisation:
         binding = bind(self._typed, specs, self.parameters, place=user_place())
         return [tuple(shape) for _, shape in binding.outputs]
 
-    @cached_property
+    @cached
     def _typed(self) -> OpSchema:
         """The signature, with the dtypes of outputs that only the caller tells."""
         dtypes = {argument.name: type.dtype for argument, type in zip(self.schema.outputs, self.outputs, strict=True)}
@@ -183,7 +181,6 @@ class Specialisation:
         return f"<{self.schema.name} for ({takes})>"
 
 
-_alive: weakref.WeakSet[Any] = weakref.WeakSet()
 CHECKS = kept_at(Knobs.checks)  # where the environment says what code checks that nobody asks for checks of its own
 
 
@@ -198,8 +195,7 @@ class Prepared:
         self.front: Any = None  # the doors of the kernel
         self.ufuncs: dict[bool, Any] = {}  # the kernel as a ufunc, with native loops and without
         self.checks: Any = None  # what the environment said of checks when these two were begun
-        self.lock = threading.RLock()
-        _alive.add(self)
+        self.lock = fork_lock()
 
     def look_around(self) -> None:
         """Begins anew what calls without checks of their own have met, when the environment asks for other ones."""
@@ -218,7 +214,7 @@ class Prepared:
         return self.loaded.reads
 
 
-_lock = threading.Lock()
+_lock = fork_lock()
 _of_loaded: weakref.WeakKeyDictionary[LoadedKernel, Prepared] = weakref.WeakKeyDictionary()
 PICTURES = 16  # of one kernel, made with other constants and helpers, that are kept
 
@@ -459,18 +455,3 @@ def _refuse(schema: OpSchema, kinds: Sequence[Kind], parameters: Mapping[str, An
     specs = [(dtype, (Dim("size"),) * rank) for dtype, rank in kinds]
     bind(schema, specs, parameters, place=user_place())
     raise InternalError(f"op '{schema.name}': no names are found for axes of these ranks", code="EK0901")
-
-
-# *** forks ***
-
-
-def _after_fork() -> None:
-    """In the child of a fork, where a lock of another thread would be held for ever."""
-    global _lock
-    _lock = threading.Lock()
-    for each in list(_alive):
-        each.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

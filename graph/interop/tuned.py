@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.knobs import knobs
 from ...dsl.package.findings import Finding, keep, kept, range_of
 from ...dsl.package.library import LoadedKernel
@@ -33,7 +32,7 @@ from .binding import Given
 from .specialise import Specialisation, specialise
 
 _log = logging.getLogger("einkorn.tune")
-_lock = threading.Lock()  # one search at a time: others would be timed with it
+_lock = fork_lock()  # one search at a time: others would be timed with it
 
 
 def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequence[Any]) -> dict[str, Any]:
@@ -202,12 +201,3 @@ def _about(made: Specialisation, space: TuningSpace) -> dict[str, Any]:
         "dtypes": tuple(type.dtype.name for type in made.inputs),
         "given": tuple(sorted((n, plain(v)) for n, v in made.parameters.items() if n not in space.names)),
     }
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import without_internals
 from ..driver.devices import Device, DeviceRef
 
@@ -60,6 +61,7 @@ def from_onnx(
             place=user_place(),
             hint="pip install 'einkorn[onnx]'",
         )
-    from .importer import import_model  # most programs import no model
+    with shielded():
+        from .importer import import_model  # most programs import no model
 
     return import_model(model, name, shapes or {}, constants or {}, device)

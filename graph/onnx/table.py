@@ -24,11 +24,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...dsl.diagnostics.cached import cached
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .known import Array, Known
@@ -61,7 +61,7 @@ class Row:
     known: Callable[..., Any] | None = None
     unlimited: bool = False
 
-    @cached_property
+    @cached
     def parameters(self) -> list[inspect.Parameter]:
         """Those of `convert`."""
         return list(inspect.signature(self.convert).parameters.values())

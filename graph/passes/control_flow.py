@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import cached_property
 
+from ...dsl.diagnostics.cached import cached
 from ..ir import Branch, Control, GraphIR, Loop
 from .fusion import Group, Partition
 
@@ -37,7 +37,7 @@ class Flow:
             for values in given:
                 self._homes.update(zip(values, node.results, strict=True))
 
-    @cached_property
+    @cached
     def _makers(self) -> dict[int, int]:
         return {value: number for number, node in enumerate(self.ir.nodes) for value in node.results}
 
@@ -85,7 +85,7 @@ class Flow:
                 written[pair[1]] = written[pair[0]]
                 last.update(dict.fromkeys(pair, max(self.time(number), *(last[home] for home in pair))))
 
-    @cached_property
+    @cached
     def steps(self) -> dict[int, list[tuple[int, int | None]]]:
         """What each region does, in order: pairs of a branch's or loop's number and None, or of a node's and its
         group's."""

@@ -10,7 +10,6 @@ Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: readin
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 from collections.abc import Iterable, Sequence
 from os import PathLike
@@ -21,6 +20,7 @@ from ...dsl.diagnostics.collecting import Broken
 from ...dsl.diagnostics.errors import PackageError, did_you_mean
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import shown_path, user_place
+from ...dsl.diagnostics.shield import import_whole
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.tracebacks import placed
@@ -218,4 +218,4 @@ def _program_of(family: str, name: str) -> PortableKernel:
 @functools.cache
 def kernel_family(family: str) -> Library:
     """The kernels of the standard library's file `family`. A file that is there is a family; nothing lists them."""
-    return library_of(importlib.import_module(f"{PACKAGE}.stdlib.kernels.{family}"))
+    return library_of(import_whole(f"{PACKAGE}.stdlib.kernels.{family}"))

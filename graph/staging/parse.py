@@ -17,7 +17,6 @@ import math
 import pkgutil
 import re
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean
 from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import import_whole
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import evaluate, names_in
@@ -356,6 +356,6 @@ def _split_types(text: str) -> list[str]:
 @functools.cache
 def _families() -> Mapping[str, str]:
     """The file of the standard library that has the kernel of a name."""
-    package = import_module(f"{PACKAGE}.stdlib.kernels")
+    package = import_whole(f"{PACKAGE}.stdlib.kernels")
     found = [module.name for module in pkgutil.iter_modules(package.__path__)]
     return {name: family for family in found for name in kernel_family(family).kernels}

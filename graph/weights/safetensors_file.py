@@ -15,11 +15,11 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.json_reading import Misread, count, expected, field, listed, of_fields, one_of, read_json, text
 from ...dsl.diagnostics.places import user_place
@@ -133,7 +133,7 @@ class SafetensorFile:
         if reached < there:
             self._fail(f"has {there - reached:,} bytes behind its last tensor that belong to none")
 
-    @cached_property
+    @cached
     def _bytes(self) -> np.ndarray[Any, Any]:
         """The file, mapped; pages are read when they are used."""
         try:

@@ -15,7 +15,7 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
@@ -26,6 +26,7 @@ from typing import Any, TextIO
 
 from ...diagnostics.collecting import collect, collecting
 from ...diagnostics.errors import EinkornError, joined
+from ...diagnostics.forks import fork_lock, in_child
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.shield import shielded, window
 from ...diagnostics.text import keep_text
@@ -42,7 +43,8 @@ class _Loaded:
 
 
 _loaded: dict[str, _Loaded] = {}
-LOCK = threading.RLock()  # mistakes are collected for one text at a time
+LOCK = fork_lock()  # mistakes are collected for one text at a time
+_apart_now: list[tuple[int, Any, Callable[[], None]]] = []  # imports: thread, its `sys.stdout`, what ends it
 _prints: list[TextIO] = []  # where the prints of files go that are being imported
 
 
@@ -210,16 +212,30 @@ class _TextFinder(MetaPathFinder):
 def _apart(finder: _TextFinder) -> Iterator[None]:
     """While it lasts, the folder's names are the folder's modules; afterwards the program's are back."""
     hidden = {name: sys.modules[name] for name in _modules_of(finder)}
-    for name in hidden:
-        del sys.modules[name]
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
+
+    def end() -> None:
         sys.meta_path.remove(finder)
         for name in _modules_of(finder):
             del sys.modules[name]
         sys.modules.update(hidden)
+
+    for name in hidden:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    _apart_now.append((threading.get_ident(), sys.stdout, end))
+    try:
+        yield
+    finally:
+        _apart_now.pop()
+        end()
+
+
+@in_child
+def _forget_imports() -> None:
+    """In the child of a fork: imports of other threads are over."""
+    while _apart_now and _apart_now[-1][0] != threading.get_ident():
+        _, sys.stdout, end = _apart_now.pop()
+        end()
 
 
 def _modules_of(finder: _TextFinder) -> list[str]:

@@ -7,7 +7,6 @@ is not looked at before somebody asks for the program (see `collect`).
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
 import sys
@@ -20,6 +19,7 @@ from ...diagnostics.errors import CompileError, EinkornError, InternalError, joi
 from ...diagnostics.installation import PACKAGE
 from ...diagnostics.places import Place, user_place
 from ...diagnostics.rich import Rich
+from ...diagnostics.shield import import_whole
 from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.foreign_names import of_dtype
 from ...language.stubs import Stub
@@ -493,7 +493,5 @@ def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callabl
 def implementation(meant: str) -> FunctionType:
     """The function that says what a library stub does. The standard library is loaded when first asked for."""
     if meant not in _IMPLEMENTATIONS:
-        name = f"{PACKAGE}.stdlib.{_GRIDS if meant.startswith('gpu.') else _MATHEMATICS}"
-        if name not in sys.modules:
-            importlib.import_module(name)
+        import_whole(f"{PACKAGE}.stdlib.{_GRIDS if meant.startswith('gpu.') else _MATHEMATICS}")
     return _IMPLEMENTATIONS[meant]

@@ -23,6 +23,7 @@ import torch
 
 from ....dsl.contract.doors import DoorSpec, TorchForm
 from ....dsl.diagnostics.errors import EinkornError
+from ....dsl.diagnostics.forks import fork_lock
 from ....dsl.environment.tracebacks import bare
 from ....dsl.signature.schema import Form, OpSchema
 from ....dsl.types.dtype import DType
@@ -143,7 +144,7 @@ class Doors:
         self._tables: list[Any] = []
         self._library = ctypes.c_void_p()
         self._slow = _SlowFunction(self._on_slow)
-        self._lock = threading.RLock()
+        self._lock = fork_lock()
         self.possible = (
             bool(schema.inputs)
             and not (schema.variadic or schema.mutable or schema.late)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 import torch
 
 from ....dsl.diagnostics.errors import GraphError, plural, shown_value
+from ....dsl.diagnostics.forks import fork_lock
 from ....dsl.diagnostics.places import user_place
 from ....dsl.package.library import KernelLibrary as Library
 from ....dsl.package.library import load_library
@@ -97,7 +97,7 @@ class GraphOp:
         self._input_types, self._output_types = input_types, output_types
         self.num_outputs = num_outputs
         self._models: dict[Any, Model] = {}
-        self._lock = threading.RLock()
+        self._lock = fork_lock()
         self._inputs = _number_of_inputs(function)
         self._procedure = TensorProcedure(name, self._model)
         self._asked_name, self.name, self.torch = name, self._procedure.name, self._procedure.torch

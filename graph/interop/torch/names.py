@@ -6,15 +6,16 @@ Input: a name, a schema, functions. Output: an `OpOverload`. Non-goals: which na
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ....dsl.diagnostics.forks import fork_lock
+
 NAMESPACE = "einkorn"  # of ops whose names have none
 _libraries: dict[str, torch.library.Library] = {}
-lock = threading.RLock()
+lock = fork_lock()
 
 
 def library_of(namespace: str) -> torch.library.Library:
