@@ -25,9 +25,10 @@ from einkorn.tensor import Tensor
 from einkorn import functional as F
 from einkorn.dsl import InputTensor, OutputTensor, register
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.eager.programs import COMPILER
 
 HOST = DeviceRef.CPU()
-SECONDS = 40  # in which every child has to end
+SECONDS = 200  # in which every child has to end
 PAUSE = 0.15  # seconds between two forks, at most
 
 T = TypeVar("T")
@@ -188,6 +189,7 @@ def main(count: int, seed: int) -> None:
             print(f"child {number} of seed {seed}: {status[0]}", flush=True)
     check_graph(9.0)
     compiling.stop()
+    COMPILER.wait()
     check_settings()
     print("right", right)
 
