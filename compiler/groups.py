@@ -18,11 +18,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
+from concurrent.futures.thread import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..dsl.contract.groups import Numbering
 from ..dsl.contract.unit import EntrySpec, Piece
+from ..dsl.diagnostics import forks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ..dsl.diagnostics.shield import shielded
 from ..dsl.environment.cache import content_key, shared_cache
@@ -37,6 +39,8 @@ from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
 from .targets import Target
+
+forks.register()  # after the hook of `ThreadPoolExecutor`, which takes the lock that `submit` needs
 
 SUFFIX = ".group"
 
@@ -160,7 +164,7 @@ class _Workers:
 
     def __init__(self, done: Callable[[str, GroupCompilation, bytes], None], count: int) -> None:
         self.done = done
-        self.pool = futures.ThreadPoolExecutor(count, "einkorn-compile") if count > 0 else None
+        self.pool = ThreadPoolExecutor(count, "einkorn-compile") if count > 0 else None
         self.running: dict[futures.Future[bytes], tuple[str, GroupCompilation]] = {}
 
     def __enter__(self) -> _Workers:

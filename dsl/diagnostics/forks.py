@@ -182,8 +182,8 @@ def _after_in_child() -> None:
 
 
 def register() -> None:
-    """Registers the hooks, once more where they are: Python runs those for `before` from the last one registered, and
-    locks that others take before the wait would be waited for by sections."""
+    """Registers the hooks, once more if they are registered. Python runs the `before` hooks of all libraries from the
+    last to the first: a library whose hook takes a lock that sections need is imported first, and this called then."""
     if not hasattr(os, "register_at_fork"):
         return
     # No signal handler can raise anything in functions of C.
@@ -197,9 +197,5 @@ def register() -> None:
     os.register_at_fork(after_in_parent=send)
 
 
-for _name in (
-    "logging",
-    "concurrent.futures.thread",
-):  # they take locks in hooks of their own, which have to come later
-    importlib.import_module(_name)
+importlib.import_module("logging")  # takes a lock in a hook of its own, which has to run after `_before_fork`
 register()

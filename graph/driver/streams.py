@@ -51,7 +51,7 @@ class DeviceStream:
 
     def __reduce__(self) -> NoReturn:
         hint = "pickle the device, and make a stream of it there: DeviceStream(device)"
-        raise UnpicklableError.of(f"a stream of {self.driver.api}", "its queue is one of this process", hint)
+        raise UnpicklableError.of("a DeviceStream", "its queue is one of this process", hint)
 
     def synchronize(self) -> None:
         """Waits until all work on the stream is done."""
