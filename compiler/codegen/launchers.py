@@ -51,7 +51,7 @@ def launcher_text(library: str) -> str:
 # The functions of each library that are called, in the order of their table. Behind them stands what `activate` takes:
 # whoever calls may have made another device that of the thread.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cuda": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate", "fill2d32", "set_attribute"),
+    "cuda": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate", "fill2d32"),
     "hip": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate"),
 }
 
@@ -89,7 +89,6 @@ _KERNEL: Final = """  %functions.at = DEVICE(functions)
   %function = load ptr, ptr %function.at
 """
 
-# A launch with dynamic shared memory asks for it first: with what the kernel has itself it may be more than 48 KiB.
 # CUlaunchConfig: grid and block (24 bytes), shared (at 24), stream (32), attributes (40) and their number (48).
 # CUlaunchAttribute: its id (4 is the size of a cluster), 4 bytes, and 64 bytes of its value.
 _CUDA: Final = """
@@ -126,21 +125,10 @@ KERNEL
   store i32 4, ptr %attribute
   %value = getelementptr i8, ptr %attribute, i64 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 4 %cluster, i64 12, i1 false)
-  %dynamic = icmp ne i32 %shared, 0
-  br i1 %dynamic, label %ask, label %go
-ask:
-  %set.at = FUNCTION(set_attribute)
-  %set = load ptr, ptr %set.at
-  %refused = call i32 %set(ptr %function, i32 8, i32 %shared)
-  %no = icmp ne i32 %refused, 0
-  br i1 %no, label %leave, label %go
-go:
   %call.at = FUNCTION(launch)
   %call = load ptr, ptr %call.at
   %result = call i32 %call(ptr %config, ptr %function, ptr %arguments, ptr null)
   ret i32 %result
-leave:
-  ret i32 %refused
 }
 
 COPY(i64 %bytes)

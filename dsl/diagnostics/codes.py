@@ -272,6 +272,7 @@ MEANINGS: dict[str, str] = {
     "EK0835": "Code is for another architecture than that of the device.",
     "EK0836": "A call cannot be recorded on a device.",
     "EK0837": "A GPU's driver refused a call.",
+    "EK0838": "A process has loaded two runtimes of one maker's GPUs.",
     "EK0840": "A tensor is asked for its values, and has none yet or stands for a value of a graph.",
     "EK0841": "A Tensor is made by calling the class.",
     "EK0842": "One number, or a first axis, is asked of a tensor that does not have it.",

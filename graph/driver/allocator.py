@@ -1,7 +1,8 @@
 """Keeps memory of a device for the next who asks: to ask a GPU's driver takes a hundred times as long, and waits.
 
-Memory is given out in blocks of a few sizes, 4 for each power of two. A block that comes back is taken again by work on
-the stream that used it last, at once: what is enqueued later runs later. Work on other streams gets it only where the
+Memory is given out in blocks of a few sizes, 4 for each power of two, and from 16 MiB on one for each 2 MiB. A block
+that comes back is taken again by work on the stream that used it last, at once: what is enqueued later runs later; a
+large one also for what needs an eighth less. Work on other streams gets it only where the
 device has no more, behind an event. What comes back is put into a queue, because Python collects garbage in any thread,
 at any step, here as well.
 
@@ -20,6 +21,8 @@ from ...dsl.diagnostics.errors import plural
 from ...dsl.diagnostics.forks import fork_lock
 
 SMALLEST: Final = 512  # bytes: what GPUs align memory to
+STEP: Final = 2 << 20  # bytes: what GPUs map memory by
+LARGE: Final = 16 << 20  # bytes: from here on sizes are so many that near ones serve, too
 
 
 class OutOfDeviceMemory(MemoryError):
@@ -60,11 +63,20 @@ class Stats:
 
 
 def size_class(size: int) -> int:
-    """The size of the block for so many bytes: at most a quarter larger, and never smaller than `SMALLEST`."""
+    """The size of the block for so many bytes: at most a quarter and `STEP` larger, and never below `SMALLEST`."""
     if size <= SMALLEST:
         return SMALLEST
-    step = 1 << max((size - 1).bit_length() - 3, 9)
+    step = min(1 << max((size - 1).bit_length() - 3, 9), STEP)
     return -(-size // step) * step
+
+
+def _nearest(kept: dict[int, list[Block]], wanted: int) -> list[Block] | None:
+    """The kept blocks of a size, or else of the next one above it that wastes an eighth at most, of large ones."""
+    if blocks := kept.get(wanted):
+        return blocks
+    most = wanted + wanted // 8 if wanted > LARGE else wanted
+    near = min((size for size, blocks in kept.items() if blocks and wanted < size <= most), default=0)
+    return kept[near] if near else None
 
 
 class Pool:
@@ -103,6 +115,8 @@ class Pool:
             wanted = self._classes.get(size) or self._class(size)
             kept = self._kept.get(stream)
             blocks = None if kept is None else kept.get(wanted)
+            if not blocks and kept is not None and wanted > LARGE:
+                blocks = _nearest(kept, wanted)
             return self._given(blocks.pop(), user) if blocks else None
 
     def _given(self, block: Block, user: str) -> Block:
@@ -130,7 +144,7 @@ class Pool:
             try:
                 address = self._take(wanted)
             except MemoryError:
-                other = next((kept[wanted] for kept in self._kept.values() if kept.get(wanted)), None)
+                other = next(filter(None, (_nearest(kept, wanted) for kept in self._kept.values())), None)
                 if other:  # behind its last use
                     block = other.pop()
                     self._follow(stream, block.stream)

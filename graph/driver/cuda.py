@@ -21,6 +21,7 @@ _NO_TIMING = 2
 _PORTABLE = 1  # pinned memory that every context may use
 _THREAD_LOCAL = 1  # of captures: only what this thread does may spoil one
 _LOG_SIZE = 16384
+_CODED_AGAINST = 12000  # the version of CUDA whose functions native code calls, by their arguments
 
 # CU_DEVICE_ATTRIBUTE_*
 _ATTRIBUTES: Final = {
@@ -76,7 +77,7 @@ class CudaLibrary(GpuLibrary):
     functions = (
         *("cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamSynchronize"),
         *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"),
-        *("cuCtxSetCurrent", "cuMemsetD2D32Async", "cuFuncSetAttribute"),
+        *("cuCtxSetCurrent", "cuMemsetD2D32Async"),
     )
 
     def __init__(self, number: int) -> None:
@@ -218,11 +219,17 @@ class CudaLibrary(GpuLibrary):
         self._call("cuModuleUnload", module)
 
     def function(self, module: int, symbol: str) -> int:
-        return int(self._call("cuModuleGetFunction", module, symbol.encode()))
+        found = int(self._call("cuModuleGetFunction", module, symbol.encode()))
+        kinds = self._cuda.CUfunction_attribute
+        own = int(self._call("cuFuncGetAttribute", kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, found))
+        most = self._attribute("shared_memory") - own  # threads that launch it share the attribute: it never changes
+        self._call("cuFuncSetAttribute", found, kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+        return found
 
     def address_of(self, name: str) -> int:
         flags = self._cuda.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
-        return int(self._call("cuGetProcAddress", name.encode(), self.version, flags)[0])
+        version = min(self.version, _CODED_AGAINST)  # a later one may have the name for other arguments
+        return int(self._call("cuGetProcAddress", name.encode(), version, flags)[0])
 
     def begin_capture(self, stream: int) -> None:
         self._call("cuStreamBeginCapture", stream, self._cuda.CUstreamCaptureMode(_THREAD_LOCAL))

@@ -78,12 +78,13 @@ class KeptTable(abi.Device):
 
 
 class Module:
-    """Code in a GPU."""
+    """Code in a GPU, and the handles of its kernels by name."""
 
-    __slots__ = ("__weakref__", "_dropped", "handle")
+    __slots__ = ("__weakref__", "_dropped", "handle", "kernels")
 
     def __init__(self, handle: int, dropped: deque[int]) -> None:
         self.handle = handle
+        self.kernels: dict[str, int] = {}
         self._dropped = dropped
 
     def __del__(self) -> None:
@@ -404,9 +405,14 @@ class GpuDriver(Driver):
         half, file = open_halves(files), files[-1]
         made_for = file.target.rpartition("-")[0] or file.target
         module = self.module(half.code, file.kind == PTX.suffix, made_for)
-        with self:
-            handles = [self.library.function(module.handle, kernel.symbol) for kernel in half.kernels.kernels]
+        handles = [self._kernel(module, kernel.symbol) for kernel in half.kernels.kernels]
         return Code(half.entry, half.reports, (half.keep, module), half.kernels, handles, half.scratch)
+
+    def _kernel(self, module: Module, symbol: str) -> int:
+        with self._lock, self:
+            if symbol not in module.kernels:
+                module.kernels[symbol] = self.library.function(module.handle, symbol)
+            return module.kernels[symbol]
 
     def table(self, code: Code) -> abi.Device:
         """The table through which one caller's entry launches kernels."""

@@ -17,7 +17,7 @@ from typing import Final
 from ...dsl.diagnostics.errors import DeviceError
 from ...dsl.diagnostics.shield import shielded
 from .device import Driver, Kind
-from .gpu_names import CUDA_LIBRARY, HIP_LIBRARY
+from .gpu_names import CUDA_LIBRARY, HIP_LIBRARY, library_to_load
 
 # What the kernel's part of a driver leaves when it is loaded.
 _NVIDIA_TRACE: Final = "/proc/driver/nvidia/version"
@@ -28,7 +28,7 @@ _AMD_TRACE: Final = "/sys/module/amdgpu/version"
 def has_library(name: str) -> bool:
     """Whether a shared library can be opened."""
     try:
-        ctypes.CDLL(name)
+        ctypes.CDLL(library_to_load(name))
     except OSError:
         return False
     return True

@@ -143,7 +143,8 @@ class GpuLibrary(ABC):
     def unload(self, module: int) -> None: ...
 
     @abstractmethod
-    def function(self, module: int, symbol: str) -> int: ...
+    def function(self, module: int, symbol: str) -> int:
+        """A kernel of loaded code, which may be launched with as much dynamic shared memory as the GPU has."""
 
     @abstractmethod
     def address_of(self, name: str) -> int:

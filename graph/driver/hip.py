@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
 from .gpu_library import Codes, GpuFault, GpuLibrary, GpuProperties
-from .gpu_names import HIP_LIBRARY
+from .gpu_names import HIP_LIBRARY, library_to_load, loaded_files
 
 _NON_BLOCKING = 1
 _NO_TIMING = 2
@@ -32,17 +33,40 @@ _CODES: Final = Codes(
 
 @functools.cache
 def bindings() -> Any:
-    """`rocm.bindings.hip`.
+    """`rocm.bindings.hip`, over the runtime that the process has loaded, where another package brought one.
 
     Raises:
-        DeviceError: EK0831 it is not installed.
+        DeviceError: EK0831 it is not installed, EK0838 there are two runtimes in the process.
     """
-    return package("rocm.bindings.hip", HIP_LIBRARY, "hip-python", "rocm")
+    found = package("rocm.bindings.hip", HIP_LIBRARY, "hip-python", "rocm")
+    paths = package("rocm.bindings.util.paths", HIP_LIBRARY, "hip-python", "rocm")
+    _refuse_two(loaded_files(HIP_LIBRARY))  # before one is called
+    path, search = os.fsencode(library_to_load(HIP_LIBRARY)), paths.get_library_path
+    paths.get_library_path = lambda name, *more: path if name == "amdhip64" else search(name, *more)
+    try:
+        found.hipRuntimeGetVersion()  # the first function that is called loads the runtime
+    finally:
+        paths.get_library_path = search
+    _refuse_two(loaded_files(HIP_LIBRARY))
+    return found
+
+
+def _refuse_two(files: list[str]) -> None:
+    """Raises where a process has several runtimes: neither knows the memory and the streams of the other."""
+    if len(files) > 1:
+        raise DeviceError(
+            f"this process has loaded {len(files)} HIP runtimes, and what one of them makes is nothing to the other",
+            code="EK0838",
+            expected=f"one {HIP_LIBRARY}",
+            got=len(files),
+            notes=files,
+            hint="import the package that brings a runtime of its own, such as torch, before Einkorn opens a device",
+        )
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(HIP_LIBRARY)
+    return ctypes.CDLL(library_to_load(HIP_LIBRARY))
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from einkorn.compiler.targets import newest_for
 from einkorn.dsl.diagnostics.errors import TargetError
-from einkorn.graph.driver.allocator import SMALLEST, Block, OutOfDeviceMemory, Pool, size_class
+from einkorn.graph.driver.allocator import SMALLEST, STEP, Block, OutOfDeviceMemory, Pool, size_class
 from einkorn.graph.driver.cuda import newest_ptx
 
 
@@ -47,10 +47,26 @@ def test_sizes_are_few_and_little_is_lost() -> None:
     sizes = [1, 511, 512, 513, 4096, 4097, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 28, (1 << 40) + 1]
     for size in [*sizes, *(random.Random(0).randrange(1, 1 << 34) for _ in range(1000))]:
         found = size_class(size)
-        assert size <= found <= max(SMALLEST, size + max(size // 4, SMALLEST)) and found % SMALLEST == 0
+        assert size <= found <= max(SMALLEST, size + max(min(size // 4, STEP), SMALLEST)) and found % SMALLEST == 0
         assert size_class(found) == found
     assert len({size_class(size) for size in range(1 << 16, 1 << 17)}) <= 9
     assert size_class(0) == SMALLEST
+    assert size_class(33 << 30) == 33 << 30 and size_class((33 << 30) + 1) == (33 << 30) + STEP
+
+
+def test_large_blocks_are_taken_again_for_near_sizes() -> None:
+    device = Device(96 << 30)
+    first = device.get(33 << 30)
+    device.pool.returned.append(first)
+    assert device.get((33 << 30) - (5 << 20)) is first
+    device.pool.returned.append(first)
+    assert device.get(30 << 30) is first and device.pool.stats.in_use == 33 << 30
+    device.pool.returned.append(first)
+    small = device.get(20 << 30)  # of which 33 GiB would waste more than an eighth
+    assert small is not first and small.size == 20 << 30
+    assert device.get(31 << 30, "b") is not first
+    device.most = device.pool.stats.reserved
+    assert device.get(32 << 30, "c") is first and device.follows == [("c", "a")]  # behind its last use
 
 
 def test_blocks_are_taken_again_on_their_stream_alone() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,33 @@ def test_a_library_without_its_package(module: str, library: str, extra: str, cu
     code, message, hint = script(folder, f"import sys\nsys.modules['{module}'] = None\n{ASK}").strip().split("|")
     assert code == "EK0831" and message.startswith(f"the library {library} is here")
     assert hint == f'pip install "einkorn[{extra}]"'
+
+
+RUNTIME = """
+import ctypes
+from support import fake_hip
+gpu = fake_hip.install({path!r})
+{more}
+from einkorn.dsl.diagnostics.errors import DeviceError
+from einkorn.graph import Accelerator, Buffer, DType, accelerator_count
+from einkorn.graph.driver.gpu_names import loaded_files
+try:
+    print(accelerator_count(), Accelerator(0).api, Buffer.zeros((3,), DType.float32, Accelerator(0)).to_numpy().sum())
+except DeviceError as error:
+    print(error.code, *error.notes, sep="|")
+print(loaded_files("libamdhip64.so"))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="hip-python is made for x86-64 alone")
+def test_the_runtime_that_the_process_has_is_used(hip: Path, tmp_path: Path) -> None:
+    """Another package has loaded its own, by another name; that in the folder of the system is left alone."""
+    own = shutil.copy(hip / "libamdhip64.so", tmp_path / "libamdhip64.so.7.1")
+    used, files = script(hip, RUNTIME.format(path=str(own), more="")).splitlines()
+    assert used == "2 hip 0.0" and files == str([str(own)])
+    second = f"ctypes.CDLL({str(hip / 'libamdhip64.so')!r})"
+    said, files = script(hip, RUNTIME.format(path=str(own), more=second)).splitlines()
+    assert said == "|".join(["EK0838", *sorted([str(own), str(hip / "libamdhip64.so")])])
 
 
 def test_a_driver_that_does_not_start(cuda: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,8 @@ class FakeCuda(FakeGpu):
         self.capability = (8, 0)
         self.load_status, self.load_log = 0, b""
         self.attributes: dict[int, dict[int, int]] = {}  # of functions
+        self.resolved: list[tuple[str, int]] = []  # what was looked up by name, and for which version
+        self.launched: set[int] = set()
         self.texts = {code: ctypes.create_string_buffer(text.encode()) for code, text in TEXTS.items()}
         self.names = {code: ctypes.create_string_buffer(name.encode()) for code, name in NAMES.items()}
 
@@ -73,6 +76,21 @@ class FakeCuda(FakeGpu):
             raise Refused(self.load_status)
         return self.load(ctypes.string_at(image))
 
+    def function_attribute(self, kind: int, function: int) -> int:
+        assert kind == 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        module, symbol = self.functions[function]
+        text = self.modules[module].decode(errors="replace")
+        body = text[text.index(f".entry {symbol}(") :].split("\n}", 1)[0]
+        sizes = re.findall(r"\.shared [^;\[]*?([\w$]+)\[(\d+)\]", text)
+        return sum(int(size) for name, size in sizes if name in body)
+
+    def set_function_attribute(self, function: int, kind: int, value: int) -> None:
+        if value < 0 or value + self.function_attribute(1, function) > self.attribute(97):
+            raise Refused(1)
+        if function in self.launched:
+            self.violations.append("an attribute of a kernel is set behind a launch, which another thread may make")
+        self.attributes.setdefault(function, {})[kind] = value
+
     def launch_config(self, at: int, function: int, arguments: int) -> None:
         config = LaunchConfig.from_address(at)
         cluster = (1, 1, 1)
@@ -80,6 +98,7 @@ class FakeCuda(FakeGpu):
             base = config.attributes + 72 * k
             if ctypes.c_uint32.from_address(base).value == 4:  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
                 cluster = tuple((ctypes.c_uint32 * 3).from_address(base + 8))
+        self.launched.add(function)
         if config.shared > 48 << 10 and self.attributes.get(function, {}).get(8, 0) < config.shared:
             self.violations.append("more than 48 KiB of shared memory without asking for it")
             raise Refused(1)
@@ -162,7 +181,8 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuModuleLoadDataEx": ((P, P, N, P, P), lambda out, at, n, o, v: _put(out, gpu.load_code(at, n, o, v))),
         "cuModuleUnload": ((P,), gpu.unload),
         "cuModuleGetFunction": ((P, P, ctypes.c_char_p), lambda out, m, s: _put(out, gpu.function(m, s.decode()))),
-        "cuFuncSetAttribute": ((P, N, N), lambda f, kind, v: gpu.attributes.setdefault(f, {}).update({kind: v})),
+        "cuFuncGetAttribute": ((P, N, P), lambda out, kind, f: _put(out, gpu.function_attribute(kind, f), N)),
+        "cuFuncSetAttribute": ((P, N, N), gpu.set_function_attribute),
         "cuLaunchKernelEx": ((P, P, P, P), lambda config, f, values, extra: gpu.launch_config(config, f, values)),
         "cuStreamBeginCapture": ((P, N), lambda stream, mode: gpu.begin_capture(stream)),
         "cuStreamEndCapture": ((P, P), lambda stream, out: _put(out, gpu.end_capture(stream))),
@@ -222,6 +242,7 @@ def install() -> FakeCuda:
     @ctypes.CFUNCTYPE(N, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), N, L, ctypes.POINTER(N))
     def resolve(name: bytes, out: Any, version: int, flags: int, status: Any) -> int:
         found = known.get(name.decode())
+        gpu.resolved.append((name.decode(), version))
         out[0] = ctypes.cast(found, P).value if found else None
         if status:
             status[0] = 0 if found else 1

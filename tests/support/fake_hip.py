@@ -147,8 +147,8 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
 _kept: list[Any] = []
 
 
-def install() -> FakeHip:
-    """Puts the functions behind the `libamdhip64.so` that this process finds."""
+def install(path: str = "libamdhip64.so") -> FakeHip:
+    """Puts the functions behind the `libamdhip64.so` that this process finds, or behind another one."""
     gpu = FakeHip()
     known = callbacks(gpu, functions(gpu))
 
@@ -158,7 +158,7 @@ def install() -> FakeHip:
         return ctypes.addressof(found) if found else None
 
     known["hipGetErrorName"] = known["hipGetErrorString"] = text
-    library = ctypes.CDLL("libamdhip64.so")
+    library = ctypes.CDLL(path)
     table = (P * len(NAMES)).in_dll(library, "ek_functions")
     for number, name in enumerate(NAMES):
         table[number] = ctypes.cast(known[name], P).value

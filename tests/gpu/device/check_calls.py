@@ -200,6 +200,28 @@ def check_shared_memory_beyond_the_usual_is_asked_for(gpu: Accelerator, fake: An
     fake.runner = before
 
 
+def check_shared_memory_is_asked_for_when_code_is_loaded(gpu: Accelerator, fake: Any) -> None:
+    """Threads share the attributes of a kernel: none is set at a launch."""
+    if not fake.knows_arguments:
+        return  # AMD's GPUs have no such attribute
+    model: Any = InferenceSession([gpu]).load(network("asking"))
+    functions = model._call.code.launching.functions
+    assert len(functions) == 2
+    for function in functions:
+        assert fake.attributes[function] == {8: fake.attribute(97) - fake.function_attribute(1, function)}
+    model(Buffer.from_numpy(X).to(GPU))
+    model(Buffer.from_numpy(X).to(GPU))
+    assert fake.launched >= set(functions) and fake.violations == []
+
+
+def check_functions_are_those_of_the_version_that_is_coded_against(gpu: Accelerator, fake: Any) -> None:
+    if not fake.knows_arguments:
+        return  # HIP's have no versions
+    for name in gpu.driver.library.functions:  # type: ignore[attr-defined]
+        gpu.driver.library.address_of(name)  # type: ignore[attr-defined]
+        assert fake.resolved[-1] == (name, 12000) and fake.version == 13000
+
+
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def check_fills_and_copies_of_the_table(width: int, gpu: Accelerator, fake: Any) -> None:
     table: Any = InferenceSession([gpu]).load(network())._call.table
