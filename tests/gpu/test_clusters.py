@@ -28,7 +28,8 @@ def model_on(device: Any, ref: DeviceRef, op: str) -> Any:
 def test_ptx() -> None:
     asm = BY_NAME["clusters histogram"].compile("sm_90a").asm
     assert len(re.findall(r"barrier\.cluster\.arrive", asm)) == len(re.findall(r"barrier\.cluster\.wait", asm)) == 2
-    assert "mapa.shared::cluster" in asm and "atom.shared::cluster.add" in asm, asm
+    assert "mapa.shared::cluster" in asm and "atom.relaxed.cluster.shared::cluster.add.u32" in asm, asm
+    assemble(asm, "sm_90a")
     alone = BY_NAME["clusters alone"].compile("sm_90a").asm
     assert "bar" in alone and "barrier.cluster" not in alone and "mapa" not in alone
 
