@@ -13,6 +13,7 @@ Output: a shared object with these functions, whose first argument is a `dsl.con
     void ek_check_branch(state, thread, answer, site)             a thread answers a condition, or makes so many rounds
     void ek_check_promise(state, thread, value, key, scope, site) the author says that this is equal in a scope
     void ek_check_outside(state, thread, element, count, what, site)      an access beyond a thread's own storage
+    void ek_check_misaligned(state, thread, address, align, what, site)   an access at no multiple of `align` bytes
     void ek_check_mark(state, address, bytes, flags)              memory is there (or not), and has values (or not)
     void ek_check_flags(state, address, bytes, to)                the flags of bytes; 0 of those that are in no piece
 
@@ -45,7 +46,7 @@ from .llvm import compile_module
 
 FUNCTIONS: Final = (
     *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
-    *("branch", "promise", "outside"),
+    *("branch", "promise", "outside", "misaligned"),
 )
 
 _SITE = 2  # the bit of the place in an entry of a cell
@@ -68,7 +69,7 @@ def checker_text(target: Target) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\ndeclare i32 @llvm.umax.i32(i32, i32)\n"
     )
-    functions = (_piece, _find, _access, _use, _mark, _flags, _copy, _wait, _branch, _promise, _outside)
+    functions = (_piece, _find, _access, _use, _mark, _flags, _copy, _wait, _branch, _promise, _outside, _misaligned)
     return declared + "\n".join([clocks_text(), *(function() for function in functions)])
 
 
@@ -369,6 +370,15 @@ def _outside() -> str:
     with f.when(_wanted(f, f.get("looks_for"), Check.BOUNDS)):
         me = f.either(f.left(_number(f), THREAD_BIT), f.left("%site", _SITE))
         _found(f, Found.OUTSIDE, 0, me, "%count", "%element")
+    return f.text()
+
+
+def _misaligned() -> str:
+    parameters = ["ptr %thread", "i64 %address", "i64 %align", "i64 %what", "i64 %site"]
+    f = exported("misaligned", parameters)
+    with f.when(_wanted(f, f.get("looks_for"), Check.BOUNDS)):
+        me = f.either(f.left(_number(f), THREAD_BIT), f.left("%site", _SITE))
+        _found(f, Found.MISALIGNED, 0, me, "%align", "%address")
     return f.text()
 
 

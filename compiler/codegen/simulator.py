@@ -30,7 +30,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.checking import CheckState
 from ...dsl.contract.schedules import BLOCKS, Row, Schedule
 from ...dsl.diagnostics.errors import InternalError
-from ..ir.simulation import FRAME_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
+from ..ir.simulation import FRAME_ALIGNMENT, SHARED_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
 from ..targets import Target
 from .simulator_clusters import CLUSTERS
 from .simulator_orders import DRAWN, IN_ORDER, MOST_THREADS
@@ -77,6 +77,8 @@ def scheduler_text(target: Target) -> str:
         "LINE_LESS": FRAME_ALIGNMENT - 1,
         "LINES": -FRAME_ALIGNMENT,
         "LINE": FRAME_ALIGNMENT,
+        "SHARED_LESS": SHARED_ALIGNMENT - 1,
+        "SHARED_LINES": -SHARED_ALIGNMENT,
         "ON_STACK": ON_STACK,
         "SYS_MMAP": system.mmap,
         "SYS_MUNMAP": system.munmap,
@@ -478,7 +480,8 @@ ask:
   %all = mul i64 %each, %stride
   %beside = add i64 %pitch, SIZE_OF_BLOCK
   %of.block = add i64 %all, %beside
-  %total = mul i64 %of.block, %size
+  %of.blocks = mul i64 %of.block, %size
+  %total = add i64 %of.blocks, SHARED_LESS
   %small = icmp ule i64 %total, ON_STACK
   br i1 %small, label %stack, label %pages
 stack:

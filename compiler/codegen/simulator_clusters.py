@@ -53,9 +53,9 @@ entry:
   %dynamic.at = Argument.dynamic(%argument)
   %dynamic = load i64, ptr %dynamic.at, align 8
   %shared = add i64 %static, %dynamic
-  %more = add i64 %shared, LINE_LESS
-  %lines = and i64 %more, LINES
-  %pitch = add i64 %lines, LINE
+  %beside = add i64 %shared, LINE
+  %more = add i64 %beside, SHARED_LESS
+  %pitch = and i64 %more, SHARED_LINES
   ret i64 %pitch
 }
 
@@ -76,7 +76,11 @@ entry:
   %no.slots = icmp eq i64 %exchanges, 0
   %slots.or.none = select i1 %no.slots, ptr null, ptr %slots
   %slot.count = mul i64 %all.count, %exchanges
-  %shared = getelementptr inbounds [SLOTS x i8], ptr %slots, i64 %slot.count
+  %behind.slots = getelementptr inbounds [SLOTS x i8], ptr %slots, i64 %slot.count
+  %slots.end = ptrtoint ptr %behind.slots to i64
+  %slots.less = sub i64 0, %slots.end
+  %slots.rest = and i64 %slots.less, SHARED_LESS
+  %shared = getelementptr inbounds i8, ptr %behind.slots, i64 %slots.rest
   %static.at = Argument.shared(%argument)
   %static = load i64, ptr %static.at, align 8
   %lanes.at = Argument.lanes(%argument)

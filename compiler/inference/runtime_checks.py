@@ -19,7 +19,7 @@ from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.builder import Builder
 from ..ir.opcodes import IF
-from ..ir.program import Site, Value
+from ..ir.program import PointerType, Site, Value
 from .call_trace import trace_calls
 from .evaluator import Point
 from .target_refusals import is_host_code, is_host_storage
@@ -180,6 +180,22 @@ def guard_divisor(here: Point, divisor: Value, symbol: str) -> None:
         holds = all_lanes(builder, holds)
     add_check(here, "division", holds, [f"'{symbol}' divides an integer by zero"], {}, [])
     builder.remember(key, True)
+
+
+def guard_alignment(call: Point, pointer: Value, offset: Value, align: int | None, mask: Value | None) -> None:
+    """Under `all`: the address of an access with `align=` is a multiple of it, unless the mask names no lane."""
+    builder = call.builder
+    if align is None or align == 1 or call.evaluator.checks.level != "all" or is_host_code(call.evaluator):
+        return
+    call.locate()
+    assert isinstance(pointer.type, PointerType)
+    place = builder.advance(pointer, offset, pointer.type.access or "read-write")
+    holds = builder.one("aligned", [place], BOOL, align=align)
+    if mask is not None:
+        none = builder.row("invert", [mask])
+        holds = builder.row("or_", [holds, all_lanes(builder, none)])
+    message = ["the address of element ", offset, f" is no multiple of {align} bytes, which align={align} promises"]
+    add_check(call, "alignment", holds, message, {}, [])
 
 
 def all_lanes(builder: Builder, mask: Value) -> Value:

@@ -46,7 +46,7 @@ FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc
 _FLAG = one_of(True, False)
 _SITE = Attribute(whole())  # the verifier knows how many there are
 _ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value & (value - 1) == 0, required=False)}
-_ALIGNED = {"align": Attribute(one_of(2, 4, 8, 16))}
+_ALIGNED = {"align": Attribute(lambda value: whole(2)(value) and value & (value - 1) == 0)}
 _LANE = {"lane": Attribute(whole())}
 
 

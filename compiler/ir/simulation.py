@@ -22,6 +22,7 @@ RUN: Final = "ek.run_blocks"  # `(argument, chunk)`: a task of a launch, which r
 
 SLOT_BYTES: Final = 64  # of what a thread gives the others of its warp, and of what it gets
 FRAME_ALIGNMENT: Final = 64
+SHARED_ALIGNMENT: Final = 1024  # of the shared memory of a block, as much as a kernel may ask for
 
 
 # What is said where threads part, with the numbers that the scheduler brings; the first words are of a block.

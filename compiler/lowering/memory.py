@@ -97,9 +97,9 @@ def _to_memory(w: FunctionWriter, value: Value) -> str:
     return w.name(value) if memory is type else casts.cast(w, w.name(value), type, memory)
 
 
-def alignment(op: Op, dtype: DType) -> int:
-    """What the author promised, else that of an element."""
-    promised: int | None = op.attrs.get("align")
+def alignment(w: FunctionWriter, op: Op, dtype: DType) -> int:
+    """What the author promised, else that of an element; a simulated GPU does not depend on the promise."""
+    promised: int | None = None if w.target.simulates else op.attrs.get("align")
     return promised or max(1, dtype.bits // 8)
 
 
@@ -111,7 +111,7 @@ def _load(w: FunctionWriter, op: Op) -> None:
         w.result(op, load_packed(w, op))
         return
     place = address(w, pointer, offset)
-    align, memory = alignment(op, type.dtype), mlir_type(_memory_type(type))
+    align, memory = alignment(w, op, type.dtype), mlir_type(_memory_type(type))
     value = w.op(f"llvm.load {place} {{alignment = {align} : i64}} : {w.type(pointer.type)} -> {memory}")
     w.result(op, _from_memory(w, value, type))
 
@@ -123,7 +123,7 @@ def _store(w: FunctionWriter, op: Op) -> None:
         store_packed(w, op)
         return
     name, memory = _to_memory(w, value), mlir_type(_memory_type(value.simd))
-    place, align = address(w, pointer, offset), alignment(op, value.dtype)
+    place, align = address(w, pointer, offset), alignment(w, op, value.dtype)
     w.line(f"llvm.store {name}, {place} {{alignment = {align} : i64}} : {memory}, {w.type(pointer.type)}")
 
 
@@ -133,7 +133,7 @@ def _masked_load(w: FunctionWriter, op: Op) -> None:
     type = op.results[0].simd
     places, places_type = _addresses(w, pointer, offset)
     memory, filler = mlir_type(_memory_type(type)), _to_memory(w, other)
-    operands = f"{places}, {w.name(mask)}, {filler} {{alignment = {alignment(op, type.dtype)} : i32}}"
+    operands = f"{places}, {w.name(mask)}, {filler} {{alignment = {alignment(w, op, type.dtype)} : i32}}"
     types = f"({places_type}, {w.type(mask.type)}, {memory}) -> {memory}"
     value = w.op(f"llvm.intr.masked.{'gather' if op.opcode is GATHER else 'load'} {operands} : {types}")
     w.result(op, _from_memory(w, value, type))
@@ -144,7 +144,7 @@ def _masked_store(w: FunctionWriter, op: Op) -> None:
     value, pointer, offset, mask = op.operands
     places, places_type = _addresses(w, pointer, offset)
     memory, written = mlir_type(_memory_type(value.simd)), _to_memory(w, value)
-    operands = f"{written}, {places}, {w.name(mask)} {{alignment = {alignment(op, value.dtype)} : i32}}"
+    operands = f"{written}, {places}, {w.name(mask)} {{alignment = {alignment(w, op, value.dtype)} : i32}}"
     types = f"{memory}, {w.type(mask.type)} into {places_type}"
     w.line(f"llvm.intr.masked.{'scatter' if op.opcode is SCATTER else 'store'} {operands} : {types}")
 

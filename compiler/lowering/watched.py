@@ -161,6 +161,7 @@ class Watched(WatchedValues):
                 bits = self._or_unknown(bits, self.unknown[value.serial])
             else:
                 self.use(op, [value])
+        self._tell_alignment(op, address, places, allowed, what, site)
         found = self._tell(address, places, allowed, moved, bits, site)
         if what & What.READ and not what & What.ATOMIC and found:
             self.unknown[op.results[0].serial] = found
@@ -291,6 +292,42 @@ class Watched(WatchedValues):
             flag if mask.simd.width == 1 else self.op(f"vector.extract {flag}[{lane}] : i1 from {mlir_type(mask.simd)}")
         )
 
+    # alignment
+
+    def _tell_alignment(
+        self, op: Op, pointer: Value, index: Value, mask: Value | None, what: What, site: int
+    ) -> None:  # fmt: skip
+        """Tells of an access whose address is not what `align=` promises, if the mask names any lane."""
+        align = op.attrs.get("align", 1)
+        size = max(1, pointer.dtype.bits // 8)
+        if align <= size or index.simd.width > 1:
+            return
+        flag = ""
+        if mask is not None:
+            type = mlir_type(mask.simd)
+            flag = self.name(mask)
+            if mask.simd.width > 1:
+                flag = self.op(f"vector.reduction <or>, {flag} : {type} into i1")
+        base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
+        bits = self.op(f"arith.constant {int(what)} : i64")
+        self._tell_misaligned(base, self.name(index), size, align, flag, bits, site)
+
+    def _tell_misaligned(self, base: str, at: str, size: int, align: int, flag: str, bits: str, site: int) -> None:
+        """Tells of an access, if `flag` says that it is made, whose address is no multiple of `align` bytes."""
+        numbers = [self.op(f"arith.constant {number} : i64") for number in (size, align - 1, 0, align, site)]
+        scale, low, zero, wanted, place = numbers
+        address = self.op(f"arith.addi {base}, {self.op(f'arith.muli {at}, {scale} : i64')} : i64")
+        rest = self.op(f"arith.andi {address}, {low} : i64")
+        wrong = self.op(f"arith.cmpi ne, {rest}, {zero} : i64")
+        if flag:
+            wrong = self.op(f"arith.andi {wrong}, {flag} : i1")
+        where, self.at = self.at, ""
+        self.open(f"scf.if {wrong} {{")
+        with self.nested():
+            self.tell_thread("misaligned", [address, wanted, bits, place])
+        self.close()
+        self.at = where
+
     # memory that others reach
 
     def _watch_fence(self, op: Op) -> None:
@@ -306,16 +343,21 @@ class Watched(WatchedValues):
         size = max(1, to.dtype.bits // 8)
         count = size * op.attrs["count"]
 
+        def flag(mask: Value | None) -> str:
+            return "" if mask is None else self._flag(mask, 0)
+
         def told(pointer: Value, index: Value, bits: str, mask: Value | None) -> str:
             assert isinstance(pointer.type, PointerType)
             base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
             site = self.module.access(op, pointer.type.space)
+            self._tell_misaligned(base, self.name(index), size, count, flag(mask), bits, site)
             return self._masked(base, self.name(index), size, bits, site, mask, 0, count)
 
         reads, writes = (self.op(f"arith.constant {int(what)} : i64") for what in (What.READ, What.WRITE))
         found = told(source, first, reads, None if allowed.const is True else allowed)
         base = self.op(f"llvm.ptrtoint {self.name(to)} : {self.type(to.type)} to i64")
         site, bits = self.module.access(op, "shared"), self._or_unknown(writes, found)
+        self._tell_misaligned(base, self.name(at), size, count, "", writes, site)
         self._call(base, self.name(at), size, count, bits, site, "copy")
 
     def _or_unknown(self, bits: str, unknown: str) -> str:

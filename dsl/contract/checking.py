@@ -45,7 +45,7 @@ class Check(IntFlag):
 
     NOTHING = 0
     RACES = 1
-    BOUNDS = 2
+    BOUNDS = 2  # and alignment
     UNINITIALISED = 4
     COPIES = 8
     PROMISES = 16
@@ -60,6 +60,7 @@ class Found(IntEnum):
     UNINITIALISED = 3
     PENDING = 4
     PROMISE = 5
+    MISALIGNED = 6
 
 
 class Finding(ctypes.Structure):
@@ -70,7 +71,7 @@ class Finding(ctypes.Structure):
         site, other_site: the accesses.
         thread, other_thread: the threads, over all blocks.
         what, other_what: what they do, as `What`; of a promise, the bits of both values; outside of a thread's own
-            storage, what it does, and how many elements there are.
+            storage, what it does, and how many elements there are; where alignment is wrong, what it has to be.
         address: the byte; in a thread's own storage, the element.
         threads: the threads of a block.
     """
@@ -97,7 +98,8 @@ class CheckState(ctypes.Structure):
     """All that is known of a device's memory.
 
     Fields:
-        start, begin, meet, access, use, mark, copy, commit, wait, branch, promise, outside: functions of the object.
+        start, begin, meet, access, use, mark, copy, commit, wait, branch, promise, outside, misaligned:
+            functions of the object.
         status: what is set to other than 0 when something is found; null if nothing is.
         looks_for: a `Check`.
         pieces: the table of pieces of shadow memory, of entries (number of the page + 1, address).
@@ -132,7 +134,10 @@ class CheckState(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark")),
-        *((name, ctypes.c_void_p) for name in ("copy", "commit", "wait", "branch", "promise", "outside", "status")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("copy", "commit", "wait", "branch", "promise", "outside", "misaligned", "status")
+        ),
         ("looks_for", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("pieces", "free", "limit")),
         ("page", ctypes.c_int64),

@@ -25,6 +25,7 @@ _HINTS = {
     Found.OUTSIDE: "compare the index with the size before it is used",
     Found.PENDING: "wait for the copy, or for its group, and let a barrier follow, before any thread uses it",
     Found.UNINITIALISED: "write all of it before it is read",
+    Found.MISALIGNED: "leave out align=, or access elements whose addresses are multiples of it",
     Found.PROMISE: "leave out gpu.uniform, and let all threads come to what waits; or promise a narrower scope",
 }
 
@@ -69,6 +70,8 @@ def finding_error(
         if space == "peer":
             text = f"out of bounds: a thread asks for block {found.address} of a cluster of {found.other_what}"
         code = "EK0741"
+    elif kind is Found.MISALIGNED:
+        text, code = _misaligned(found, space), "EK0745"
     else:
         text = f"uninitialised read: nobody has written the {space} memory on which a thread depends"
         code = "EK0742"
@@ -86,6 +89,11 @@ def finding_error(
         notes=[*about, *calls, *notes],
         hint=_HINTS[kind],
     )
+
+
+def _misaligned(found: Finding, space: str) -> str:
+    beyond = f"{found.address % found.other_what} bytes behind a multiple of {found.other_what}"
+    return f"misaligned access: a thread {_does(found.what)} {space} memory at address {found.address:#x}, {beyond}"
 
 
 def _shown(bits: int, dtype: DType) -> str:

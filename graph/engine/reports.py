@@ -157,6 +157,7 @@ CODES = {
     "barrier": "EK0642",
     "grid": "EK0830",
     "access": "EK0740",
+    "alignment": "EK0745",
 }  # everything else is the author's own: EK0701
 
 
@@ -222,6 +223,7 @@ def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[
 HINTS = {
     "bounds": "keep the index inside, with a condition or with min() and max()",
     "access": "let each call write elements of its own, or use `reduce` or an atomic operation",
+    "alignment": "leave out align=, or access a multiple of it",
     "parted": "every thread of a block has to reach the same barriers",
     "division": 'make sure that the divisor is not 0; without checks="all" the result is 0',
 }

@@ -16,6 +16,7 @@ from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce, zero_of
 from ..evaluator import Point
+from ..runtime_checks import guard_alignment
 from ..target_refusals import refuse_host
 from ..values.describe import describe
 from .scalars import check_width
@@ -148,6 +149,7 @@ def pointer_load(
     check_width(call, width, "width")
     how = access(call, owner.dtype, width, mask, other, stride, align)
     span = Span(owner, integer_offset(call, offset), how.step)
+    guard_alignment(call, span.pointer, span.offset, how.align, how.mask)
     return load_span(call.builder, span, width, how.mask, how.other, how.align)
 
 
@@ -161,6 +163,7 @@ def pointer_store(
     assert isinstance(stored.type, SIMDType)
     how = access(call, owner.dtype, stored.type.width, mask, None, stride, align)
     span = Span(owner, integer_offset(call, offset), how.step)
+    guard_alignment(call, span.pointer, span.offset, how.align, how.mask)
     store_span(call.builder, span, stored, how.mask, how.align)
 
 

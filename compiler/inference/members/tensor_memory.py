@@ -21,7 +21,7 @@ from ...ir.program import PointerType, Value
 from ..conversion import coerce
 from ..evaluator import Point
 from ..ownership import is_reported, report_access
-from ..runtime_checks import guard_index, guard_lanes, guard_number
+from ..runtime_checks import guard_alignment, guard_index, guard_lanes, guard_number
 from ..target_refusals import refuse_host
 from ..values.describe import describe
 from ..values.index import Index
@@ -75,6 +75,7 @@ def load_some(call: Point, tensor: Tensor, index: Index, how: Access) -> Value:
     builder, how = call.builder, _without_always(how)
     span = span_of(call, tensor, index)
     if span is not None:
+        guard_alignment(call, span.pointer, span.offset, how.align, how.mask)
         return load_span(builder, strided(call, span, how.step), how.width, how.mask, how.other, how.align)
 
     def element(count: Value) -> Value:
@@ -91,6 +92,7 @@ def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Acc
     _guard_numbers(call, tensor, at, value, how)
     span = span_of(call, tensor, index)
     if span is not None:
+        guard_alignment(call, span.pointer, span.offset, how.align, how.mask)
         store_span(builder, strided(call, span, how.step), value, how.mask, how.align)
         return
     assert isinstance(value.type, SIMDType)
