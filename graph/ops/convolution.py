@@ -23,7 +23,7 @@ from ..types.dims import Dim, Shape, StaticDim
 from ..types.layouts import ConvInputLayout, FilterLayout
 from ..types.tensor_type import shown
 from .matmul import matmul
-from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, broadcast, cast_to, check_kind, permuted, tensor, tensors
+from .operands import DimLike, as_shape, broadcast, cast_to, check_kind, permuted, tensor, tensors
 from .stage import builtin, fail, op, require
 from .windows import Windows, image_shape, is_first, member_of, numbers_of, places_of, windows_of
 
@@ -290,18 +290,13 @@ def _groups_of(name: str, groups: Any) -> int:
 
 
 def _check_channels(name: str, channels: Dim, wanted: Dim, text: str, argument: str = "filter") -> None:
+    """Refuses channels now, if they can be seen to be others, or else when the graph is called."""
     if channels == wanted:
         return
-    static = isinstance(channels - wanted, StaticDim)
-    fail(
-        name,
-        f"x has {channels} channels, and argument '{argument}' takes {text}",
-        code="EK0491",
-        argument=argument,
-        expected=str(channels),
-        got=str(wanted),
-        hint=None if static else HINT_FOR_SYMBOLS,
-    )
+    text = f"x has {channels} channels, and argument '{argument}' takes {text}"
+    if isinstance(channels - wanted, StaticDim):
+        fail(name, text, code="EK0491", argument=argument, expected=str(channels), got=str(wanted))
+    require(name, "equal", channels, wanted, f"{name}: {text}", "EK0491")
 
 
 def _check_divides(name: str, results: Dim, groups: int) -> None:
@@ -318,16 +313,12 @@ def _biased(
 ) -> TensorValue:
     if bias is None:
         return result
-    if bias.rank != 1 or bias.shape[0] != channels:
-        fail(
-            name,
-            f"argument 'bias' has shape {shown(bias.shape)}, and there are {channels} results",
-            code="EK0491",
-            argument="bias",
-            expected=shown([channels]),
-            got=shown(bias.shape),
-        )
-    shaped = as_shape(bias, [channels, *[1] * axes]) if first else bias
+    text = f"argument 'bias' has shape {shown(bias.shape)}, and there are {channels} results"
+    if bias.rank != 1 or (bias.shape[0] != channels and isinstance(bias.shape[0] - channels, StaticDim)):
+        fail(name, text, code="EK0491", argument="bias", expected=shown([channels]), got=shown(bias.shape))
+    if bias.shape[0] != channels:
+        require(name, "equal", bias.shape[0], channels, f"{name}: {text}", "EK0491")
+    shaped = as_shape(bias, [channels, *[1] * axes] if first else [channels])
     return builtin("elementwise", "add", broadcast(name, {"x": result, "bias": shaped}))[0]
 
 

@@ -23,6 +23,7 @@ from ..types.promotion import is_weak, literal_array, promote
 from ..types.tensor_type import TensorType, shown
 from .operands import (
     DimLike,
+    as_indices,
     cast_to,
     check_at_least,
     check_kind,
@@ -317,8 +318,7 @@ def one_hot(
         GraphError: EK0480, a depth below 0.
     """
     name = "one_hot"
-    places = tensor(name, "indices", indices)
-    check_kind(name, "indices", places, "index")
+    places = as_indices(name, "indices", tensor(name, "indices", indices))
     at = axis_of(axis, places.rank + 1)
     size = dim_of(name, "depth", depth)
     check_known(name, "depth", [size])

@@ -31,7 +31,7 @@ from ..types.dims import Dim, StaticDim, ceildiv, is_below_zero
 from ..types.tensor_type import shown
 from .creation import named_size
 from .movement import _FAMILY, concat
-from .operands import DimLike, as_shape, cast_to, check_kind, dim_of, same_device, sizes_tensor, tensor
+from .operands import DimLike, as_indices, as_shape, cast_to, dim_of, same_device, sizes_tensor, tensor
 from .stage import builtin, current, define_sizes, fail, op, require
 
 __all__ = ["chunk", "slice_tensor", "split"]
@@ -241,9 +241,8 @@ def _bound(item: Any, axis: int, value: Value) -> Bound:
             if item.dtype is DType.bool:
                 hint = "ops.where keeps the shape; ops.nonzero(mask, 'count') gives the places of what a mask picks"
             fail(_NAME, text, code="EK0425", argument="indices", expected=_INDEX, hint=hint)
-        check_kind(_NAME, "indices", item, "index")
         same_device(_NAME, {"indices": tensor(_NAME, "indices", item)}, value.device)
-        return item
+        return as_indices(_NAME, "indices", item)
     number = int_of(f"indices[{axis}]", item, "EK0425", _INDEX)
     if not -LIMIT <= number <= LIMIT:
         text = f"index {in_short(number)} on axis {axis} is out of range"

@@ -28,12 +28,12 @@ def band_part(
 
     Args:
         x: a tensor of at least two axes; the last two are the matrices.
-        num_lower: how many diagonals below the main one belong to the band; all when left out.
+        num_lower: how many diagonals below the main one belong to the band; all of them when left out, or -1.
         num_upper: how many above.
         exclude: the elements in the band become zeros, and the others stay.
 
     Raises:
-        GraphError: EK0421 the rank is below 2, EK0480 a number below 0, or beyond a size that is known.
+        GraphError: EK0421 the rank is below 2, EK0480 a number below -1, or beyond a size that is known.
     """
     value = _matrices("band_part", x)
     found = []
@@ -41,11 +41,18 @@ def band_part(
         ("num_lower", num_lower, value.shape[-2]),
         ("num_upper", num_upper, value.shape[-1]),
     ):
-        given = _FAR if number is None else int_of(argument, number, "EK0480", "an int or None")
-        if given < 0 or (number is not None and isinstance(dim, StaticDim) and given > int(dim)):
+        given = -1 if number is None else int_of(argument, number, "EK0480", "an int or None")
+        if given < -1 or (isinstance(dim, StaticDim) and given > int(dim)):
             text = f"{argument} {in_short(given)} is out of range for matrices of {shown(value.shape[-2:])}"
-            fail("band_part", text, code="EK0480", argument=argument, expected=f"0 to {dim}", got=in_short(given))
-        found.append(min(given, _FAR))
+            fail(
+                "band_part",
+                text,
+                code="EK0480",
+                argument=argument,
+                expected=f"0 to {dim}, or -1 for all",
+                got=in_short(given),
+            )
+        found.append(_FAR if given == -1 else min(given, _FAR))
     return _band(value, found[0], found[1], flag_of("exclude", exclude))
 
 

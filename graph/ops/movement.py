@@ -21,9 +21,9 @@ from ..types.tensor_type import shown
 from .operands import (
     HINT_FOR_SYMBOLS,
     DimLike,
+    as_indices,
     as_shape,
     check_equal,
-    check_kind,
     expand,
     permuted,
     same_device,
@@ -195,8 +195,7 @@ def broadcast_to(
 
 def _broadcast_by(value: TensorValue, shape: TensorValue, out_dims: Iterable[DimLike] | None) -> TensorValue:
     name = "broadcast_to"
-    sizes = tensor(name, "shape", shape)
-    check_kind(name, "shape", sizes, "index")
+    sizes = as_indices(name, "shape", tensor(name, "shape", shape))
     same_device(name, {"x": value, "shape": sizes})
     if out_dims is None:
         text = "a tensor as shape needs out_dims, a name or a size for each axis"
@@ -307,7 +306,8 @@ def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorVal
 def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layout: Any = None) -> TensorValue:
     """`x` under a shape that the user knows to be right. What cannot be seen now is checked when the graph is called.
 
-    A name that is new in the graph stands for the size of its axis from now on.
+    A name that is new in the graph stands for the size of its axis from now on. In `4*k + 1` it stands for the number
+    with which that is the size of the axis.
 
     Args:
         x: a tensor.
@@ -316,8 +316,8 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layo
         layout: keeps the documented form; layouts are arguments of the ops that they matter to.
 
     Raises:
-        GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 an expression of names
-            that the graph does not have.
+        GraphError: EK0421 another rank, EK0423 a size that can be seen to be another, EK0431 an expression of
+            several names that the graph does not have, or in which a new one is not multiplied by a number.
     """
     value = tensor("rebind", "x", x)
     target, note = Shape(shape), text_of("message", message)
@@ -330,19 +330,36 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layo
             expected=value.rank,
             got=len(target),
         )
-    for axis, (dim, wanted) in enumerate(zip(value.shape, target, strict=True)):
+    axes = enumerate(zip(value.shape, target, strict=True))
+    for axis, (dim, wanted) in sorted(axes, key=lambda item: not isinstance(item[1][1], SymbolicDim)):
         if dim == wanted:
             continue
-        if isinstance(wanted, SymbolicDim) and not current("rebind").knows_dim(wanted.name):
-            size = sizes_tensor("rebind", [dim], value.device, computed=True)
-            define_sizes("rebind", size, [wanted], [""])
-            continue
-        if isinstance(dim - wanted, StaticDim):
+        size = _solved(dim, wanted)
+        right = wanted if size is None else wanted.substitute(size)
+        negative = size is not None and any(map(is_below_zero, size.values()))
+        if negative or (dim != right and isinstance(dim - right, StaticDim)):
             text = f"axis {axis} has size {dim}, never {wanted}"
             fail("rebind", text, code="EK0423", argument="shape", expected=str(dim), got=str(wanted))
-        text = f"rebind: axis {axis} has to have size {wanted}"
-        require("rebind", "equal", dim, wanted, f"{text}: {note}" if note else text)
+        if size is not None:
+            ((name, found),) = size.items()
+            define_sizes("rebind", sizes_tensor("rebind", [found], value.device, computed=True), [Dim(name)], [""])
+        if size is None or not isinstance(wanted, SymbolicDim):
+            text = f"rebind: axis {axis} has to have size {wanted}"
+            require("rebind", "equal", dim, wanted, f"{text}: {note}" if note else text)
     return as_shape(value, target)
+
+
+def _solved(dim: Dim, wanted: Dim) -> dict[str, Dim] | None:
+    """The only name in `wanted` that the graph does not know, with the size that makes `wanted` be `dim`, rounded down;
+    None where all are known, or where there is no such size."""
+    unknown = [name for name in wanted.parameters if not current("rebind").knows_dim(name)]
+    if len(unknown) != 1:
+        return None
+    rest = wanted.substitute({unknown[0]: 0})
+    factor = wanted.substitute({unknown[0]: 1}) - rest
+    if not isinstance(factor, StaticDim) or factor == 0 or wanted != factor * Dim(unknown[0]) + rest:
+        return None
+    return {unknown[0]: (dim - rest) // factor}
 
 
 @op(dtypes={"x": "storable"}, example="ops.transfer_to(x, DeviceRef.CPU())", method="to")

@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from ..arguments import LIMIT
 from ..driver.devices import DeviceRef
 from ..staging.graph import foreign_value
 from ..staging.sizes import stage_dim, stage_sizes
@@ -162,17 +165,13 @@ class Kind:
         return tuple(dtype for dtype in DType if self.holds(dtype))
 
 
-def _is_index(dtype: DType) -> bool:
-    return dtype.is_integral() and not dtype.is_storage() and dtype is not DType.uint64
-
-
 _TO_FLOAT = "ops.cast(x, DType.float32)"
 # What operands may be. Storage types are moved, chosen and cast, and nothing else: only "storable" has them.
 KINDS = {
     "float": Kind(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
     "numeric": Kind(lambda t: t is not DType.bool and not t.is_storage(), "numeric"),
     "integral": Kind(lambda t: t.is_integral() and not t.is_storage(), "integer"),
-    "index": Kind(_is_index, "an integer, but not uint64", "ops.cast(x, DType.int64)"),
+    "index": Kind(lambda t: t.is_integral() and not t.is_storage(), "an integer", "ops.cast(x, DType.int64)"),
     "bool": Kind(lambda t: t is DType.bool, "bool", "a comparison, such as x != 0, gives one"),
     "any": Kind(lambda t: not t.is_storage(), "of a type that computes"),
     "storable": Kind(lambda t: True, "of any type"),
@@ -248,9 +247,22 @@ def indices_of(name: str, argument: str, given: Any, device: DeviceRef) -> Tenso
         found = current(name).stage_constant(array, device, user_place())
     else:
         found = tensor(name, argument, given)
-    check_kind(name, argument, found, "index")
     same_device(name, {argument: found}, device)
-    return found
+    return as_indices(name, argument, found)
+
+
+def as_indices(name: str, argument: str, value: TensorValue) -> TensorValue:
+    """Indices in a dtype that kernels take: those of uint64 become int64, where what int64 does not hold stays out of
+    range, as its largest number.
+
+    Raises:
+        DTypeError: EK0413, no integers.
+    """
+    check_kind(name, argument, value, "index")
+    if value.dtype is not DType.uint64:
+        return value
+    most = current(name).stage_constant(np.array(LIMIT, np.uint64), value.device, user_place())
+    return cast_to(builtin("elementwise", "minimum", [value, expand(most, value.shape)])[0], DType.int64)
 
 
 def check_dtype(name: str, argument: str, value: Value, wanted: DType) -> None:

@@ -22,9 +22,9 @@ from .gathering import gather
 from .indexing import Range, take
 from .operands import (
     DimLike,
+    as_indices,
     as_shape,
     check_at_least,
-    check_kind,
     check_known,
     dim_of,
     expand,
@@ -101,8 +101,7 @@ def repeat_interleave(
 
 def _repeated_by(value: TensorValue, repeats: TensorValue, axis: int, out_dim: DimLike | None) -> TensorValue:
     name, size = "repeat_interleave", value.shape[axis]
-    counts = tensor(name, "repeats", repeats)
-    check_kind(name, "repeats", counts, "index")
+    counts = as_indices(name, "repeats", tensor(name, "repeats", repeats))
     same_device(name, {"x": value, "repeats": counts})
     if out_dim is None:
         text = "a tensor of repeats needs out_dim, the size of the result or a name for it"

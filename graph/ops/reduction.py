@@ -121,13 +121,13 @@ def max(
 ) -> TensorValue:
     """Of one tensor the maximum along `axis` (the last one when left out); of two the elementwise maximum. NaN wins.
 
-    With two tensors `axis` has no meaning.
+    With two tensors there is no `axis` and no `keepdims`.
 
     Raises:
         GraphError: an axis out of range, named twice, or without elements (also at the call, where its size comes
-            with it).
+            with it); EK0478 `axis` or `keepdims` with two tensors.
     """
-    return _of_two("max", x, y, keepdims) if y is not None else _of_one("max", x, axis, keepdims)
+    return _of_two("max", x, y, axis, keepdims) if y is not None else _of_one("max", x, axis, keepdims)
 
 
 @op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.min(x, axis=0)")
@@ -140,12 +140,12 @@ def min(
 ) -> TensorValue:
     """Of one tensor the minimum along `axis` (the last one when left out); of two the elementwise minimum. NaN wins.
 
-    With two tensors `axis` has no meaning.
+    With two tensors there is no `axis` and no `keepdims`.
 
     Raises:
         GraphError: as `max`.
     """
-    return _of_two("min", x, y, keepdims) if y is not None else _of_one("min", x, axis, keepdims)
+    return _of_two("min", x, y, axis, keepdims) if y is not None else _of_one("min", x, axis, keepdims)
 
 
 @add_method(TensorValue, "max")
@@ -160,12 +160,16 @@ def _min(x: TensorValue, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     return min(x, axis=axis, keepdims=keepdims)
 
 
-def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, keepdims: bool) -> TensorValue:
-    if not keepdims:
-        text = f"of two operands the {name}imum is taken element by element, and keepdims has no meaning"
-        is_axis = type(y) is int and abs(y) < 64  # axes of a tensor
-        hint = f"an axis is given by its name: ops.{name}(x, axis={y}, keepdims=False)" if is_axis else None
-        fail(name, text, code="EK0478", argument="keepdims", expected="one tensor", got="two operands", hint=hint)
+def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, axis: Axes | _Default, keepdims: bool) -> TensorValue:
+    if not isinstance(axis, _Default) or not keepdims:
+        argument = "keepdims" if isinstance(axis, _Default) else "axis"
+        text = f"of two operands the {name}imum is taken element by element, and {argument} has no meaning"
+        hint = None
+        if argument == "axis":
+            hint = f"reduce the result: ops.{name}(ops.{name}(x, y), axis={axis})"
+        elif type(y) is int and abs(y) < 64:  # an axis of a tensor
+            hint = f"an axis is given by its name: ops.{name}(x, axis={y}, keepdims=False)"
+        fail(name, text, code="EK0478", argument=argument, expected="one tensor", got="two operands", hint=hint)
     for argument, value in (("x", x), ("y", y)):
         if isinstance(value, TensorValue):
             check_kind(name, argument, value, "numeric")

@@ -52,8 +52,8 @@ class Dim:
 
     Raises:
         GraphError: EK0330 not a size or not a name, EK0331 a number is asked of a dim that has none yet,
-            EK0332 division by zero, EK0333 an order that depends on the sizes, EK0334 a symbol without a value, EK0335
-            a number that 64 bits do not hold.
+            EK0332 division by zero (also a ZeroDivisionError), EK0333 an order that depends on the sizes, EK0334 a
+            symbol without a value, EK0335 a number that 64 bits do not hold.
     """
 
     __slots__ = ("_hash", "_terms")

@@ -283,7 +283,7 @@ def evaluate(terms: Terms, values: Mapping[str, Any]) -> Any:
     """The value, given one for each symbol: an int, or a dim where values are dims.
 
     Raises:
-        GraphError: EK0332 a division by zero.
+        DimDivisionError: EK0332 a division by zero.
     """
     total: Any = 0
     for monomial, factor in terms:
@@ -318,9 +318,13 @@ def symbols_in(terms: Terms) -> Iterator[str]:
                 yield from symbols_in(operand)
 
 
-def division_by_zero(text: str) -> GraphError:
+class DimDivisionError(GraphError, ZeroDivisionError):
+    """A dim whose divisor is zero."""
+
+
+def division_by_zero(text: str) -> DimDivisionError:
     """The error of a dim whose divisor is zero."""
-    return GraphError(f"the dim {text} divides by zero", code="EK0332", place=user_place())
+    return DimDivisionError(f"the dim {text} divides by zero", code="EK0332", place=user_place())
 
 
 def is_too_large(terms: Terms) -> bool:
