@@ -456,7 +456,6 @@ FENCE = Opcode(
     "what the thread reads and writes before comes before what comes behind, as the threads of a scope see it",
     attrs=_ordering("relaxed") | _SCOPE,
     writes=True,
-    within="launch",
 )
 
 # What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z. A further

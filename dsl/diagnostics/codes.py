@@ -265,7 +265,7 @@ MEANINGS: dict[str, str] = {
     "EK0814": "A buffer is calculated with.",
     "EK0820": "Host code touches device memory.",
     "EK0821": "A kernel on a device uses storage of the host.",
-    "EK0830": "A launch is larger than the device takes: blocks along an axis, or bytes of shared memory.",
+    "EK0830": "A launch asks for more blocks or shared memory than the device takes, or for fewer than no blocks.",
     "EK0831": "A GPU's driver is here without what Einkorn reaches it by, or the other way round.",
     "EK0832": "A GPU's driver is too old for the code.",
     "EK0833": "A device's memory is used up.",

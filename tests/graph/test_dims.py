@@ -239,6 +239,7 @@ def test_numbers() -> None:
         (lambda: (n + 1) % (m - m), "error[EK0332]: the dim (n + 1)%0 divides by zero"),
         (lambda: (n // m).evaluate({"n": 3, "m": 0}), "error[EK0332]: the dim n//m divides by zero"),
         (lambda: 3 % Dim(0), "error[EK0332]: the dim 3%0 divides by zero"),
+        (lambda: Dim(5) // 0, "error[EK0332]: the dim 5//0 divides by zero"),
         (lambda: n < m, "error[EK0333]: whether n < m depends on the sizes that come when the graph runs"),
         (
             lambda: (n + 1).evaluate({"nn": 3}),
@@ -258,6 +259,7 @@ def test_errors(action: Callable[[], object], text: str) -> None:
         action()
     error = caught.value
     assert error.place is not None and error.place.file == __file__
+    assert isinstance(error, ZeroDivisionError) == (error.code == "EK0332")
     hint = f"\nhint: {error.hint}" if error.hint else ""
     assert f"error[{error.code}]: {error.message}{hint}".startswith(text)
 

@@ -122,6 +122,49 @@ def test_a_new_name_is_one_size() -> None:
     np.testing.assert_array_equal(InferenceSession().load(known)(X[0])[0].to_numpy(), X[0] * 3)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "sizes", "k"),
+    [
+        ([4 * Dim("k")], (12,), 3),
+        ([4 * Dim("k")], (0,), 0),
+        ([4 * Dim("k") + 1], (9,), 2),
+        ([9 - 2 * Dim("k")], (5,), 2),
+        ([4 * Dim("k"), "k"], (12, 3), 3),
+        ([4 * Dim("k"), Dim("k") + 3], (8, 5), 2),
+        ([Dim("n0") + 2 * Dim("k"), 5], (7, 5), 0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("static", [False, True])
+def test_rebind_solves_for_a_new_name(wanted: list[Any], sizes: tuple[int, ...], k: int, static: bool) -> None:
+    if static and "n0" in Dim(wanted[0]).parameters:
+        return
+    x = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
+    type = TensorType(DType.float32, sizes if static else [f"n{axis}" for axis in range(len(sizes))], HOST)
+    graph = Graph("g", lambda x: (ops.rebind(x, wanted) + 1, ops.full(["k"], 2.0), Dim("k")), [type])
+    found = [each.to_numpy() for each in InferenceSession().load(graph)(x)]
+    np.testing.assert_array_equal(found[0], x + 1)
+    assert found[1].shape == (k,) and found[2] == k
+
+
+def test_rebind_refuses_what_no_new_name_makes_right() -> None:
+    def graph(wanted: list[Any], *sizes: Any) -> Graph:
+        return Graph("g", lambda x: ops.rebind(x, wanted), [TensorType(DType.float32, sizes, HOST)])
+
+    for wanted, size in ((4 * Dim("k"), 9), (4 * Dim("k") + 11, 7)):
+        with pytest.raises(EinkornError, match=r"never 4\*k") as caught:
+            graph([wanted], size)
+        assert caught.value.code == "EK0423", caught.value
+    for wanted in (Dim("k") * Dim("m"), Dim("k") * Dim("k"), Dim("k") // 2, Dim("k") * Dim("n")):
+        with pytest.raises(EinkornError) as caught:
+            graph([wanted], "n")
+        assert caught.value.code == "EK0431", caught.value
+    for wanted, n, code in ((4 * Dim("k"), 9, "EK0454"), (4 * Dim("k") + 11, 7, "EK0475")):
+        with pytest.raises(EinkornError) as caught:
+            InferenceSession().load(graph([wanted], "n"))(np.zeros(n, np.float32))
+        assert caught.value.code == code, caught.value
+
+
 def test_integers_take_the_dtype_of_floats() -> None:
     types = [TensorType(dtype, [2]) for dtype in (DType.float32, DType.int32, DType.float16, DType.uint64, DType.bool)]
     graph = Graph("g", lambda f, i, h, u, b: (f * i, i + f, h - u, ops.where(b, f, i), f / i, f < i), types)

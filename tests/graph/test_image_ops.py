@@ -143,6 +143,42 @@ def test_sizes_that_only_a_call_tells() -> None:
         assert caught.value.code == code
 
 
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("names", ["ciob", "4iob", "ci4b"])
+def test_channels_that_only_a_call_tells(groups: int, first: bool, names: str) -> None:
+    """Channels of image, filter and bias with names of their own: they are compared at the call."""
+    layout = ConvInputLayout.NCHW if first else ConvInputLayout.NHWC
+    c, i, o, b = (int(name) if name.isdigit() else name for name in names)
+    image = [2, c, 5, 6] if first else [2, 5, 6, c]
+
+    def forward(x: TensorValue, w: TensorValue, v: TensorValue, t: TensorValue) -> list[TensorValue]:
+        return [
+            ops.conv2d(x, w, groups=groups, bias=v, input_layout=layout, padding=(1, 1)),
+            ops.conv2d_transpose(x, t, groups=groups, bias=v, input_layout=layout),
+        ]
+
+    rng = np.random.default_rng(groups)
+    each = 4 // groups
+    arrays = [
+        rng.standard_normal((2, 4, 5, 6) if first else (2, 5, 6, 4)).astype(F32),
+        rng.standard_normal((3, 3, each, 4)).astype(F32),
+        rng.standard_normal(4).astype(F32),
+        rng.standard_normal((3, 3, each, 4)).astype(F32),
+    ]
+    known = graphs.load(forward, *((F32, list(array.shape)) for array in arrays))
+    shapes = [image, [3, 3, i, o], [b], [3, 3, "j", "t"]]
+    model = graphs.load(forward, *((F32, shape) for shape in shapes))
+    for found, wanted in zip(graphs.results(model, *arrays), graphs.results(known, *arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    for number, axis in ((0, 1 if first else 3), (2, 0)) if names == "ciob" else ():
+        wrong = list(arrays)
+        wrong[number] = np.concatenate([arrays[number]] * 2, axis)
+        with pytest.raises(EinkornError) as caught:
+            model(*wrong)
+        assert caught.value.code == "EK0491", caught.value
+
+
 def test_layouts_give_the_same_numbers() -> None:
     """The same convolution, transposed and not, in all orders of axes."""
     rng = np.random.default_rng(0)

@@ -183,7 +183,11 @@ def test_reduction_defaults() -> None:
 def test_max_of_two() -> None:
     assert names(stage(lambda x, y: ops.max(x, y), [3], [3])) == ["maximum"]
     assert names(stage(lambda x: ops.min(x, 0), [3])) == ["constant", "broadcast_to", "minimum"]
-    assert names(stage(lambda x: ops.max(x, x, axis=0), [3])) == ["maximum"]  # the axis is for one tensor
+    for each in (ops.max, ops.min):
+        for axis in (0, -1, None, (0,)):
+            with pytest.raises(GraphError, match=r"element by element, and axis has no meaning") as error:
+                stage(lambda x, e=each, a=axis: e(x, x, axis=a), [3])
+            assert (error.value.code, error.value.argument) == ("EK0478", "axis")
     with pytest.raises(GraphError, match=r"an axis is given by its name: ops\.max\(x, axis=0, keepdims=False") as error:
         stage(lambda x: ops.max(x, 0, keepdims=False), [3])  # 0 is an operand
     assert error.value.code == "EK0478"

@@ -233,7 +233,20 @@ def _grid(call: Point, grid: Any) -> list[Value]:
     if not 1 <= len(blocks) <= 3:
         raise call.error("EK0221", "grid= takes one to three Ints", "grid")
     counts = [coerce(call.argument("grid"), n, INT, "grid= takes Ints") for n in blocks]
+    for count, axis in zip(counts, AXES, strict=False):
+        _guard_blocks(call.argument("grid"), count, axis)
     return counts + [call.builder.int_(1)] * (3 - len(counts))
+
+
+def _guard_blocks(here: Point, count: Value, axis: str) -> None:
+    """Refuses fewer than 0 blocks: here, if the number is known, or else at the call."""
+    if count.const is not None and count.const < 0:
+        raise here.error("EK0221", f"grid= asks for {int(count.const)} blocks along {axis}")
+    if not here.evaluator.ranges.is_at_least(count, 0):
+        here.locate()
+        holds = here.builder.compare("ge", count, here.builder.int_(0))
+        message = ["a launch asks for ", count, f" blocks along {axis}, and takes at least 0"]
+        add_check(here, "grid", holds, message, {"limit": 0, "size": count}, [])
 
 
 def _sizes(call: Point, given: Any, argument: str) -> tuple[int, int, int]:

@@ -346,7 +346,7 @@ class _Reader:
         if parameter.default is not parameter.empty:
             what = "a run-time number" if annotation.form is Form.SCALAR else "a tensor"
             text = f"argument '{parameter.name}' of op '{self.name}' is {what} and has no default"
-            self.note(self.fail(text, "EK0301", parameter.name))
+            self.note(self.fail(text, "EK0301", parameter.name, _without_default(parameter, annotation.form)))
         dtype = self.dtype(annotation.dtype, parameter.name)
         place = self.places.get(parameter.name, self.place)
         form, count = annotation.form, annotation.count
@@ -444,6 +444,15 @@ def _typed(parameter: inspect.Parameter) -> str | None:
     kind = type(parameter.default)
     known = kind in PARAMETER_KINDS.values() and parameter.annotation is parameter.empty
     return f"write {parameter.name}: {kind.__name__} = {parameter.default!r}" if known else None
+
+
+def _without_default(parameter: inspect.Parameter, form: Form) -> str:
+    """The hint for a default of what comes with each call: a number that is a default is one at compile time."""
+    kind = type(parameter.default)
+    if form is not Form.SCALAR or kind not in PARAMETER_KINDS.values():
+        return "leave the default out; each call gives the argument"
+    known = f"{parameter.name}: {kind.__name__} = {parameter.default!r}"
+    return f"leave the default out; or put `{known}` after a `*`, as a parameter that is known at compile time"
 
 
 def _named(value: Any) -> str:

@@ -12,6 +12,8 @@ N = [{"n": 5, "m": 4}, {"n": 1, "m": 7}, {"n": 0, "m": 3}, {"n": 33, "m": 17}]
 CASES = [
     case("band_part", lambda x: np.tril(np.triu(x, -1)), x=T("n", "m"), sizes=N),
     case("band_part", lambda x: np.triu(x, -2), call=lambda x: ops.band_part(x, 2), x=T(2, "n", "m"), sizes=N),
+    case("band_part", lambda x: np.triu(x, -1), call=lambda x: ops.band_part(x, 1, -1), x=T("n", "m"), sizes=N),
+    case("band_part", np.triu, call=lambda x: ops.band_part(x, 0, -1), x=T(3, 4), sizes=N),
     case(
         "band_part",
         lambda x: np.triu(x, 1),
