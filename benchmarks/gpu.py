@@ -77,19 +77,20 @@ class Bench:
     def milliseconds(self, call: Callable[[], object], inner: int = 5) -> list[float]:
         """A call between two events, several times over, after some that do not count."""
         library = self.driver.library
-        for _ in range(2):
-            call()
-        first, second = library.create_event(True), library.create_event(True)
-        found = []
-        for _ in range(self.rounds):
-            library.record(first, self.stream)
-            for _ in range(inner):
+        with self.driver:  # the GPU is the thread's
+            for _ in range(2):
                 call()
-            library.record(second, self.stream)
-            self.gpu.synchronize()
-            found.append(library.elapsed(first, second) / inner)
-        library.destroy_event(first)
-        library.destroy_event(second)
+            first, second = library.create_event(True), library.create_event(True)
+            found = []
+            for _ in range(self.rounds):
+                library.record(first, self.stream)
+                for _ in range(inner):
+                    call()
+                library.record(second, self.stream)
+                self.gpu.synchronize()
+                found.append(library.elapsed(first, second) / inner)
+            library.destroy_event(first)
+            library.destroy_event(second)
         return found
 
     def model(self, forward: Callable[..., Any], *types: TensorType) -> Any:

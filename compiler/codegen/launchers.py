@@ -3,12 +3,13 @@
 Output: a shared object for each kind of device, with three functions whose addresses stand in `abi.Device`.
 
     int32_t ek_launch(device, launch, arguments)             launches a kernel
-    int32_t ek_copy(device, to, from, bytes, kind)           copies, and waits where the host reads
+    int32_t ek_copy(device, to, from, bytes, kind)           copies, and waits where the host reads; -1 when interrupted
     int32_t ek_fill(device, to, pattern, count, width)       fills with numbers of 1, 2, 4 or 8 bytes
 
 They call the library by address, with neither Python nor a linker between: `Device.driver` points to a table of the
-addresses of its functions, in the order of `LIBRARIES`. All of it is enqueued on `Device.stream`. Non-goals: where the
-addresses come from (see `graph.driver.gpu_code`), and other hosts than those of the thread pool.
+addresses of its functions, in the order of `LIBRARIES`. All of it is enqueued on `Device.stream`. The device is made
+that of the thread where it is not, and what was that before is put back. Non-goals: where the addresses come from (see
+`graph.driver.gpu`), and other hosts than those of the thread pool.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import TargetError
 from ..targets import Target
+from ..targets.base import ThreadSystem
 from .llvm import compile_module
 
 
@@ -31,13 +33,15 @@ def launcher_object(library: str, target: Target) -> bytes:
     """
     if target.system is None:
         raise TargetError(f"there is no code for {target.name} that launches kernels", code="EK0609")
-    return compile_module(launcher_text(library), target, level=2).link(f"einkorn_{library}.so")
+    return compile_module(launcher_text(library, target.system), target, level=2).link(f"einkorn_{library}.so")
 
 
-def launcher_text(library: str) -> str:
+def launcher_text(library: str, system: ThreadSystem) -> str:
     """The code as LLVM IR."""
     text = re.sub(r"COPY\((.*)\)\n", lambda found: _COPY.replace("ARGUMENTS", found[1]), _LAUNCHERS[library]) + _COMMON
-    text = text.replace("ACTIVATED\n", _ACTIVATED).replace("KERNEL\n", _KERNEL)
+    text += "".join(_within_device(*function) for function in _FUNCTIONS)
+    text = text.replace("KERNEL\n", _KERNEL).replace("SYS_NANOSLEEP", str(system.nanosleep))
+    text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("POLL_OFFSET", str(abi.POLL_OFFSET))
     for structure, name in ((abi.Launch, "LAUNCH"), (abi.Device, "DEVICE")):
         for field, *_ in structure._fields_:
             offset = getattr(structure, field).offset
@@ -48,35 +52,69 @@ def launcher_text(library: str) -> str:
     return text.replace("COPY_TO_HOST", str(abi.TO_HOST))
 
 
-# The functions of each library that are called, in the order of their table. Behind them stands what `activate` takes:
-# whoever calls may have made another device that of the thread.
+# The functions of each library that are called, in the order of their table. Behind them stands what `activate` takes.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cuda": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate", "fill2d32"),
-    "hip": ("launch", "copy", "synchronize", "fill8", "fill16", "fill32", "activate"),
+    "cuda": ("launch", "copy", "query", "fill8", "fill16", "fill32", "current", "activate", "fill2d32"),
+    "hip": ("launch", "copy", "query", "fill8", "fill16", "fill32", "current", "activate"),
 }
 
-# What several functions begin with: the device of the code becomes that of the thread, or the function ends.
-_ACTIVATED: Final = """  %table.at = DEVICE(driver)
+# The functions of the shared object: their names and what they take behind the device.
+_FUNCTIONS: Final = (
+    ("launch", "ptr %launch, ptr %arguments"),
+    ("copy", "ptr %to, ptr %from, i64 %bytes, i32 %kind"),
+    ("fill", "ptr %to, i64 %pattern, i64 %count, i32 %width"),
+)
+
+
+def _within_device(name: str, parameters: str) -> str:
+    """A function of the shared object: what does its work, while the device is that of the thread."""
+    return f"""
+define i32 @ek_{name}(ptr %device, {parameters}) {{
+entry:
+  %before = alloca i64, align 8
+  %table.at = DEVICE(driver)
   %table = load ptr, ptr %table.at
-  %activated = call i32 @activate(ptr %table)
-  %lost = icmp ne i32 %activated, 0
+  %entered = call i32 @enter(ptr %table, ptr %before)
+  %lost = icmp ne i32 %entered, 0
   br i1 %lost, label %gone, label %start
 gone:
-  ret i32 %activated
+  ret i32 %entered
 start:
+  %done = call i32 @do_{name}(ptr %device, ptr %table, {parameters})
+  %left = call i32 @leave(ptr %table, ptr %before)
+  %good = icmp eq i32 %done, 0
+  %result = select i1 %good, i32 %left, i32 %done
+  ret i32 %result
+}}
 """
 
-# A copy, whose driver's function takes these arguments behind the addresses.
-_COPY: Final = """define i32 @ek_copy(ptr %device, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
+
+# A copy, whose driver's function takes these arguments behind the addresses. Where the host reads into memory that is
+# not pinned, the driver itself would wait for what comes before: so that is waited for first.
+_COPY: Final = """define internal i32 @do_copy(ptr %device, ptr %table, ptr %to, ptr %from, i64 %bytes, i32 %kind) {
 entry:
-ACTIVATED
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
+  %read = icmp eq i32 %kind, COPY_TO_HOST
+  br i1 %read, label %wait, label %go
+wait:
+  %waited = call i32 @wait(ptr %device, ptr %table, ptr %stream)
+  %bad = icmp ne i32 %waited, 0
+  br i1 %bad, label %gone, label %go
+gone:
+  ret i32 %waited
+go:
   %copy.at = FUNCTION(copy)
   %copy = load ptr, ptr %copy.at
   %copied = call i32 %copy(ptr %to, ptr %from, ARGUMENTS, ptr %stream)
-  %waited = call i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied)
-  ret i32 %waited
+  %good = icmp eq i32 %copied, 0
+  %again = and i1 %good, %read
+  br i1 %again, label %host, label %end
+host:
+  %read.now = call i32 @wait(ptr %device, ptr %table, ptr %stream)
+  ret i32 %read.now
+end:
+  ret i32 %copied
 }
 """
 
@@ -92,11 +130,10 @@ _KERNEL: Final = """  %functions.at = DEVICE(functions)
 # CUlaunchConfig: grid and block (24 bytes), shared (at 24), stream (32), attributes (40) and their number (48).
 # CUlaunchAttribute: its id (4 is the size of a cluster), 4 bytes, and 64 bytes of its value.
 _CUDA: Final = """
-define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
+define internal i32 @do_launch(ptr %device, ptr %table, ptr %launch, ptr %arguments) {
 entry:
   %config = alloca [56 x i8], align 8
   %attribute = alloca [72 x i8], align 8
-ACTIVATED
 KERNEL
   %grid = LAUNCH(grid)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %config, ptr align 4 %grid, i64 24, i1 false)
@@ -154,9 +191,8 @@ leave:
 
 # HIP counts the grid in blocks, as CUDA does, and has no clusters. 4 is hipMemcpyDefault, 801 hipErrorNotSupported.
 _HIP: Final = """
-define i32 @ek_launch(ptr %device, ptr %launch, ptr %arguments) {
+define internal i32 @do_launch(ptr %device, ptr %table, ptr %launch, ptr %arguments) {
 entry:
-ACTIVATED
 KERNEL
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
@@ -203,34 +239,114 @@ leave:
 
 _COMMON: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.umin.i64(i64, i64)
 
-define internal i32 @activate(ptr %table) {
-  %activate.at = FUNCTION(activate)
-  %activate = load ptr, ptr %activate.at
+declare i64 @syscall(i64, ...)
+
+; The device of the code becomes that of the thread; what was that before is noted.
+define internal i32 @enter(ptr %table, ptr %before) {
+entry:
+  store i64 0, ptr %before, align 8
+  %current.at = FUNCTION(current)
+  %current = load ptr, ptr %current.at
+  %asked = call i32 %current(ptr %before)
+  %bad = icmp ne i32 %asked, 0
+  br i1 %bad, label %gone, label %look
+gone:
+  ret i32 %asked
+look:
   %context.at = FUNCTION(context)
   %context = load i64, ptr %context.at
-  %result = call i32 %activate(i64 %context)
+  %result = call i32 @change(ptr %table, ptr %before, i64 %context)
   ret i32 %result
 }
 
-define internal i32 @wait_if_read(ptr %table, ptr %stream, i32 %kind, i32 %copied) {
+; What was the device of the thread before is put back.
+define internal i32 @leave(ptr %table, ptr %before) {
 entry:
-  %good = icmp eq i32 %copied, 0
-  %read = icmp eq i32 %kind, COPY_TO_HOST
-  %wait = and i1 %good, %read
-  br i1 %wait, label %host, label %leave
-host:
-  %synchronize.at = FUNCTION(synchronize)
-  %synchronize = load ptr, ptr %synchronize.at
-  %waited = call i32 %synchronize(ptr %stream)
-  ret i32 %waited
-leave:
-  ret i32 %copied
+  %old = load i64, ptr %before, align 8
+  %result = call i32 @change(ptr %table, ptr %before, i64 %old)
+  ret i32 %result
 }
 
-define i32 @ek_fill(ptr %device, ptr %to, i64 %pattern, i64 %count, i32 %width) {
+; Makes a device that of the thread, where that is another one than the code's or was before.
+define internal i32 @change(ptr %table, ptr %before, i64 %wanted) {
 entry:
-ACTIVATED
+  %old = load i64, ptr %before, align 8
+  %context.at = FUNCTION(context)
+  %context = load i64, ptr %context.at
+  %same = icmp eq i64 %old, %context
+  br i1 %same, label %stay, label %go
+stay:
+  ret i32 0
+go:
+  %activate.at = FUNCTION(activate)
+  %activate = load ptr, ptr %activate.at
+  %result = call i32 %activate(i64 %wanted)
+  ret i32 %result
+}
+
+; Waits until a stream is empty. The driver's own wait would not end when a signal comes, so this asks again and again:
+; at first at once, then after pauses that grow by an eighth up to a millisecond. 600 is NOT_READY of both libraries.
+define internal i32 @wait(ptr %device, ptr %table, ptr %stream) {
+entry:
+  %pause = alloca [2 x i64], align 8
+  store i64 0, ptr %pause, align 8
+  %rest.at = getelementptr inbounds i8, ptr %pause, i64 8
+  %query.at = FUNCTION(query)
+  %query = load ptr, ptr %query.at
+  br label %ask
+ask:
+  %nap = phi i64 [ 0, %entry ], [ %longer, %sleep ], [ %longer, %spin ]
+  %status = call i32 %query(ptr %stream)
+  %busy = icmp eq i32 %status, 600
+  br i1 %busy, label %poll, label %end
+end:
+  ret i32 %status
+poll:
+  %stop = call i1 @stopped(ptr %device)
+  br i1 %stop, label %gone, label %spin
+gone:
+  ret i32 -1
+spin:
+  %eighth = lshr i64 %nap, 3
+  %more = add i64 %eighth, 8
+  %grown = add i64 %nap, %more
+  %longer = call i64 @llvm.umin.i64(i64 %grown, i64 1000000)
+  %short = icmp ult i64 %nap, 1000
+  br i1 %short, label %ask, label %sleep
+sleep:
+  store i64 %nap, ptr %rest.at, align 8
+  %slept = call i64 (i64, ...) @syscall(i64 SYS_NANOSLEEP, ptr %pause, ptr null)
+  br label %ask
+}
+
+; Whether the call is interrupted, as its context says.
+define internal i1 @stopped(ptr %device) {
+entry:
+  %context.at = DEVICE(context)
+  %context = load ptr, ptr %context.at
+  %none = icmp eq ptr %context, null
+  br i1 %none, label %no, label %some
+no:
+  ret i1 false
+some:
+  %poll.at = getelementptr inbounds i8, ptr %context, i64 POLL_OFFSET
+  %poll = load ptr, ptr %poll.at
+  %nobody = icmp eq ptr %poll, null
+  br i1 %nobody, label %look, label %hear
+hear:
+  call void %poll(ptr %context, i32 0)
+  br label %look
+look:
+  %status.at = getelementptr inbounds i8, ptr %context, i64 STATUS_OFFSET
+  %status = load atomic i64, ptr %status.at monotonic, align 8
+  %stop = icmp ne i64 %status, 0
+  ret i1 %stop
+}
+
+define internal i32 @do_fill(ptr %device, ptr %table, ptr %to, i64 %pattern, i64 %count, i32 %width) {
+entry:
   %stream.at = DEVICE(stream)
   %stream = load ptr, ptr %stream.at
   switch i32 %width, label %wide [ i32 1, label %one  i32 2, label %two  i32 4, label %four ]

@@ -221,6 +221,7 @@ class ThreadSystem:
     getaffinity: int
     getcpu: int
     gettid: int
+    nanosleep: int
     mmap: int
     munmap: int
     pause: str

@@ -177,9 +177,9 @@ class Pool:
 
     def _trim(self) -> None:
         unused = [block for kept in self._kept.values() for blocks in kept.values() for block in blocks]
-        self._kept.clear()
         if unused:
-            self._settle()
+            self._settle()  # which a signal may end
+        self._kept.clear()
         for block in unused:
             self._blocks.discard(block)
             self._reserved -= block.size

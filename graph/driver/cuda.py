@@ -20,6 +20,7 @@ _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _NO_TIMING = 2
 _PORTABLE = 1  # pinned memory that every context may use
 _THREAD_LOCAL = 1  # of captures: only what this thread does may spoil one
+_NOT_READY = 600
 _LOG_SIZE = 16384
 _CODED_AGAINST = 12000  # the version of CUDA whose functions native code calls, by their arguments
 
@@ -75,9 +76,9 @@ class CudaLibrary(GpuLibrary):
     codes = _CODES
     dlpack_device = 2
     functions = (
-        *("cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamSynchronize"),
+        *("cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamQuery"),
         *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"),
-        *("cuCtxSetCurrent", "cuMemsetD2D32Async"),
+        *("cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemsetD2D32Async"),
     )
 
     def __init__(self, number: int) -> None:
@@ -85,10 +86,8 @@ class CudaLibrary(GpuLibrary):
         self.version = 0
         self.version = int(self._call("cuDriverGetVersion"))
         self._device = self._call("cuDeviceGet", number)
-        self._context = self._call("cuDevicePrimaryCtxRetain", self._device)
-        self.context = int(self._context)
-        self._set_current = self._cuda.cuCtxSetCurrent
-        self.activate()
+        self.context = int(self._call("cuDevicePrimaryCtxRetain", self._device))
+        self._get_current, self._set_current = self._cuda.cuCtxGetCurrent, self._cuda.cuCtxSetCurrent
 
     def _call(self, name: str, *arguments: Any) -> Any:
         try:
@@ -127,8 +126,14 @@ class CudaLibrary(GpuLibrary):
     def can_access(self, number: int) -> bool:
         return bool(self._call("cuDeviceCanAccessPeer", self._device, self._call("cuDeviceGet", number)))
 
-    def activate(self) -> None:
-        (status,) = self._set_current(self._context)
+    def current(self) -> int:
+        status, context = self._get_current()
+        if status:
+            raise self._fault("cuCtxGetCurrent", int(status))
+        return int(context)
+
+    def activate(self, context: int) -> None:
+        (status,) = self._set_current(context)
         if status:
             raise self._fault("cuCtxSetCurrent", int(status))
 
@@ -178,8 +183,8 @@ class CudaLibrary(GpuLibrary):
     def destroy_stream(self, stream: int) -> None:
         self._call("cuStreamDestroy", stream)
 
-    def synchronize_stream(self, stream: int) -> None:
-        self._call("cuStreamSynchronize", stream)
+    def is_idle(self, stream: int) -> bool:
+        return self._asked("cuStreamQuery", stream)
 
     def create_event(self, timing: bool = False) -> int:
         return int(self._call("cuEventCreate", 0 if timing else _NO_TIMING))
@@ -194,9 +199,13 @@ class CudaLibrary(GpuLibrary):
         self._call("cuStreamWaitEvent", stream, event, 0)
 
     def is_done(self, event: int) -> bool:
-        (status,) = self._cuda.cuEventQuery(event)
-        if int(status) not in (0, 600):  # CUDA_ERROR_NOT_READY
-            raise self._fault("cuEventQuery", int(status))
+        return self._asked("cuEventQuery", event)
+
+    def _asked(self, name: str, handle: int) -> bool:
+        """Whether what a stream or an event waits for is done."""
+        (status,) = getattr(self._cuda, name)(handle)
+        if int(status) not in (0, _NOT_READY):
+            raise self._fault(name, int(status))
         return int(status) == 0
 
     def elapsed(self, first: int, second: int) -> float:
@@ -233,6 +242,14 @@ class CudaLibrary(GpuLibrary):
 
     def begin_capture(self, stream: int) -> None:
         self._call("cuStreamBeginCapture", stream, self._cuda.CUstreamCaptureMode(_THREAD_LOCAL))
+
+    def is_capturing(self, stream: int) -> bool:
+        try:
+            return int(self._call("cuStreamIsCapturing", stream)) != 0
+        except GpuFault as fault:  # the default stream, while another one is captured
+            if fault.status in self.codes.capture:
+                return True
+            raise
 
     def end_capture(self, stream: int) -> int:
         graph = self._call("cuStreamEndCapture", stream)

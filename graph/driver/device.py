@@ -249,6 +249,11 @@ class Driver(ABC):
         """What comes onto the stream `then` runs behind what is on `first` by now."""
         return None
 
+    def order_later(self, first: int, then: Any, memory: Memory) -> None:
+        """What comes onto `then`, a `DeviceStream`, runs behind what is on `first` when the next work is enqueued, and
+        `memory` is kept until then. What a finalizer calls, in any thread, while any stream may record."""
+        return None
+
     def error(self, code: int) -> str:
         """What it means that an entry returned this code without a report; empty when nothing is known."""
         return ""

@@ -2,7 +2,8 @@
 
 NumPy makes and takes the capsules here as well (see `dlpack`), over arrays whose address is a device's and which nobody
 reads; only the place in a capsule is changed, between the host and the device. Who takes memory names a stream, which
-then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does by then.
+then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does by then,
+or by the next work of ours.
 
 Input: memory of a device, or a producer of such. Output: a capsule, or `Memory`. Non-goals: memory of the host (see
 `dlpack`), copies between devices.
@@ -14,7 +15,6 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -57,15 +57,10 @@ def export_memory(
     ours: DeviceStream = memory.block.stream
     if handle not in (NO_STREAM, ours.handle):
         ours.driver.order_streams(ours.handle, handle)
-        weakref.finalize(array.base, _taken_back, ours, handle)
+        weakref.finalize(array.base, ours.driver.order_later, handle, ours, memory)
     capsule = dlpack.export(array, keywords)
     dlpack.place_of(capsule)[:] = place
     return capsule
-
-
-def _taken_back(ours: DeviceStream, theirs: int) -> None:
-    with suppress(Exception):  # the taker's stream, or the whole device, may be gone
-        ours.driver.order_streams(theirs, ours.handle)
 
 
 def import_memory(producer: Any, driver: Any, place: tuple[int, int]) -> tuple[Memory, Array]:

@@ -14,11 +14,11 @@ import hashlib
 import importlib
 import math
 import os
-import sys
+import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -29,84 +29,24 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from . import arrays
-from .allocator import Block, Pool
+from .allocator import Pool
 from .device import Allocator, Array, Code, CodeFile, Driver, Memory, Storage
+from .gpu_handles import ForeignMemory, GpuMemory, KeptTable, Module, Recorded, taken
 from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
+from .gpu_waits import wait_until
 from .halves import open_halves
 from .streams import DeviceStream, current_stream, default_stream, stream_of
 
-T = TypeVar("T")
 RECENT: Final = 8  # calls that are named when a kernel fails somewhere behind them
 MODULES: Final = 256  # that are kept for who asks for the same code again
+STAGED: Final = 64 << 10  # bytes of a copy from ordinary memory that the library takes at once, whatever is under way
 
 
-class GpuMemory(Memory):
-    """A block of a GPU's pool; who drops it puts it back, whichever thread that is."""
+class _Entered(threading.local):
+    """What was the GPU of a thread before each block in which it is the driver's."""
 
-    __slots__ = ("_returned", "block")
-
-    def __init__(self, block: Block, size: int, returned: deque[Block]) -> None:
-        self.address = block.address
-        self.size = size
-        self.block = block
-        self._returned = returned
-
-    def __del__(self) -> None:
-        self._returned.append(self.block)
-
-
-class ForeignMemory(Memory):
-    """Memory of another library on this GPU, and the stream that used it last. `array`, over it, keeps it alive."""
-
-    __slots__ = ("_array", "block", "is_read_only")
-
-    def __init__(self, address: int, size: int, stream: DeviceStream, array: Array) -> None:
-        self.address = address
-        self.size = size
-        self.block = Block(address, size, stream, "memory of another library")
-        self.is_read_only = not array.flags.writeable
-        self._array: Array | None = array
-
-    def __del__(self) -> None:
-        self._array = None
-
-
-class KeptTable(abi.Device):
-    """A table of a caller, and what its addresses lead to."""
-
-    kept: object
-
-
-class Module:
-    """Code in a GPU, and the handles of its kernels by name."""
-
-    __slots__ = ("__weakref__", "_dropped", "handle", "kernels")
-
-    def __init__(self, handle: int, dropped: deque[int]) -> None:
-        self.handle = handle
-        self.kernels: dict[str, int] = {}
-        self._dropped = dropped
-
-    def __del__(self) -> None:
-        self._dropped.append(self.handle)
-
-
-class Recorded:
-    """Work that was recorded on a GPU; `keep` is what it needs."""
-
-    __slots__ = ("_driver", "_handle", "keep")
-
-    def __init__(self, driver: GpuDriver, handle: int, keep: object) -> None:
-        self._driver, self._handle, self.keep = driver, handle, keep
-
-    def replay(self, owner: str, storages: Iterable[Any]) -> None:
-        """Enqueues the work once more."""
-        self._driver.replay(self._handle, owner, storages)
-
-    def __del__(self) -> None:
-        if not sys.is_finalizing():  # then the library may be gone
-            with suppress(Exception):
-                self._driver.library.destroy_recorded(self._handle)
+    def __init__(self) -> None:
+        self.before: list[int] = []
 
 
 class GpuDriver(Driver):
@@ -116,7 +56,9 @@ class GpuDriver(Driver):
         self.library = library
         self.number = number
         self._process = os.getpid()
-        self.known = self._checked(library.properties)
+        self._entered = _Entered()
+        with self:
+            self.known = library.properties()
         self.architecture = self.known.architecture
         self.targets = ("host", self.architecture)
         self.dlpack_place = library.dlpack_device, number
@@ -127,9 +69,13 @@ class GpuDriver(Driver):
         self._dropped: deque[int] = deque()
         self._library_table: ctypes.Array[ctypes.c_void_p] | None = None
         self._gone: deque[int] = deque()  # streams
+        self._streams: set[int] = set()  # that were made here, and record nothing; under `_asking`
+        self._asking = fork_lock()
+        self.replayed: deque[int] = deque()  # recorded work that nobody replays any more
+        self._read: deque[tuple[int, DeviceStream, Memory]] = deque()  # see `order_later`
         self._pinned: deque[int] = deque()
         self._lock = fork_lock()
-        self.pool = Pool(self._take, self._give, self._follow, library.synchronize, library.free_memory)
+        self.pool = Pool(self._take, self._give, self._follow, self._settle, self._free_memory)
 
     # *** errors ***
 
@@ -140,12 +86,21 @@ class GpuDriver(Driver):
             raise self.explained(fault) from None
 
     def __enter__(self) -> None:
-        """Makes this GPU that of the thread; what the library refuses until the end of the block is explained."""
-        self._checked(self.library.activate)
+        """Makes this GPU that of the thread until the end of the block; what the library refuses there is explained."""
+        library = self.library
+        before = self._checked(library.current)
+        if before != library.context:
+            self._checked(library.activate, library.context)
+        self._entered.before.append(before)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
-        if isinstance(error, GpuFault):
-            raise self.explained(error) from None
+        before = self._entered.before.pop()
+        try:
+            if isinstance(error, GpuFault):
+                raise self.explained(error) from None
+        finally:
+            if before != self.library.context:
+                self._checked(self.library.activate, before)
 
     def explained(self, fault: GpuFault) -> EinkornError:
         """What a refusal means for the user."""
@@ -161,7 +116,7 @@ class GpuDriver(Driver):
                 hint="execute it; what waits for the device, such as a branch or a loop, cannot be recorded",
             )
         if fault.status == codes.memory:
-            free = self.library.free_memory()
+            free = self._free_memory()
             return DeviceError(
                 f"{name} has no memory left for {fault.call}",
                 code="EK0833",
@@ -212,7 +167,19 @@ class GpuDriver(Driver):
             raise
 
     def _give(self, address: int) -> None:
-        self.library.free(address)
+        with self:
+            self.library.free(address)
+
+    def _settle(self) -> None:
+        """Waits until the device is idle: for our streams so that signals end the wait, then for those of others."""
+        with self:
+            for stream in list(self._streams):
+                wait_until(lambda stream=stream: self._is_idle(stream))  # type: ignore[misc]
+            self.library.synchronize()
+
+    def _free_memory(self) -> int:
+        with self:
+            return self.library.free_memory()
 
     def _follow(self, stream: DeviceStream, before: DeviceStream) -> None:
         if stream is not before:
@@ -222,7 +189,7 @@ class GpuDriver(Driver):
         return self._allocate(size, "a buffer")
 
     def _allocate(self, size: int, user: str) -> GpuMemory:
-        stream = current_stream(self)
+        stream = self._stream()
         block = self.pool.allocate(size, stream, user)
         if block is None:
             with self:
@@ -252,7 +219,7 @@ class GpuDriver(Driver):
         return np.asarray(arrays.PinnedMemory(address, size, self._pinned.append))
 
     def _free_pinned(self) -> None:
-        for address in _taken(self._pinned):
+        for address in taken(self._pinned):
             self.library.free_pinned(address)
 
     def _ready(self, memory: Any, stream: DeviceStream) -> int:
@@ -269,22 +236,25 @@ class GpuDriver(Driver):
         size = to.size if near else to.nbytes
         if not size:
             return
-        stream = current_stream(self)
+        stream = self._stream()
         with self:
             there = self._ready(to, stream) if near else arrays.address_of(to)
             here = self._ready(source, stream) if far else arrays.address_of(source)
-            self.library.copy(
-                there, here, size, WITHIN if near and far else TO_DEVICE if near else TO_HOST, stream.handle
-            )
+            kind = WITHIN if near and far else TO_DEVICE if near else TO_HOST
+            host = source if near else to
+            pinned = arrays.is_pinned(host)
+            if not pinned and (not near or (not far and size > STAGED)):
+                self._wait(stream.handle)  # the library would, and then no signal ends the wait
+            self.library.copy(there, here, size, kind, stream.handle)
+            if pinned:
+                self._hold(host, stream)
             if not near:
-                self.library.synchronize_stream(stream.handle)
+                self._wait(stream.handle)
                 self.recent.clear()
-            elif not far and arrays.is_pinned(source):
-                self._hold(source, stream)
 
     def _hold(self, source: Array, stream: DeviceStream) -> None:
-        """Keeps an array until it is copied: a library reads pinned memory later, and other memory at once."""
-        for event, held in list(_taken(self._copying)):
+        """Keeps an array until it is copied: a library uses pinned memory later, and other memory at once."""
+        for event, held in list(taken(self._copying)):
             if self.library.is_done(event):
                 self._events.append(event)
             else:
@@ -296,7 +266,7 @@ class GpuDriver(Driver):
     def fill(self, storage: Any, byte: int) -> None:
         if not storage.size:
             return
-        stream = current_stream(self)
+        stream = self._stream()
         with self:
             self.library.fill(self._ready(storage, stream), byte, storage.size, stream.handle)
 
@@ -311,18 +281,35 @@ class GpuDriver(Driver):
     def create_stream(self) -> int:
         with self:
             self._destroy_streams()
-            return self.library.create_stream()
+            stream = self.library.create_stream()
+            with self._asking:
+                self._streams.add(stream)
+            return stream
 
     def _destroy_streams(self) -> None:
-        for stream in _taken(self._gone):
+        for stream in taken(self._gone):
+            with self._asking:
+                self._streams.discard(stream)
             self.library.destroy_stream(stream)
+
+    def _is_idle(self, stream: int) -> bool:
+        """Whether the work on a stream that was made here is done; of one that records none is waited for."""
+        with self._asking:
+            return stream not in self._streams or self.library.is_idle(stream)
+
+    def _free_replayed(self) -> None:
+        for recorded in taken(self.replayed):
+            self.library.destroy_recorded(recorded)
 
     def destroy_stream(self, stream: int) -> None:
         self._gone.append(stream)
 
     def synchronize_stream(self, stream: int) -> None:
         with self:
-            self.library.synchronize_stream(stream)
+            self._wait(stream)
+
+    def _wait(self, stream: int) -> None:
+        wait_until(lambda: self.library.is_idle(stream))
 
     def order_streams(self, first: int, then: int) -> None:
         with self:
@@ -331,16 +318,33 @@ class GpuDriver(Driver):
             self.library.wait(then, event)
             self._events.append(event)  # a wait is for the record before it, whatever is recorded later
 
+    def order_later(self, first: int, then: DeviceStream, memory: Memory) -> None:
+        self._read.append((first, then, memory))
+
+    def _stream(self) -> DeviceStream:
+        """The stream of the thread, behind what other libraries were said to read meanwhile."""
+        stream = current_stream(self)
+        if self._read and not stream.is_recording:
+            for first, then, memory in list(taken(self._read)):
+                with suppress(DeviceError), self:  # the other library's stream may be gone
+                    if then.is_recording or self.library.is_capturing(first):
+                        self._read.append((first, then, memory))  # which keeps the memory until then
+                    else:
+                        self.order_streams(first, then.handle)
+        return stream
+
     def synchronize(self) -> None:
+        self._stream()
         with self:
-            copied, dropped = list(_taken(self._copying)), list(_taken(self._dropped))  # nothing that comes later
-            self.library.synchronize()
+            copied, dropped = list(taken(self._copying)), list(taken(self._dropped))  # nothing that comes later
+            self._settle()
             self.recent.clear()
             self._events.extend(event for event, _ in copied)
             for module in dropped:
                 self.library.unload(module)
             self._free_pinned()
             self._destroy_streams()
+            self._free_replayed()
 
     def can_access(self, other: Driver) -> bool:
         if not isinstance(other, GpuDriver) or other.library.dlpack_device != self.library.dlpack_device:
@@ -432,7 +436,7 @@ class GpuDriver(Driver):
         return made
 
     def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
-        stream = current_stream(self)
+        stream = self._stream()
         table.stream = stream.handle
         for storage in storages:
             if storage.block.stream is not stream:
@@ -450,7 +454,10 @@ class GpuDriver(Driver):
         """
         stream = stream_of(self)
         stream.is_recording = True
+        with self._asking:
+            self._streams.discard(stream.handle)
         with self:
+            self._free_replayed()
             self.library.begin_capture(stream.handle)
             try:
                 with stream:
@@ -463,7 +470,7 @@ class GpuDriver(Driver):
 
     def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None:
         """Enqueues recorded work."""
-        stream = current_stream(self)
+        stream = self._stream()
         with self:
             for storage in storages:
                 self._ready(storage, stream)
@@ -474,14 +481,12 @@ class GpuDriver(Driver):
 
     def properties(self) -> dict[str, str | int]:
         known, stats = self.known, self.pool.stats
-        with self:
-            free = self.library.free_memory()
         return {
             "name": known.name,
             "architecture": known.architecture,
             "driver": known.driver,
             "total_memory": known.total_memory,
-            "free_memory": free,
+            "free_memory": self._free_memory(),
             "multiprocessors": known.multiprocessors,
             "warp_size": known.lanes,
             "shared_memory": known.shared_memory,
@@ -491,15 +496,6 @@ class GpuDriver(Driver):
             "pool_peak": stats.peak,
             "pool_reused": stats.reused,
         }
-
-
-def _taken(queue: deque[T]) -> Iterator[T]:
-    """What is in a queue, taken out; other threads may do the same."""
-    while True:
-        try:
-            yield queue.popleft()
-        except IndexError:
-            return
 
 
 def package(module: str, library: str, distribution: str, extra: str) -> Any:

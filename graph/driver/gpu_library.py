@@ -71,8 +71,12 @@ class GpuLibrary(ABC):
         """Whether kernels here may read the memory of another GPU of the library, once that is enabled."""
 
     @abstractmethod
-    def activate(self) -> None:
-        """Makes the GPU that of the calling thread."""
+    def current(self) -> int:
+        """The `context` of the GPU that is the calling thread's; 0 of CUDA's where none is."""
+
+    @abstractmethod
+    def activate(self, context: int) -> None:
+        """Makes the GPU of a context that of the calling thread."""
 
     @abstractmethod
     def describe(self, status: int) -> tuple[str, str]:
@@ -110,7 +114,8 @@ class GpuLibrary(ABC):
     def destroy_stream(self, stream: int) -> None: ...
 
     @abstractmethod
-    def synchronize_stream(self, stream: int) -> None: ...
+    def is_idle(self, stream: int) -> bool:
+        """Whether all work on a stream is done. Of a stream that records this must not be asked."""
 
     @abstractmethod
     def create_event(self, timing: bool = False) -> int: ...
@@ -154,6 +159,10 @@ class GpuLibrary(ABC):
 
     @abstractmethod
     def begin_capture(self, stream: int) -> None: ...
+
+    @abstractmethod
+    def is_capturing(self, stream: int) -> bool:
+        """Whether somebody records what is enqueued on a stream."""
 
     @abstractmethod
     def end_capture(self, stream: int) -> int:

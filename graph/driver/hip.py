@@ -81,20 +81,19 @@ class HipLibrary(GpuLibrary):
     codes = _CODES
     dlpack_device = 10
     functions = (
-        *("hipModuleLaunchKernel", "hipMemcpyAsync", "hipStreamSynchronize"),
-        *("hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async", "hipSetDevice"),
+        *("hipModuleLaunchKernel", "hipMemcpyAsync", "hipStreamQuery"),
+        *("hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async", "hipGetDevice", "hipSetDevice"),
     )
 
     def __init__(self, number: int) -> None:
         self._hip = bindings()
         self._number = self.context = number
-        self._set_device = self._hip.hipSetDevice
+        self._get_device, self._set_device = self._hip.hipGetDevice, self._hip.hipSetDevice
         self._kinds = [
             self._hip.hipMemcpyKind.hipMemcpyDeviceToDevice,
             self._hip.hipMemcpyKind.hipMemcpyHostToDevice,
             self._hip.hipMemcpyKind.hipMemcpyDeviceToHost,
         ]
-        self.activate()
 
     def _call(self, name: str, *arguments: Any) -> Any:
         status, *results = getattr(self._hip, name)(*arguments)
@@ -118,8 +117,14 @@ class HipLibrary(GpuLibrary):
     def can_access(self, number: int) -> bool:
         return bool(self._call("hipDeviceCanAccessPeer", self._number, number))
 
-    def activate(self) -> None:
-        (status,) = self._set_device(self._number)
+    def current(self) -> int:
+        status, number = self._get_device()
+        if int(status):
+            raise self._fault("hipGetDevice", int(status))
+        return int(number)
+
+    def activate(self, context: int) -> None:
+        (status,) = self._set_device(context)
         if int(status):
             raise self._fault("hipSetDevice", int(status))
 
@@ -165,8 +170,8 @@ class HipLibrary(GpuLibrary):
     def destroy_stream(self, stream: int) -> None:
         self._call("hipStreamDestroy", stream)
 
-    def synchronize_stream(self, stream: int) -> None:
-        self._call("hipStreamSynchronize", stream)
+    def is_idle(self, stream: int) -> bool:
+        return self._asked("hipStreamQuery", stream)
 
     def create_event(self, timing: bool = False) -> int:
         return int(self._call("hipEventCreateWithFlags", 0 if timing else _NO_TIMING))
@@ -181,9 +186,13 @@ class HipLibrary(GpuLibrary):
         self._call("hipStreamWaitEvent", stream, event, 0)
 
     def is_done(self, event: int) -> bool:
-        (status,) = self._hip.hipEventQuery(event)
+        return self._asked("hipEventQuery", event)
+
+    def _asked(self, name: str, handle: int) -> bool:
+        """Whether what a stream or an event waits for is done."""
+        (status,) = getattr(self._hip, name)(handle)
         if int(status) not in (0, _NOT_READY):
-            raise self._fault("hipEventQuery", int(status))
+            raise self._fault(name, int(status))
         return int(status) == 0
 
     def elapsed(self, first: int, second: int) -> float:
@@ -208,6 +217,14 @@ class HipLibrary(GpuLibrary):
 
     def begin_capture(self, stream: int) -> None:
         self._call("hipStreamBeginCapture", stream, self._hip.hipStreamCaptureMode(_THREAD_LOCAL))
+
+    def is_capturing(self, stream: int) -> bool:
+        try:
+            return int(self._call("hipStreamIsCapturing", stream)) != 0
+        except GpuFault as fault:  # the default stream, while another one is captured
+            if fault.status in self.codes.capture:
+                return True
+            raise
 
     def end_capture(self, stream: int) -> int:
         graph = self._call("hipStreamEndCapture", stream)

@@ -16,11 +16,13 @@ from . import ptx
 from .fake_gpu import FakeGpu, Refused
 
 STATUS = {"fault": 700, "memory": 2, "invalid": 1, "not_found": 500, "capture": 900, "not_ready": 600}
+STATUS["no_context"] = 201
 NAMES = {
     0: "CUDA_SUCCESS",
     1: "CUDA_ERROR_INVALID_VALUE",
     2: "CUDA_ERROR_OUT_OF_MEMORY",
     100: "CUDA_ERROR_NO_DEVICE",
+    201: "CUDA_ERROR_INVALID_CONTEXT",
     209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
     218: "CUDA_ERROR_INVALID_PTX",
     222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
@@ -51,6 +53,8 @@ class LaunchConfig(ctypes.Structure):
 
 class FakeCuda(FakeGpu):
     """`version` is that of the driver: 1000 * major + 10 * minor."""
+
+    first_device = None
 
     def __init__(self) -> None:
         super().__init__(STATUS)
@@ -150,7 +154,8 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuDeviceTotalMem": ((P, N), lambda out, number: _put(out, gpu.maximum)),
         "cuDeviceGetAttribute": ((P, N, N), lambda out, kind, number: _put(out, gpu.attribute(kind), ctypes.c_int)),
         "cuDevicePrimaryCtxRetain": ((P, N), lambda out, number: _put(out, 0x100 + number)),
-        "cuCtxSetCurrent": ((P,), lambda context: setattr(gpu, "current", context - 0x100)),
+        "cuCtxGetCurrent": ((P,), lambda out: _put(out, context_of(gpu.threads.device))),
+        "cuCtxSetCurrent": ((P,), lambda context: setattr(gpu.threads, "device", device_of(context))),
         "cuCtxSynchronize": ((), gpu.synchronize),
         "cuDeviceCanAccessPeer": ((P, N, N), lambda out, one, other: _put(out, one != other, ctypes.c_int)),
         "cuMemGetInfo": ((P, P), info),
@@ -171,7 +176,7 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         ),
         "cuStreamCreate": ((P, N), lambda out, flags: _put(out, gpu.create_stream())),
         "cuStreamDestroy": ((P,), gpu.destroy_stream),
-        "cuStreamSynchronize": ((P,), lambda stream: gpu.synchronize_stream(stream or 0)),
+        "cuStreamQuery": ((P,), lambda stream: gpu.query_stream(stream or 0)),
         "cuStreamWaitEvent": ((P, P, N), lambda stream, event, flags: gpu.wait(stream or 0, event)),
         "cuEventCreate": ((P, N), lambda out, flags: _put(out, gpu.create_event())),
         "cuEventDestroy": ((P,), gpu.destroy_event),
@@ -185,12 +190,23 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuFuncSetAttribute": ((P, N, N), gpu.set_function_attribute),
         "cuLaunchKernelEx": ((P, P, P, P), lambda config, f, values, extra: gpu.launch_config(config, f, values)),
         "cuStreamBeginCapture": ((P, N), lambda stream, mode: gpu.begin_capture(stream)),
+        "cuStreamIsCapturing": ((P, P), lambda stream, out: _put(out, gpu.is_capturing(stream or 0), N)),
         "cuStreamEndCapture": ((P, P), lambda stream, out: _put(out, gpu.end_capture(stream))),
         "cuGraphInstantiateWithFlags": ((P, P, L), instantiate),
         "cuGraphDestroy": ((P,), gpu.destroy_graph),
         "cuGraphExecDestroy": ((P,), gpu.destroy_graph),
         "cuGraphLaunch": ((P, P), lambda graph, stream: gpu.replay(graph, stream or 0)),
     }
+
+
+def context_of(device: int | None) -> int:
+    """The primary context of a device."""
+    return 0 if device is None else 0x100 + device
+
+
+def device_of(context: int | None) -> int | None:
+    """The device of a primary context."""
+    return context - 0x100 if context else None
 
 
 def kind_of(gpu: FakeGpu, to: int, source: int) -> str:

@@ -31,7 +31,13 @@ class Refused(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
-        self.lock = threading.RLock()  # one call at a time
+
+
+class Current(threading.local):
+    """The device of each thread, or None."""
+
+    def __init__(self, first: int | None) -> None:
+        self.device = first
 
 
 @dataclass
@@ -56,6 +62,7 @@ class FakeGpu:
     """What the devices of one library share. `status` has its numbers: memory, invalid, fault, capture, …"""
 
     knows_arguments = True  # whether the code of a kernel says how many it has
+    first_device: int | None = 0  # of a thread that has chosen none
 
     def __init__(self, status: dict[str, int], count: int = 2) -> None:
         self.status = status
@@ -70,11 +77,19 @@ class FakeGpu:
         self.modules: dict[int, bytes] = {}
         self.functions: dict[int, tuple[int, str]] = {}
         self.graphs: dict[int, list[Task]] = {}
-        self.current = 0
+        self.threads = Current(self.first_device)
         self.fault = 0  # what every call gives back from now on: the context is lost
         self.maximum = MAXIMUM
         self.runner: Runner | None = None
         self._numbers = itertools.count(0x1000, 0x10)
+
+    @property
+    def current(self) -> int:
+        """The device of the thread, for what needs one."""
+        if self.threads.device is None:
+            self.violations.append("a call needs a context, and the thread has none")
+            raise Refused(self.status["no_context"])
+        return self.threads.device
 
     # --- memory ---
 
@@ -88,6 +103,7 @@ class FakeGpu:
         return address
 
     def free(self, address: int) -> None:
+        assert self.current >= 0
         if address not in self.blocks:
             self.violations.append(f"free of {address:#x}, which is no block")
             raise Refused(self.status["invalid"])
@@ -175,6 +191,8 @@ class FakeGpu:
         if self.fault:
             raise Refused(self.fault)
         stream = self.stream(handle)
+        if stream.device != self.current:
+            self.violations.append("work is enqueued on a stream of another device than the thread's")
         if stream.recording is not None:
             stream.recording.append(task)
         else:
@@ -184,22 +202,30 @@ class FakeGpu:
     def drain(self, stream: Stream, until: int | None = None) -> None:
         """Does the work of a stream: all of it, or its first tasks."""
         while stream.tasks and (until is None or stream.done < until):
-            stream.done += 1
-            stream.tasks.popleft()()
-            if self.fault:
-                raise Refused(self.fault)
+            self.step(stream)
 
-    def synchronize_stream(self, handle: int) -> None:
-        self.log.append(("wait for stream", handle))
+    def step(self, stream: Stream) -> None:
+        """Does the first task of a stream."""
+        stream.done += 1
+        stream.tasks.popleft()()
+        if self.fault:
+            raise Refused(self.fault)
+
+    def query_stream(self, handle: int) -> None:
+        """Does one task of a stream; says "not ready" while there was one."""
         stream = self.stream(handle)
         if stream.recording is not None:
             raise Refused(self.status["capture"])
         if self.fault:
             raise Refused(self.fault)
-        self.drain(stream)
+        if not stream.tasks:
+            self.log.append(("wait for stream", handle))
+            return
+        self.step(stream)
+        raise Refused(self.status["not_ready"])
 
     def synchronize(self) -> None:
-        self.log.append(("wait for device",))
+        self.log.append(("wait for device", self.current))
         if self.fault:
             raise Refused(self.fault)
         for stream in list(self.streams.values()):
@@ -217,6 +243,7 @@ class FakeGpu:
 
     def record(self, handle: int, stream: int) -> None:
         self.log.append(("record", stream))
+        assert self.current >= 0
         found = self.stream(stream)
         if found.recording is not None:
             self.violations.append("an event of a capture is recorded for work outside of it")
@@ -241,6 +268,7 @@ class FakeGpu:
 
     def load(self, code: bytes) -> int:
         self.log.append(("load", len(code)))
+        assert self.current >= 0
         handle = next(self._numbers)
         self.modules[handle] = code
         return handle
@@ -286,6 +314,9 @@ class FakeGpu:
 
     def begin_capture(self, handle: int) -> None:
         self.stream(handle).recording = []
+
+    def is_capturing(self, handle: int) -> bool:
+        return self.stream(handle).recording is not None
 
     def end_capture(self, handle: int) -> int:
         stream = self.stream(handle)

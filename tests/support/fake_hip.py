@@ -18,14 +18,21 @@ TEXTS = {0: "hipSuccess", 1: "hipErrorInvalidValue", 2: "hipErrorOutOfMemory", 7
 
 KINDS = {1: "to_device", 2: "to_host", 3: "within"}
 NAMES = (
-    *("hipInit", "hipGetDeviceCount", "hipSetDevice", "hipGetDevicePropertiesR0600", "hipRuntimeGetVersion"),
+    *("hipInit", "hipGetDeviceCount", "hipGetDevice", "hipSetDevice"),
+    *("hipGetDevicePropertiesR0600", "hipRuntimeGetVersion"),
     "hipDeviceCanAccessPeer",
     *("hipGetErrorName", "hipGetErrorString", "hipMalloc", "hipFree", "hipMemGetInfo", "hipHostMalloc", "hipHostFree"),
     *("hipMemcpyAsync", "hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async"),
-    *("hipStreamCreateWithFlags", "hipStreamDestroy", "hipStreamSynchronize", "hipStreamWaitEvent"),
+    *("hipStreamCreateWithFlags", "hipStreamDestroy", "hipStreamQuery", "hipStreamWaitEvent"),
     *("hipEventCreateWithFlags", "hipEventDestroy", "hipEventRecord", "hipEventQuery", "hipEventElapsedTime"),
     *("hipDeviceSynchronize", "hipModuleLoadData", "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel"),
-    *("hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags", "hipGraphDestroy"),
+    *(
+        "hipStreamBeginCapture",
+        "hipStreamIsCapturing",
+        "hipStreamEndCapture",
+        "hipGraphInstantiateWithFlags",
+        "hipGraphDestroy",
+    ),
     *("hipGraphLaunch", "hipGraphExecDestroy"),
 )
 
@@ -104,7 +111,8 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
     known: dict[str, tuple[tuple[Any, ...], Callable[..., Any]]] = {
         "hipInit": ((N,), lambda flags: None),
         "hipGetDeviceCount": ((P,), lambda out: _put(out, gpu.count, ctypes.c_int)),
-        "hipSetDevice": ((N,), lambda number: setattr(gpu, "current", number)),
+        "hipGetDevice": ((P,), lambda out: _put(out, gpu.current, ctypes.c_int)),
+        "hipSetDevice": ((N,), lambda number: setattr(gpu.threads, "device", number)),
         "hipGetDevicePropertiesR0600": ((P, N), lambda out, number: gpu.write_properties(out)),
         "hipRuntimeGetVersion": ((P,), lambda out: _put(out, 100_000_000, ctypes.c_int)),
         "hipDeviceCanAccessPeer": ((P, N, N), lambda out, one, other: _put(out, one != other, ctypes.c_int)),
@@ -122,7 +130,7 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipMemsetD32Async": ((P, N, L, P), lambda to, v, n, s: gpu.fill(to, v, 4, n, s or 0)),
         "hipStreamCreateWithFlags": ((P, N), lambda out, flags: _put(out, gpu.create_stream())),
         "hipStreamDestroy": ((P,), gpu.destroy_stream),
-        "hipStreamSynchronize": ((P,), lambda stream: gpu.synchronize_stream(stream or 0)),
+        "hipStreamQuery": ((P,), lambda stream: gpu.query_stream(stream or 0)),
         "hipStreamWaitEvent": ((P, P, N), lambda stream, event, flags: gpu.wait(stream or 0, event)),
         "hipEventCreateWithFlags": ((P, N), lambda out, flags: _put(out, gpu.create_event())),
         "hipEventDestroy": ((P,), gpu.destroy_event),
@@ -135,6 +143,7 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
         "hipModuleGetFunction": ((P, P, ctypes.c_char_p), lambda out, m, s: _put(out, gpu.function(m, s.decode()))),
         "hipModuleLaunchKernel": ((P, *[N] * 7, P, P, P), launch),
         "hipStreamBeginCapture": ((P, N), lambda stream, mode: gpu.begin_capture(stream)),
+        "hipStreamIsCapturing": ((P, P), lambda stream, out: _put(out, gpu.is_capturing(stream or 0), N)),
         "hipStreamEndCapture": ((P, P), lambda stream, out: _put(out, gpu.end_capture(stream))),
         "hipGraphInstantiateWithFlags": ((P, P, L), instantiate),
         "hipGraphDestroy": ((P,), gpu.destroy_graph),

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import signal
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from einkorn.compiler.codegen.llvm import compile_module
+from einkorn.compiler.targets import host
 from einkorn.dsl.contract import abi
 from einkorn.dsl.diagnostics.errors import DeviceError, EinkornError, KernelError, ReplayError
 from einkorn.graph import (
@@ -23,6 +29,7 @@ from einkorn.graph import (
     TensorType,
     ops,
 )
+from einkorn.graph.driver.shared_library import SharedLibrary
 
 GPU = DeviceRef.GPU()
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)
@@ -224,7 +231,8 @@ def check_functions_are_those_of_the_version_that_is_coded_against(gpu: Accelera
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def check_fills_and_copies_of_the_table(width: int, gpu: Accelerator, fake: Any) -> None:
-    table: Any = InferenceSession([gpu]).load(network())._call.table
+    model: Any = InferenceSession([gpu]).load(network())
+    table = model._call.table
     buffer, device = Buffer(DType.uint8, (8 * width,), GPU), ctypes.addressof(table)
     pattern = 0x0807060508070605
     assert abi.FillFunction(table.fill)(device, buffer.address + width, pattern, 6, width) == 0
@@ -234,6 +242,119 @@ def check_fills_and_copies_of_the_table(width: int, gpu: Accelerator, fake: Any)
     other = Buffer.zeros((8,), DType.uint8, GPU)
     assert abi.CopyFunction(table.copy)(device, other.address, buffer.address + width, width, abi.WITHIN) == 0
     assert other.to_numpy()[0] == 5
+
+
+@pytest.mark.parametrize("elsewhere", [1, None])
+def check_the_thread_keeps_its_device(elsewhere: int | None, gpu: Accelerator, fake: Any) -> None:
+    """Another library chose that device: what is done on this one leaves it the thread's, also after an error."""
+    if elsewhere is None and fake.first_device is not None:
+        return  # a thread of HIP's always has one
+    model: Any = InferenceSession([gpu]).load(network())
+    table, before = model._call.table, fake.threads.device
+    fake.threads.device = elsewhere
+
+    def keeps(action: Any) -> Any:
+        result = action()
+        assert fake.threads.device == elsewhere
+        return result
+
+    try:
+        x = keeps(lambda: Buffer.from_numpy(X).to(GPU))
+        y = keeps(lambda: model(x))[0]
+        keeps(lambda: Buffer.zeros((3 << 20,), DType.float32, GPU))
+        keeps(lambda: model.capture(3, x))
+        keeps(lambda: model.replay(3, x))
+        keeps(lambda: DeviceStream(gpu).wait_for(gpu))
+        keeps(lambda: y.to_numpy())
+        keeps(lambda: gpu.synchronize())
+        keeps(lambda: gpu.stats)
+        keeps(lambda: InferenceSession([gpu]).load(network("another")))
+        keeps(lambda: abi.FillFunction(table.fill)(ctypes.addressof(table), 0, 0, 1, 1))  # no memory: it is refused
+        keeps(lambda: Buffer(DType.float32, (4, 3), gpu, pinned=True))
+        with pytest.raises(DeviceError):
+            DeviceStream(gpu, 0xBAD).synchronize()
+        assert fake.threads.device == elsewhere
+        fake.violations.clear()
+    finally:
+        fake.threads.device = before
+
+
+def check_an_endless_kernel_is_interrupted(gpu: Accelerator, fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    y = InferenceSession([gpu]).load(network())(Buffer.from_numpy(X).to(GPU))[0]
+    pinned = Buffer(DType.float32, (4, 3), gpu, pinned=True)
+    large = np.zeros(1 << 16, np.float32)
+    waits = (gpu.synchronize, gpu.default_stream.synchronize, y.to_numpy, lambda: pinned.inplace_copy_from(y))
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu.driver.library, "is_idle", lambda stream: False)  # type: ignore[attr-defined]
+        for wait in (*waits, lambda: Buffer.from_numpy(large).to(GPU)):
+            with pytest.raises(KeyboardInterrupt):
+                interrupted(wait)
+    np.testing.assert_array_equal(y.to_numpy() * 0 + 1, np.ones((4, 3)))
+
+
+def interrupted(wait: Any) -> None:
+    """Calls this, and presses Ctrl-C when it has waited for a while."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        wait()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+
+
+NEVER = """
+define i32 @never(ptr %stream) {
+  ret i32 600
+}
+"""
+
+
+def check_native_waits_are_interrupted(gpu: Accelerator, fake: Any, tmp_path: Path) -> None:
+    """A branch reads its condition, which an endless kernel computes: native code waits for it."""
+
+    def forward(x: Any) -> Any:
+        return ops.cond(x[0, 0] > 0.0, [x.type], lambda: x + 1.0, lambda: x - 1.0)
+
+    types = [TensorType(DType.float32, (4, 3), GPU)]
+    model: Any = InferenceSession([gpu]).load(Graph("branch", forward=forward, input_types=types))
+    x = Buffer.from_numpy(X).to(GPU)
+    (tmp_path / "never.so").write_bytes(compile_module(NEVER, host(), level=2).link("never.so"))
+    library = SharedLibrary(tmp_path / "never.so")
+    model(x)
+    functions: Any = gpu.driver._library_table  # type: ignore[attr-defined]
+    at = gpu.driver.library.functions.index("cuStreamQuery" if gpu.api == "cuda" else "hipStreamQuery")  # type: ignore[attr-defined]
+    before, functions[at] = functions[at], library.address("never")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(lambda: model(x))
+    finally:
+        functions[at] = before
+    result = model(x)[0].to_numpy()
+    if fake.runner is not None:
+        np.testing.assert_array_equal(result, X - 1)
+
+
+def check_memory_that_others_read_while_they_record_is_put_aside(gpu: Accelerator, fake: Any) -> None:
+    """Another library captures its stream when it drops our memory: no event of ours gets into its capture."""
+    theirs = gpu.driver.create_stream()
+    buffer = Buffer.from_numpy(np.arange(777, dtype=np.float64)).to(GPU)
+    address, shape = buffer.address, buffer.shape
+    capsule = buffer.__dlpack__(stream=theirs)
+    with fake.lock:
+        fake.begin_capture(theirs)
+    fake.log.clear()
+    del capsule, buffer
+    gc.collect()
+    assert fake.log == []
+    other = Buffer(DType.float64, shape, GPU)
+    assert other.address != address and fake.calls("record") == []
+    fake.destroy_graph(fake.end_capture(theirs))
+    again = [Buffer(DType.float64, shape, GPU) for _ in range(2)]
+    assert fake.calls("record", "wait for event") == [("record", theirs), ("wait for event", gpu.default_stream.handle)]
+    assert address in {each.address for each in again}
+    gpu.driver.destroy_stream(theirs)
 
 
 def check_a_kernel_that_fails_loses_the_context(gpu: Accelerator, fake: Any) -> None:
