@@ -174,6 +174,14 @@ class CudaLibrary(GpuLibrary):
     def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self._call(("cuMemcpyDtoDAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync")[kind], to, source, size, stream)
 
+    def copy_peer(self, to: int, source: int, context: int, size: int, stream: int) -> None:
+        self._call("cuMemcpyPeerAsync", to, self.context, source, context, size, stream)
+
+    def enable_access(self, context: int) -> None:
+        (status,) = self._cuda.cuCtxEnablePeerAccess(context, 0)
+        if int(status) not in (0, self.codes.enabled):
+            raise self._fault("cuCtxEnablePeerAccess", int(status))
+
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
         self._call("cuMemsetD8Async", address, byte, size, stream)
 

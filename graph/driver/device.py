@@ -174,6 +174,12 @@ class Driver(ABC):
     def copy(self, to: Storage, source: Storage) -> None:
         """Copies bytes within the device, to it or from it: one of the two may be a contiguous array."""
 
+    def copy_from(self, to: Any, source: Any, other: Driver) -> None:
+        """Copies bytes from the memory of another device: here through the host's."""
+        data = np.empty(to.size, np.uint8)
+        other.copy(data, source)
+        self.copy(to, data)
+
     def integers(self, storage: Storage, count: int) -> list[int]:
         """What int64s lie in storage that holds so many."""
         found = np.zeros(count, np.int64)

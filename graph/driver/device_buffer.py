@@ -76,9 +76,13 @@ class DeviceBuffer(WholeBuffer):
         return data if self._dtype.is_packed() else data.view(self._dtype.to_numpy()).reshape(self._shape)
 
     def _take(self, source: Buffer) -> None:
-        near = source._device == self._device
-        data = source._array if near else np.ascontiguousarray(source._host_array()).reshape(-1).view(np.uint8)
-        self._device.driver.copy(self._array, data)
+        driver, other = self._device.driver, source._device
+        if other == self._device:
+            driver.copy(self._array, source._array)
+        elif not other.is_host:
+            driver.copy_from(self._array, source._array, other.driver)
+        else:
+            driver.copy(self._array, np.ascontiguousarray(source._host_array()).reshape(-1).view(np.uint8))
 
     def _clear(self) -> None:
         zero = np.empty(1, np.uint8 if self._dtype.is_packed() else self._dtype.to_numpy())

@@ -75,6 +75,7 @@ class GpuDriver(Driver):
         self._read: deque[tuple[int, DeviceStream, Memory]] = deque()  # see `order_later`
         self._pinned: deque[int] = deque()
         self._lock = fork_lock()
+        self._seen: set[int] = set()  # numbers of GPUs that were copied from
         self.pool = Pool(self._take, self._give, self._follow, self._settle, self._free_memory)
 
     # *** errors ***
@@ -251,6 +252,37 @@ class GpuDriver(Driver):
             if not near:
                 self._wait(stream.handle)
                 self.recent.clear()
+
+    def copy_from(self, to: Any, source: Any, other: Driver) -> None:
+        """Copies from another GPU of the same maker directly: behind what is done with the source by now, and what is
+        done with it later comes behind the copy."""
+        if not isinstance(other, GpuDriver) or other.library.dlpack_device != self.library.dlpack_device:
+            return super().copy_from(to, source, other)
+        if not to.size:
+            return
+        stream, theirs = self._stream(), source.block.stream
+        other._stream()
+        with other:
+            ready = other._event()
+            other.library.record(ready, theirs.handle)
+        with self:
+            self._see(other)
+            there = self._ready(to, stream)
+            self.library.wait(stream.handle, ready)
+            self.library.copy_peer(there, source.address, other.library.context, to.size, stream.handle)
+            done = self._event()
+            self.library.record(done, stream.handle)
+        with other:
+            other.library.wait(theirs.handle, done)
+        other._events.append(ready)
+        self._events.append(done)
+
+    def _see(self, other: GpuDriver) -> None:
+        """Lets the hardware copy from another GPU without the host between, where it can."""
+        if other.number not in self._seen:
+            self._seen.add(other.number)
+            if self.library.can_access(other.number):
+                self.library.enable_access(other.library.context)
 
     def _hold(self, source: Array, stream: DeviceStream) -> None:
         """Keeps an array until it is copied: a library uses pinned memory later, and other memory at once."""

@@ -37,6 +37,7 @@ class Codes:
     capture: frozenset[int]  # what cannot be recorded
     architecture: frozenset[int]  # the code is for another one
     version: frozenset[int]  # the code is newer than the library
+    enabled: int = 704  # one GPU may read the memory of another already
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,14 @@ class GpuLibrary(ABC):
 
     @abstractmethod
     def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def copy_peer(self, to: int, source: int, context: int, size: int, stream: int) -> None:
+        """Copies from the memory of the GPU of another context."""
+
+    @abstractmethod
+    def enable_access(self, context: int) -> None:
+        """Lets the thread's GPU read the memory of another one; again does nothing."""
 
     @abstractmethod
     def fill(self, address: int, byte: int, size: int, stream: int) -> None: ...

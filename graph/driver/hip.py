@@ -161,6 +161,14 @@ class HipLibrary(GpuLibrary):
     def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self._call("hipMemcpyAsync", to, source, size, self._kinds[kind], stream)
 
+    def copy_peer(self, to: int, source: int, context: int, size: int, stream: int) -> None:
+        self._call("hipMemcpyPeerAsync", to, self.context, source, context, size, stream)
+
+    def enable_access(self, context: int) -> None:
+        (status,) = self._hip.hipDeviceEnablePeerAccess(context, 0)
+        if int(status) not in (0, self.codes.enabled):
+            raise self._fault("hipDeviceEnablePeerAccess", int(status))
+
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
         self._call("hipMemsetD8Async", address, byte, size, stream)
 

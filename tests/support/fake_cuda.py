@@ -139,6 +139,9 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         if STARTS:
             raise Refused(STARTS)
 
+    def copy_peer(to: int, at: int, source: int, where: int, size: int, stream: int) -> None:
+        gpu.copy_peer(to, at - 0x100, source, where - 0x100, size, stream or 0)
+
     def fill2d(to: int, pitch: int, value: int, width: int, height: int, stream: int) -> None:
         for row in range(height):
             gpu.fill(to + row * pitch, value, 4, width, stream)
@@ -166,6 +169,8 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
         "cuMemcpyHtoDAsync": ((L, P, L, P), lambda to, at, n, s: gpu.copy(to, at, n, "to_device", s or 0)),
         "cuMemcpyDtoHAsync": ((P, L, L, P), lambda to, at, n, s: gpu.copy(to, at, n, "to_host", s or 0)),
         "cuMemcpyDtoDAsync": ((L, L, L, P), lambda to, at, n, s: gpu.copy(to, at, n, "within", s or 0)),
+        "cuMemcpyPeerAsync": ((L, P, L, P, L, P), copy_peer),
+        "cuCtxEnablePeerAccess": ((P, N), lambda context, flags: gpu.enable_peer(context - 0x100)),
         "cuMemcpyAsync": ((L, L, L, P), lambda to, at, n, s: gpu.copy(to, at, n, kind_of(gpu, to, at), s or 0)),
         "cuMemsetD8Async": ((L, ctypes.c_uint8, L, P), lambda to, v, n, s: gpu.fill(to, v, 1, n, s or 0)),
         "cuMemsetD16Async": ((L, ctypes.c_uint16, L, P), lambda to, v, n, s: gpu.fill(to, v, 2, n, s or 0)),

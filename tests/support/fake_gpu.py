@@ -54,6 +54,7 @@ class Stream:
 @dataclass
 class Event:
     handle: int
+    device: int
     stream: Stream | None = None
     at: int = 0  # how many tasks of the stream come before it
 
@@ -77,6 +78,7 @@ class FakeGpu:
         self.modules: dict[int, bytes] = {}
         self.functions: dict[int, tuple[int, str]] = {}
         self.graphs: dict[int, list[Task]] = {}
+        self.peers: set[tuple[int, int]] = set()  # which device reads the memory of which
         self.threads = Current(self.first_device)
         self.fault = 0  # what every call gives back from now on: the context is lost
         self.maximum = MAXIMUM
@@ -143,6 +145,22 @@ class FakeGpu:
             self.enqueue(stream, lambda: self._write(to, data))
         else:
             self.enqueue(stream, lambda: self._move(to, source, size, kind))
+
+    def copy_peer(self, to: int, at: int, source: int, where: int, size: int, stream: int) -> None:
+        """Copies to memory of the device `at` from that of the device `where`."""
+        self.log.append(("copy", "peer", size, stream))
+        for place, device in ((to, at), (source, where)):
+            self._check("a copy between devices", place, size)
+            base = max(address for address in self.blocks if address <= place)
+            if self.blocks[base][1] != device:
+                self.violations.append(f"memory of device {device} is that of device {self.blocks[base][1]}")
+        self.enqueue(stream, lambda: self._move(to, source, size, "within"))
+
+    def enable_peer(self, device: int) -> None:
+        pair = self.current, device
+        if pair in self.peers:
+            raise Refused(704)
+        self.peers.add(pair)
 
     def _write(self, to: int, data: bytes) -> None:
         if self.holds(to, len(data)):
@@ -235,7 +253,7 @@ class FakeGpu:
 
     def create_event(self) -> int:
         handle = next(self._numbers)
-        self.events[handle] = Event(handle)
+        self.events[handle] = Event(handle, self.current)
         return handle
 
     def destroy_event(self, handle: int) -> None:
@@ -248,6 +266,9 @@ class FakeGpu:
         if found.recording is not None:
             self.violations.append("an event of a capture is recorded for work outside of it")
         event = self.events[handle]
+        if found.device != event.device:
+            self.violations.append("an event of one device is recorded on a stream of another")
+            raise Refused(self.status["invalid"])
         event.stream, event.at = found, found.asked
 
     def wait(self, stream: int, handle: int) -> None:

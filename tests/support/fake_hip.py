@@ -20,7 +20,7 @@ KINDS = {1: "to_device", 2: "to_host", 3: "within"}
 NAMES = (
     *("hipInit", "hipGetDeviceCount", "hipGetDevice", "hipSetDevice"),
     *("hipGetDevicePropertiesR0600", "hipRuntimeGetVersion"),
-    "hipDeviceCanAccessPeer",
+    *("hipDeviceCanAccessPeer", "hipDeviceEnablePeerAccess", "hipMemcpyPeerAsync"),
     *("hipGetErrorName", "hipGetErrorString", "hipMalloc", "hipFree", "hipMemGetInfo", "hipHostMalloc", "hipHostFree"),
     *("hipMemcpyAsync", "hipMemsetD8Async", "hipMemsetD16Async", "hipMemsetD32Async"),
     *("hipStreamCreateWithFlags", "hipStreamDestroy", "hipStreamQuery", "hipStreamWaitEvent"),
@@ -125,6 +125,11 @@ def functions(gpu: FakeHip) -> dict[str, tuple[tuple[Any, ...], Callable[..., An
             (P, P, L, N, P),
             lambda to, at, n, kind, s: gpu.copy(to, at, n, KINDS.get(kind) or kind_of(gpu, to, at), s or 0),
         ),
+        "hipMemcpyPeerAsync": (
+            (P, N, P, N, L, P),
+            lambda to, at, source, where, n, s: gpu.copy_peer(to, at, source, where, n, s or 0),
+        ),
+        "hipDeviceEnablePeerAccess": ((N, N), lambda number, flags: gpu.enable_peer(number)),
         "hipMemsetD8Async": ((P, ctypes.c_uint8, L, P), lambda to, v, n, s: gpu.fill(to, v, 1, n, s or 0)),
         "hipMemsetD16Async": ((P, ctypes.c_uint16, L, P), lambda to, v, n, s: gpu.fill(to, v, 2, n, s or 0)),
         "hipMemsetD32Async": ((P, N, L, P), lambda to, v, n, s: gpu.fill(to, v, 4, n, s or 0)),

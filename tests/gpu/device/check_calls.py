@@ -155,6 +155,30 @@ def check_a_second_device_has_memory_of_its_own(gpu: Accelerator, fake: Any) -> 
     assert result.device == other and len(fake.calls("launch")) == 8
 
 
+def check_memory_goes_between_devices_directly(gpu: Accelerator, fake: Any) -> None:
+    """In the order of both devices' streams, and without a wait of the host."""
+    other = Accelerator(1)
+    source = Buffer.from_numpy(X).to(gpu)
+    fake.log.clear()
+    there = source.to(other)
+    assert fake.calls("copy") == [("copy", "peer", X.nbytes, other.default_stream.handle)]
+    assert fake.calls("wait for stream", "wait for device") == [] and fake.peers == {(1, 0)}
+    source.inplace_copy_from(Buffer.from_numpy(X + 1))  # comes behind the copy
+    np.testing.assert_array_equal(there.to_numpy(), X)
+    with DeviceStream(gpu):
+        source = source.copy()
+        there.inplace_copy_from(source)
+        del source  # its memory is taken again behind the copy
+        gc.collect()
+        Buffer.zeros(X.shape, DType.float32, gpu)
+    np.testing.assert_array_equal(there.to_numpy(), X + 1)
+    with DeviceStream(other):
+        back = there.to(gpu)
+    np.testing.assert_array_equal(back.to_numpy(), X + 1)
+    assert Buffer.from_numpy(X[:0]).to(gpu).to(other).to_numpy().shape == (0, 3)
+    assert fake.peers == {(1, 0), (0, 1)}
+
+
 def check_other_numbers_are_told_by_name(gpu: Accelerator, fake: Any) -> None:
     with pytest.raises(DeviceError) as caught:
         DeviceStream(gpu, 0xBAD).synchronize()
