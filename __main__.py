@@ -22,6 +22,7 @@ import click
 
 from .console import COLORS, FORMATS, Printer
 from .dsl.diagnostics.errors import EinkornError, InternalError
+from .dsl.diagnostics.shield import passes_signals
 from .dsl.environment.knobs import STAGES, knobs
 from .dsl.frontend.python.import_file import printing_to
 
@@ -352,6 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(status)
 
 
+@passes_signals
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status."""
     _Way.printer = Printer()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..dsl.contract.checks import parse_checks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, PackageError, each_of, joined
+from ..dsl.diagnostics.shield import passes_signals
 from ..dsl.environment.tracebacks import without_internals
 from ..dsl.frontend.read_program import read_program
 from ..dsl.package.container import CodeContents, Instance, OpContents, Package, PackageContents, write_package
@@ -27,6 +28,7 @@ from .targets import Target, lookup, named
 HOSTS = ("aarch64", "x86-64-v2")  # what packages have to launch kernels of GPUs, on any machine
 
 
+@passes_signals
 @without_internals
 def build_package(
     source: str,

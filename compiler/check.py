@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, without_repeats
+from ..dsl.diagnostics.shield import passes_signals
 from ..dsl.package.container import Instance
 from ..dsl.package.library import LoadedKernel, kernel_files, load_library
 from ..dsl.signature.check import undetermined_sizes
@@ -41,6 +42,7 @@ class Checked:
     remarks: tuple[Remark, ...] = ()
 
 
+@passes_signals
 def check_kernels(source: str, targets: Iterable[str] = ("host",)) -> Checked:
     """Checks the kernels of a file, a folder or a package.
 

@@ -11,6 +11,7 @@ whole would give. Non-goals: which groups there are is the graph's choice.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -18,7 +19,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from concurrent.futures.thread import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +28,11 @@ from ..dsl.diagnostics import forks
 from ..dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ..dsl.diagnostics.shield import shielded
 from ..dsl.environment.cache import content_key, shared_cache
+from ..dsl.environment.compiling import compiling
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
 from ..dsl.environment.process_settings import ProcessSetting
-from ..dsl.environment.stacks import room_for_threads, with_room
+from ..dsl.environment.stacks import room_for_threads
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
 from .ir.program import Function, NotFusible, PointerType, Program, Region, Value
@@ -39,8 +40,6 @@ from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
 from .targets import Target
-
-forks.register()  # after the hook of `ThreadPoolExecutor`, which takes the lock that `submit` needs
 
 SUFFIX = ".group"
 
@@ -71,7 +70,7 @@ class GroupCode:
         return GroupCode(symbol, fallible, records, code, scratch)
 
 
-@with_room
+@compiling
 def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = None) -> Piece:
     """The code of an entry, of groups that the cache has or that are compiled now.
 
@@ -156,6 +155,15 @@ SWITCHING = 0.0005  # seconds: a tenth of Python's own
 _switching = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, lambda before: min(before, SWITCHING))
 
 
+@functools.cache
+def _executors() -> type[futures.ThreadPoolExecutor]:
+    """The class of pools. Its module cannot be imported when Python ends; its hook, which takes the lock that `submit`
+    needs, has to run after those of forks."""
+    found = futures.ThreadPoolExecutor
+    forks.register()
+    return found
+
+
 class _Workers:
     """Threads that make objects; without any, they are made in the caller's.
 
@@ -164,7 +172,7 @@ class _Workers:
 
     def __init__(self, done: Callable[[str, GroupCompilation, bytes], None], count: int) -> None:
         self.done = done
-        self.pool = ThreadPoolExecutor(count, "einkorn-compile") if count > 0 else None
+        self.pool = _executors()(count, "einkorn-compile") if count > 0 else None
         self.running: dict[futures.Future[bytes], tuple[str, GroupCompilation]] = {}
 
     def __enter__(self) -> _Workers:

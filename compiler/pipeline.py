@@ -25,9 +25,8 @@ from typing import Any
 from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics.cached import cached
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
+from ..dsl.environment.compiling import compiling
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
-from ..dsl.environment.process_settings import ProcessSetting
-from ..dsl.environment.stacks import with_room
 from .codegen import llvm, mlir
 from .inference.kernels import build_program
 from .ir.printer import print_program
@@ -67,10 +66,7 @@ from .passes.widen_threads import widen_threads
 from .reproducer import beside, fault
 from .targets import Target
 
-RECURSION = 8000  # Python frames that the evaluation of nested kernels and functions may take
-
 _log = logging.getLogger("einkorn.compiler")
-_recursion = ProcessSetting(sys.getrecursionlimit, sys.setrecursionlimit, lambda before: max(before, RECURSION))
 
 
 @dataclass
@@ -260,7 +256,7 @@ class Stopped(CompileError):
         self.text = text
 
 
-@with_room
+@compiling
 def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = ()) -> Artifact:
     """Compiles an entry for a target: for a device its kernels, and for each of the `hosts` what launches them.
 
@@ -270,7 +266,7 @@ def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = 
     """
     with _faults(spec, target):
         c, watch = Compilation(spec, target, hosts=hosts), _Watch()
-        _run_typed(c, watch)
+        watch.run(TYPED, c)
         program = c.program
         beside(spec, target, lambda: watch.run(NATIVE, c))
         halves = [_host_half(c, host, half) for host, half in zip(hosts, c.launching, strict=False)]
@@ -304,7 +300,7 @@ class GroupCompilation:
         self.compilation = Compilation(spec, target, symbol=symbol)
         self.watch = _Watch()
         with _faults(spec, target):
-            _run_typed(self.compilation, self.watch)
+            self.watch.run(TYPED, self.compilation)
             self.watch.run(_EMITTING, self.compilation)
         self.group = self.compilation.group
 
@@ -324,12 +320,13 @@ def _faults(spec: EntrySpec, target: Target) -> Iterator[None]:
         raise  # no fault: the graph takes them apart
     except InternalError as error:
         raise fault(spec, target, error) from error.__cause__
-    except (EinkornError, MemoryError):
+    except (EinkornError, MemoryError, RecursionError):
         raise
     except Exception as error:
         raise fault(spec, target, error) from error
 
 
+@compiling
 def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
     """The verified typed program of an entry; with `notes` for a debugger, if wanted.
 
@@ -337,14 +334,8 @@ def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
         CompileError: a mistake in a kernel.
     """
     compilation = Compilation(spec, target, notes=notes)
-    _run_typed(compilation, None)
+    _Watch(quiet=True).run(TYPED, compilation)
     return compilation.program
-
-
-def _run_typed(compilation: Compilation, watch: _Watch | None) -> None:
-    # Kernels are evaluated inside each other when they fuse, and functions where they are called.
-    with _recursion.changed():
-        (watch or _Watch(quiet=True)).run(TYPED, compilation)
 
 
 class _Watch:

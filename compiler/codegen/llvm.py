@@ -105,8 +105,8 @@ class Compiled:
     @cached
     def llvm(self) -> str:
         """The optimised LLVM IR."""
-        with _machine(self.target, self.level) as machine:
-            return str(_optimised(self.text, self.target, self.level, machine))
+        with _optimised(self.text, self.target, self.level) as work:
+            return str(work.module)
 
     @cached
     def assembly(self) -> str:
@@ -188,8 +188,8 @@ def emit_object(
         InternalError: LLVM cannot read the module, or it uses an intrinsic that the target does not have.
     """
     level = target.level if level is None else level
-    with _machine(target, level) as machine:
-        return _object_of(_optimised(text, target, level, machine, observe, passes), machine)
+    with _optimised(text, target, level, observe, passes) as work:
+        return _object_of(work.module, work.machine)
 
 
 def _object_of(module: Any, machine: Any) -> bytes:
@@ -217,8 +217,8 @@ def _unlocked(name: str) -> Callable[..., Any]:
 def _emit_assembly(
     text: str, target: Target, level: int, observe: Observer | None = None, passes: Sequence[Row] = ()
 ) -> str:
-    with _machine(target, level) as machine:
-        return str(machine.emit_assembly(_optimised(text, target, level, machine, observe, passes)))
+    with _optimised(text, target, level, observe, passes) as work:
+        return str(work.machine.emit_assembly(work.module))
 
 
 _idle: dict[tuple[Target, int], list[Any]] = {}  # machines that no thread uses
@@ -262,6 +262,20 @@ class _Work:
     level: int
     machine: Any
     module: Any = None
+    context: Any = None
+
+    def read(self, text: str) -> None:
+        """Reads the module, which takes the place of the one before."""
+        self.close()
+        self.context = library().create_context()
+        self.module = library().parse_assembly(text, self.context)
+
+    def close(self) -> None:
+        """Frees the module, then its context. The garbage collector, to which exceptions leave them, knows no order."""
+        for each in (self.module, self.context):
+            if each is not None:
+                each.close()
+        self.module = self.context = None
 
 
 Row = tuple[str, Callable[[_Work], None]]  # of `PASSES`
@@ -276,9 +290,8 @@ def _check(work: _Work) -> None:
 
 
 def _read(work: _Work) -> None:
-    binding = library()
     try:
-        work.module = binding.parse_assembly(work.text, binding.create_context())
+        work.read(work.text)
         work.module.triple = work.target.triple
         work.module.data_layout = work.target.data_layout
         work.module.verify()
@@ -326,8 +339,7 @@ def _rewrite(work: _Work, change: Callable[[str], str]) -> None:
     before = str(work.module)
     after = change(before)
     if after != before:
-        binding = library()
-        work.module = binding.parse_assembly(after, binding.create_context())
+        work.read(after)
         work.module.verify()
 
 
@@ -341,26 +353,30 @@ PASSES: Final[tuple[Row, ...]] = (
 )
 
 
+@contextmanager
 def _optimised(
     text: str,
     target: Target,
     level: int,
-    machine: Any,
     observe: Observer | None = None,
     passes: Sequence[Row] = (),
-) -> Any:
-    """The optimised module, for the machine to turn into code.
+) -> Iterator[_Work]:
+    """The optimised module, and the machine that turns it into code.
 
     AMDGPU's code generator changes the module: nothing may be emitted twice from one.
     """
-    work = _Work(text, target, level, machine)
-    for name, run in passes or PASSES:
-        start = time.perf_counter()
-        run(work)
-        interruptible()
-        if observe is not None:
-            observe(name, time.perf_counter() - start, lambda: str(work.module or work.text))
-    return work.module
+    with _machine(target, level) as machine:
+        work = _Work(text, target, level, machine)
+        try:
+            for name, run in passes or PASSES:
+                start = time.perf_counter()
+                run(work)
+                interruptible()
+                if observe is not None:
+                    observe(name, time.perf_counter() - start, lambda: str(work.module or work.text))
+            yield work
+        finally:
+            work.close()
 
 
 _INTRINSIC = re.compile(r".*@(llvm\.[\w.]+)\(")

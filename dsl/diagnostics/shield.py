@@ -6,8 +6,10 @@ has taken its lock, or of an exchange of two tables, that leaves a process in wh
 that crashes. Such work stands in `with shielded():`.
 
 The handlers that were in place run when the outermost shield ends. In other threads, where Python runs no handlers, and
-for signals that are ignored or left to the system, a shield only postpones forks (see `diagnostics.forks`). Nothing
-else of ours is imported here: packages shield their own imports.
+for signals that are ignored or left to the system, a shield only postpones forks (see `diagnostics.forks`).
+
+Work that may end anywhere, but catches exceptions of its own, is a function under `@passes_signals`: what a handler
+raises there leaves it unchanged. Nothing else of ours is imported here: packages shield their own imports.
 """
 
 from __future__ import annotations
@@ -18,10 +20,14 @@ import importlib
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from . import forks
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Handlers of faults of the process run at once, or would never run.
 _FAULTS: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGKILL", "SIGSTOP")
@@ -43,26 +49,35 @@ def _on_main_thread() -> bool:
 
 def _raise() -> None:
     """Runs the handlers that wait, each once, with the last signal of its kind; nothing where none came."""
-    if _caught:
-        number, _ = _caught[0]
-        frame = [frame for each, frame in _caught if each == number][-1]
-        _caught[:] = [each for each in _caught if each[0] != number]
+    _run_handlers(_handlers, _caught)
+
+
+def _run_handlers(handlers: dict[int, Any], caught: list[tuple[int, FrameType | None]]) -> None:
+    if caught:
+        number, _ = caught[0]
+        frame = [frame for each, frame in caught if each == number][-1]
+        caught[:] = [each for each in caught if each[0] != number]
         try:
-            _handlers[number](number, frame)
+            handlers[number](number, frame)
         finally:
-            _raise()
+            _run_handlers(handlers, caught)
 
 
 def _keep_waiting() -> None:
     """Replaces the handlers; what ignores signals, or leaves them to the system, stays."""
     _caught.clear()
+    _replace(_handlers, _note)
+
+
+def _replace(handlers: dict[int, Any], by: Callable[[int, FrameType | None], None]) -> None:
+    """Puts one handler in the place of all others, which are noted."""
     for number in SIGNALS:
         handler = _signal.getsignal(number)  # `signal.getsignal` looks for names in enums, which takes longer
-        if callable(handler) and handler is not _note:
+        if callable(handler) and handler is not _note and handler is not by:
             restarts = handler is not signal.default_int_handler and _restarts(number)
-            _handlers[number] = handler
+            handlers[number] = handler
             try:
-                signal.signal(number, _note)
+                signal.signal(number, by)
             except ValueError:  # the main thread of another interpreter in the same process
                 return
             if restarts:
@@ -70,13 +85,18 @@ def _keep_waiting() -> None:
                 signal.siginterrupt(number, False)
 
 
-def _give_back() -> None:
-    """Puts the handlers back, unless the program has set others, and runs those whose signals came."""
-    for number, handler in _handlers.items():
-        if _signal.getsignal(number) is _note:
+def _put_back(handlers: dict[int, Any], by: Callable[[int, FrameType | None], None]) -> None:
+    """Puts handlers back, unless the program has set others."""
+    for number, handler in handlers.items():
+        if _signal.getsignal(number) is by:
             signal.signal(number, handler)
             if number in _restarting:
                 signal.siginterrupt(number, False)
+
+
+def _give_back() -> None:
+    """Puts the handlers back, and runs those whose signals came."""
+    _put_back(_handlers, _note)
     _restarting.clear()
     _raise()
 
@@ -171,5 +191,91 @@ def interruptible() -> None:
     if forks.is_forking() and forks.sections() == 1:
         forks.resume()
         forks.postpone()
-    if _depth == 1 and _on_main_thread():
-        _raise()
+    if _on_main_thread():
+        if _depth == 1:
+            _raise()
+        if _passage is not None and _passage.raised is not None and _depth < 2:
+            raise Interruption(_passage.raised)
+
+
+# *** what handlers raise ***
+
+
+class Interruption(BaseException):
+    """What a handler of a signal has raised, on its way out of a function under `passes_signals`."""
+
+
+class _Passage:
+    """The handlers of signals while a function under `passes_signals` runs."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Any] = {}
+        self.handle = self._handle  # one object, which is compared
+        self.raised: BaseException | None = None
+        self.hook: Any = None  # what Python calls with exceptions that it ignores
+        self.late: list[tuple[int, FrameType | None]] = []  # signals that came after that
+
+    def open(self) -> None:
+        global _passage
+        _passage = self
+        _replace(self.handlers, self.handle)
+
+    def close(self) -> None:
+        global _passage
+        _put_back(self.handlers, self.handle)
+        if self.hook is not None and sys.unraisablehook == self._ignored:
+            sys.unraisablehook = self.hook
+        _passage = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.raised is not None:
+            self.late.append((number, frame))
+            return
+        try:
+            self.handlers[number](number, frame)
+        except BaseException as error:
+            self.raised = error
+        if self.raised is not None:
+            self.hook, sys.unraisablehook = sys.unraisablehook, self._ignored
+            raise Interruption(self.raised)
+
+    def _ignored(self, unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, Interruption):  # which the work ends with
+            self.hook(unraisable)
+
+
+_passage: _Passage | None = None  # of the main thread
+
+
+def passes_signals(work: Callable[P, T]) -> Callable[P, T]:
+    """The same function, which what a handler of a signal raises leaves unchanged: no `except Exception` on the way
+    takes it for a failure of its own, and nothing loses it.
+
+    Handlers run at once. An exception of one passes through the work as an `Interruption`; of finalizers and callbacks
+    of native code, which can raise nothing, it is raised when the work ends.
+    """
+
+    @functools.wraps(work)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        if _passage is not None or not _on_main_thread():
+            return work(*args, **keywords)
+        passage = _Passage()
+        try:
+            try:
+                passage.open()
+                result = work(*args, **keywords)
+            finally:
+                passage.close()
+        except BaseException:
+            passage.close()  # an interruption may have ended the first try; there is no second one
+            if passage.raised is None:
+                raise
+        try:
+            if passage.raised is not None:
+                raise passage.raised
+        finally:
+            _run_handlers(passage.handlers, passage.late)
+            passage.raised = None  # else its traceback keeps itself alive
+        return result
+
+    return call

@@ -100,7 +100,7 @@ def elsewhere(work: Callable[[], T]) -> T:
     while thread.is_alive():
         try:
             thread.join()
-        except KeyboardInterrupt as error:
+        except BaseException as error:  # of a handler of a signal
             interrupt = error
     if errors or interrupt is not None:
         raise interrupt or errors[0]

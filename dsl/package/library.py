@@ -20,6 +20,7 @@ from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..diagnostics.rich import Rich
 from ..diagnostics.shield import shielded
+from ..environment.compiling import compiling
 from ..frontend.base import Gradient, Reference, SourceKernel
 from ..frontend.caller import Called, pickling
 from ..frontend.program import PortableKernel
@@ -80,6 +81,7 @@ class LoadedKernel:
         return [*kept(digest), *(each for each in own if (each.op, each.digest) == (name, digest))]
 
     @cached
+    @compiling
     def portable(self) -> PortableKernel:
         """The portable program; made when first asked for.
 

@@ -10,13 +10,27 @@ references.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
-import sys
-from _ctypes import dlclose, dlopen, dlsym
+import functools
+import itertools
+import weakref
+from _ctypes import dlopen, dlsym
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.shield import shielded
+
+# What unmaps the libraries that are open: functions of C alone, in which Python runs no handler of a signal. What one
+# raises in a `__del__` is lost.
+_unmapping: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+_numbers = itertools.count()
+_close: Any = ctypes.CDLL(None).dlclose
+_close.argtypes = [ctypes.c_void_p, ctypes.py_object]  # a weak reference is passed to what it calls
+# At the end of the process workers may still be in the code, and the system unmaps everything anyway.
+atexit.register(_unmapping.clear)
 
 
 class SharedLibrary:
@@ -27,8 +41,11 @@ class SharedLibrary:
     """
 
     def __init__(self, path: Path) -> None:
-        self._handle = 0  # first: of what cannot be mapped there is nothing to unmap
-        self._handle = dlopen(str(path), ctypes.DEFAULT_MODE)
+        number = next(_numbers)
+        forget = weakref.ref(self, functools.partial(_unmapping.pop, number))
+        with shielded():
+            self._handle = dlopen(str(path), ctypes.DEFAULT_MODE)
+            _unmapping[number] = weakref.ref(self, functools.partial(_close, self._handle)), forget
 
     def address(self, symbol: str) -> int:
         """Where a symbol lies; whoever keeps the address keeps the library.
@@ -45,11 +62,6 @@ class SharedLibrary:
             return bool(self.address(symbol))
         except OSError:
             return False
-
-    def __del__(self) -> None:
-        # At the end of the process workers may still be in the code, and the system unmaps everything anyway.
-        if self._handle and not sys.is_finalizing():
-            dlclose(self._handle)
 
 
 def scratch_size(library: SharedLibrary) -> Callable[[int, int], int] | None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.forks import fork_lock, in_child
+from ...dsl.environment.compiling import compiling
 from ...dsl.environment.stacks import start_with_room
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -124,6 +125,7 @@ class Program:
         values = tuple(value_of(buffer) for buffer in self.model.execute(*given))
         return values[0] if len(values) == 1 else values
 
+    @compiling
     def compiled(self) -> Model:
         """Its model, compiled if need be: by one thread, for which others wait."""
         with self.lock:

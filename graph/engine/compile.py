@@ -25,6 +25,7 @@ from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, I
 from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
+from ...dsl.environment.compiling import compiling
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
@@ -225,6 +226,7 @@ def groups_of(ir: GraphIR) -> tuple[Sequence[Group], Plan]:
     return parts.groups, make_plan(ir, parts, entry=False)
 
 
+@compiling
 def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     """A graph for the interpreter: nothing is compiled, fused or kept in the cache.
 
@@ -270,8 +272,10 @@ def reproducing_faults(ir: GraphIR, fuse: bool, checks: Checks | None, interpret
     """Makes what the work on a graph trips over a fault of Einkorn's, with a reproducer; a mistake stays one."""
     try:
         yield
+    except (MemoryError, RecursionError):
+        raise
     except Exception as error:
-        known = error.reproducer if isinstance(error, InternalError) else isinstance(error, EinkornError | MemoryError)
+        known = error.reproducer if isinstance(error, InternalError) else isinstance(error, EinkornError)
         if known:
             raise
         with shielded():

@@ -19,6 +19,7 @@ from ...dsl.contract.unit import Piece
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
+from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
 from ..driver.device import CodeFile, Driver
@@ -46,6 +47,7 @@ Driver.native = staticmethod(launcher_library)
 Driver.compiled_for = staticmethod(compiled_for)
 
 
+@compiling
 def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) -> LoadedCode:
     """The code of a graph for its device, from the cache, a package or the compiler.
 
@@ -77,6 +79,7 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
         return _compiled(key, ir, device, fuse, checks)
 
 
+@compiling
 def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> LoadedCode:
     """The code of a graph, compiled whatever the cache holds: what a reproducer asks for."""
     if interpret:
@@ -86,6 +89,7 @@ def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> Loade
         return _compiled(graph_key(ir, _target_keys(device), fuse, checks), ir, device, fuse, checks)
 
 
+@compiling
 def load_parts(ir: GraphIR, parts: Partition | None, *, checks: Checks | None = None) -> LoadedCode:
     """The code of a graph in these groups, or with every op by itself."""
     if parts is None:

@@ -18,9 +18,9 @@ from typing import Any
 from ...dsl.contract.checks import Checks, parse_checks
 from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import LEVELS, show_log
-from ...dsl.environment.stacks import with_room
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.device import Storage
@@ -215,7 +215,7 @@ class InferenceSession:
         with placed_on(self.devices):
             return self._load(graph, custom_extensions, weights_registry, checks)
 
-    @with_room
+    @compiling
     def _load(
         self,
         graph: Graph,
@@ -281,7 +281,7 @@ class LoadOptions:
         return model
 
 
-@with_room
+@compiling
 def _loaded_again(options: LoadOptions, ir: GraphIR, registry: Mapping[str, Any]) -> Model:
     """A model that was pickled or copied, in this process."""
     with placed_on(options.devices):

@@ -20,6 +20,7 @@ from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
+from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import Knobs, kept_at, knobs
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
@@ -379,6 +380,7 @@ def _category(number: bool | int | float) -> int:
 # *** graphs of one op ***
 
 
+@compiling
 def _made(
     kernel: AnyKernel | LoadedKernel,
     loaded: LoadedKernel,

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,24 @@ def test_interrupts_of_import_compile_load_and_run(seed: int, tmp_path: Path) ->
     out, err = process.communicate(timeout=PATIENCE)
     assert (said, process.returncode, err) == ("begun\n", 0, "")
     assert set(out.splitlines()) <= {"stopped", "right"} and out.endswith("right\n")
+
+
+CALLERS = ("direct", "text", "load", "extension", "eager", "package", "command")
+ROUNDS = int(os.environ.get("EINKORN_TEST_INTERRUPTS", "28"))
+
+
+@pytest.mark.parametrize("callers", [CALLERS, ("torch_op", "torch_call", "torch_compile")], ids=["numpy", "torch"])
+def test_exceptions_of_handlers_reach_every_caller_of_the_compiler(callers: Sequence[str], tmp_path: Path) -> None:
+    """At random moments; each round is right, or ends with the handler's own exception, and is right the next time."""
+    rounds = ROUNDS * len(callers) // 7
+    for name in ("cache", "temporary"):
+        (tmp_path / name).mkdir()
+    folders = {"EINKORN_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "temporary")}
+    command = [sys.executable, str(SUPPORT / "interrupted_callers.py"), str(rounds), "0", *callers]
+    environment = {**os.environ, **folders}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE + 10 * ROUNDS)
+    said = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0 and said[0].startswith(f"right {rounds} "), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -91,6 +110,7 @@ def test_reports_find_the_owner_of_their_context() -> None:
     addresses = [ctypes.addressof(context) for context in contexts]
     assert [owner.told for owner in owners] == [[(at, 3, 7)] for at in addresses]
     owners[0].raises = True  # as a signal's handler might
+    keep(hearing._report, hearing._take)  # pytest has put a hook of its own before
     abi.ReportFunction(contexts[0].report)(addresses[0], 3, values)
     assert owners[0].told[1:] == [(addresses[0], -1, KeyboardInterrupt)]
     native = hearing.silent_report(owners[1], 99)  # of code that does not name its context

@@ -26,6 +26,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
+from einkorn.dsl.environment.compiling import compiling
 from einkorn.dsl.package.library import load_library
 from einkorn.dsl.signature.bind import bind
 from einkorn.dsl.signature.parameters import bind_parameters
@@ -96,7 +97,7 @@ class KernelFile:
             artifact = compile_entry(spec, lookup("host"))
             return interpreted, artifact.sites, artifact.code
         both = Compilation(spec, lookup("host"))
-        pipeline._run_typed(both, None)
+        compiling(pipeline._Watch(quiet=True).run)(pipeline.TYPED, both)
         interpreted = Interpreted(both.program, spec)  # before passes change it
         pipeline._Watch().run(pipeline.NATIVE, both)
         return interpreted, both.program.sites, both.code

@@ -24,6 +24,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
+from einkorn.dsl.environment.compiling import compiling
 from einkorn.dsl.package.library import KernelLibrary, load_library
 from einkorn.dsl.signature.bind import bind, bind_parameters
 
@@ -117,7 +118,7 @@ def assembly_of(spec: EntrySpec, target: str) -> str:
     """The assembly of a unit for a CPU alone: `compile_entry` makes the code first, and its `asm` all of it again."""
     compilation = pipeline.Compilation(spec, lookup(target))
     assert not compilation.target.has_grid
-    pipeline._run_typed(compilation, None)
+    compiling(pipeline._Watch(quiet=True).run)(pipeline.TYPED, compilation)
     for each in pipeline.NATIVE:
         if each.name == "compile":
             break

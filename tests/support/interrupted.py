@@ -45,6 +45,7 @@ def check(model: Any, factor: float) -> None:
 
 def main() -> None:
     faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the process that started this may ignore it
     print("begun", flush=True)
     for factor in (0.5, 0.25):
         while True:

@@ -175,6 +175,7 @@ def other_threads() -> None:
 
 if __name__ == "__main__":
     faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the process that started this may ignore it
     with open(os.devnull, "w") as sys.stdout:  # what kernels print
         cases()
         in_place()

@@ -20,6 +20,7 @@ from einkorn.compiler.pipeline import Artifact, Compilation, compile_entry
 from einkorn.compiler.targets import Target, lookup
 from einkorn.compiler.targets.base import Limits
 from einkorn.dsl.contract.unit import EntrySpec, Piece
+from einkorn.dsl.environment.compiling import compiling
 
 _BACK = pipeline.NATIVE[[each.name for each in pipeline.NATIVE].index("compile") :]
 _FRONT = pipeline.NATIVE[: -len(_BACK)]
@@ -132,6 +133,7 @@ class Fronts:
             for _, run in llvm.PASSES[1 : _AT + 1]:
                 run(work)
             self.optimised[key] = work.module.clone()  # code generation changes a module
+            work.context = None  # which the clone keeps
 
         return llvm.compile_module(
             text, target, passes=(llvm.PASSES[0], ("optimize", optimise), *llvm.PASSES[_AT + 1 :])
@@ -143,7 +145,7 @@ class Fronts:
         for_types: Any = Listener(target, typed)
         for_text: Any = Listener(target, lowered)
         c = Compilation(self.spec, for_types)
-        pipeline._run_typed(c, None)
+        compiling(pipeline._Watch(quiet=True).run)(pipeline.TYPED, c)
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
         # One of MLIR's passes asks for an instruction that only programs with bfloat16 could use.

@@ -11,12 +11,14 @@ from typing import Any
 from ...diagnostics.collecting import collect, collecting
 from ...diagnostics.errors import CompileError, EinkornError, joined
 from ...diagnostics.places import user_place
+from ...diagnostics.shield import Interruption, passes_signals
 from ...diagnostics.text import fresh_name, keep_text
 from .import_file import LOCK
 from .recovery import as_mistake, recover
 from .register import REGISTERED, Kernel
 
 
+@passes_signals
 def kernels_of(text: str, name: str = "<text>", names: dict[str, Any] | None = None) -> dict[str, Kernel]:
     """Runs the Python text of a module, and gives the kernels that it registers, by the names of their ops.
 
@@ -43,7 +45,7 @@ def kernels_of(text: str, name: str = "<text>", names: dict[str, Any] | None = N
     else:
         try:
             exec(compile(text, file, "exec", dont_inherit=True), names)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interruption):
             raise
         except BaseException as error:
             raise as_mistake(error, file) from None
@@ -56,7 +58,7 @@ def _run(module: dict[str, Any], file: str, text: str) -> None:
     with LOCK, collecting(mistakes):
         try:
             exec(compile(text, file, "exec", dont_inherit=True), module)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interruption):
             raise
         except BaseException as error:
             _read_on(module, file, text, error)
@@ -68,7 +70,7 @@ def _read_on(module: dict[str, Any], file: str, text: str, error: BaseException)
     """Looks for further mistakes behind the one that has ended a text."""
     try:
         recover(module, file, text, error, collect)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interruption):
         raise
     except BaseException as again:
         collect(as_mistake(again, file))

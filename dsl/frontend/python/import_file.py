@@ -28,7 +28,7 @@ from ...diagnostics.collecting import collect, collecting
 from ...diagnostics.errors import EinkornError, joined
 from ...diagnostics.forks import fork_lock, in_child
 from ...diagnostics.installation import PACKAGE
-from ...diagnostics.shield import shielded, window
+from ...diagnostics.shield import Interruption, passes_signals, shielded, window
 from ...diagnostics.text import keep_text
 from .recovery import as_mistake, recover
 from .register import KERNEL_FILE
@@ -48,6 +48,7 @@ _apart_now: list[tuple[int, Any, Callable[[], None]]] = []  # imports: thread, i
 _prints: list[TextIO] = []  # where the prints of files go that are being imported
 
 
+@passes_signals
 def import_file(file: Path, collected: list[EinkornError] | None = None) -> ModuleType | None:
     """The module of a kernel file; the same one as long as no text that it was made from changes.
 
@@ -74,7 +75,7 @@ def import_file(file: Path, collected: list[EinkornError] | None = None) -> Modu
             try:
                 with _apart(finder), redirect_stdout(_prints[-1] if _prints else sys.stdout), window():
                     module = importlib.import_module(name)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, Interruption):
                 raise
             except BaseException as error:
                 mistakes.append(as_mistake(error, str(file)))
@@ -162,7 +163,7 @@ class _TextLoader(SourceFileLoader):
         try:
             super().exec_module(module)
         except BaseException as error:
-            if not self.kernels or isinstance(error, KeyboardInterrupt):
+            if not self.kernels or isinstance(error, KeyboardInterrupt | Interruption):
                 raise
             recover(module.__dict__, self.path, text, error, collect)
 

@@ -19,6 +19,7 @@ from typing import Any
 from ...diagnostics.collecting import BROKEN, Broken
 from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place, instruction_place
+from ...diagnostics.shield import Interruption
 from ...language.foreign_names import of_line
 from .names import names_assigned
 
@@ -66,7 +67,7 @@ def _run(statements: list[ast.stmt], file: str, flags: int, names: dict[str, Any
     code = compile(ast.Module(statements, []), file, "exec", flags, dont_inherit=True)
     try:
         exec(code, names)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interruption):
         raise
     except BaseException as error:
         return error

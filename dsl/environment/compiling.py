@@ -1,0 +1,64 @@
+"""Runs work of the compiler: with room on the stack and for frames, however deep its caller is in calls of its own.
+
+A `RecursionError` of such work is about the kernel that it compiles, never about the caller. What handlers of signals
+raise leaves it unchanged (see `diagnostics.shield`).
+
+Input: functions that compile. Output: the same functions. Non-goals: what a kernel may nest is bounded by the compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from ..diagnostics.shield import passes_signals
+from .process_settings import ProcessSetting
+from .stacks import elsewhere, has_room
+
+FRAMES: Final = 8000  # of Python, that the evaluation of nested kernels and functions may take
+DEEP: Final = 2000  # frames of a caller that leave too few; other threads have all
+
+_recursion = ProcessSetting(sys.getrecursionlimit, sys.setrecursionlimit, lambda before: max(before, FRAMES + DEEP))
+_local = threading.local()
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def compiling(work: Callable[P, T]) -> Callable[P, T]:
+    """The same function, with room, and out of which exceptions of handlers of signals come unchanged."""
+
+    @functools.wraps(work)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        if getattr(_local, "inside", False):
+            return work(*args, **keywords)
+        return _with_room(lambda: work(*args, **keywords))
+
+    return call
+
+
+@passes_signals
+def _with_room(work: Callable[[], T]) -> T:
+    if has_room() and _depth() < DEEP:
+        return _inside(work)
+    return elsewhere(lambda: _inside(work))
+
+
+def _inside(work: Callable[[], T]) -> T:
+    _local.inside = True
+    try:
+        with _recursion.changed():
+            return work()
+    finally:
+        _local.inside = False
+
+
+def _depth() -> int:
+    """How many frames this thread has, counted up to `DEEP`."""
+    frame, depth = sys._getframe(), 0
+    while frame is not None and depth < DEEP:
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    return depth
