@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.shield import import_whole
+from .base import Gradient
 
 Call = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
@@ -37,6 +38,25 @@ class Called:
     """What is called like a function: on arrays of NumPy, buffers, tensors of other libraries, and numbers."""
 
     __slots__ = ()
+
+    @property
+    def gradient(self) -> Gradient | None:
+        """What computes its gradients, if there is something."""
+        record: Gradient | None = self.__dict__.get("gradient")
+        return record
+
+    @gradient.setter
+    def gradient(self, record: Gradient | None) -> None:
+        self.__dict__["gradient"] = record
+        self._gradient_changed()
+
+    def watch_gradient(self, function: Callable[[], None]) -> None:
+        """Calls a function whenever a backward is recorded, for as long as the kernel lives."""
+        self.__dict__["watchers"] = (*self.__dict__.get("watchers", ()), function)
+
+    def _gradient_changed(self) -> None:
+        for function in self.__dict__.get("watchers", ()):
+            function()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernel: its inputs by their places, compile-time parameters by their names.
@@ -91,6 +111,7 @@ class Called:
         """Takes what was pickled with a kernel, where this one has none: its backward."""
         if getattr(self, "gradient", None) is None:
             self.__dict__.update(state)
+            self._gradient_changed()
 
     def __copy__(self) -> Self:
         return self

@@ -54,7 +54,6 @@ class Kernel(Called, Rich):
         self.tuning: TuningSpace | None = None  # which parameters are chosen by trying
         self.__name__ = function.__name__
         self.__module__ = function.__module__
-        self.gradient: Gradient | None = None
         self.loaded: Any = None  # its program, as `package.library.loaded_kernel` made it last
         self.calls: Any = None  # what `graph.interop` keeps of calls from outside of graphs
 
@@ -106,7 +105,9 @@ class Kernel(Called, Rich):
 
     def become(self, newer: Kernel) -> None:
         """Takes what another kernel is: the one that a module has after it was loaded again."""
-        self.__dict__.update(vars(newer) | {"calls": None, "loaded": None})
+        kept = {"calls": None, "loaded": None, "watchers": vars(self).get("watchers", ())}
+        self.__dict__.update({"gradient": None} | vars(newer) | kept)
+        self._gradient_changed()
 
     @property
     def __signature__(self) -> inspect.Signature:

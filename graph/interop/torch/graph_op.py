@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,8 @@ from ...engine.session import InferenceSession
 from ...staging.graph import Graph
 from ...staging.kernels import KernelLibrary
 from ...types.tensor_type import TensorType
-from .names import defined
+from .names import defined, library_of
+from .recording import check, refuse_tangents
 from .tensors import device_of, dtype_of, memory_of
 from .twin import on_current_stream, run_model
 
@@ -52,12 +52,11 @@ class TensorProcedure:
         self._make = make
         self.name = name
         self.torch = defined(name, "(Tensor(a!)[] outputs, Tensor[] inputs) -> ()", self._run, lambda *_: None)
+        qualified = self.torch.name()
+        check(qualified, library_of(qualified.partition("::")[0]), self._refuse)
 
     def _run(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
-        named = [(f"inputs[{k}]", t) for k, t in enumerate(inputs)]
-        named += [(f"outputs[{k}]", t) for k, t in enumerate(outputs)]
-        self._check_gradients(named)
-        device = device_of(named, self.name)
+        device = device_of(_named(outputs, inputs), self.name)
         model = self._make(outputs, inputs)
         with on_current_stream(device):
             run_model(model, [memory_of(tensor) for tensor in inputs], list(outputs))
@@ -65,11 +64,15 @@ class TensorProcedure:
             if not tensor.is_inference():
                 torch.autograd.graph.increment_version(tensor)
 
-    def _check_gradients(self, tensors: Sequence[tuple[str, torch.Tensor]]) -> None:
-        for name, tensor in tensors if torch.is_grad_enabled() else ():
+    def _refuse(self, values: Sequence[Any]) -> None:
+        """Refuses to lose a derivative by writing into memory."""
+        named = _named(*values)
+        why = "none flows into outputs that are given"
+        refuse_tangents(self.name, [name for name, _ in named], [tensor for _, tensor in named], why, kind="graph op")
+        for name, tensor in named if torch.is_grad_enabled() else ():
             if tensor.requires_grad:
                 raise GraphError(
-                    f"graph op {self.name!r}: {name} requires a gradient, and none flows into outputs that are given",
+                    f"graph op {self.name!r}: {name} requires a gradient, and {why}",
                     code="EK0881",
                     place=user_place(),
                     op=self.name,
@@ -78,6 +81,10 @@ class TensorProcedure:
                     got="requires_grad=True",
                     hint="call it under torch.no_grad(), or pass x.detach()",
                 )
+
+
+def _named(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+    return [*((f"inputs[{k}]", t) for k, t in enumerate(inputs)), *((f"outputs[{k}]", t) for k, t in enumerate(outputs))]
 
 
 class GraphOp:
@@ -235,15 +242,3 @@ def graph_op(
     if library is not None and not isinstance(library, KernelLibrary | Library):
         library = load_library(library)
     return GraphOp(fn, name or str(getattr(fn, "__name__", "graph")), library, inputs, outputs, count)
-
-
-graphs: weakref.WeakKeyDictionary[Any, TensorProcedure] = weakref.WeakKeyDictionary()  # of backwards
-
-
-def procedure_of(key: Any, name: str, make: Callable[[], Model]) -> TensorProcedure:
-    """The op that runs one model, kept as long as its key."""
-    found = graphs.get(key)
-    if found is None:
-        model = functools.cache(make)
-        found = graphs[key] = TensorProcedure(name, lambda *_: model())
-    return found

@@ -27,8 +27,9 @@ from ....dsl.signature.variadic import counted_inputs
 from ..specialise import AnyKernel, prepared
 from .arguments import explained
 from .door import Doors
-from .gradient import RunKernel, refuse_tangents, register_backward
+from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
+from .recording import active, check, record, refuse_tangents
 from .schema import INTO, function_schema, into_schema
 from .twin import Arguments, Twin
 from .vmap import register_batching
@@ -50,9 +51,15 @@ class Registered:
         self.name, self.schema, self.twin, self.into = name, schema, twin, into
         self.overload = define(namespace, plain, schema, self._run, self._fake)
         self.has_autograd = False
+        self.rule = KernelRule(lambda: self.twin, run_kernel)
         if not into:
             register_batching(name, library_of(namespace), lambda: self.twin, self.overload)
         self._new_doors()
+        if into or twin.schema.mutable:
+            self.has_autograd = True
+            check(name, library_of(namespace), self._refuse)
+        elif not self.doors.possible:
+            self.record()
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
 
     def _new_doors(self) -> None:
@@ -60,7 +67,7 @@ class Registered:
             return self._run(*values, **parameters)
 
         self.doors = Doors(self.name, self.twin.schema, serve)
-        self.doors.gradients = self.twin.has_backward
+        self.doors.gradients = self.has_autograd
         self.doors.possible = self.doors.possible and not self.into
 
     def replace(self, twin: Twin) -> None:
@@ -69,28 +76,47 @@ class Registered:
         self.twin = twin
         self._new_doors()
 
-    def add_backward(self, run: RunKernel) -> None:
-        """Lets gradients flow through the op, where its kernel has a backward."""
-        if self.twin.has_backward and not self.has_autograd:
+    def record(self) -> None:
+        """Lets autograd record the op: with the backward of its kernel, or as what has none."""
+        if not self.has_autograd:
             self.has_autograd = True
             self.doors.close()  # they refuse tensors that require gradients
             self.doors.gradients = True
-            library = library_of(self.name.partition("::")[0])
-            register_backward(self.name, library, lambda: self.twin, run)
+            record(self.name, library_of(self.name.partition("::")[0]), self.rule)
 
-    def _arguments(self, values: Sequence[Any], parameters: dict[str, Any]) -> Any:
+    def add_backward(self) -> None:
+        """Lets gradients flow through the op, where its kernel has a backward."""
+        if self.twin.has_backward and not self.twin.schema.mutable and not self.into:
+            self.record()
+
+    def _arguments(self, values: Sequence[Any], parameters: dict[str, Any]) -> Arguments:
         arguments = self.twin.into_arguments if self.into else self.twin.function_arguments
         return arguments(values, parameters)
 
     def _run(self, *values: Any, **parameters: Any) -> Any:
         call = self._arguments(values, parameters)
+        self._check_gradients(call)
         result = self.twin.run(call)
         if call.special is not None:
             self.doors.open(call.special)
         return result
 
     def _fake(self, *values: Any, **parameters: Any) -> Any:
-        return self.twin.fake(self._arguments(values, parameters))
+        call = self._arguments(values, parameters)
+        self._check_gradients(call)
+        return self.twin.fake(call)
+
+    def _refuse(self, values: Sequence[Any]) -> None:
+        """Refuses to lose a derivative by writing into memory."""
+        call = self._arguments(values, {})
+        names = [argument.name for argument in (*self.twin.schema.inputs, *self.twin.schema.outputs)]
+        why = "none flows through memory that is written in place"
+        refuse_tangents(self.twin.schema.name, names, [*call.inputs, *(call.outputs or ())], why)
+        self.twin.check_gradients(call)
+
+    def _check_gradients(self, call: Arguments) -> None:
+        if not self.has_autograd:  # else autograd has done so, or records the op
+            self.twin.check_gradients(call)
 
 
 class Op:
@@ -108,23 +134,18 @@ class Op:
         self._into: Any = None
         self._state: Any = None  # of the kernel, when the op was last asked for
         self._checks: Any = None
+        kernel.watch_gradient(self._take_backward)
         self.__name__ = kernel.schema.name
         self.__doc__ = kernel.schema.doc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            if _transformed() or forward_ad._current_level >= 0:
-                self._check_derivatives(args)
+            if _transformed() or active or forward_ad._current_level >= 0:
+                _let_record(self._registered.name)
             return self.torch(*args, **kwargs) if kwargs else self.torch(*args)
         except (RuntimeError, TypeError) as error:
             schema = self._twin.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
-
-    def _check_derivatives(self, args: Sequence[Any]) -> None:
-        """Refuses to lose what `torch.func` asks for, of which PyTorch tells ops without backward nothing."""
-        if not self._twin.has_backward:
-            refuse_tangents(self._twin.schema, args)
-            self._twin.check_gradients(Arguments(list(args), None, {}))
 
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
@@ -158,19 +179,28 @@ class Op:
     def _stand_for(self, registered: Registered) -> None:
         self._registered, self.torch = registered, registered.overload
         registered.ops.add(self)
-        registered.add_backward(run_kernel)
+        self._take_backward()
+
+    def _take_backward(self) -> None:
+        """Two kernel objects of one library stand for one op: a backward that one of them has, both have."""
+        if self._twin.has_backward:
+            check_can_have_backward(self._twin.schema)
+        shared = self._registered.twin.kernel
+        if self._twin.has_backward and shared.gradient is not self.kernel.gradient:
+            shared.gradient = self.kernel.gradient
+        self._registered.add_backward()
 
     def backward(self, function: Any = None, *, graph: bool = False) -> Any:
         """`@op.backward`: what computes the gradients; see `Kernel.backward`."""
         if function is None:
             return lambda given: self.backward(given, graph=graph)
+        check_can_have_backward(self.kernel.schema)
         self.kernel.gradient = gradient_of(self.kernel.schema, function, graph)
         self.renew()
         return function
 
     def renew(self) -> None:
         """Takes what the kernel is by now: its backward, and what it reads of its module."""
-        self._registered.add_backward(run_kernel)
         state = prepared(self.kernel)
         state.look_around()
         if self._state is not state or self._checks is not state.checks:
@@ -267,6 +297,14 @@ def register(twin: Twin, into: bool, own: bool = False) -> Registered:
                     op._stand_for(register(before, into, own=True))
                 return owner
     raise AssertionError
+
+
+def _let_record(name: str) -> None:
+    """Lets autograd record an op where derivatives are computed: also one without a backward, so that none is lost."""
+    _owners[name].record()
+
+
+_let_record._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it as it traces
 
 
 def _is_same(old: AnyKernel, new: AnyKernel) -> bool:

@@ -5,7 +5,7 @@ Input: tensors. Output: `DType`s, `DeviceRef`s, tensors whose memory holds their
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -83,3 +83,13 @@ def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as its memory: without gradient, and with the bits done that PyTorch leaves to readers."""
     return tensor.detach().resolve_conj().resolve_neg()
+
+
+def flat(values: Sequence[Any]) -> list[Any]:
+    """The values, those of lists one by one."""
+    return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors that a value is or lists."""
+    return [each for each in flat([value]) if isinstance(each, torch.Tensor)]

@@ -24,7 +24,7 @@ from ...engine.model import Model
 from ..explained import named
 from ..specialise import AnyKernel, Specialisation, specialise
 from .sizes import plain_shape, sized, sized_shape
-from .tensors import DTYPES, TORCH_DTYPES, device_of, dtype_of, memory_of
+from .tensors import DTYPES, TORCH_DTYPES, device_of, dtype_of, flat, memory_of, tensors_of
 
 Results = Any  # a tensor, a list of them for a variadic output, a tuple of these for several outputs
 
@@ -40,7 +40,7 @@ class Arguments:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        return [value for value in _flat([*self.inputs, *(self.outputs or ())]) if isinstance(value, torch.Tensor)]
+        return [value for value in flat([*self.inputs, *(self.outputs or ())]) if isinstance(value, torch.Tensor)]
 
 
 class Twin:
@@ -84,7 +84,6 @@ class Twin:
 
     def fake(self, call: Arguments) -> Results:
         """The outputs of a call with fake tensors; or nothing, where they are given."""
-        self.check_gradients(call)
         special = self.specialisation(call)
         bound = self._check_shapes(special, call)
         if call.outputs is not None:
@@ -122,7 +121,7 @@ class Twin:
         kinds = [self._kinds(a, v) for a, v in zip(self.schema.inputs, call.inputs, strict=True)]
         outputs = None
         if call.outputs is not None:
-            outputs = [dtype_of(t, op, "out") for t in _flat(call.outputs)]
+            outputs = [dtype_of(t, op, "out") for t in flat(call.outputs)]
         return specialise(self.kernel, kinds, call.parameters, device, outputs=outputs)
 
     def _kinds(self, argument: TensorArgument, value: Any) -> Any:
@@ -139,7 +138,6 @@ class Twin:
             GraphError, DTypeError, DeviceError: the arguments contradict the signature.
             KernelError: the kernel stopped itself.
         """
-        self.check_gradients(call)
         special = call.special = self.specialisation(call)
         try:
             return self._run(special, call)
@@ -147,16 +145,16 @@ class Twin:
             raise named(error, special.schema) from error.__cause__
 
     def _run(self, special: Specialisation, call: Arguments) -> Results:
-        flat = _flat(call.inputs)
-        values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in flat]
+        given = flat(call.inputs)
+        values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in given]
         shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
         if special.device != DeviceRef.CPU():  # where nothing has gaps; what is changed in place stays where it is
             values = [v if k in special.mutable else _whole(v) for k, v in enumerate(values)]
         with on_current_stream(special.device):
             made = self._made(special, call, values, shapes)
         for position in special.mutable:
-            if not flat[position].is_inference():
-                torch.autograd.graph.increment_version(flat[position])
+            if not given[position].is_inference():
+                torch.autograd.graph.increment_version(given[position])
         if call.outputs is None:
             return self._grouped(special.schema, made)
         for tensor in made:
@@ -174,7 +172,7 @@ class Twin:
             pairs = zip(special.outputs, special.output_shapes(shapes), strict=True)
             made = [torch.empty(shape, dtype=TORCH_DTYPES[type.dtype], device=device) for type, shape in pairs]
         else:
-            made = _flat(call.outputs)
+            made = flat(call.outputs)
         try:
             run_model(special.model, values, made)
         except GraphError as error:
@@ -189,12 +187,12 @@ class Twin:
         Raises:
             GraphError: they contradict each other.
         """
-        values = _flat(call.inputs)
+        values = flat(call.inputs)
         shapes = [sized_shape(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
         specs = [(type.dtype, shape) for type, shape in zip(special.inputs, shapes, strict=True)]
         wanted, late = None, {}
         if call.outputs is not None:
-            types = zip(special.outputs, _flat(call.outputs), strict=True)
+            types = zip(special.outputs, flat(call.outputs), strict=True)
             wanted = [(type.dtype, sized_shape(tensor.shape)) for type, tensor in types]
         elif special.late:
             late = {name: sized(torch.library.get_ctx().new_dynamic_size()) for name in special.schema.late}
@@ -266,12 +264,3 @@ _streams: dict[tuple[Any, int], DeviceStream] = {}
 
 def _is_float(schema: OpSchema, argument: TensorArgument) -> bool:
     return any(dtype.is_float() for dtype in schema.allowed(argument.dtype))
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
-    return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors that a value is or lists."""
-    return [each for each in _flat([value]) if isinstance(each, torch.Tensor)]

@@ -33,10 +33,22 @@ def register_batching(name: str, library: torch.library.Library, twin: Callable[
             return found, tuple(0 for _ in found) if isinstance(found, tuple) else 0
         if size == 0:
             return _nothing(here, in_dims, values, parameters)
-        rounds = [op(*_round(values, in_dims, k), **parameters) for k in range(size)]
-        return _stacked(rounds)
+        return _rounds(op, size, in_dims, values, parameters)
 
     torch.library.register_vmap(name, batched, lib=library)
+
+
+def register_rounds(name: str, library: torch.library.Library, op: Any) -> None:
+    """Registers that an op is called once for each element of the batch."""
+
+    def batched(info: Any, in_dims: Sequence[Any], *values: Any, **parameters: Any) -> Any:
+        return _rounds(op, info.batch_size, in_dims, values, parameters)
+
+    torch.library.register_vmap(name, batched, lib=library)
+
+
+def _rounds(op: Any, size: int, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]) -> Any:
+    return _stacked([op(*_round(values, in_dims, k), **parameters) for k in range(size)])
 
 
 def _takes_axis(twin: Twin, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]) -> bool:

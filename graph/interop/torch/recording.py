@@ -1,0 +1,280 @@
+"""Records ops with PyTorch's autograd: in the reverse and the forward mode, at every level of `torch.func`.
+
+Each level of `torch.func` dispatches an op anew. Below the level that records it, an op runs in the gradient modes of
+its call: PyTorch switches both off while a function of autograd runs, and the other levels would lose their derivatives.
+
+A backward computes Jᵀu for gradients u of the outputs, which is linear in u. The forward mode wants Jt for tangents t
+of the inputs: this is the gradient of Jᵀu with respect to u, in the direction t.
+
+Input: a name of PyTorch's and a `Rule`. Output: nothing; derivatives are computed. Non-goals: what a backward is (see
+`gradient`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch._functorch.utils import enable_single_level_autograd_function as _on_this_level
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
+
+from ....dsl.diagnostics.errors import GraphError
+from ....dsl.diagnostics.places import user_place
+from .tensors import flat, tensors_of
+
+
+class Rule(Protocol):
+    """How derivatives of an op are computed.
+
+    Attributes:
+        op: its name, for messages.
+        arguments: the names of its inputs.
+    """
+
+    op: str
+    arguments: Sequence[str]
+
+    def obstacle(self, forward: bool) -> str:
+        """Why there is no derivative in the reverse mode, or in the forward mode; "" where there is one."""
+
+    def refuse(self, inputs: Sequence[Any]) -> None:
+        """Raises what says that a gradient would be lost; called where there is no derivative."""
+
+    def gradients(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any], parameters: Mapping[str, Any]
+    ) -> Sequence[Any]:
+        """A gradient for each input, or None; lists for lists."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is recorded: how its lists are flattened, and in which modes it runs."""
+
+    keys: Any
+    parameters: Mapping[str, Any]
+    inputs: Sequence[int | None]  # the length of each list; None for what is no list
+    dual: bool
+    outputs: Sequence[int | None] = ()
+    one: bool = True  # whether there is one output, which is returned as it is
+    others: list[Any] = field(default_factory=list)  # numbers among inputs, None for each tensor
+    modes: tuple[bool, bool] = (True, True)
+
+    def values(self, saved: Sequence[torch.Tensor]) -> tuple[list[Any], list[Any]]:
+        """The inputs and the outputs, of all of their tensors."""
+        tensors = iter(saved)
+        flat = [next(tensors) if each is None else each for each in self.others]
+        return grouped(flat, self.inputs), grouped(list(tensors), self.outputs)
+
+
+active: list[int] = []  # the threads that compute a backward, each as often as backwards call each other in it
+
+
+@contextmanager
+def _part_of_backward() -> Iterator[None]:
+    me = threading.get_ident()
+    active.append(me)
+    try:
+        yield
+    finally:
+        active.remove(me)
+
+
+def in_backward() -> bool:
+    """Whether this thread computes a backward. Ops without one are recorded there: to call them is no error, to ask for
+    a gradient of what they return is one."""
+    return bool(active) and threading.get_ident() in active
+
+
+def record(name: str, library: torch.library.Library, rule: Rule) -> None:
+    """Registers with the dispatcher what an op does where a derivative may be asked for."""
+    namespace, _, plain = name.partition("::")
+    op = getattr(getattr(torch.ops, namespace), plain).default
+    function = _function_of(op, plain, rule)
+
+    def call(keys: Any, *inputs: Any, **parameters: Any) -> Any:
+        reverse = torch.is_grad_enabled() and any(_requires_grad(value) for value in inputs)
+        dual = forward_ad._current_level >= 0 and has_tangent(inputs)
+        if not (reverse or dual):
+            return _below(op, keys, inputs, parameters)
+        why = rule.obstacle(forward=True) if dual else ""
+        if why:
+            refuse_tangents(rule.op, rule.arguments, inputs, why)
+        if reverse and not in_backward() and rule.obstacle(forward=False):
+            rule.refuse(inputs)
+        modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+        this = _Call(keys, parameters, lengths(inputs), dual, modes=modes)
+        with _on_this_level():
+            found = function.apply(this, *flat(inputs))
+        results = grouped(found, this.outputs)
+        return results[0] if this.one else tuple(results)
+
+    library.impl(plain, call, "Autograd", with_keyset=True)
+    op._dispatch_cache.clear()  # of programs that were traced before
+
+
+def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[Any]], None]) -> None:
+    """Registers what raises where an op that has no derivative would lose one, with all arguments of the call."""
+    namespace, _, plain = name.partition("::")
+    op = getattr(getattr(torch.ops, namespace), plain).default
+
+    def call(keys: Any, *inputs: Any, **parameters: Any) -> Any:
+        if torch.is_grad_enabled() or forward_ad._current_level >= 0:
+            refuse(inputs)
+        return _below(op, keys, inputs, parameters)
+
+    library.impl(plain, call, "Autograd", with_keyset=True)
+
+
+def _below(op: Any, keys: Any, inputs: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    with torch._C._AutoDispatchBelowAutograd():
+        return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs, **parameters)
+
+
+def _function_of(op: Any, name: str, rule: Rule) -> Any:
+    """The function of autograd that records an op on one level."""
+
+    def forward(ctx: Any, this: _Call, *values: Any) -> tuple[torch.Tensor, ...]:
+        grad, tangents = this.modes
+        with torch.set_grad_enabled(grad), _set_fwd_grad_enabled(tangents):
+            found = _below(op, this.keys, grouped(values, this.inputs), this.parameters)
+        this.one = not isinstance(found, tuple)
+        results = (found,) if this.one else found
+        this.outputs, outputs = lengths(results), flat(results)
+        this.others = [None if isinstance(each, torch.Tensor) else each for each in values]
+        tensors = [each for each in (*values, *outputs) if isinstance(each, torch.Tensor)]
+        ctx.this = this
+        ctx.save_for_backward(*tensors)
+        if this.dual:
+            ctx.save_for_forward(*tensors)
+        return tuple(outputs)
+
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        this: _Call = ctx.this
+        why = rule.obstacle(forward=False)
+        if why:
+            raise GraphError(
+                f"a gradient of {rule.op!r} is asked for, which computes gradients and has no backward itself",
+                code="EK0881",
+                place=user_place(),
+                op=rule.op,
+                hint="derivatives of second order want a backward that is written with operations of torch",
+            )
+        inputs, outputs = this.values(ctx.saved_tensors)
+        with _part_of_backward():
+            found = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters)
+        return None, *_spread(found, this.inputs)
+
+    def jvp(ctx: Any, _: None, *tangents: Any) -> tuple[Any, ...]:
+        this: _Call = ctx.this
+        inputs, outputs = this.values([forward_ad.unpack_dual(each).primal for each in ctx.saved_tensors])
+        with torch.enable_grad(), _set_fwd_grad_enabled(this.modes[1]):
+            return _forward_mode(op, rule, this, inputs, outputs, tangents)
+
+    members = {"forward": forward, "backward": backward, "jvp": jvp}
+    return type(f"Backward_{name}", (_SingleLevelFunction,), {k: staticmethod(v) for k, v in members.items()})
+
+
+def _forward_mode(
+    op: Any, rule: Rule, this: _Call, inputs: list[Any], outputs: list[Any], tangents: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The tangent of each output."""
+    if any(tensor.requires_grad for value in inputs for tensor in tensors_of(value)):
+        found = op(*inputs, **this.parameters)  # recorded: a gradient of the tangent may be asked for
+        outputs = [found] if this.one else list(found)
+    made = flat(outputs)
+    with torch._functorch.eager_transforms.enable_inplace_requires_grad(True):
+        us = [torch.zeros_like(o).requires_grad_() if o.is_floating_point() else torch.zeros_like(o) for o in made]
+    with _part_of_backward():
+        found = rule.gradients(inputs, outputs, grouped(us, this.outputs), this.parameters)
+    found = _spread(found, this.inputs)
+    pairs = [(g, t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
+    if any(not g.requires_grad for g, _ in pairs):
+        _refuse_tangent(rule.op, rule.arguments[0], "its backward computes without operations of torch")
+    wanted = [u for u in us if u.requires_grad]
+    if pairs and wanted:
+        columns = iter(
+            torch.autograd.grad(
+                [g for g, _ in pairs],
+                wanted,
+                [t.expand_as(g) for g, t in pairs],
+                create_graph=True,  # else no level would record it
+                allow_unused=True,
+            )
+        )
+    else:
+        columns = iter([None] * len(wanted))
+    return tuple(_tangent(next(columns), u) if u.requires_grad else None for u in us)
+
+
+def _tangent(found: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(like) if found is None else found
+
+
+def _spread(found: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
+    """Gradients of inputs, one for each tensor."""
+    spread: list[Any] = []
+    for each, count in zip(found, counts, strict=True):
+        spread += [each] if count is None else [None] * count if each is None else each
+    return spread
+
+
+# *** what may be lost ***
+
+
+def _requires_grad(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad
+    return isinstance(value, list | tuple) and any(map(_requires_grad, value))
+
+
+def has_tangent(inputs: Sequence[Any]) -> bool:
+    """Whether one of the inputs carries a tangent of the forward mode."""
+    tensors = (tensor for value in inputs for tensor in tensors_of(value))
+    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+
+
+def refuse_tangents(
+    op: str, arguments: Sequence[str], inputs: Sequence[Any], why: str, kind: str = "op"
+) -> None:
+    """Refuses to lose a derivative of the forward mode.
+
+    Raises:
+        GraphError: EK0870.
+    """
+    if forward_ad._current_level >= 0:
+        for argument, value in zip(arguments, inputs, strict=False):
+            if has_tangent([value]):
+                _refuse_tangent(op, argument, why, kind)
+
+
+def _refuse_tangent(op: str, argument: str, why: str, kind: str = "op") -> None:
+    raise GraphError(
+        f"{kind} {op!r}: argument {argument!r} has a tangent, and {why}",
+        code="EK0870",
+        place=user_place(),
+        op=op,
+        argument=argument,
+        expected="a tensor without a tangent",
+        got="a dual tensor",
+        hint="write the backward with operations of torch, or use the reverse mode: torch.func.vjp, grad or jacrev",
+    )
+
+
+# *** lists among arguments ***
+
+
+def lengths(values: Sequence[Any]) -> list[int | None]:
+    """The length of each list among the values; None for what is no list."""
+    return [len(value) if isinstance(value, list | tuple) else None for value in values]
+
+
+def grouped(values: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
+    """What `flat` has made flat."""
+    rest = iter(values)
+    return [next(rest) if count is None else [next(rest) for _ in range(count)] for count in counts]
