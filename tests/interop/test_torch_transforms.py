@@ -19,7 +19,7 @@ from torch.library import opcheck
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, float32, foreach, register
+from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.dsl.frontend.python.import_file import import_file
 from einkorn.graph import ops as graph_ops
@@ -38,9 +38,10 @@ def cubed_natively(x):
 
 @pytest.mark.parametrize("name", t.SUBJECTS)
 def test_compositions(name):
-    subject = t.SUBJECTS[name]
-    deep = itertools.islice(t.compositions(3), len(name), None, 23)
-    for names in (*t.compositions(1), *t.compositions(2), *deep):
+    subject, number = t.SUBJECTS[name], list(t.SUBJECTS).index(name)
+    pairs = itertools.islice(t.compositions(2), number % 4, None, 1 if name == "scale" else 4)
+    deep = itertools.islice(t.compositions(3), number * 7, None, 71)  # all of them: support/torch_transforms.py
+    for names in (*t.compositions(1), *pairs, *deep):
         outcome = t.outcome(subject, names)
         refused = outcome in ("refused: EK0870", "refused: EK0881")
         assert outcome == "equal" or (refused and subject.orders < 9), (names, outcome)
@@ -118,12 +119,11 @@ def test_gradient_modes():
 
 
 def test_compiled_transforms():
-    for transform in (func.grad, func.hessian, lambda f: func.vmap(func.grad(f), in_dims=None, axis_size=2)):
-        if transform is func.hessian or transform is func.grad:
-            compiled = torch.compile(transform(cubed), fullgraph=True, backend="aot_eager")
-            assert_close(compiled(X), transform(cubed_natively)(X))
+    for transform in (func.grad, func.hessian):
+        compiled = torch.compile(transform(cubed), fullgraph=True, backend="aot_eager")
+        assert_close(compiled(X), transform(cubed_natively)(X))
     lost = torch.compile(func.grad(lambda x: (x * t.OPS["without"](x)).sum()), backend="aot_eager")
-    with pytest.raises(Exception, match="EK0881|requires a gradient"):
+    with pytest.raises(Exception, match=r"requires a gradient, and the op has no backward"):
         lost(X)
 
 
@@ -192,24 +192,25 @@ def late(name):
 def use_of(op, path):
     x = torch.ones(3)
     if path == "compiled":
-        torch.compile(lambda x: op(x) * 2, fullgraph=True, backend="aot_eager")(x)
+        torch.compile(lambda x: op(x) ** 2, fullgraph=True, backend="aot_eager")(x)
     elif path == "checked":
         opcheck(op.torch, (x,))
-    elif path == "transformed":
+    elif path == "batched":
         torch.vmap(op)(x[None])
     else:
         for _ in range(3):
             op(x)
 
 
-@pytest.mark.parametrize("on", ["op", "kernel"])
-@pytest.mark.parametrize("path", ["called", "compiled", "checked", "transformed"])
+@pytest.mark.parametrize(
+    ("path", "on"),
+    [("called", "kernel"), ("compiled", "op"), ("compiled", "kernel"), ("checked", "op"), ("batched", "op")],
+)
 def test_a_backward_after_the_op_was_used(path, on):
     kernel = late(f"late_{path}_{on}")
     op = ek.op(kernel)
-    compiled = torch.compile(lambda x: op(x) ** 2, fullgraph=True, backend="aot_eager")
-    compiled(torch.ones(3))
     use_of(op, path)
+    compiled = torch.compile(lambda x: op(x) ** 2, fullgraph=True, backend="aot_eager")
     (op if on == "op" else kernel).backward(lambda context, grad: grad * 3)
     for function in (compiled, lambda x: op(x) ** 2, lambda x: op.torch(x) ** 2):
         x = torch.ones(3, requires_grad=True)
@@ -235,8 +236,3 @@ def test_a_backward_of_one_op_of_a_name_is_that_of_all(tmp_path):
         x = torch.ones(3, requires_grad=True)
         op(x).sum().backward()
         assert x.grad.tolist() == [3.0] * 3
-
-
-def test_float32_is_enough():  # of the dtype of the docs' example
-    assert func.hessian(cubed)(torch.ones(2)).tolist() == func.hessian(cubed_natively)(torch.ones(2)).tolist()
-    assert float32.name == "float32"

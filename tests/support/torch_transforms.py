@@ -1,4 +1,4 @@
-"""Compares derivatives of ops with those of the same formula in PyTorch, under compositions of transforms of torch.func.
+"""Compares derivatives of ops with those of the same formulas in PyTorch, under compositions of torch.func.
 
     python tests/support/torch_transforms.py [DEPTH]
 

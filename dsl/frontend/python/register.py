@@ -28,7 +28,7 @@ from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...signature.tuning import TuningSpace
 from ...types.dtype import ANY, DType, SIMDType
-from ..base import Gradient, Reference, gradient_of
+from ..base import Reference, gradient_of
 from ..caller import Called
 from .auxiliary import late_dims, make_reference
 from .names import Reported

@@ -90,8 +90,10 @@ class KernelRule:
 
 
 def check_can_have_backward(schema: OpSchema) -> None:
-    """Raises:
-    GraphError: EK0884, the kernel changes an argument in place.
+    """Checks that PyTorch takes a backward of such ops.
+
+    Raises:
+        GraphError: EK0884, the kernel changes an argument in place.
     """
     if schema.mutable:
         raise GraphError(
@@ -124,10 +126,9 @@ _ops: weakref.WeakKeyDictionary[BackwardGraph, _BackwardOp] = weakref.WeakKeyDic
 class _BackwardOp:
     """A backward graph as an op of PyTorch, which itself has no derivative."""
 
-    arguments = ("inputs",)
-
     def __init__(self, backward: BackwardGraph, special: Specialisation) -> None:
         self.op = backward.graph.name
+        self.arguments: Sequence[str] = ("inputs",)
         device = special.device
         model = functools.cache(lambda: InferenceSession([device.to_device()]).load(backward.graph))
 

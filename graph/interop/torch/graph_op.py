@@ -84,7 +84,10 @@ class TensorProcedure:
 
 
 def _named(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
-    return [*((f"inputs[{k}]", t) for k, t in enumerate(inputs)), *((f"outputs[{k}]", t) for k, t in enumerate(outputs))]
+    return [
+        *((f"inputs[{k}]", t) for k, t in enumerate(inputs)),
+        *((f"outputs[{k}]", t) for k, t in enumerate(outputs)),
+    ]
 
 
 class GraphOp:

@@ -1,7 +1,7 @@
 """Records ops with PyTorch's autograd: in the reverse and the forward mode, at every level of `torch.func`.
 
 Each level of `torch.func` dispatches an op anew. Below the level that records it, an op runs in the gradient modes of
-its call: PyTorch switches both off while a function of autograd runs, and the other levels would lose their derivatives.
+its call. PyTorch switches both off while a function of autograd runs: the other levels would lose their derivatives.
 
 A backward computes Jᵀu for gradients u of the outputs, which is linear in u. The forward mode wants Jt for tangents t
 of the inputs: this is the gradient of Jᵀu with respect to u, in the direction t.
@@ -12,6 +12,7 @@ Input: a name of PyTorch's and a `Rule`. Output: nothing; derivatives are comput
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,8 @@ from typing import Any, Protocol
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function as _on_this_level
 from torch.autograd import forward_ad
-from torch.autograd.function import _SingleLevelFunction
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
+from torch.autograd.function import _SingleLevelFunction
 
 from ....dsl.diagnostics.errors import GraphError
 from ....dsl.diagnostics.places import user_place
@@ -30,15 +31,15 @@ from .tensors import flat, tensors_of
 
 
 class Rule(Protocol):
-    """How derivatives of an op are computed.
+    """How derivatives of an op are computed."""
 
-    Attributes:
-        op: its name, for messages.
-        arguments: the names of its inputs.
-    """
+    @property
+    def op(self) -> str:
+        """The name of the op, for messages."""
 
-    op: str
-    arguments: Sequence[str]
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The names of its inputs."""
 
     def obstacle(self, forward: bool) -> str:
         """Why there is no derivative in the reverse mode, or in the forward mode; "" where there is one."""
@@ -99,7 +100,7 @@ def record(name: str, library: torch.library.Library, rule: Rule) -> None:
 
     def call(keys: Any, *inputs: Any, **parameters: Any) -> Any:
         reverse = torch.is_grad_enabled() and any(_requires_grad(value) for value in inputs)
-        dual = forward_ad._current_level >= 0 and has_tangent(inputs)
+        dual = forward_mode() and has_tangent(inputs)
         if not (reverse or dual):
             return _below(op, keys, inputs, parameters)
         why = rule.obstacle(forward=True) if dual else ""
@@ -124,7 +125,7 @@ def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[
     op = getattr(getattr(torch.ops, namespace), plain).default
 
     def call(keys: Any, *inputs: Any, **parameters: Any) -> Any:
-        if torch.is_grad_enabled() or forward_ad._current_level >= 0:
+        if torch.is_grad_enabled() or forward_mode():
             refuse(inputs)
         return _below(op, keys, inputs, parameters)
 
@@ -172,7 +173,7 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
 
     def jvp(ctx: Any, _: None, *tangents: Any) -> tuple[Any, ...]:
         this: _Call = ctx.this
-        inputs, outputs = this.values([forward_ad.unpack_dual(each).primal for each in ctx.saved_tensors])
+        inputs, outputs = this.values([unpack(each).primal for each in ctx.saved_tensors])
         with torch.enable_grad(), _set_fwd_grad_enabled(this.modes[1]):
             return _forward_mode(op, rule, this, inputs, outputs, tangents)
 
@@ -227,27 +228,36 @@ def _spread(found: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
 # *** what may be lost ***
 
 
+unpack = functools.partial(forward_ad.unpack_dual, level=0)  # there is no other
+
+
 def _requires_grad(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
-        return value.requires_grad
+        return bool(value.requires_grad)
     return isinstance(value, list | tuple) and any(map(_requires_grad, value))
+
+
+def forward_mode() -> bool:
+    """Whether tensors may carry tangents on this level. Compiled programs enter levels without `forward_ad`."""
+    if forward_ad._current_level >= 0:
+        return True
+    interpreter: Any = torch._C._functorch.peek_interpreter_stack()
+    return interpreter is not None and bool(interpreter.key() == torch._C._functorch.TransformType.Jvp)
 
 
 def has_tangent(inputs: Sequence[Any]) -> bool:
     """Whether one of the inputs carries a tangent of the forward mode."""
     tensors = (tensor for value in inputs for tensor in tensors_of(value))
-    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+    return any(unpack(tensor).tangent is not None for tensor in tensors)
 
 
-def refuse_tangents(
-    op: str, arguments: Sequence[str], inputs: Sequence[Any], why: str, kind: str = "op"
-) -> None:
+def refuse_tangents(op: str, arguments: Sequence[str], inputs: Sequence[Any], why: str, kind: str = "op") -> None:
     """Refuses to lose a derivative of the forward mode.
 
     Raises:
         GraphError: EK0870.
     """
-    if forward_ad._current_level >= 0:
+    if forward_mode():
         for argument, value in zip(arguments, inputs, strict=False):
             if has_tangent([value]):
                 _refuse_tangent(op, argument, why, kind)
