@@ -53,6 +53,7 @@ from .passes.host_and_device import host_and_device
 from .passes.limit_launches import limit_launches
 from .passes.limit_stacks import limit_stacks
 from .passes.mark_lone_stores import mark_lone_stores
+from .passes.mark_spins import mark_spins
 from .passes.merge_small_entry import merge_small_entry
 from .passes.place_polls import place_polls
 from .passes.simulate import simulate
@@ -173,6 +174,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(data_races),
     _on_program(uniformity),
     _on_program(tokens),
+    _on_program(mark_spins),
     _on_program(expand_launches, half="host"),
     _on_program(split_loops),
     _on_program(choose_grains),

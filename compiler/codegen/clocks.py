@@ -30,7 +30,18 @@ def clocks_text() -> str:
     """The functions."""
     return "\n".join(
         [
-            *(_take(), _vector(), _clock(), _knows(), _merge(), _place(), _place_of_block(), _learn()),
+            *(
+                _room(),
+                _take(),
+                _switch(),
+                _vector(),
+                _clock(),
+                _knows(),
+                _merge(),
+                _place(),
+                _place_of_block(),
+                _learn(),
+            ),
             *(_fence(), _publish(), _order(), _start(), _begin(), _join(), _meet()),
         ]
     )
@@ -75,17 +86,63 @@ def exported(name: str, parameters: list[str], result: str = "void") -> StateFun
 # *** memory of the checks themselves ***
 
 
-def _take() -> str:
-    """`take(bytes)`: zeroed memory for this launch; null where there is no more."""
-    f = StateFunction("@take", "ptr", ["i64 %bytes"])
+def _room() -> str:
+    """`room(bytes)`: memory for this launch; null where there is no more."""
+    f = StateFunction("@room", "ptr", ["i64 %bytes"])
     start = f.pointer("room_free")
     end = f.at(start, f.both(f.add("%bytes", 63), -64))
     with f.when(f.compare("ugt", end, f.pointer("room_limit"), "ptr")):
         f.put("exhausted", 1)
         f.leave(NO_ADDRESS)
     f.put("room_free", end, "ptr")
-    f.zero(start, "%bytes")
     f.leave(start)
+    return f.text()
+
+
+def _take() -> str:
+    """`take(bytes)`: the same, zeroed."""
+    f = StateFunction("@take", "ptr", ["i64 %bytes"])
+    start = f.call("@room", ["ptr %state", "i64 %bytes"], "ptr")
+    with f.when(f.compare("ne", start, NO_ADDRESS, "ptr")):
+        f.zero(start, "%bytes")
+    f.leave(start)
+    return f.text()
+
+
+# What is kept of a cluster: arrays with so many bytes for each thread, of which the last need not be zero; and numbers.
+_ARRAYS = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 16, "hinted": 8}
+_ARRAYS |= {"fences": 2 * FENCE, "copied": 24, "copies": 32 * COPIES}
+_POINTERS = ("known", "shared_vector")
+_NUMBERS = ("first", "clock", "base", "knows", "heard", "shared_informed")
+_KEPT = 8 * (len(_ARRAYS) + len(_POINTERS) + len(_NUMBERS))
+
+
+def _make_arrays(f: StateFunction) -> None:
+    """Gives a cluster memory of its own."""
+    for name, size in _ARRAYS.items():
+        how = "@room" if name == "copies" else "@take"
+        f.put(name, f.call(how, ["ptr %state", f"i64 {f.mul(f.get('threads'), size)}"], "ptr"), "ptr")
+    for name in _POINTERS:
+        f.put(name, NO_ADDRESS, "ptr")
+    for name in _NUMBERS:
+        f.put(name, 0)
+
+
+def _switch() -> str:
+    f = exported("switch", ["i64 %resident"])
+    with f.when(f.compare("eq", "%resident", f.get("resident"))):
+        f.leave()
+    kept = f.element("residents", f.get("resident"), _KEPT)
+    names = (*_ARRAYS, *_POINTERS, *_NUMBERS)
+    for number, name in enumerate(names):
+        f.store("i64", f.get(name), f.at(kept, 8 * number))
+    f.put("resident", "%resident")
+    found = f.element("residents", "%resident", _KEPT)
+    with f.when(f.compare("eq", f.load("i64", found), 0)):
+        _make_arrays(f)
+        f.leave()
+    for number, name in enumerate(names):
+        f.put(name, f.load("i64", f.at(found, 8 * number)))
     return f.text()
 
 
@@ -206,7 +263,11 @@ def _learn() -> str:
 def _place_of_block() -> str:
     """`place_of_block(address, new)`: as `place`, of what threads of this block alone synchronise by."""
     f = StateFunction("@place_of_block", "ptr", ["i64 %address", "i64 %new"])
-    place = f.call("@place", ["ptr %state", f"i64 {f.either('%address', 1 << 62)}", "i64 %new"], "ptr")
+    place = f.call(
+        "@place",
+        ["ptr %state", f"i64 {f.either(f.either('%address', 1 << 62), f.left(f.get('resident'), 47))}", "i64 %new"],
+        "ptr",
+    )
     with f.when(f.compare("eq", place, NO_ADDRESS, "ptr")):
         f.leave(NO_ADDRESS)
     of, first = f.at(place, 8), f.get("first")
@@ -380,14 +441,11 @@ def _start() -> str:
         f.put("trace", f.at(trace, ctypes.sizeof(checking.Access)), "ptr")
     f.put("room_free", f.pointer("room"), "ptr")
     f.put("exhausted", 0)
-    sizes = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 16, "hinted": 8}
-    sizes |= {"fences": 2 * FENCE, "copies": 32 * COPIES, "copied": 24}
-    for name, size in sizes.items():
-        f.put(name, f.call("@take", ["ptr %state", f"i64 {f.mul(threads, size)}"], "ptr"), "ptr")
+    f.put("resident", 0)
+    kept = f.mul(f.largest(asked("resident"), 1), _KEPT)
+    f.put("residents", f.call("@take", ["ptr %state", f"i64 {kept}"], "ptr"), "ptr")
+    _make_arrays(f)
     f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * PLACE}"], "ptr"), "ptr")
-    f.put("known", NO_ADDRESS, "ptr")
-    f.put("knows", 0)
-    f.put("shared_vector", NO_ADDRESS, "ptr")
     f.put("promises", NO_ADDRESS, "ptr")
     f.put("page", -1)
     return f.text()

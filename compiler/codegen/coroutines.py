@@ -18,14 +18,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..ir.simulation import BEGIN, FRAME_ALIGNMENT, RUN, SUSPEND, THREAD, State, Thread, offset
+from ..ir.simulation import BEGIN, CHANGED, FRAME_ALIGNMENT, MOVED, RUN, SUSPEND, THREAD, State, Thread, offset
 from ..targets import Target
 from .simulator import scheduler_text
 
 _FUNCTION = re.compile(
     rf"^(define internal void @{re.escape(THREAD)}\d+\([^\n]*?\))([^\n]*\{{)\n(.*?)^\}}", re.M | re.S
 )
-_DECLARED = re.compile(rf"^declare [^@\n]*void @({'|'.join(map(re.escape, (BEGIN, SUSPEND, RUN)))})\(.*\n", re.M)
+_DECLARED = re.compile(
+    rf"^declare [^@\n]*void @({'|'.join(map(re.escape, (BEGIN, SUSPEND, RUN, MOVED, CHANGED)))})\(.*\n", re.M
+)
 _LABEL = re.compile(r"(\d+):")
 _INCOMING = re.compile(r"(\[ [^\[\]]+, )%(\d+)( \])")
 
@@ -35,7 +37,7 @@ def with_coroutines(text: str, target: Target) -> str:
     if THREAD not in text:
         return text
     text = _FUNCTION.sub(_coroutine, text)
-    return _DECLARED.sub("", text) + scheduler_text(target)
+    return _DECLARED.sub("", text) + scheduler_text(target, spins=f"@{MOVED}(" in text)
 
 
 def _coroutine(match: re.Match[str]) -> str:

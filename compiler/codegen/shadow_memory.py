@@ -3,6 +3,7 @@
 Output: a shared object with these functions, whose first argument is a `dsl.contract.checking.CheckState`.
 
     void ek_check_start(state, argument)                          a launch begins
+    void ek_check_switch(state, resident)                         this cluster has its turn, of those that run by turns
     void ek_check_begin(state, block)                             a block begins
     void ek_check_meet(state, block, thread, kind, low, high)     threads low to high that wait as `thread` does go on
     int64 ek_check_access(state, thread, address, bytes, what, site)      0, or site + 1 where nobody wrote what is read
@@ -46,7 +47,7 @@ from .llvm import compile_module
 
 FUNCTIONS: Final = (
     *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
-    *("branch", "promise", "outside", "misaligned"),
+    *("branch", "promise", "outside", "misaligned", "switch"),
 )
 
 _SITE = 2  # the bit of the place in an entry of a cell

@@ -30,11 +30,24 @@ from ...dsl.contract import abi
 from ...dsl.contract.checking import CheckState
 from ...dsl.contract.schedules import BLOCKS, Row, Schedule
 from ...dsl.diagnostics.errors import InternalError
-from ..ir.simulation import FRAME_ALIGNMENT, SHARED_ALIGNMENT, SLOT_BYTES, Argument, Block, State, Thread, offset
+from ..ir.simulation import (
+    FRAME_ALIGNMENT,
+    SHARED_ALIGNMENT,
+    SLOT_BYTES,
+    WAITER,
+    WAITERS,
+    WAITING_VALUES,
+    Argument,
+    Block,
+    State,
+    Thread,
+    offset,
+)
 from ..targets import Target
 from .simulator_clusters import CLUSTERS
 from .simulator_orders import DRAWN, IN_ORDER, MOST_THREADS
 from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
+from .simulator_spins import NO_SPINS, PATIENCE, ROUNDS, SPINS
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
 
@@ -51,8 +64,8 @@ _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
 }
 
 
-def scheduler_text(target: Target) -> str:
-    """The scheduler's code as LLVM IR.
+def scheduler_text(target: Target, *, spins: bool = False) -> str:
+    """The scheduler's code as LLVM IR; `spins` if threads wait in loops for others to change memory.
 
     Raises:
         InternalError: the target is no CPU whose system is known.
@@ -64,7 +77,8 @@ def scheduler_text(target: Target) -> str:
     def address(match: re.Match[str]) -> str:
         return f"getelementptr inbounds i8, ptr {match[3]}, i64 {offset(_STRUCTURES[match[1]], match[2])}"
 
-    text = _TEMPLATE + CLUSTERS + REPORT_PARTING + (TOLD if target.checks_memory else UNTOLD)
+    text = _TEMPLATE + CLUSTERS + REPORT_PARTING + (SPINS if spins else NO_SPINS)
+    text += TOLD if target.checks_memory else UNTOLD
     text = _FIELD.sub(address, text + (DRAWN if target.simulates else IN_ORDER))
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
@@ -83,6 +97,13 @@ def scheduler_text(target: Target) -> str:
         "SYS_MMAP": system.mmap,
         "SYS_MUNMAP": system.munmap,
         "NO_MEMORY": abi.NO_MEMORY,
+        "SHARED_AND_LINE_LESS": SHARED_ALIGNMENT + FRAME_ALIGNMENT - 2,
+        "ROUNDS_STILL": ROUNDS,
+        "PATIENCE": PATIENCE,
+        "WAITERS": WAITERS,
+        "WAITER_BYTES": 8 * WAITER,
+        "WAITING_VALUES": WAITING_VALUES,
+        "WAITING_BYTES": 8 * WAITING_VALUES,
     }
     return re.sub(rf"\b({'|'.join(numbers)})\b", lambda match: str(numbers[match[0]]), text)
 
@@ -276,7 +297,10 @@ look:
   br i1 %over, label %end, label %meet
 meet:
   %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 WARP)
-  br i1 %met, label %round, label %part
+  br i1 %met, label %round, label %spin
+spin:
+  %spins = call i1 @ek.any_spins(ptr %threads, i64 %count)
+  br i1 %spins, label %end, label %part
 part:
   call void @ek.report_parting(ptr %block, ptr %threads, i64 %count)
   br label %end
@@ -350,7 +374,10 @@ decide:
 away:                                               ; all wait for other blocks
   %of.cluster = icmp eq i64 %zero.state, CLUSTER
   %all.away = and i1 %all.next, %of.cluster
-  br i1 %all.away, label %end, label %barrier
+  br i1 %all.away, label %end, label %spin
+spin:
+  %of.spin = icmp eq i64 %zero.state, SPIN
+  br i1 %of.spin, label %meet, label %barrier
 barrier:
   %all.here = and i1 %all.next, %alike.next
   br i1 %all.here, label %all.meet, label %meet
@@ -369,8 +396,16 @@ release:
   %r.more = icmp slt i64 %r.next, %count
   br i1 %r.more, label %release, label %again
 meet:
+  %spins = call i1 @ek.any_spins(ptr %threads, i64 %count)
+  br i1 %spins, label %named, label %try
+named:                                              ; a barrier of the whole block cannot be met
+  %some.meet = call i1 @ek.any_named(ptr %threads, i64 %count)
+  br i1 %some.meet, label %try, label %end
+try:
   %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 BLOCK)
-  br i1 %met, label %again, label %part
+  br i1 %met, label %again, label %look
+look:
+  br i1 %spins, label %end, label %part
 part:
   call void @ek.report_parting(ptr %block, ptr %threads, i64 %count)
   br label %end
@@ -469,19 +504,9 @@ ask:
   %z = load i64, ptr %z.at, align 8
   %xy = mul i64 %x, %y
   %count = mul i64 %xy, %z
-  %size = call i64 @ek.cluster_size(ptr %argument)
-  %stride = call i64 @ek.stride(ptr %argument, i64 %count, i64 %size)
-  %pitch = call i64 @ek.shared_pitch(ptr %argument)
-  %slots.at = Argument.slots(%argument)
-  %slots = load i64, ptr %slots.at, align 8
-  %slot.bytes = mul i64 %slots, SLOTS
-  %each.record = add i64 %bytes, SIZE_OF_THREAD
-  %each = add i64 %each.record, %slot.bytes
-  %all = mul i64 %each, %stride
-  %beside = add i64 %pitch, SIZE_OF_BLOCK
-  %of.block = add i64 %all, %beside
-  %of.blocks = mul i64 %of.block, %size
-  %total = add i64 %of.blocks, SHARED_LESS
+  %piece = call i64 @ek.cluster_bytes(ptr %argument, i64 %bytes, i64 %count)
+  %pieces = call i64 @ek.residents(ptr %argument)
+  %total = mul i64 %piece, %pieces
   %small = icmp ule i64 %total, ON_STACK
   br i1 %small, label %stack, label %pages
 stack:

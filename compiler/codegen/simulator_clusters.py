@@ -59,9 +59,28 @@ entry:
   ret i64 %pitch
 }
 
-; Runs clusters [low, high) in a piece of memory: the records of blocks and threads, frames, slots, shared memory.
-define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
-    optnone noinline {
+; The bytes of a piece of memory for a cluster, of whose threads each frame has so many.
+define internal i64 @ek.cluster_bytes(ptr %argument, i64 %bytes, i64 %count) optnone noinline {
+entry:
+  %size = call i64 @ek.cluster_size(ptr %argument)
+  %stride = call i64 @ek.stride(ptr %argument, i64 %count, i64 %size)
+  %pitch = call i64 @ek.shared_pitch(ptr %argument)
+  %slots.at = Argument.slots(%argument)
+  %slots = load i64, ptr %slots.at, align 8
+  %slot.bytes = mul i64 %slots, SLOTS
+  %each.record = add i64 %bytes, SIZE_OF_THREAD
+  %each = add i64 %each.record, %slot.bytes
+  %all = mul i64 %each, %stride
+  %beside = add i64 %pitch, SIZE_OF_BLOCK
+  %of.block = add i64 %all, %beside
+  %of.blocks = mul i64 %of.block, %size
+  %more = add i64 %of.blocks, SHARED_AND_LINE_LESS
+  %total = and i64 %more, LINES
+  ret i64 %total
+}
+
+; Makes a piece of memory ready for a cluster: the records of blocks and threads, frames, slots, shared memory.
+define internal void @ek.lay_out(ptr %argument, ptr %memory, i64 %bytes, i64 %count) optnone noinline {
 entry:
   %size = call i64 @ek.cluster_size(ptr %argument)
   %stride = call i64 @ek.stride(ptr %argument, i64 %count, i64 %size)
@@ -158,9 +177,25 @@ thread:
 made:
   %c.next = add i64 %c, 1
   %c.more = icmp slt i64 %c.next, %size
-  br i1 %c.more, label %block, label %next
+  br i1 %c.more, label %block, label %end
+end:
+  ret void
+}
+
+; Runs clusters [low, high), in one piece of memory or, where their threads spin, in several.
+define internal void @ek.run_in(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %low, i64 %high)
+    optnone noinline {
+entry:
+  %interleaved = call i1 @ek.run_interleaved(ptr %argument, ptr %memory, i64 %bytes, i64 %count, i64 %high)
+  br i1 %interleaved, label %end, label %one
+one:
+  %size = call i64 @ek.cluster_size(ptr %argument)
+  %stride = call i64 @ek.stride(ptr %argument, i64 %count, i64 %size)
+  %all.count = mul i64 %stride, %size
+  call void @ek.lay_out(ptr %argument, ptr %memory, i64 %bytes, i64 %count)
+  br label %next
 next:
-  %b = phi i64 [ %low, %made ], [ %b.next, %run ]
+  %b = phi i64 [ %low, %one ], [ %b.next, %run ]
   %more = icmp slt i64 %b, %high
   br i1 %more, label %look, label %end
 look:
@@ -264,7 +299,7 @@ end:
 }
 
 ; Lets the threads of a cluster go on that have all come to one place: 0; else the number of its blocks, and a report
-; unless all have ended.
+; unless all have ended or some spin.
 define internal i64 @ek.meet_cluster(ptr %memory, i64 %size) optnone noinline {
 entry:
   %all.at = Block.all(%memory)
@@ -309,7 +344,10 @@ counted:
 decide:
   %last.at = Block.last(%record)
   %behind = load i64, ptr %last.at, align 8
-  br i1 %same.last, label %agree, label %part
+  br i1 %same.last, label %agree, label %look.again
+look.again:
+  %spins = call i1 @ek.any_spins(ptr %all, i64 %behind)
+  br i1 %spins, label %over, label %part
 part:
   call void @ek.report_parting(ptr %memory, ptr %all, i64 %behind)
   ret i64 %size

@@ -438,7 +438,10 @@ ask:
   br i1 %waits.next, label %meet, label %sleep
 meet:
   %met = call i1 @ek.meet(ptr %block, ptr %first, i64 %size, i64 WARP)
-  br i1 %met, label %choose, label %part
+  br i1 %met, label %choose, label %spin
+spin:
+  %spins = call i1 @ek.any_spins(ptr %first, i64 %size)
+  br i1 %spins, label %sleep, label %part
 part:
   call void @ek.report_parting(ptr %block, ptr %first, i64 %size)
   br label %end

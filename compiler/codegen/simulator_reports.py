@@ -9,6 +9,27 @@ from __future__ import annotations
 from typing import Final
 
 REPORT_PARTING: Final = """
+; Whether all of these threads have ended.
+define internal i1 @ek.all_ended(ptr %threads, i64 %count) noinline {
+entry:
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %more ]
+  %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
+  %state.at = Thread.state(%thread)
+  %state = load i64, ptr %state.at, align 8
+  %ended = icmp eq i64 %state, ENDED
+  br i1 %ended, label %more, label %no
+more:
+  %i.next = add i64 %i, 1
+  %again = icmp slt i64 %i.next, %count
+  br i1 %again, label %next, label %yes
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; Reports that threads part: how many wait at the place of the first that waits, have ended, or wait elsewhere.
 define internal void @ek.report_parting(ptr %block, ptr %threads, i64 %count) optnone noinline {
 entry:
@@ -93,10 +114,23 @@ define internal void @ek.check_end(ptr %block) alwaysinline {
 define internal void @ek.check_meet(ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high) alwaysinline {
   ret void
 }
+
+define internal void @ek.check_switch(ptr %argument, i64 %resident) alwaysinline {
+  ret void
+}
 """
 
 # What is told to the checks of a simulated device, whose state its table has (see `codegen.shadow_memory`).
 TOLD: Final = """
+; The checks are about this cluster of those that run by turns.
+define internal void @ek.check_switch(ptr %argument, i64 %resident) {
+  %checks = call ptr @ek.checks(ptr %argument)
+  %switch.at = CheckState.switch(%checks)
+  %function = load ptr, ptr %switch.at, align 8
+  call void %function(ptr %checks, i64 %resident)
+  ret void
+}
+
 define internal ptr @ek.checks(ptr %argument) alwaysinline {
   %context.at = Argument.context(%argument)
   %context = load ptr, ptr %context.at, align 8
@@ -134,9 +168,9 @@ define internal void @ek.check_end(ptr %block) {
 entry:
   %threads.at = Block.threads(%block)
   %threads = load ptr, ptr %threads.at, align 8
-  %state.at = Thread.state(%threads)
-  %state = load i64, ptr %state.at, align 8
-  %ended = icmp eq i64 %state, ENDED
+  %count.at = Block.count(%block)
+  %count = load i64, ptr %count.at, align 8
+  %ended = call i1 @ek.all_ended(ptr %threads, i64 %count)
   br i1 %ended, label %forget, label %end
 forget:
   %own.at = Block.own(%block)

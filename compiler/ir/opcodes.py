@@ -348,7 +348,7 @@ WHILE = Opcode(
     "carried values; a region that ends in condition, and one that ends in yield",
     more=ANY,
     gives_more=True,
-    attrs=_ROUND,
+    attrs=_ROUND | {"spins": _decided(one_of("wait", "count"))},
     regions=(RegionForm(carries=True, ends="condition"), RegionForm(carries=True)),
     rule=rules.loop,
     loops=True,

@@ -20,6 +20,9 @@ SUSPEND: Final = "ek.suspend"  # the thread waits, as its record says
 THREAD: Final = "ek.thread."  # how the names of functions that are run as coroutines begin
 RUN: Final = "ek.run_blocks"  # `(argument, chunk)`: a task of a launch, which runs some of its blocks
 
+MOVED: Final = "ek.moved"  # `(argument)`: a thread has left the outermost loop in which it waits for others
+CHANGED: Final = "ek.changed"  # `(argument, really)`: a thread in such a loop has changed memory
+
 SLOT_BYTES: Final = 64  # of what a thread gives the others of its warp, and of what it gets
 FRAME_ALIGNMENT: Final = 64
 SHARED_ALIGNMENT: Final = 1024  # of the shared memory of a block, as much as a kernel may ask for
@@ -32,8 +35,23 @@ PARTED: Final = (
 )
 
 
+WAITERS: Final = 4  # places where threads wait that a report shows
+WAITER: Final = 9  # numbers of each: site, state, threads, the first one's block and index
+WAITING_VALUES: Final = 3 + WAITERS * WAITER
+
+# What a report that no thread can continue brings: how many wait, in how many clusters, how many blocks have not begun;
+# then the places where they wait.
+WAITING: Final = (
+    *((name, {"value": k, "dtype": "int64"}) for k, name in enumerate(("threads", "resident", "left"))),
+    (
+        "places",
+        [[{"value": 3 + WAITER * n + k, "dtype": "int64"} for k in range(WAITER)] for n in range(WAITERS)],
+    ),
+)
+
+
 class State(IntEnum):
-    """What a thread does; one that waits says for whom."""
+    """What a thread does; one that waits says for whom. One that spins waits until memory changes."""
 
     READY = 0
     WARP = 1
@@ -41,6 +59,7 @@ class State(IntEnum):
     CLUSTER = 3
     ENDED = 4
     NEW = 5
+    SPIN = 6
 
 
 class Thread(ctypes.Structure):
@@ -128,6 +147,10 @@ class Argument(ctypes.Structure):
         lanes: the threads of a warp.
         cluster_x, cluster_y, cluster_z: the blocks of a cluster, which one task runs; 1 where they do not know of each
             other.
+        resident: how many clusters run at the same time, where threads spin; 0 where none does.
+        moves: how often a thread has left a loop in which it spins, or a cluster has begun.
+        changes: how often a thread that spins has changed memory.
+        waiting: the site of the report that no thread can continue.
     """
 
     _fields_ = (
@@ -147,6 +170,10 @@ class Argument(ctypes.Structure):
         ("cluster_x", ctypes.c_int64),
         ("cluster_y", ctypes.c_int64),
         ("cluster_z", ctypes.c_int64),
+        ("resident", ctypes.c_int64),
+        ("moves", ctypes.c_int64),
+        ("changes", ctypes.c_int64),
+        ("waiting", ctypes.c_int64),
     )
 
 
@@ -164,7 +191,12 @@ def of_cluster(region: Region) -> bool:
 
 def cooperates(region: Region) -> bool:
     """Whether the threads that run a region wait for each other, or share memory."""
-    return any(op.opcode.waits or any(_is_shared(value) for value in op.results) for op in walk(region))
+    return any(op.opcode.waits or any(map(_is_shared, op.results)) or "spins" in op.attrs for op in walk(region))
+
+
+def spins(region: Region) -> bool:
+    """Whether threads that run a region wait in loops for others to change memory."""
+    return any("spins" in op.attrs for op in walk(region))
 
 
 def _is_shared(value: Value) -> bool:

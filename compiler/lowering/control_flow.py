@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..ir.opcodes import YIELD
 from ..ir.program import Op, Region, Value
 from ..ir.schedule import Cut, LoopHints
-from . import polls
+from . import polls, spins
 from .writer import FunctionWriter, emits
 
 
@@ -37,6 +37,7 @@ def _body(w: FunctionWriter, region: Region, loop: Op | None = None, hints: Loop
         w.at = w.module.location(last.location)
         if loop is not None:
             polls.spend(w, loop)
+            spins.end_round(w, loop)
         w.leave(last)
         if hints is not None:
             w.line(f"llvm.call @{hints.symbol}() : () -> ()")
@@ -69,6 +70,11 @@ def _if(w: FunctionWriter, op: Op) -> None:
 
 @emits("while")
 def _while(w: FunctionWriter, op: Op) -> None:
+    with spins.spinning(w, op):
+        _rounds_of_while(w, op)
+
+
+def _rounds_of_while(w: FunctionWriter, op: Op) -> None:
     at = w.at
     test, body = op.regions
     names = [w.name(v) for v in op.operands]

@@ -36,14 +36,20 @@ from ..ir.simulation import (
     Thread,
     of_cluster,
     offset,
+    spins,
 )
 from . import launches, watched
 from .parallel import exit_if_failed, layout
 from .reports import site_number
 from .writer import FunctionWriter
 
-_STATES = {Scope.warp: State.WARP, Scope.block: State.BLOCK, Scope.cluster: State.CLUSTER}
-_HEADER = 128  # bytes of the argument before the captured values
+_STATES: dict[Scope | None, State] = {
+    None: State.SPIN,
+    Scope.warp: State.WARP,
+    Scope.block: State.BLOCK,
+    Scope.cluster: State.CLUSTER,
+}
+_HEADER = ctypes.sizeof(Argument)  # bytes of the argument before the captured values
 _SHARED_ALIGNMENT = 16
 
 
@@ -73,16 +79,42 @@ def launch(w: FunctionWriter, op: Op) -> None:
     facts = {"grid_x": x, "grid_y": y} | dict(zip(("block_x", "block_y", "block_z"), block, strict=True))
     facts |= {name: w.op(f"arith.constant {value} : i64") for name, value in known.items()}
     facts["dynamic"] = w.name(op.operands[6]) if len(op.operands) > 6 else w.op("arith.constant 0 : i64")
+    if spins(region):
+        facts |= _residents(w, op, thread.shared_bytes, facts["dynamic"], math.prod(cluster))
+        one = total
+    else:
+        facts["resident"] = one = w.op("arith.constant 0 : i64")
     for name, known_as in facts.items():
         w.line(f"llvm.store {known_as}, {w.field(argument, offset(Argument, name))} : i64, !llvm.ptr")
     for value, place in zip(captured, offsets, strict=True):
         w.line(f"llvm.store {w.name(value)}, {w.field(argument, place)} : {w.type(value.type)}, !llvm.ptr")
-    one = w.op("arith.constant 1 : i64")
     task = w.op(f"llvm.mlir.addressof @{RUN} : !llvm.ptr")
     types = "(!llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr) -> ()"
     w.line(f"llvm.call @ek.spread(%ctx, {total}, {one}, {task}, {argument}) : {types}")
     exit_if_failed(w)
     w.module.declare(RUN, "(!llvm.ptr, i64)")
+
+
+def _residents(w: FunctionWriter, op: Op, static: int, dynamic: str, cluster: int) -> dict[str, str]:
+    """What the scheduler has to know of a launch whose threads spin: how many clusters a device would hold at once."""
+    limits = w.target.limits
+    x, y, z = (w.name(value) for value in op.operands[3:6])
+    threads = w.op(f"arith.muli {w.op(f'arith.muli {x}, {y} : i64')}, {z} : i64")
+
+    def number(value: int) -> str:
+        return w.op(f"arith.constant {value} : i64")
+
+    each = w.op(f"arith.divui {number(limits.resident_threads)}, {threads} : i64")
+    each = w.op(f"arith.minui {each}, {number(limits.resident_blocks)} : i64")
+    if limits.resident_shared_memory:
+        shared = w.op(f"arith.addi {dynamic}, {number(max(1, static))} : i64")
+        fit = w.op(f"arith.divui {number(limits.resident_shared_memory)}, {shared} : i64")
+        each = w.op(f"arith.minui {each}, {fit} : i64")
+    blocks = w.op(f"arith.muli {each}, {number(limits.multiprocessors)} : i64")
+    clusters = w.op(f"arith.divui {blocks}, {number(cluster)} : i64")
+    resident = w.op(f"arith.maxui {clusters}, {number(1)} : i64")
+    site = site_number(w, w.module.waiting(op))
+    return {"resident": resident, "moves": number(0), "changes": number(0), "waiting": site}
 
 
 def _cluster(w: FunctionWriter, op: Op) -> tuple[int, int, int]:
@@ -155,9 +187,16 @@ def peer(w: FunctionWriter, pointer: str, rank: str, blocks: int) -> str:
 
 
 def suspend(
-    w: FunctionWriter, op: Op, scope: Scope, *, key: str = "", wanted: str = "", vote: str = "", orders: bool = True
+    w: FunctionWriter,
+    op: Op,
+    scope: Scope | None,
+    *,
+    key: str = "",
+    wanted: str = "",
+    vote: str = "",
+    orders: bool = True,
 ) -> None:
-    """Waits until the threads of a scope have come to the same place.
+    """Waits until the threads of a scope have come to the same place; without a scope, until others had their turn.
 
     Args:
         key: the name of an i64: threads meet where it is equal; without it, at the same place in the text.
@@ -178,6 +217,11 @@ def suspend(
     for name, value in fields.items():
         w.line(f"llvm.store {value}, {w.field('%thread', offset(Thread, name))} : i64, !llvm.ptr")
     w.line(f"llvm.call @{SUSPEND}() : () -> ()")
+
+
+def spin(w: FunctionWriter, op: Op) -> None:
+    """Lets all other threads have their turn."""
+    suspend(w, op, None, orders=False)
 
 
 def ballot(w: FunctionWriter, op: Op, flag: str, mask: str = "") -> str:

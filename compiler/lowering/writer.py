@@ -22,7 +22,7 @@ from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Location, Op, PointerType, Region, Scope, Site, Type, Value
 from ..ir.schedule import EXIT, HINT
-from ..ir.simulation import BEGIN, PARTED, SUSPEND
+from ..ir.simulation import BEGIN, PARTED, SUSPEND, WAITING
 from ..targets import Target
 from .types import literal, mlir_type
 
@@ -116,6 +116,13 @@ class ModuleWriter:
         if op.waits is Scope.cluster:
             parts = ("the threads of the cluster of block (", *PARTED[1:])
         self.sites.append(Site("parted", parts, own, self.op, (), notes))
+        return len(self.sites) - 1
+
+    def waiting(self, op: Op) -> int:
+        """The site of a report that no thread of a launch can continue."""
+        own, *calls = op.location.author()
+        notes = tuple(("called from", place) for place in calls)
+        self.sites.append(Site("waiting", (op.location.function,), own, self.op, WAITING, notes))
         return len(self.sites) - 1
 
     def access(self, op: Op, what: str, *more: str) -> int:
@@ -220,6 +227,9 @@ class FunctionWriter:
         self.prologue: list[str] = []  # lines before all others: storage, what parameters are read from
         self.indent = "    "
         self.at = ""  # the place of the operation that is being written
+        self.notes_writes: Emitter | None = (
+            None  # writes operations whose changes of memory are noted; see `lowering.spins`
+        )
 
     # lines
 
@@ -325,7 +335,7 @@ class FunctionWriter:
     def operation(self, op: Op) -> None:
         """One operation of the typed program."""
         self.at = self.module.location(op.location)
-        EMITTERS[op.name](self, op)
+        (self.notes_writes or EMITTERS[op.name])(self, op)
 
     def leave(self, op: Op) -> None:
         """Before a region of a branch or a loop ends with this operation."""

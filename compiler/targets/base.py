@@ -93,6 +93,9 @@ class Limits:
     """What one launch may ask for. Sizes in bytes; `shared_memory` is per block, the opt-in maximum included.
 
     `grid` counts blocks; `axis_threads` are the most threads along one axis of the grid, where that is what counts.
+    What a device of the architecture holds at once is `multiprocessors`, and for each of them `resident_threads`,
+    `resident_blocks` and `resident_shared_memory`, 0 if that is no limit. Where no hardware runs grids, they are those
+    of a large device.
     """
 
     threads_per_block: int = 1
@@ -101,6 +104,10 @@ class Limits:
     axis_threads: int = 2**63 - 1
     static_shared_memory: int = 0
     shared_memory: int = 0
+    multiprocessors: int = 132
+    resident_threads: int = 2048
+    resident_blocks: int = 32
+    resident_shared_memory: int = 0
 
 
 @dataclass(frozen=True)

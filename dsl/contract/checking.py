@@ -98,8 +98,8 @@ class CheckState(ctypes.Structure):
     """All that is known of a device's memory.
 
     Fields:
-        start, begin, meet, access, use, mark, copy, commit, wait, branch, promise, outside, misaligned:
-            functions of the object.
+        start, begin, meet, access, use, mark, copy, commit, wait, branch, promise, outside, misaligned,
+            switch: functions of the object.
         status: what is set to other than 0 when something is found; null if nothing is.
         looks_for: a `Check`.
         pieces: the table of pieces of shadow memory, of entries (number of the page + 1, address).
@@ -127,6 +127,8 @@ class CheckState(ctypes.Structure):
         pitch: by how much the numbers of the first threads of two blocks of a cluster differ.
         trace, trace_end: where the next accesses are noted.
         exhausted: whether memory for all of this has run out.
+        residents, resident: what is kept of the clusters that run by turns, while another one has its turn; and whose
+            turn it is.
         promises, promised: the table of values that were said to be equal, of entries (what, value, thread and site),
             and how many it has.
         finding: what was found.
@@ -136,7 +138,7 @@ class CheckState(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark")),
         *(
             (name, ctypes.c_void_p)
-            for name in ("copy", "commit", "wait", "branch", "promise", "outside", "misaligned", "status")
+            for name in ("copy", "commit", "wait", "branch", "promise", "outside", "misaligned", "switch", "status")
         ),
         ("looks_for", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("pieces", "free", "limit")),
@@ -157,6 +159,8 @@ class CheckState(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("cluster_x", "cluster_y", "cluster_z", "pitch")),
         *((name, ctypes.c_void_p) for name in ("places", "trace", "trace_end")),
         ("exhausted", ctypes.c_int64),
+        ("residents", ctypes.c_void_p),
+        ("resident", ctypes.c_int64),
         ("promises", ctypes.c_void_p),
         ("promised", ctypes.c_int64),
         ("finding", Finding),

@@ -248,6 +248,7 @@ MEANINGS: dict[str, str] = {
     "EK0743": "A thread uses shared memory that an asynchronous copy may still write.",
     "EK0744": "A device does not tell what its kernels do with memory.",
     "EK0745": "The address of an access is not aligned as its kernel promises, or as the operation needs.",
+    "EK0746": "Threads of a launch wait for each other, and none can continue.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device, or has no architecture.",

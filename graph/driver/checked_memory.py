@@ -23,7 +23,7 @@ from .shared_library import SharedLibrary
 
 FUNCTIONS = (
     *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
-    *("branch", "promise", "outside", "misaligned"),
+    *("branch", "promise", "outside", "misaligned", "switch"),
 )
 SHADOW = 1 << 36  # bytes of addresses for shadow memory, of which pages are made when they are touched
 ROOM = 1 << 33  # the same for what one launch needs

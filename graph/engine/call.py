@@ -38,6 +38,7 @@ from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .stages import stages_of
 from .stored import check_stored, expect_stores
 from .thread_pool import thread_pool
+from .waiting import WAITING, waiting_error
 
 if TYPE_CHECKING:
     from ...dsl.contract.checking import CheckState, Finding
@@ -537,6 +538,8 @@ class Caller:
         if failure is None:
             reason = "a kernel failed without saying why"
             return KernelError(reason, code="EK0702", place=user_place(), notes=list(notes))
+        if failure.report.kind == WAITING:
+            return waiting_error(failure, self.code.reports, self.programs(), [*notes, self._called()])
         found = nan_notes(failure, arrays) if self.device.is_host else []
         staged = self._staged(failure.report.op)
         return failure_error(failure, self.programs(), staged, [*notes, *found, self._called()])

@@ -63,6 +63,7 @@ _DETAILS = {
     "nan": {"tensor", "position", "shape", "value"},
     "bounds": {"tensor", "axis", "index", "extent"},
     "grid": {"limit", "size"},
+    "waiting": {"threads", "resident", "left", "places"},
     "access": {"tensor", "access", "position", "shape", "width", "call", "owned", "value"},
 }
 _SPEC = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?[0-9]{0,5}[,_]?([.][0-9]{1,5})?[a-zA-Z%]?")
