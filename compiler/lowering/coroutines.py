@@ -107,7 +107,8 @@ def _residents(w: FunctionWriter, op: Op, static: int, dynamic: str, cluster: in
     each = w.op(f"arith.divui {number(limits.resident_threads)}, {threads} : i64")
     each = w.op(f"arith.minui {each}, {number(limits.resident_blocks)} : i64")
     if limits.resident_shared_memory:
-        shared = w.op(f"arith.addi {dynamic}, {number(max(1, static))} : i64")
+        reserved = 1024 if limits.resident_shared_memory > limits.shared_memory else 0  # by the device, for each block
+        shared = w.op(f"arith.addi {dynamic}, {number(max(1, static) + reserved)} : i64")
         fit = w.op(f"arith.divui {number(limits.resident_shared_memory)}, {shared} : i64")
         each = w.op(f"arith.minui {each}, {fit} : i64")
     blocks = w.op(f"arith.muli {each}, {number(limits.multiprocessors)} : i64")

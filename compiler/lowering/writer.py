@@ -122,7 +122,7 @@ class ModuleWriter:
         """The site of a report that no thread of a launch can continue."""
         own, *calls = op.location.author()
         notes = tuple(("called from", place) for place in calls)
-        self.sites.append(Site("waiting", (op.location.function,), own, self.op, WAITING, notes))
+        self.sites.append(Site("waiting", (), own, self.op, WAITING, notes))
         return len(self.sites) - 1
 
     def access(self, op: Op, what: str, *more: str) -> int:

@@ -32,8 +32,7 @@ def mark_spins(program: Program, target: Target) -> None:
     if target.has_grid and not target.simulates:
         return
     for function in program.functions:
-        bodies = [function.body] if target.simulates else []
-        bodies += [op.regions[0] for op in walk(function.body) if op.opcode is LAUNCH]
+        bodies = [op.regions[0] for op in walk(function.body) if op.opcode is LAUNCH]
         for body in bodies:
             for op in walk(body):
                 if op.opcode is WHILE and _spins(op):

@@ -110,6 +110,23 @@ _ADA = _AMPERE | {"fp8_mma"}
 _HOPPER = _ADA | {"bf16", "clusters", "tma"}
 
 
+# What the largest device of an architecture holds at once: multiprocessors; threads, blocks and KiB of shared memory of
+# each, of which some devices reserve 1 KiB for every block.
+_RESIDENT: Final = {
+    "sm_75": (72, 1024, 16, 64),
+    "sm_80": (108, 2048, 32, 164),
+    "sm_86": (84, 1536, 16, 100),
+    "sm_87": (16, 1536, 16, 164),
+    "sm_89": (142, 1536, 24, 100),
+    "sm_90": (132, 2048, 32, 228),
+    "sm_100": (148, 2048, 32, 228),
+    "sm_103": (148, 2048, 32, 228),
+    "sm_110": (20, 1536, 24, 228),
+    "sm_120": (188, 1536, 24, 100),
+    "sm_121": (48, 1536, 24, 100),
+}
+
+
 def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: int) -> Target:
     """`ptx` is ten times the PTX version; `shared_memory` the opt-in maximum of one block."""
     return Target(
@@ -145,6 +162,10 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
             grid=(2**31 - 1, 65535, 65535),
             static_shared_memory=48 * 1024,
             shared_memory=shared_memory * 1024,
+            multiprocessors=_RESIDENT[name][0],
+            resident_threads=_RESIDENT[name][1],
+            resident_blocks=_RESIDENT[name][2],
+            resident_shared_memory=_RESIDENT[name][3] * 1024,
         ),
         grid=ASYNC_GRID if "async_copy" in capabilities else GRID,
         dialect="nvvm",

@@ -1,6 +1,6 @@
 """Formats reports of a simulated GPU, or of a CPU that runs a grid, that no thread of a launch can continue.
 
-    error[EK0746]: deadlock: 4 threads wait, and none can continue, in kernel 'total' of op 'sums'
+    error[EK0746]: deadlock: 4 threads wait, and none can continue, in op 'sums'
        12 |         while atomic.load(count, 0) < n:
           |         ^^^^^ thread (0, 0, 0) of block (0, 0, 0), and 3 more, wait for a change of memory
 
@@ -56,7 +56,7 @@ def waiting_error(
     calls = [f"{text} {at}" for text, anchor in notes_of if (at := place_at(anchor, kernels)) is not None]
     place = labels[0].place if labels else place_at(report.anchor, kernels)
     return KernelError(
-        f"deadlock: {_threads(total)}, and none can continue, in kernel '{report.parts[0]}' of op '{report.op}'",
+        f"deadlock: {_threads(total)}, and none can continue, in op '{report.op}'",
         code="EK0746",
         place=place,
         labels=labels,
