@@ -44,6 +44,7 @@ from ..targets import Target
 from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported, note_row
 from .ir_text import NO_ADDRESS, Number
 from .llvm import compile_module
+from .memory_orders import orders_text
 
 FUNCTIONS: Final = (
     *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
@@ -71,7 +72,7 @@ def checker_text(target: Target) -> str:
         "declare i64 @llvm.smax.i64(i64, i64)\ndeclare i32 @llvm.umax.i32(i32, i32)\n"
     )
     functions = (_piece, _find, _access, _use, _mark, _flags, _copy, _wait, _branch, _promise, _outside, _misaligned)
-    return declared + "\n".join([clocks_text(), *(function() for function in functions)])
+    return declared + "\n".join([clocks_text(), orders_text(), *(function() for function in functions)])
 
 
 def _piece() -> str:
