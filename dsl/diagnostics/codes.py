@@ -108,6 +108,7 @@ MEANINGS: dict[str, str] = {
     "EK0412": "A number does not fit the dtype that it meets.",
     "EK0413": "An op does not take tensors of this dtype.",
     "EK0414": "An option of an op has an unknown value.",
+    "EK0415": "The predicate of a loop draws random numbers, and how many is not known.",
     "EK0420": "Shapes do not broadcast.",
     "EK0421": "An axis does not have the size that the op needs.",
     "EK0422": "An axis is wrong or named twice.",

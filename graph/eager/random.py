@@ -17,6 +17,7 @@ import itertools
 import math
 import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -51,20 +52,23 @@ class _Source:
 _source: list[_Source] = []
 
 
-def _drawn() -> tuple[int, int]:
-    """The seed, and a number that no other call has."""
+def _begun() -> _Source:
+    """The seed that is set; drawn where none was."""
     if not _source:
         _source.append(_Source(secrets.randbits(63)))
-    source = _source[0]
+    return _source[0]
+
+
+def _drawn() -> tuple[int, int]:
+    """The seed, and a number that no other call has."""
+    source = _begun()
     return source.seed, next(source.streams)
 
 
 @placed
 def seed() -> Tensor:
     """The seed of the process, as a tensor of `ops.random.SeedType`."""
-    if not _source:
-        _drawn()
-    return Tensor.constant(_source[0].seed, dtype=DType.int64, device=DeviceRef.CPU())
+    return Tensor.constant(_begun().seed, dtype=DType.int64, device=DeviceRef.CPU())
 
 
 @placed
@@ -74,6 +78,16 @@ def set_seed(value: int) -> None:
     if not -(1 << 63) <= number < 1 << 64:
         wrong("value", value, "an int of 64 bits")
     _source[:] = [_Source(number if number < 1 << 63 else number - (1 << 64))]
+
+
+@contextmanager
+def seed_of_block() -> Iterator[None]:
+    """A seed that is set within this block holds to its end, as in the bodies of control flow in graphs."""
+    kept = _begun()
+    try:
+        yield
+    finally:
+        _source[:] = [kept]
 
 
 # *** operators ***

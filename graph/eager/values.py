@@ -36,6 +36,7 @@ from .nodes import FUNCTIONS, Recorded
 from .operators import operator
 from .patterns import call_of, names_of
 from .programs import value_of as kept
+from .random import seed_of_block
 from .record import is_staged, record, staged
 from .tensor import Tensor, made
 
@@ -91,7 +92,8 @@ def cond(
     """What one of two functions gives: of the first where `pred` is true."""
     if _stages(pred):
         return staged(operator("cond"), (pred, out_types, _values_of(then_fn), _values_of(else_fn)), {})  # type: ignore[no-any-return]
-    return _listed((then_fn if bool(pred) else else_fn)())
+    with seed_of_block():
+        return _listed((then_fn if bool(pred) else else_fn)())
 
 
 @placed
@@ -104,9 +106,13 @@ def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callabl
     if not values:
         text = "while_loop: there is nothing to carry"
         raise GraphError(text, code="EK0447", place=user_place(), op="while_loop", argument="initial_values")
-    while bool(predicate(*values)):
-        values = _listed(body(*values))
-    return values
+    while True:
+        with seed_of_block():
+            goes_on = bool(predicate(*values))
+        if not goes_on:
+            return values
+        with seed_of_block():
+            values = _listed(body(*values))
 
 
 def _values_of(function: Callable[..., Any]) -> Callable[..., Any]:

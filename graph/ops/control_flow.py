@@ -19,7 +19,7 @@ Input: tensors, functions, subgraphs. Output: tensors. Non-goals: where the valu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
@@ -38,6 +38,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.promotion import is_weak, literal_array, weak_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
+from .draws import Draws, counting, draws, go_on
 from .operands import HINT_FOR_SYMBOLS, as_shape, check_kind, same_device, tensor
 from .stage import builtin, current, fail, op
 
@@ -69,8 +70,9 @@ def cond(
     for argument, function in (("then_fn", then_fn), ("else_fn", else_fn)):
         _check_function(argument, function)
     same_device(name, {"pred": condition}, types[0].device if types else None)
-    then = _trace(graph, name, "then_fn", then_fn, (), types, place)
-    other = _trace(graph, name, "else_fn", else_fn, (), types, place)
+    device = condition.device
+    then = _trace(graph, name, "then_fn", then_fn, (), types, place, (draws(), device))
+    other = _trace(graph, name, "else_fn", else_fn, (), types, place, (draws(), device))
     if types is None:
         for traced in (then, other):
             _check_nothing(traced, place)
@@ -78,7 +80,13 @@ def cond(
         for traced, beside in ((then, other), (other, then)):
             _check_results(traced, types, "out_types", partial(_origins, traced, beside), place)
     make = partial(Branch, condition.number, (then.body, other.body))
-    return graph.stage_control(make, types or (), place)
+    *results, count = graph.stage_control(make, [*(types or ()), _count_type(device)], place)
+    if then.draws.same_count(other.draws):
+        graph.unused += [*then.counted, *other.counted, count.number]
+        go_on(then.draws)
+    else:
+        go_on(Draws(base=count))
+    return results
 
 
 @op(
@@ -108,16 +116,47 @@ def while_loop(
         _check_function(argument, function)
     values = _initial(name, graph, initial_values)
     types = [value.type for value in values]
-    initial = [_copy(value) for value in values]
+    initial, device = [_copy(value) for value in values], types[0].device
+    first = graph.next_value
+    counter = _copy(draws().count(device))
+    counted = range(first, graph.next_value)
     with graph.bodies.body(name, place):
-        carried = graph.stage_control(Carried, types, place)
-        test = _trace(graph, name, "predicate", lambda *values: _single(predicate(*values)), carried, None, place)
-        _check_predicate(name, test, types[0].device)
-        step = _trace(graph, name, "body", body, carried, types, place)
+        *carried, count = graph.stage_control(Carried, [*types, counter.type], place)
+        start = Draws(draws().seed, count)
+        test = _trace(
+            graph, name, "predicate", lambda *values: _single(predicate(*values)), carried, None, place, (start, None)
+        )
+        _check_predicate(name, test, device)
+        _check_draws(test.draws, count)
+        step = _trace(graph, name, "body", body, carried, types, place, (test.draws, device))
         begun = _Traced(graph, "initial_values", step.body, values)
         _check_results(step, types, "initial_values", partial(_origins, step, begun), place)
-    numbers = (tuple(v.number for v in initial), tuple(v.number for v in carried))
-    return graph.stage_control(partial(Loop, *numbers, (test.body, step.body)), types, place)
+    numbers = (tuple(v.number for v in (*initial, counter)), tuple(v.number for v in (*carried, count)))
+    *results, last = graph.stage_control(partial(Loop, *numbers, (test.body, step.body)), [*types, count.type], place)
+    if step.draws.same_count(start):
+        graph.unused += [*counted, count.number, *step.counted, last.number]
+    else:
+        go_on(Draws(base=last, offset=test.draws.offset))
+    return results
+
+
+def _count_type(device: DeviceRef) -> TensorType:
+    """The type of a count of random ops, which bodies hand on."""
+    return TensorType(DType.int64, [], device)
+
+
+def _check_draws(end: Draws, count: TensorValue) -> None:
+    """A predicate gives back no count, so that it has to be known how often it draws."""
+    if end.base is not count:
+        fail(
+            "while_loop",
+            "predicate draws random numbers in a cond or a while_loop of its own, and how many is not known",
+            code="EK0415",
+            argument="predicate",
+            expected="a number of random ops that is known",
+            got="one that depends on the values of a call",
+            hint="draw in the body, and carry what the predicate needs",
+        )
 
 
 @op(example="ops.call(Graph('twice', lambda v: v * 2, [x.type]), x)")
@@ -204,6 +243,8 @@ class _Traced:
     argument: str  # of the op: which function it was
     body: Body
     values: list[TensorValue]
+    draws: Draws = field(default_factory=Draws)  # the count of random ops at its end
+    counted: range = range(0)  # the values that were made to give back this count
 
 
 def _trace(
@@ -214,10 +255,17 @@ def _trace(
     arguments: Sequence[TensorValue],
     types: Sequence[TensorType] | None,
     place: Place | None,
+    random: tuple[Draws, DeviceRef | None],
 ) -> _Traced:
-    """Calls a function of the user's as a body. Of a predicate, and of what gives back nothing, no types are known."""
+    """Calls a function of the user's as a body. Of a predicate, and of what gives back nothing, no types are known.
+
+    `random` says from where random ops are counted, and on which device the body gives back their count behind its
+    values; None for a body that does not.
+    """
+    start, given_on = random
     with graph.bodies.body(f"{argument} of {name}", place) as opened:
-        results = _listed(function(*arguments))
+        with counting(start) as end:
+            results = _listed(function(*arguments))
         device = arguments[0].device if arguments else graph.inputs[0].device if graph.inputs else DeviceRef.CPU()
         values = [
             _value(graph, name, argument, result, types[k] if types and k < len(types) else None, device)
@@ -230,8 +278,13 @@ def _trace(
                 numbers.append(value.number)
             else:
                 numbers.append(_copy(value).number)
+        first = graph.next_value
+        if given_on is not None:
+            count = end[0].count(given_on)
+            numbers.append((count if _is_own(graph, opened, count) else _copy(count)).number)
+        counted = range(first, graph.next_value)
     body = Body(opened.first_node, opened.end_node, tuple(numbers))
-    return _Traced(graph, argument, body, values)
+    return _Traced(graph, argument, body, values, end[0], counted)
 
 
 def _is_own(graph: Graph, body: OpenBody, value: TensorValue) -> bool:

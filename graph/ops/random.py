@@ -3,35 +3,32 @@
     ops.random.set_seed(7)
     noise = ops.random.normal(["batch", 64], std=0.02)
 
-Numbers are a function of the graph's seed, of how many random ops came after it was set, and of the place of the
-element: they depend neither on threads nor on the target. A seed that is a tensor of `SeedType` comes with each call;
-with a plain number, and without any, each call gives the same numbers.
+Numbers are a function of the graph's seed, of how many random ops ran since it was set, and of the place of the
+element: they depend neither on threads nor on the target. Each round of a loop counts (see `draws`). A seed that is a
+tensor of `SeedType` comes with each call; with a plain number, and without any, each call gives the same numbers.
 
 Input: shapes, numbers, a seed. Output: tensors. Non-goals: nothing for secrets.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import dtype_of, int_of, list_of, number_of, wrong
 from ..driver.devices import Device, DeviceRef
-from ..staging.graph import Graph
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import TensorType
+from . import draws
+from .draws import Draws, number
 from .elementwise import less, mul, where
 from .movement import transfer_to
 from .operands import as_shape, check_kind, tensor
-from .stage import builtin, current, op
+from .stage import builtin, op
 
 __all__ = ["SeedType", "bernoulli", "dropout", "gaussian", "normal", "seed", "set_seed", "uniform"]
 
@@ -40,45 +37,34 @@ SeedType = TensorType(DType.int64, [], DeviceRef.CPU())
 DimLike = int | str | Dim
 
 
-@dataclass
-class _State:
-    """The seed of a graph, and how many random ops it has."""
-
-    seed: int | TensorValue = 0
-    streams: int | TensorValue = 0  # a tensor where a single op is staged whose stream comes with each call
-
-
-_STATES: weakref.WeakKeyDictionary[Graph, _State] = weakref.WeakKeyDictionary()
-
-
 @op(namespace="random", dtypes={}, example="ops.random.set_seed(7)")
 def set_seed(value: TensorValueLike) -> None:
     """Sets the seed of all random ops of this graph that come after: a number, or a tensor of `SeedType`.
 
-    The same seed again begins the same numbers again.
+    The same seed again begins the same numbers again. What is set in a body of `cond` or `while_loop` holds to the end
+    of the body.
 
     Raises:
         GraphError: neither an int nor a tensor of rank 0.
         DTypeError: a tensor of another dtype than int64.
     """
-    state = _state("random.set_seed")
+    name = "random.set_seed"
     if hasattr(value, "__tensorvalue__"):
         value = value.__tensorvalue__()
-    state.streams = 0
     if not isinstance(value, TensorValue):
-        state.seed = _seed_of(value)
+        draws.set_seed(_seed_of(value))
         return
-    given = tensor("random.set_seed", "value", value)
+    given = tensor(name, "value", value)
     if given.dtype is not DType.int64 or given.rank != 0:
         wrong("value", str(given.type), f"an int, or a tensor of {SeedType}")
-    state.seed = given
+    draws.set_seed(given)
 
 
 @op(namespace="random", dtypes={}, example="ops.random.seed()")
 def seed() -> TensorValue:
     """The seed of this graph as a tensor of `SeedType`; 0 unless it is set."""
-    held = _state("random.seed").seed
-    return held if isinstance(held, TensorValue) else _number(held)
+    held = draws.draws().seed
+    return held if isinstance(held, TensorValue) else number(held, DeviceRef.CPU())
 
 
 @op(namespace="random", dtypes={}, example="ops.random.uniform([2, 3], range=(0, 1))")
@@ -174,23 +160,19 @@ def dropout(x: TensorValueLike, p: float = 0.5) -> TensorValue:
 @contextmanager
 def streaming(seed: int | TensorValue, stream: int | TensorValue) -> Iterator[None]:
     """Within this block the graph's seed and the stream of the next op are these, numbers or tensors of `SeedType`."""
-    state = _state("random")
-    kept = replace(state)
-    state.seed, state.streams = seed, stream
-    try:
+    with draws.counting(Draws(seed, stream) if isinstance(stream, TensorValue) else Draws(seed, None, stream)):
         yield
-    finally:
-        state.seed, state.streams = kept.seed, kept.streams
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within this block random ops have another seed; they count on."""
+    with draws.counting(replace(draws.draws(), seed=_seed_of(seed))) as end:
+        yield
+    draws.go_on(end[0])
 
 
 # *** parts ***
-
-
-def _state(name: str) -> _State:
-    graph = current(name)
-    if graph not in _STATES:
-        _STATES[graph] = _State()
-    return _STATES[graph]
 
 
 def _seed_of(value: Any) -> int:
@@ -198,10 +180,6 @@ def _seed_of(value: Any) -> int:
     if not -(1 << 63) <= number < 1 << 64:
         wrong("value", value, "an int of 64 bits")
     return number if number < 1 << 63 else number - (1 << 64)
-
-
-def _number(value: int) -> TensorValue:
-    return current("random.seed").stage_constant(np.array(value, np.int64), DeviceRef.CPU(), user_place())
 
 
 def _normal(name: str, shape: Any, mean: Any, std: Any, dtype: DType | None, device: Any) -> TensorValue:
@@ -226,11 +204,9 @@ def _filled(name: str, kernel: str, shape: Any, dtype: Any, device: Any, paramet
     if not chosen.is_float() or chosen.is_storage():
         wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413")
     dims = Shape(list_of("shape", shape, "dims"))
-    state = _state(name)
-    held = [each if isinstance(each, TensorValue) else _number(each) for each in (state.seed, state.streams)]
-    operands = [transfer_to(value, place) for value in held]
+    now = draws.draws()
+    seed = transfer_to(now.seed, place) if isinstance(now.seed, TensorValue) else number(now.seed, place)
     row = TensorType(chosen, [dims.num_elements], place)
-    found = builtin(_FAMILY, kernel, operands, parameters, [row])[0]
-    if not isinstance(state.streams, TensorValue):
-        state.streams += 1
+    found = builtin(_FAMILY, kernel, [seed, now.count(place)], parameters, [row])[0]
+    draws.draw()
     return as_shape(found, dims)

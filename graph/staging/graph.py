@@ -56,6 +56,7 @@ from .active import ACTIVE
 from .bodies import Bodies, lost_value
 from .hoist import Needs, hoist_sizes
 from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
+from .removal import without
 from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
 from .sizes import stage_dim, stage_sizes
 from .value import BufferValue, TensorValue, Value
@@ -149,6 +150,8 @@ class Graph(Rich):
         self._constraints: list[Constraint] = []
         self._steps: list[SizeStep] = []
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
+        self.unused: list[int] = []  # values that the finished graph does without
+        self.draws: Any = None  # the seed and the count of random ops; see `ops.draws`
         self.bodies = Bodies(self._nodes, self._types)
         self._subgraphs: dict[str, Graph] = {}
         self._wanted = None if output_types is None else output_types_of(output_types)
@@ -267,7 +270,7 @@ class Graph(Rich):
             numbers = tuple(self._output_number(position, value, place) for position, value in enumerate(outputs))
         check_outputs(self.name, [self._types[number] for number in numbers], self._wanted, place)
         parts = (tuple(self._nodes), numbers, tuple(self._constraints), tuple(self._steps))
-        ir = GraphIR(self.name, self._input_types, *parts, names=self._names)
+        ir = without(GraphIR(self.name, self._input_types, *parts, names=self._names), self.unused)
         self._ir = hoist_sizes(ir, self.kernels.builtin("control_flow", "copy")) if self._steps else ir
 
     def _output_number(self, position: int, value: Any, place: Place | None) -> int:
@@ -369,16 +372,23 @@ class Graph(Rich):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Undoes what was staged inside when the block raises."""
-        lists: tuple[list[Any], ...] = (self._nodes, self._types, self._constraints, self._steps, self._weights)
+        lists: tuple[list[Any], ...] = (
+            self._nodes,
+            self._types,
+            self._constraints,
+            self._steps,
+            self._weights,
+            self.unused,
+        )
         staged = (*lists, self.bodies.closed)
         marks = [len(part) for part in staged]
-        names = self._dim_names
+        names, draws = self._dim_names, self.draws
         try:
             yield
         except BaseException:
             for part, mark in zip(staged, marks, strict=True):
                 del part[mark:]
-            self._dim_names = names
+            self._dim_names, self.draws = names, draws
             raise
 
     def stage(
@@ -471,6 +481,11 @@ class Graph(Rich):
     def next_node(self) -> int:
         """The number of the node that is staged next."""
         return len(self._nodes)
+
+    @property
+    def next_value(self) -> int:
+        """The number of the value that is staged next."""
+        return len(self._types)
 
     def maker(self, number: int) -> Item | None:
         """The node that makes a value; None for an input."""

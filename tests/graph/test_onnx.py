@@ -16,6 +16,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
 from einkorn.graph import DType, Graph, InferenceSession, from_onnx, ops
 from einkorn.graph.engine.cache_keys import graph_key
 from einkorn.graph.onnx.initialisers import take_out
+from einkorn.stdlib.kernels.random import uniform_reference
 
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 helper, FLOAT, INT64 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -491,6 +492,33 @@ def test_a_loop_whose_rounds_are_counted_when_it_runs() -> None:
     x = np.array([1, 3], np.float32)
     for trips, factor in ((0, 1), (1, 2), (4, 16), (50, 64)):
         np.testing.assert_array_equal(loaded.execute(np.int64(trips), x)[0].to_numpy(), x * factor)
+
+
+@pytest.mark.parametrize("seed", [None, 3.0])
+def test_a_loop_draws_new_numbers_in_each_round(seed: float | None) -> None:
+    """Also with a seed of the node's own, and where the rounds are known at import."""
+    own = {} if seed is None else {"seed": seed}
+    body = helper.make_graph(
+        [
+            helper.make_node("RandomUniform", [], ["u"], shape=[3], **own),
+            helper.make_node("Add", ["v", "v"], ["v2"]),
+            helper.make_node("Add", ["v2", "u"], ["v3"]),
+            helper.make_node("Identity", ["c"], ["go"]),
+        ],
+        "body",
+        [value("i", [], INT64), value("c", [], onnx.TensorProto.BOOL), value("v", [3])],
+        [value("go", [], onnx.TensorProto.BOOL), value("v3", [3])],
+    )
+    node = helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)
+    when_it_runs = model([node], [value("trips", [], INT64), value("x", [3])], [value("y", [3])])
+    at_import = model([node], [value("x", [3])], [value("y", [3])], [tensor("trips", np.int64(3))])
+    x, drawn = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    for stream in range(3):
+        seeds = 0 if seed is None else int(np.float32(seed).view(np.int32))
+        drawn = drawn * 2 + uniform_reference(3, np.float32, seeds, stream, 0.0, 1.0).astype(np.float32)
+    for made, inputs in ((when_it_runs, (np.int64(3), x)), (at_import, (x,))):
+        loaded = InferenceSession(interpret=True).load(from_onnx(made))
+        np.testing.assert_allclose(loaded.execute(*inputs)[0].to_numpy(), drawn, rtol=1e-6)
 
 
 def test_a_branch_that_is_chosen_when_it_runs() -> None:

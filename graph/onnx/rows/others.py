@@ -5,12 +5,14 @@ Input: tensors. Output: tensors. Non-goals: what a number of a seed gives elsewh
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.random import seeded
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
 from ..call import Call
@@ -54,18 +56,16 @@ def _minor(x: TensorValue, columns: list[int], row: int) -> TensorValue:
     return total
 
 
-# *** random numbers: they follow from the seed of the graph, which a node's own seed sets anew ***
+# *** random numbers: they follow from the seed of the graph or from the node's own, and count on from node to node ***
 
 
-def _seeded(seed: float | None) -> None:
-    if seed is not None:
-        ops.random.set_seed(int(np.float32(seed).view(np.int32)))
-
-
-def _drawn(call: Call, shape: list[Any], dtype: DType, draw: Any, first: float, second: float) -> TensorValue:
+def _drawn(
+    call: Call, shape: list[Any], dtype: DType, draw: Any, first: float, second: float, seed: float | None
+) -> TensorValue:
     """Numbers of a distribution, in float32 where the dtype is narrower."""
     wide = DType.float64 if dtype is DType.float64 else DType.float32
-    return ops.cast(draw(shape, first, second, wide), dtype)
+    with nullcontext() if seed is None else seeded(int(np.float32(seed).view(np.int32))):
+        return ops.cast(draw(shape, first, second, wide), dtype)
 
 
 def _uniform(shape: list[Any], low: float, high: float, dtype: DType) -> TensorValue:
@@ -81,8 +81,7 @@ def random_uniform(
     call: Call, *, dtype: int, high: float, low: float, shape: list[int], seed: float | None = None
 ) -> TensorValue:
     """Numbers from low on and below high."""
-    _seeded(seed)
-    return _drawn(call, list(shape), call.dtype(dtype), _uniform, low, high)
+    return _drawn(call, list(shape), call.dtype(dtype), _uniform, low, high, seed)
 
 
 @onnx_op("RandomNormal")
@@ -90,8 +89,7 @@ def random_normal(
     call: Call, *, dtype: int, mean: float, scale: float, shape: list[int], seed: float | None = None
 ) -> TensorValue:
     """Numbers of the normal distribution."""
-    _seeded(seed)
-    return _drawn(call, list(shape), call.dtype(dtype), _normal, mean, scale)
+    return _drawn(call, list(shape), call.dtype(dtype), _normal, mean, scale, seed)
 
 
 @onnx_op("RandomUniformLike")
@@ -99,8 +97,7 @@ def random_uniform_like(
     call: Call, x: TensorValue, *, dtype: int | None = None, high: float, low: float, seed: float | None = None
 ) -> TensorValue:
     """Numbers from low on and below high, in the shape of a tensor."""
-    _seeded(seed)
-    return _drawn(call, list(x.shape), call.dtype(dtype) if dtype is not None else x.dtype, _uniform, low, high)
+    return _drawn(call, list(x.shape), call.dtype(dtype) if dtype is not None else x.dtype, _uniform, low, high, seed)
 
 
 @onnx_op("RandomNormalLike")
@@ -108,21 +105,18 @@ def random_normal_like(
     call: Call, x: TensorValue, *, dtype: int | None = None, mean: float, scale: float, seed: float | None = None
 ) -> TensorValue:
     """Numbers of the normal distribution, in the shape of a tensor."""
-    _seeded(seed)
-    return _drawn(call, list(x.shape), call.dtype(dtype) if dtype is not None else x.dtype, _normal, mean, scale)
+    return _drawn(call, list(x.shape), call.dtype(dtype) if dtype is not None else x.dtype, _normal, mean, scale, seed)
 
 
 @onnx_op("Bernoulli")
 def bernoulli(call: Call, x: TensorValue, *, dtype: int | None = None, seed: float | None = None) -> TensorValue:
     """1 with the probability that each element says."""
-    _seeded(seed)
     return ops.cast(ops.random.bernoulli(x), call.dtype(dtype) if dtype is not None else x.dtype)
 
 
 @onnx_op("Multinomial")
 def multinomial(call: Call, x: TensorValue, *, dtype: int, sample_size: int, seed: float | None = None) -> TensorValue:
     """Places drawn by the unnormalised logarithms of their probabilities."""
-    _seeded(seed)
     noise = ops.random.uniform([x.shape[0], sample_size, x.shape[1]], (0, 1), dtype=DType.float32)
     gumbel = ops.negate(ops.log(ops.negate(ops.log(ops.maximum(noise, 1e-30)))))
     drawn = ops.argmax(gumbel + ops.cast(ops.unsqueeze(x, 1), DType.float32), -1, False)
