@@ -524,7 +524,7 @@ class Graph(Rich):
             GraphError: EK0448, in a body they depend on what a loop carries or on a buffer.
         """
         if self.bodies.open:
-            needs = Needs(self._types, self._nodes, self._steps)
+            needs = Needs(self._types, self._nodes, self._steps, self.unused)
             self._check_before(op, needs, needs.of([value.number], self.bodies.open[0].first_node), place)
         step = SizeStep(value.number, tuple(names), op, place)
         self._steps.append(step)

@@ -46,11 +46,19 @@ class Needs:
     Args:
         types: by value.
         nodes, steps: of the graph, so far.
+        unused: values that the finished graph does without.
     """
 
-    def __init__(self, types: Sequence[ShapedType], nodes: Sequence[Item], steps: Iterable[SizeStep]) -> None:
+    def __init__(
+        self,
+        types: Sequence[ShapedType],
+        nodes: Sequence[Item],
+        steps: Iterable[SizeStep],
+        unused: Iterable[int] = (),
+    ) -> None:
         self.types = types
         self.nodes = nodes
+        self.unused = frozenset(unused)
         self.makers = makers_of(len(types) - sum(len(node.results) for node in nodes), nodes)
         self.sizes = {name: step.value for step in steps for name in step.names}
 
@@ -74,8 +82,11 @@ class Needs:
         """The values that a node reads, those that its sizes depend on included."""
         names = {name for type in node.out_types for name in type.shape.parameters}
         sizes = [self.sizes[name] for name in names if name in self.sizes]
+        if node.results and self.unused.issuperset(node.results):
+            return []
         if isinstance(node, Control):
-            return [*sizes, *node.operands, *(value for body in node.bodies for value in body.outputs)]
+            read = [*node.operands, *(value for body in node.bodies for value in body.outputs)]
+            return [*sizes, *(value for value in read if value not in self.unused)]
         return [*sizes, *node.operands] if isinstance(node, Node) else sizes
 
     def obstacle(self, needed: set[int]) -> Carried | Node | None:
