@@ -54,8 +54,8 @@ class _Removal:
         if isinstance(node, Carried):
             return dataclasses.replace(node, **made)
         if isinstance(node, Branch):
-            bodies = tuple(self.body(body, at(body.outputs)) for body in node.bodies)
-            return dataclasses.replace(node, condition=self.values[node.condition], bodies=bodies, **made)
+            then, other = (self.body(body, at(body.outputs)) for body in node.bodies)
+            return dataclasses.replace(node, condition=self.values[node.condition], bodies=(then, other), **made)
         assert isinstance(node, Loop)
         test, step = node.bodies
         made["bodies"] = (self.body(test, test.outputs), self.body(step, at(step.outputs)))
