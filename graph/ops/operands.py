@@ -20,9 +20,8 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import LIMIT
 from ..driver.devices import DeviceRef
-from ..staging.graph import foreign_value
 from ..staging.sizes import stage_dim, stage_sizes
-from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
+from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value, foreign_value
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.promotion import is_weak, literal_array, promote, weak_array
 from ..types.tensor_type import TensorType, shown

@@ -59,7 +59,7 @@ from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .removal import without
 from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
 from .sizes import stage_dim, stage_sizes
-from .value import BufferValue, TensorValue, Value
+from .value import BufferValue, TensorValue, Value, foreign_value
 from .weight import Weight
 
 if TYPE_CHECKING:
@@ -592,20 +592,3 @@ def _hint_for_output(value: Any) -> str | None:
         return "give back what it holds: ops.buffer_load(x)"
     several = isinstance(value, list | tuple) and value and all(isinstance(each, TensorValue) for each in value)
     return "an op of several results gives a list: give back its items, *values" if several else None
-
-
-def foreign_value(op: str, argument: str, value: Value, graph: Graph, place: Place | None) -> GraphError:
-    """The error of using a value outside its graph."""
-    if value.graph.name == graph.name:
-        where = f"another graph of the name {graph.name!r}"
-    else:
-        where = f"graph {value.graph.name!r}, and the one being built is {graph.name!r}"
-    return GraphError(
-        f"{op}: argument '{argument}' belongs to {where}",
-        code="EK0402",
-        place=place,
-        op=op,
-        argument=argument,
-        expected=graph.name,
-        got=value.graph.name,
-    )

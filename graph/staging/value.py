@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import GraphError
-from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.dtype import DType
 from ..driver.devices import Device, DeviceRef
 from ..types.dims import Dim, Shape
@@ -226,3 +226,20 @@ class TensorValue(Value):
 
 def _unanswerable(what: str, hint: str) -> NoReturn:
     raise GraphError(f"a tensor {what} while its graph is built", code="EK0450", place=user_place(), hint=hint)
+
+
+def foreign_value(op: str, argument: str, value: Value, graph: Owner, place: Place | None) -> GraphError:
+    """The error of using a value outside its graph."""
+    if value.graph.name == graph.name:
+        where = f"another graph of the name {graph.name!r}"
+    else:
+        where = f"graph {value.graph.name!r}, and the one being built is {graph.name!r}"
+    return GraphError(
+        f"{op}: argument '{argument}' belongs to {where}",
+        code="EK0402",
+        place=place,
+        op=op,
+        argument=argument,
+        expected=graph.name,
+        got=value.graph.name,
+    )
