@@ -320,23 +320,28 @@ class GraphIR:
         return Regions(self.nodes)
 
     @cached
+    def devices(self) -> tuple[DeviceRef, ...]:
+        """Where its values lie, in the order in which they are met; the host, where it has none."""
+        return tuple(dict.fromkeys(type.device for type in self.types)) or (DeviceRef.CPU(),)
+
+    @property
     def device(self) -> DeviceRef:
-        """Where the graph runs; the host, where it has no values.
+        """Where the graph runs.
 
         Raises:
             GraphError: EK0430 its values lie on several devices.
         """
-        devices = list(dict.fromkeys(type.device for type in self.types)) or [DeviceRef.CPU()]
-        if len(devices) > 1:
+        first, *others = self.devices
+        if others:
             raise GraphError(
-                f"graph '{self.name}' has values on {devices[0]} and on {devices[1]}, and a graph runs on one device",
+                f"graph '{self.name}' has values on {first} and on {others[0]}, and is needed on one device here",
                 code="EK0430",
                 place=user_place(),
-                expected=str(devices[0]),
-                got=str(devices[1]),
-                hint="make a graph for each device",
+                expected=str(first),
+                got=str(others[0]),
+                hint="InferenceSession(devices=[...]).load(graph) runs it",
             )
-        return devices[0]
+        return first
 
     @property
     def output_types(self) -> tuple[ShapedType, ...]:
@@ -371,6 +376,16 @@ def has_effects(node: Node) -> bool:
     """Whether a node does more than to make its results."""
     kernel = node.kernel
     return bool(kernel.schema.mutable) or (kernel.shipped and kernel.schema.name in SEEN)
+
+
+TRANSFER = "transfer_to"  # the shipped kernel that stands for a copy between devices
+
+
+def is_transfer(ir: GraphIR, node: Node) -> bool:
+    """Whether a node stands for a copy to another device."""
+    if not node.kernel.shipped or node.name != TRANSFER:
+        return False
+    return ir.types[node.operands[0]].device != node.out_types[0].device
 
 
 class Regions:

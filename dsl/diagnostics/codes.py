@@ -259,7 +259,7 @@ MEANINGS: dict[str, str] = {
     "EK0806": "A graph uses a device that the session does not have, or a file cannot be mapped.",
     "EK0807": "A read-only buffer is written to.",
     "EK0808": "There is not enough memory, or devices= is no list of devices.",
-    "EK0809": "There is no transfer between these devices.",
+    "EK0809": "A branch or loop has values of several devices in it, or copies between them.",
     "EK0810": "A file cannot be mapped into memory.",
     "EK0811": "A session is given something that is no device.",
     "EK0812": "A device has no accelerator architecture.",

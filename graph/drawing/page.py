@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 
 from ...dsl.diagnostics.errors import GraphError
 from ..arguments import int_of, wrong
-from ..engine.compile import groups_of
+from ..engine.planned import PlannedStep, planned_steps
 from ..engine.profile import Profile
 from ..engine.profile_page import shown_time
 from ..ir import GraphIR, Item, Node
@@ -34,7 +34,8 @@ WIDTH, HEIGHT = 1100, 240  # of the picture of the memory
 
 def graph_page(ir: GraphIR, sizes: Mapping[str, int], profile: Profile | None) -> str:
     """The whole page."""
-    groups, plan = groups_of(ir)
+    steps = planned_steps(ir)
+    groups = [group for step in steps for group in step.groups]
     known = _sizes(ir, sizes)
     lines = outline(ir)
     group_of = {number: k for k, group in reversed(list(enumerate(groups))) for number in group.nodes}
@@ -47,7 +48,7 @@ def graph_page(ir: GraphIR, sizes: Mapping[str, int], profile: Profile | None) -
         arcs=_arcs(lines),
         rows="\n".join(_row(k, line, ir, group_of) for k, line in enumerate(lines)),
         groups=_group_table(ir, groups, profile),
-        memory="\n".join(_memory(plan, stage, known, len(groups)) for stage in range(len(plan.stages) + 1)),
+        memory="\n".join(_pictures(steps, known)),
         sizes=html.escape(
             ", ".join(f"{name} = {size}" for name, size in sorted(known.items())) or "all sizes are known"
         ),
@@ -71,7 +72,8 @@ def _sizes(ir: GraphIR, given: Mapping[str, int]) -> dict[str, int]:
 
 def _about(ir: GraphIR, groups: Sequence[Group]) -> str:
     count = sum(isinstance(node, Node) for node in ir.nodes)
-    return f"{len(ir.inputs)} inputs, {count} ops in {len(groups)} groups, {len(ir.outputs)} outputs, on {ir.device}"
+    where = " and ".join(map(str, ir.devices))
+    return f"{len(ir.inputs)} inputs, {count} ops in {len(groups)} groups, {len(ir.outputs)} outputs, on {where}"
 
 
 def _hue(group: int) -> str:
@@ -142,7 +144,7 @@ def _kernels(ir: GraphIR, group: Group) -> str:
     shown = []
     for number in group.nodes:
         node = ir.nodes[number]
-        name = html.escape(node.name if isinstance(node, Node) else "")
+        name = html.escape(getattr(node, "name", ""))
         shown.append(f"<b>{name}</b>" if number == group.root else f"{name}*" if number == group.epilogue else name)
     return " → ".join(shown)
 
@@ -150,9 +152,23 @@ def _kernels(ir: GraphIR, group: Group) -> str:
 # *** memory ***
 
 
-def _memory(plan: Plan, stage: int, sizes: Mapping[str, int], groups: int) -> str:
-    """When each temporary lives, from left to right, and where it lies in the arena."""
-    title = f"<h3>stage {stage}</h3>" if plan.stages else ""
+def _pictures(steps: Sequence[PlannedStep], sizes: Mapping[str, int]) -> Iterator[str]:
+    """A picture of each arena: of each device in its turn, and of each stage."""
+    first = 0
+    for step in steps:
+        if step.plan is not None:
+            where = f"groups {first} to {first + len(step.groups) - 1}, on {step.device}" if len(steps) > 1 else ""
+            for stage in range(len(step.plan.stages) + 1):
+                titles = [where, f"stage {stage}" if step.plan.stages else ""]
+                title = ", ".join(filter(None, titles))
+                yield _memory(step.plan, stage, sizes, (first, len(step.groups)), f"<h3>{title}</h3>" if title else "")
+        first += len(step.groups)
+
+
+def _memory(plan: Plan, stage: int, sizes: Mapping[str, int], numbers: tuple[int, int], title: str) -> str:
+    """When each temporary lives, from left to right, and where it lies in the arena. `numbers` are that of the first
+    group and how many there are."""
+    start, groups = numbers
     try:
         shapes = [[dim.evaluate(sizes) for dim in buffer.shape] for buffer in plan.buffers]
         if any(size < 0 for shape in shapes for size in shape):
@@ -170,12 +186,13 @@ def _memory(plan: Plan, stage: int, sizes: Mapping[str, int], groups: int) -> st
     for number, offset in sorted(offsets.items()):
         buffer = plan.buffers[number]
         size = buffer.dtype.bytes_for(math.prod(shapes[number]))
-        told = f"{buffer.dtype}{shapes[number]}, {size:,} bytes from {offset:,}; groups {buffer.first} to {buffer.last}"
+        alive = f"groups {start + buffer.first} to {start + buffer.last}"
+        told = f"{buffer.dtype}{shapes[number]}, {size:,} bytes from {offset:,}; {alive}"
         x, width = buffer.first * step, (buffer.last - buffer.first + 1) * step
         parts.append(
-            f'<rect style="--h:{_hue(buffer.first)}" x="{x:.1f}" y="{HEIGHT - (offset + size) * scale:.1f}" '
+            f'<rect style="--h:{_hue(start + buffer.first)}" x="{x:.1f}" y="{HEIGHT - (offset + size) * scale:.1f}" '
             f'width="{width:.1f}" height="{max(size * scale, 1):.1f}"><title>{html.escape(told)}</title></rect>'
         )
-    parts.append(f'<text x="0" y="{HEIGHT + 15}">group 0</text>')
-    parts.append(f'<text x="{WIDTH}" y="{HEIGHT + 15}" text-anchor="end">group {groups - 1}</text></svg>')
+    parts.append(f'<text x="0" y="{HEIGHT + 15}">group {start}</text>')
+    parts.append(f'<text x="{WIDTH}" y="{HEIGHT + 15}" text-anchor="end">group {start + groups - 1}</text></svg>')
     return "\n".join(parts)

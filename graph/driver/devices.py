@@ -232,7 +232,8 @@ class Accelerator(Device):
     target. In a session that has it, it is what graphs call gpu:0. A `seed` above 0 draws the order of threads between
     the places where they wait. A `schedule`, as errors say it, orders them instead. Where neither is given,
     EINKORN_SIM_SCHEDULE or EINKORN_SIM_SEED says it. `checks` says what is looked for in what kernels do
-    with memory: "all", or some of "races", "bounds", "uninitialised", "copies" and "promises".
+    with memory: "all", or some of "races", "bounds", "uninitialised", "copies" and "promises". In a session with
+    several of them, graphs call them gpu:0, gpu:1 and so on by their `number`.
     """
 
     label = "gpu"
@@ -245,20 +246,21 @@ class Accelerator(Device):
         seed: int | None = None,
         checks: str | None = None,
         schedule: str | None = None,
+        number: int | None = None,
     ) -> None:
-        if isinstance(id, str) or any(given is not None for given in (like, seed, checks, schedule)):
+        if isinstance(id, str) or any(given is not None for given in (like, seed, checks, schedule, number)):
             with shielded():
                 from .simulated import open_simulated  # few programs have one
 
-            self.id, self.driver = 0, open_simulated(id, like, seed, checks, schedule)
+            self.id, self.driver = number or 0, open_simulated(id, like, seed, checks, schedule, number)
             return
         if type(id) is not int or not 0 <= id < accelerator_count():
             raise _no_accelerator(id)
         super().__init__(id)
 
 
-def _simulated(like: str, seed: int, checks: str, schedule: str | None = None) -> Accelerator:
-    return Accelerator("sim", like=like, seed=seed, checks=checks, schedule=schedule)
+def _simulated(like: str, seed: int, checks: str, schedule: str | None = None, number: int = 0) -> Accelerator:
+    return Accelerator("sim", like=like, seed=seed, checks=checks, schedule=schedule, number=number)
 
 
 # What names mean for now: a session has devices of its own for them.

@@ -49,6 +49,7 @@ class SimulatedDriver(Driver):
             and blocks to several workers.
         looks_for: what is looked for in what kernels do with its memory.
         schedule: the order of blocks and threads instead of one that is drawn, as switches of the plain one.
+        number: tells it apart from others that are like it.
     """
 
     api = "sim"
@@ -59,6 +60,7 @@ class SimulatedDriver(Driver):
         seed: int = 0,
         looks_for: Check = Check.NOTHING,
         schedule: tuple[Switch, ...] | None = None,
+        number: int = 0,
     ) -> None:
         target = f"sim:{like}{':checked' if looks_for else ''}"
         self.targets = ("host", target)
@@ -70,7 +72,7 @@ class SimulatedDriver(Driver):
         self.architecture = like
         self.looks_for = looks_for
         words = None if schedule is None else " ".join(map(str, schedule))
-        self.asked_for = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off", words)
+        self.asked_for = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off", words, number)
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
 
     @cached
@@ -157,13 +159,18 @@ LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
 
 
 def open_simulated(
-    name: object, like: str | None, seed: int | None, checks: str | None, schedule: str | None = None
+    name: object,
+    like: str | None,
+    seed: int | None,
+    checks: str | None,
+    schedule: str | None = None,
+    number: int | None = None,
 ) -> SimulatedDriver:
     """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. Asked again it is the same.
 
     Raises:
         DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated; or `checks` that there are
-            not, or a `schedule` that is none.
+            not, or a `schedule` or a `number` that is none.
     """
     family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
@@ -174,11 +181,15 @@ def open_simulated(
     seed = knobs.sim_seed if seed is None else seed
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise _refusal(f"a seed is a whole number, not {shown_value(seed)}", "seed", "from 0 to 2**63 - 1", seed)
+    if number is not None and (type(number) is not int or not 0 <= number < 1 << 16):
+        text = f"a simulated GPU has no number {shown_value(number)}"
+        raise _refusal(text, "number", "a number from 0 to 65535", number)
     switches = parse_schedule(schedule) if isinstance(schedule, str) else None
     if schedule is not None and switches is None:
         expected = 'switches of the plain order, as an error says them: "0:5.14=103 0:2~5"'
         raise _refusal(f"{shown_value(schedule)} is no schedule", "schedule", expected, schedule)
-    return _opened(chosen or like or LIKE, seed if switches is None else 0, _looks_for(checks), switches)
+    order = (seed if switches is None else 0, _looks_for(checks), switches)
+    return _opened(chosen or like or LIKE, *order, number or 0)
 
 
 def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceError:
@@ -187,8 +198,10 @@ def _refusal(message: str, argument: str, expected: str, got: object) -> DeviceE
 
 
 @functools.cache
-def _opened(like: str, seed: int, looks_for: Check, schedule: tuple[Switch, ...] | None) -> SimulatedDriver:
-    return SimulatedDriver(like, seed, looks_for, schedule)
+def _opened(
+    like: str, seed: int, looks_for: Check, schedule: tuple[Switch, ...] | None, number: int
+) -> SimulatedDriver:
+    return SimulatedDriver(like, seed, looks_for, schedule, number)
 
 
 def _looks_for(checks: object) -> Check:

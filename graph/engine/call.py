@@ -25,12 +25,13 @@ from ...dsl.types.packing import pack
 from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
+from ..driver.devices import Device
 from ..ir import Constant, GraphIR, Node
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
 from .data_races import ACCESS, BEGIN, Accesses, records_accesses
 from .hearing import REPORT, owner_number, silent_report
-from .inputs import InputCheck, sizes_of
+from .inputs import InputCheck, known_sizes
 from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .prints import OP as TENSORS
 from .prints import PrintOptions, TensorPrints
@@ -60,6 +61,7 @@ class Caller:
     """Calls the code of a graph, and holds the memory of its calls."""
 
     quiet = False  # whether prints are left out
+    outer: Mapping[str, int] | None = None  # of a part of a graph: the sizes that the others know
 
     def __init__(
         self,
@@ -169,6 +171,23 @@ class Caller:
             self.pointers[number] = self.address_of(storage)
         return constants
 
+    def all(self) -> list[Caller]:
+        """It and the callers for other patterns."""
+        return [self, *list(self.variants.values())]
+
+    @property
+    def devices(self) -> list[Device]:
+        """Where the graph runs."""
+        return [self.device]
+
+    def codes(self) -> list[LoadedCode]:
+        """The code that it calls."""
+        return [self.code]
+
+    def held_memory(self) -> list[Storage]:
+        """The storage of constants and weights."""
+        return [*self.constants.values()]
+
     def clone(self) -> Caller:
         """Another caller of the same code, with memory of its own for its calls."""
         return Caller(self.ir, self.load, self.checks, self.filling, self.weights, self, self.threads)
@@ -206,13 +225,13 @@ class Caller:
         try:
             return call._go(arrays, shapes, [shapes, [array.strides for array in arrays]])
         finally:
-            call.given = None
+            call.given, self.late_sizes = None, call.late_sizes
 
     def _variant(self, patterns: tuple[Pattern, ...]) -> Caller:
         """A caller for inputs that lie so."""
         known = (self.load, self.checks, self.filling, self.weights, self.known.get(patterns), self.threads)
         call = type(self)(dataclasses.replace(self.ir, patterns=patterns), *known)
-        call.output_class = self.output_class
+        call.output_class, call.outer = self.output_class, self.outer
         return call
 
     def _go(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> list[Buffer]:
@@ -343,9 +362,7 @@ class Caller:
 
     def _fit(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> None:
         """Checks the shapes against the signature and lays out the memory for them."""
-        sizes, wrong = sizes_of([check.type for check in self.checks], shapes)
-        if wrong:
-            raise next(iter(wrong.values()))
+        sizes = known_sizes(self.checks, shapes) if self.outer is None else dict(self.outer)
         sizes |= dict(stride_sizes(arrays, self.ir.patterns))
         self._fit_stage(0, sizes)
         self.sizes, self.laid_out = sizes, [()] * len(self.stages)

@@ -18,26 +18,34 @@ from ...dsl.diagnostics.errors import GraphError, ReplayError
 from ...dsl.diagnostics.places import user_place
 from ..arguments import wrong
 from ..driver.buffer import Buffer
+from ..driver.device import Driver, Replayable
 from .call import Caller
+from .divided import DividedCaller
 from .inputs import InputCheck
 from .outputs import KeptOutput
 
 MOST = (1 << 64) - 1  # the largest key
 
 Key = int | tuple[Any, ...]
+AnyCaller = Caller | DividedCaller
 
 
 class Capture:
     """One recorded call: `inputs` in their memory, `outputs` in theirs."""
 
-    def __init__(self, caller: Caller, inputs: Sequence[Any]) -> None:
+    def __init__(self, caller: AnyCaller, inputs: Sequence[Any]) -> None:
         caller.output_class = KeptOutput
         self.inputs = list(inputs)
         self.held = [_held(check, value) for check, value in zip(caller.checks, inputs, strict=True)]
         self.outputs = caller.run(self.held)
-        self.caller = next(iter(caller.variants.values()), caller)  # that of the variant, if there are views
         pairs = zip(caller.checks, self.held, strict=True)
         self.arrays = [check.storage(value)[0] if check.special else check.array(value) for check, value in pairs]
+        self.divided: DividedCaller | None = None
+        self.recorded: Replayable | None = None
+        if isinstance(caller, DividedCaller):
+            self.divided = caller  # whose results keep their memory: to make the call again is to replay it
+            return
+        self.caller = next(iter(caller.variants.values()), caller)  # that of the variant, if there are views
         self.recorded = None if self.caller.table is None else caller.driver.capture(self._enqueue, self.caller)
 
     def check(self, inputs: Sequence[Any]) -> None:
@@ -60,6 +68,9 @@ class Capture:
 
     def replay(self) -> None:
         """The call once more; the results are in the captured outputs."""
+        if self.divided is not None:
+            self.divided.run(self.held)
+            return
         caller = self.caller
         if self.recorded is None:
             self._enqueue()
@@ -79,7 +90,7 @@ class Capture:
 class Captures:
     """The recorded calls of a model."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: AnyCaller) -> None:
         self.caller = caller
         self.known: dict[Key, Capture] = {}
 
@@ -105,8 +116,9 @@ class Captures:
 
     def capture(self, inputs: Sequence[Any]) -> list[Buffer]:
         key, inputs = self.key_of("capture", inputs)
-        if self.caller.code.plan.steps:
-            name = self.caller.code.plan.steps[0].op
+        steps = [step for code in self.caller.codes() for step in code.plan.steps]
+        if steps:
+            name = steps[0].op
             raise ReplayError(
                 f"graph '{self.caller.ir.name}' cannot be captured: op '{name}' computes sizes when it runs",
                 code="EK0467",
@@ -136,16 +148,17 @@ class Captures:
             raise GraphError(text, code="EK0451", place=user_place(), expected=len(self.caller.checks), got=0)
         capture = self.find(key)
         capture.check(inputs)
-        changed = [array for check, array in zip(self.caller.checks, capture.arrays, strict=True) if check.is_buffer]
-        before = [self._content(array) for array in changed]
+        inputs_held = zip(self.caller.checks, capture.arrays, strict=True)
+        changed = [(check.driver, array) for check, array in inputs_held if check.is_buffer]
+        before = [_content(*each) for each in changed]
         eager = self.caller.clone().run(capture.held)
-        after = [self._content(array) for array in changed]
-        for array, content in zip(changed, before, strict=True):
-            self.caller.driver.copy(array, content)
+        after = [_content(*each) for each in changed]
+        for (driver, array), content in zip(changed, before, strict=True):
+            driver.copy(array, content)
         capture.replay()
         pairs = [(f"output {k}", a, b) for k, (a, b) in enumerate(zip(eager, capture.outputs, strict=True))]
         found = [(name, a.to_numpy(), b.to_numpy()) for name, a, b in pairs]
-        found += [("a buffer", a, self._content(b)) for a, b in zip(after, changed, strict=True)]
+        found += [("a buffer", a, _content(*b)) for a, b in zip(after, changed, strict=True)]
         for name, a, b in found:
             if a.tobytes() != b.tobytes():
                 raise ReplayError(
@@ -154,14 +167,6 @@ class Captures:
                     place=user_place(),
                     hint="a kernel with atomic operations may add in another order each time",
                 )
-
-    def _content(self, storage: Any) -> np.ndarray[Any, Any]:
-        """What is in storage, as an array of its own; of a device's memory the bytes."""
-        if isinstance(storage, np.ndarray):
-            return storage.copy()
-        content = np.empty(storage.size, np.uint8)
-        self.caller.driver.copy(content, storage)
-        return content
 
     def find(self, key: Key) -> Capture:
         """The capture under a key; ReplayError EK0466 where there is none."""
@@ -176,6 +181,15 @@ class Captures:
                 hint="call model.capture(...) first, with the same key",
             )
         return self.known[key]
+
+
+def _content(driver: Driver, storage: Any) -> np.ndarray[Any, Any]:
+    """What is in storage, as an array of its own; of a device's memory the bytes."""
+    if isinstance(storage, np.ndarray):
+        return storage.copy()
+    content = np.empty(storage.size, np.uint8)
+    driver.copy(content, storage)
+    return content
 
 
 class KeyTypeError(GraphError, TypeError):

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from ...dsl.signature.parameters import identity
 from ..driver.device import Driver
 from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
-from ..passes.fusion import Facts, Group, Partition, partition
+from ..passes.fusion import Facts, Partition, partition
 from ..passes.memory_plan import Plan, bound_dtypes, make_plan
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
@@ -43,7 +43,6 @@ from .reports import reports_of
 
 if TYPE_CHECKING:
     from ...compiler.targets import Target
-    from ..passes.summaries import KernelSummary
 
 _log = logging.getLogger("einkorn.load")
 
@@ -219,13 +218,6 @@ def compile_graph(
     return CompiledGraph(parts, plan, pieces)
 
 
-def groups_of(ir: GraphIR) -> tuple[Sequence[Group], Plan]:
-    """What fusion makes of a graph, and where its values lie; nothing is compiled."""
-    target = targets_of(ir.device.to_device())[-1]
-    parts = partition(ir, functools.partial(node_facts, ir, target))
-    return parts.groups, make_plan(ir, parts, entry=False)
-
-
 @compiling
 def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     """A graph for the interpreter: nothing is compiled, fused or kept in the cache.
@@ -306,13 +298,9 @@ def _add_requests(error: CompileError, ir: GraphIR) -> None:
 # *** facts for fusion ***
 
 
-def kernel_summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:
-    """What was fused into what, and why the rest was not."""
-    with shielded():
-        from ..passes.summaries import summarize  # few processes ask for it
-
-    facts = functools.partial(node_facts, ir, targets_of(ir.device.to_device())[-1])
-    return summarize(ir, plan.parts or partition(ir, facts), facts)
+def facts_on_device(ir: GraphIR) -> Callable[[Node], Facts]:
+    """What the nodes of a graph allow on the device that it runs on."""
+    return functools.partial(node_facts, ir, targets_of(ir.device.to_device())[-1])
 
 
 FACTS_KEPT = 4096

@@ -196,6 +196,18 @@ def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[Ei
     return [found[position] for position in sorted(found)]
 
 
+def known_sizes(checks: Sequence[InputCheck], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The value of each symbol.
+
+    Raises:
+        GraphError: EK0454, the first input of a wrong shape.
+    """
+    sizes, wrong = sizes_of([check.type for check in checks], shapes)
+    if wrong:
+        raise next(iter(wrong.values()))
+    return sizes
+
+
 def sizes_of(
     types: Sequence[ShapedType], shapes: Sequence[tuple[int, ...] | None]
 ) -> tuple[dict[str, int], dict[int, GraphError]]:

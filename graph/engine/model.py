@@ -24,8 +24,8 @@ from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
 from ..driver.buffer import Buffer
-from ..driver.device import Storage
-from ..driver.devices import DeviceRef
+from ..driver.device import Driver, Storage
+from ..driver.devices import DeviceRef, placed_on
 from ..ir import GraphIR
 from ..passes.fusion import Partition
 from ..types.dims import StaticDim
@@ -33,12 +33,13 @@ from ..types.strides import Pattern
 from ..types.tensor_type import ShapedType
 from .bound import BoundModel, placed_by_name
 from .call import Caller
-from .captures import Captures
+from .captures import AnyCaller, Captures
 from .code import LoadedCode
-from .compile import kernel_summaries
+from .divided import DividedCaller, DividedTracing
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
+from .planned import kernel_summaries
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
 from .python_door import patterns_served, python_door
 from .unwritten import run_twice
@@ -47,6 +48,9 @@ from .weights import registry_of
 if TYPE_CHECKING:
     from ..passes.summaries import KernelSummary
     from .memory_counters import MemoryCounters
+
+
+Run = Callable[[Any, Sequence[Any]], list[Buffer]]  # how a call is made: of a caller and the inputs
 
 
 @dataclass(frozen=True)
@@ -83,23 +87,42 @@ class Model(Rich):
         self._filling = filling  # for runs that look for what nobody wrote
         self._weights = weights or {}
         self._checks = [InputCheck(f"input{position}", type) for position, type in enumerate(ir.inputs)]
-        self._call: Caller = Caller(
-            ir, load, self._checks, filling, self._weights, None if like is None else like._call, threads
-        )
-        self._code = self._call.code
-        self._idle = [self._call]
-        self._callers = weakref.WeakSet(self._idle)
-        self._plain: Callable[[Caller, Sequence[Any]], list[Buffer]] = Caller.run  # with neither profile nor extent
-        self._captures = Captures(self._call)
-        self._slots: Caller | None = None
-        self._traced: TracedCaller | None = None
+        self._own: AnyCaller = self._made(load, filling, like, threads)
+        self._idle: list[AnyCaller] = [self._own]
+        self._callers: weakref.WeakSet[AnyCaller] = weakref.WeakSet(self._idle)
+        self._plain: Run = type(self._own).run  # with neither profile nor extent
+        self._captures = Captures(self._own)
+        self._slots: AnyCaller | None = None
+        self._traced: TracedCaller | DividedCaller | None = None
         self._profile: Profile | None = None
-        if filling is not None:
+        if filling is not None and isinstance(self._own, Caller):
             self._plain = self._run_twice
             self._lock = fork_lock()  # such runs share the filling
-        self._run: Callable[[Caller, Sequence[Any]], list[Buffer]] = self._plain
+        self._run: Run = self._plain
         self._forget_doors()
         _models.add(self)
+
+    def _made(
+        self, load: Callable[[GraphIR], LoadedCode], filling: Filling | None, like: Model | None, threads: int | None
+    ) -> AnyCaller:
+        """The first caller."""
+        if len(self._ir.devices) > 1:
+            divided = None if like is None else like._own
+            assert divided is None or isinstance(divided, DividedCaller)
+            return DividedCaller(self._ir, load, self._checks, filling, self._weights, divided, threads)
+        other = None if like is None else like._call
+        return Caller(self._ir, load, self._checks, filling, self._weights, other, threads)
+
+    @property
+    def _call(self) -> Caller:
+        """The first caller, of a graph of one device."""
+        assert isinstance(self._own, Caller)
+        return self._own
+
+    @property
+    def _code(self) -> LoadedCode:
+        """The code of a graph of one device."""
+        return self._call.code
 
     def _forget_doors(self) -> None:
         self._doors: list[Any] = []  # functions that make calls without Python, for a kind of views each
@@ -123,7 +146,8 @@ class Model(Rich):
 
     def __reduce__(self) -> tuple[Any, ...]:
         assert self.made_again is not None
-        return self.made_again, (registry_of(self._ir, self._weights),)
+        with placed_on(self._own.devices):
+            return self.made_again, (registry_of(self._ir, self._weights),)
 
     @property
     def input_metadata(self) -> list[TensorSpec]:
@@ -237,16 +261,16 @@ class Model(Rich):
         with self._lock:
             return run_twice(call, inputs, self._filling)
 
-    def _take(self) -> Caller:
+    def _take(self) -> AnyCaller:
         """A caller that no other thread has."""
         try:
             return self._idle.pop()
         except IndexError:
-            call = self._call.clone()
+            call = self._own.clone()
             self._callers.add(call)
             return call
 
-    def _give_back(self, call: Caller) -> None:
+    def _give_back(self, call: AnyCaller) -> None:
         if call.interrupt is not None:  # `cancel` came too late
             call.forget()
         if len(self._idle) < self.IDLE:
@@ -263,7 +287,7 @@ class Model(Rich):
 
     __call__ = execute
 
-    def _run_by(self, run: Callable[[Caller, Sequence[Any]], list[Buffer]]) -> None:
+    def _run_by(self, run: Run) -> None:
         """Lets calls be made so from now on."""
         self._run = run
         self._forget_doors()
@@ -276,7 +300,7 @@ class Model(Rich):
         For one thread at a time.
         """
         if self._slots is None:
-            self._slots = self._call.clone()
+            self._slots = self._own.clone()
             self._slots.output_class = KeptOutput
             self._callers.add(self._slots)
         if len(inputs) != len(self._checks):
@@ -288,7 +312,8 @@ class Model(Rich):
         sets = list_of("input_sets", input_sets, "lists of inputs", "EK0451")
         given = [list_of(f"input_sets[{k}]", inputs, "inputs", "EK0451") for k, inputs in enumerate(sets)]
         results = [self.execute(*inputs) for inputs in given]
-        self._code.device.driver.synchronize()
+        for driver in self._drivers:
+            driver.synchronize()
         return results
 
     def run_typed(self, inputs: Sequence[tuple[Any, ...]]) -> list[tuple[bytes, DType]]:
@@ -367,10 +392,20 @@ class Model(Rich):
             self._run_by(self._plain)
             return
         if self._traced is None:
-            ir = dataclasses.replace(self._ir, traced=self._code.keep is not None)
-            self._traced = TracedCaller(ir, self._load, self._checks, self._filling, self._weights, None, self._threads)
+            self._traced = self._made_traced()
             self._callers.add(self._traced)
-        self._run_by(Tracing(self._traced, profile).run)
+        traced = self._traced
+        tracing = DividedTracing if isinstance(traced, DividedCaller) else Tracing
+        self._run_by(tracing(traced, profile).run)  # type: ignore[arg-type]  # the one goes with the other
+
+    def _made_traced(self) -> TracedCaller | DividedCaller:
+        """A caller that tells what it does."""
+        own, traced = self._own, any(code.keep is not None for code in self._own.codes())
+        ir, known = dataclasses.replace(self._ir, traced=traced), (self._load, self._checks, self._filling)
+        if isinstance(own, DividedCaller):
+            with placed_on(own.devices):
+                return DividedCaller(ir, *known, self._weights, None, self._threads, TracedCaller)
+        return TracedCaller(ir, *known, self._weights, None, self._threads)
 
     def count_memory(self, *inputs: Any, room: int = ROOM) -> MemoryCounters:
         """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
@@ -382,17 +417,35 @@ class Model(Rich):
         Raises:
             DeviceError: EK0744 the device does not tell; a simulated GPU with `checks=` does.
         """
-        memory = self._call.driver.checked
+        found: list[MemoryCounters] = []
+        own = self._own
+        memory = next((driver.checked for driver in self._drivers if driver.checked is not None), None)
         if memory is None:
-            text = f"{self._call.device} does not tell what kernels do with memory"
+            text = f"{self._own.devices[0]} does not tell what kernels do with memory"
             hint = 'use Accelerator("sim", checks="all")'
             raise DeviceError(text, code="EK0744", place=user_place(), hint=hint)
-        found: list[MemoryCounters] = []
-        with counting(memory, self._call, found, room):
-            self.execute(*inputs)
+        if isinstance(own, DividedCaller):
+            if len(inputs) != len(self._checks):
+                self.execute(*inputs)  # which says so
+            counting_caller = own.clone()
+            counting_caller.counted, counting_caller.room = found, room
+            counting_caller.run(inputs)
+        else:
+            with counting(memory, own, found, room):
+                self.execute(*inputs)
         if self._profile is not None:
             self._profile.counted += found
-        return found[0]
+        if len(found) == 1:
+            return found[0]
+        with shielded():
+            from .memory_counters import added  # few devices count
+
+        return added(found)
+
+    @property
+    def _drivers(self) -> list[Driver]:
+        """The drivers of the devices that the graph runs on."""
+        return [device.driver for device in self._own.devices]
 
     # *** what is known ***
 
@@ -404,7 +457,8 @@ class Model(Rich):
     @property
     def kernel_summaries(self) -> list[KernelSummary]:
         """What was fused into what, a summary for each kernel, with the reason for each edge that was not fused."""
-        return kernel_summaries(self._ir, self._code.plan)
+        with placed_on(self._own.devices):
+            return kernel_summaries(self._ir, [code.plan for code in self._own.codes()])
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
@@ -417,8 +471,8 @@ class Model(Rich):
     @property
     def memory(self) -> dict[str, int]:
         """Bytes that the model holds: `constants`, `intermediate` results of all threads, `outputs` kept for reuse."""
-        callers = [each for call in self._callers for each in (call, *call.variants.values())]
-        constants = sum(getattr(c, "nbytes", None) or c.size for c in self._call.constants.values())
+        callers = [each for call in self._callers for each in call.all()]
+        constants = sum(getattr(c, "nbytes", None) or c.size for c in self._own.held_memory())
         arenas = [arena for call in callers for arena in call.arenas if arena is not None]
         kept = [output.size * len(output.kept) for call in callers for output in call.outputs]
         sizes = sum(getattr(a, "nbytes", None) or a.size for a in arenas)

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from ...dsl.diagnostics.rich import Rich
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
 from ..driver.buffer import Buffer
-from ..ir import GraphIR, Node
+from ..ir import GraphIR, Item, Node
 from ..passes.fusion import Group
 from ..types.strides import Pattern
 from .call import Caller
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Event:
     """Something that took time: when it began and how long it took, in nanoseconds, and in which thread.
 
-    `kind` is "call" (of a model), "load" (of code for a new kind of views), "group" (of fused kernels) or "task"
-    (a part of a group, on one thread).
+    `kind` is "call" (of a model), "load" (of code for a new kind of views), "group" (of fused kernels), "copy" (between
+    devices) or "task" (a part of a group, on one thread).
     """
 
     kind: str
@@ -84,10 +84,10 @@ class Profile(Rich):
         self.events.append(Event(kind, name, model, start, end - start, thread, details or {}))
 
     def rows(self) -> list[Row]:
-        """The groups, the dearest first."""
+        """The groups and the copies between devices, the dearest first."""
         found: dict[tuple[str, int], list[Event]] = {}
         for event in self.events:
-            if event.kind == "group":
+            if event.kind in ("group", "copy"):
                 found.setdefault((event.model, event.details["group"]), []).append(event)
         whole = sum(event.duration for events in found.values() for event in events) or 1
         rows = []
@@ -141,6 +141,7 @@ class TracedCaller(Caller):
     """A caller whose code tells when groups begin and end; it is for one thread at a time."""
 
     profile: Profile | None = None
+    first_group = 0  # the number of its first group, where it calls a part of a graph
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -156,7 +157,7 @@ class TracedCaller(Caller):
         start = time.perf_counter_ns()
         made = super()._variant(patterns)
         assert isinstance(made, TracedCaller)
-        made.profile = self.profile
+        made.profile, made.first_group = self.profile, self.first_group
         if self.profile is not None:
             self.profile.add("load", "code for these views", self.ir.name, start)
         return made
@@ -171,7 +172,8 @@ class TracedCaller(Caller):
             self.current = name
             self.begun.append(time.perf_counter_ns())
         elif self.profile is not None and self.begun:
-            self.profile.add("group", name, self.ir.name, self.begun.pop(), {"group": number, **details})
+            numbered = {"group": self.first_group + number, **details}
+            self.profile.add("group", name, self.ir.name, self.begun.pop(), numbered)
 
     def spread(self, pool: int, chunks: int, task: int, argument: int) -> None:
         """Runs a parallel region, and times each task in its thread."""
@@ -203,11 +205,16 @@ def _label(ir: GraphIR, group: Group) -> tuple[str, dict[str, Any]]:
     nodes = [ir.nodes[number] for number in group.nodes]
     root = ir.nodes[group.root]
     names = [node.name for node in nodes if isinstance(node, Node)]
-    places = [str(node.place) for node in nodes if isinstance(node, Node) and node.place is not None]
+    places = places_of(nodes)
     own = root.name if isinstance(root, Node) else ""
     others = [name for name in names if name != own]
     title = f"{own} (+ {', '.join(others)})" if others else own
-    return title, {"ops": names, "places": list(dict.fromkeys(places))}
+    return title, {"ops": names, "places": places}
+
+
+def places_of(nodes: Iterable[Item]) -> list[str]:
+    """Where nodes were staged, each place once."""
+    return list(dict.fromkeys(str(node.place) for node in nodes if isinstance(node, Node) and node.place is not None))
 
 
 ROOM: Final = 1 << 21  # accesses of a call that are looked at

@@ -272,11 +272,11 @@ class LoadOptions:
         else:
             styled = ir
         level = chosen_checks(self.checks)
-        on_host = ir.device.to_device().is_host
-        filled = level is not None and level.level == "all" and on_host
+        hosts = [device.to_device().is_host for device in ir.devices]
+        filled = level is not None and level.level == "all" and any(hosts)
         model = Model(styled, load, Filling() if filled else None, weights, threads=self.num_threads)
         model.made_again = functools.partial(_loaded_again, self, ir)
-        if knobs.verify_fusion and not (filled or self.interpret) and on_host:
+        if knobs.verify_fusion and not (filled or self.interpret) and hosts == [True]:
             model.verify_fusion(functools.partial(load_parts, checks=self.checks))
         return model
 

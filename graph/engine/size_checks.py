@@ -126,7 +126,8 @@ class SizeChecks:
                 if dim == name
             )
             steps = (f"from the shape function of op '{step.op}'" for step in self.ir.steps if name in step.names)
-            yield f"{name} is {sizes[name]}, {next(axes, None) or next(steps)}"
+            where = next(axes, None) or next(steps, None)  # a part of a graph may have it from another part
+            yield f"{name} is {sizes[name]}" + (f", {where}" if where else "")
 
 
 def _evaluated(dim: Dim, sizes: Sizes, op: str | None) -> int:

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError
+from ...dsl.diagnostics.places import user_place
 from ..arguments import axis_of, list_of, text_of
 from ..driver.devices import Device, DeviceRef
+from ..ir import TRANSFER, Constant
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero
-from ..types.tensor_type import shown
+from ..types.tensor_type import TensorType, shown
 from .operands import (
     HINT_FOR_SYMBOLS,
     DimLike,
@@ -364,21 +366,32 @@ def _solved(dim: Dim, wanted: Dim) -> dict[str, Dim] | None:
 
 @op(dtypes={"x": "storable"}, example="ops.transfer_to(x, DeviceRef.CPU())", method="to")
 def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
-    """`x` on a device; `x` itself when it lies there.
+    """`x` on a device: a copy, when the graph runs; `x` itself when it lies there, and a constant made there.
 
     Raises:
-        DeviceError: it lies elsewhere: this version moves nothing between devices.
+        DeviceError: EK0809, it lies elsewhere, and this is in the body of a branch or loop.
     """
-    value = tensor("transfer_to", "x", x)
-    target = DeviceRef.from_device(device)
-    if target != value.device:
+    name, value, target = "transfer_to", tensor("transfer_to", "x", x), DeviceRef.from_device(device)
+    if target == value.device:
+        return value
+    graph = current(name)
+    maker = graph.maker(value.number)
+    if isinstance(maker, Constant):
+        return graph.stage_constant(maker.array, target, user_place())
+    if graph.bodies.open:
+        body = graph.bodies.open[-1]
         fail(
-            "transfer_to",
-            f"this version has no transfers between devices, here from {value.device} to {target}",
+            name,
+            f"a copy from {value.device} to {target} cannot be made in a body of control flow, here {body.name}",
             code="EK0809",
             kind=DeviceError,
             argument="device",
             expected=str(value.device),
             got=str(target),
+            notes=[f"the body is staged at {body.place}"] if body.place else [],
+            hint="move what the body reads before it, and its results behind it",
         )
-    return value
+    place = user_place()
+    kernel = graph.kernels.builtin(_FAMILY, TRANSFER)
+    made = graph.stage(kernel, [value], {}, [TensorType(value.dtype, value.shape, target)], place)
+    return made[0].tensor

@@ -21,6 +21,12 @@ def reshape(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     foreach(out, lambda i: x.at(out.position(i)))
 
 
+@register("transfer_to")
+def transfer_to(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]) -> None:
+    """The elements of x. Between two devices no kernel runs: the runtime copies the memory."""
+    foreach(out, lambda i: x[i])
+
+
 @register("permute")
 def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: str) -> None:
     """Axis k of the result is axis `order[k]` of x; `order` is a list such as "1,0,2"."""

@@ -245,9 +245,34 @@ def test_sessions_know_their_devices() -> None:
         InferenceSession().load(scaled())
     types = [TensorType(DType.float32, ["n"], device) for device in (GPU, DeviceRef.CPU())]
     graph = Graph("both", forward=lambda x, y: [x * 2.0, y * 3.0], input_types=types)
+    assert graph.ir.devices == (GPU, DeviceRef.CPU())
     with pytest.raises(GraphError, match="has values on gpu:0 and on cpu:0") as caught:
-        InferenceSession([Accelerator(0), CPU()]).load(graph)
+        _ = graph.ir.device
     assert caught.value.code == "EK0430"
+    with pytest.raises(DeviceError, match="uses cpu:0, and the session has gpu:0"):
+        InferenceSession([Accelerator(0)]).load(graph)
+
+
+def test_transfers_are_copies_of_the_driver(driver: NullDriver) -> None:
+    def forward(x: Any) -> Any:
+        near = (x + 1.0).to(GPU)
+        far = ops.exp(near).to(DeviceRef.GPU(1))
+        return [near, ops.exp(far).to(DeviceRef.CPU())]
+
+    graph = Graph("there", forward=forward, input_types=[TensorType(DType.float32, ["n", 3], DeviceRef.CPU())])
+    session = InferenceSession([CPU(), Accelerator(0), Accelerator(1)])
+    model = session.load(graph)
+    other = Accelerator(1).driver
+    assert isinstance(other, NullDriver)
+    before = len(other.launches)
+    near, back = model(X)
+    assert near.device == Accelerator(0) and back.is_host and back.shape == (2, 3)
+    assert driver.copies == [("Memory", "ndarray"), ("ndarray", "Memory")] and len(driver.launches) == 1
+    assert len(other.launches) == before + 1
+    assert [code.tier for code in session.load(graph)._own.codes()] == ["cache"] * 3
+    del near, back
+    gc.collect()
+    assert set(driver.live.values()) <= {0}, "what a call copies is dropped behind its last reader"
 
 
 def test_memory_is_changed_in_place(driver: NullDriver) -> None:
