@@ -294,6 +294,8 @@ MEANINGS: dict[str, str] = {
     "EK0882": "The backward of an op does not give a gradient for each input.",
     "EK0883": "A graph as an op of PyTorch is used wrongly.",
     "EK0884": "An op that changes an argument in place is given a backward.",
+    "EK0888": "A second derivative in JAX needs a derivative of a backward that has none.",
+    "EK0889": "Operands of an op in JAX are sharded in ways that contradict each other.",
     "EK0890": "JAX is given what a kernel cannot read.",
     "EK0891": "JAX has to know sizes that a kernel computes from elements.",
     "EK0892": "An array of JAX's lies on another device than the host.",

@@ -22,8 +22,9 @@ def is_own_module(name: str) -> bool:
     return name == PACKAGE or name.startswith(_PREFIX)
 
 
-# Libraries that call kernels: their frames lie between a call in the user's text and the kernel.
-_BETWEEN = frozenset({PACKAGE, "torch", "functorch", "jax", "jaxlib"})
+# Libraries that call kernels: their frames, and those of what they wrap their functions in, lie between a call in the
+# user's text and the kernel.
+_BETWEEN = frozenset({PACKAGE, "torch", "functorch", "jax", "jaxlib", "contextlib", "functools"})
 
 
 @cache

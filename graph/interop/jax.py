@@ -28,7 +28,9 @@ from ...dsl.types.dtype import DType
 from ..engine.session import InferenceSession
 from .elementwise import adds_axis
 from .gradients import BackwardGraph, Context, gradients
+from .jax_callee import Levels, members
 from .jax_handlers import Handler, failed, handler_of
+from .jax_primitives import call as staged_call
 from .kernels import kernel_named
 from .specialise import AnyKernel, Given, Specialisation, prepared, specialise
 
@@ -118,7 +120,7 @@ class Op:
         registers it first. Arguments are arrays or `jax.ShapeDtypeStruct`s.
         """
         made = self._specialisation(*self._flat(args), parameters)
-        return handler_of(made.model, made.checks).name
+        return handler_of(made.model, made.checks, merges=adds_axis(made)).name
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Op, (self.kernel,), {"vmap": self.vmap, "_backward": self._backward}
@@ -206,54 +208,14 @@ class Op:
         return found
 
     def _made(self, counts: Counts, parameters: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
+        callee = _KernelCall(self, counts, parameters)
+
         def primal(*args: Any) -> tuple[Any, ...]:
-            return self._staged(counts, parameters, args)
-
-        def forward(*args: Any) -> Any:
-            if self._backward is None and self.kernel.gradient is None:
-                self._no_backward()
-            results = self._staged(counts, parameters, args)
-            return results, (args, results)
-
-        def backward(kept: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-            inputs, results = kept
-            outputs = results[: len(self.kernel.schema.outputs)]
-            context = Context(tuple(_nested(inputs, counts)), outputs, bind_parameters(self.kernel.schema, parameters))
-            found, _ = self._flat(self._gradients(context, grads))
-            floating = [jax.numpy.issubdtype(value.dtype, np.inexact) for value in inputs]
-            return tuple(g if is_float else None for g, is_float in zip(found, floating, strict=True))
+            return staged_call(callee, args)
 
         primal.__name__ = primal.__qualname__ = self.__name__.replace("::", "_")
-        function = jax.custom_vjp(primal)
-        function.defvjp(forward, backward)
-        jitted: Callable[..., tuple[Any, ...]] = jax.jit(function)
+        jitted: Callable[..., tuple[Any, ...]] = jax.jit(primal)
         return jitted
-
-    def _gradients(self, context: Context, grads: Sequence[Any]) -> list[Any]:
-        """A gradient for each input, or None."""
-        if self._backward is None:
-            return gradients(self.kernel, context, grads, _Runner())
-        found = self._backward(context, *grads)
-        results = list(found) if isinstance(found, list | tuple) else [found]
-        name = self.kernel.schema.name
-        if len(results) != len(context.inputs):
-            raise GraphError(
-                f"the backward of op {name!r} gives {len(results)} gradients for {len(context.inputs)} inputs",
-                code="EK0882",
-                place=user_place(),
-                op=name,
-                hint="return one gradient for each input, in their order, and None for what has none",
-            )
-        return results
-
-    def _no_backward(self) -> None:
-        name = self.kernel.schema.name
-        raise GraphError(
-            f"a gradient of op '{name}' is asked for, and it has no backward",
-            code="EK0881",
-            op=name,
-            hint=f"record one with @{name.rpartition('::')[2]}.backward, or call it under jax.lax.stop_gradient",
-        )
 
     def _check_devices(self, arrays: Sequence[Any]) -> None:
         for argument, array in zip(self.kernel.schema.inputs, arrays, strict=False):
@@ -273,55 +235,146 @@ class Op:
                     hint='move it: jax.device_put(x, jax.devices("cpu")[0])',
                 )
 
-    # *** staging ***
 
-    def _staged(self, counts: Counts, parameters: Mapping[str, Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        """The op among the operations of a trace, with its rule for batching."""
-        made = self._specialisation(args, counts, parameters)
-        if self.vmap == "sequential" or (self.vmap is None and not adds_axis(made)):
-            return _called(made, args)
+class _KernelCall:
+    """What calls of an op with the same parameters run; see `jax_callee.Callee`."""
 
-        def call(*args: Any) -> tuple[Any, ...]:
-            return _called(made, args)
+    def __init__(self, op: Op, counts: Counts, parameters: dict[str, Any]) -> None:
+        self.op = op
+        self.name = op.kernel.schema.name
+        self.counts = counts
+        self.parameters = parameters
 
-        def batched(size: int, in_batched: Sequence[bool], *args: Any) -> Any:
-            if callable(self.vmap):
-                return self.vmap(size, in_batched, *args)
-            results = self._batched(made, counts, parameters, size, in_batched, args)
-            return results, (True,) * len(results)
+    @property
+    def batching(self) -> Rule | None:
+        """The user's rule for `jax.vmap`."""
+        return self.op.vmap if callable(self.op.vmap) else None
 
-        function = jax.custom_batching.custom_vmap(call)
-        function.def_vmap(batched)
-        results: tuple[Any, ...] = function(*args)
-        return results
-
-    def _batched(
-        self,
-        made: Specialisation,
-        counts: Counts,
-        parameters: Mapping[str, Any],
-        size: int,
-        in_batched: Sequence[bool],
-        args: Sequence[Any],
-    ) -> tuple[Any, ...]:
-        """All members of a batch in one call with an axis more; one by one where a number differs between them."""
-        single = [a.form is Form.SCALAR for a in made.schema.inputs]
-        if any(is_batched and one for is_batched, one in zip(in_batched, single, strict=True)):
-            moving = [k for k, is_batched in enumerate(in_batched) if is_batched]
-
-            def one(members: Sequence[Any]) -> tuple[Any, ...]:
-                whole = list(args)
-                for k, member in zip(moving, members, strict=True):
-                    whole[k] = member
-                return _called(made, whole)
-
-            mapped: tuple[Any, ...] = jax.lax.map(one, tuple(args[k] for k in moving))
-            return mapped
-        spread = [
-            value if is_batched or one else jax.numpy.broadcast_to(value, (size, *value.shape))
-            for value, is_batched, one in zip(args, in_batched, single, strict=True)
+    def results(self, avals: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
+        """Outputs, then the new values of arguments that are changed in place."""
+        made = self._specialisation(avals)
+        shapes = made.output_shapes([aval.shape for aval in avals])
+        found = [
+            (shape, jax.dtypes.canonicalize_dtype(type.dtype.to_numpy()))
+            for shape, type in zip(shapes, made.outputs, strict=True)
         ]
-        return self._staged(counts, parameters, spread)
+        return found + [(avals[k].shape, avals[k].dtype) for k in made.mutable]
+
+    def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
+        """One call of the handler."""
+        inner = members(args, levels)
+        made = self._specialisation(inner)
+        shapes = made.output_shapes([array.shape for array in inner])
+        handler = handler_of(made.model, made.checks, merges=adds_axis(made))
+        return tuple(map(_canonical, handler.call(args, shapes, made.mutable, levels, split)))
+
+    def adds_axis(self, avals: Sequence[Any]) -> bool:
+        """Whether the kernel is elementwise, and is not to be called for one member after the other."""
+        return self.op.vmap != "sequential" and adds_axis(self._specialisation(avals))
+
+    def changed(self, avals: Sequence[Any]) -> Sequence[int]:
+        """Which operands are changed in place."""
+        return self._specialisation(avals).mutable
+
+    def numbers(self) -> Sequence[bool]:
+        """Which operands are single numbers."""
+        found: list[bool] = []
+        for argument, count in zip(self.op.kernel.schema.inputs, self.counts, strict=True):
+            found += [argument.form is Form.SCALAR] * (1 if count is None else count)
+        return found
+
+    def check_differentiable(self) -> None:
+        """Refuses to differentiate an op without a backward."""
+        if self.op._backward is not None or self.op.kernel.gradient is not None:
+            return
+        raise GraphError(
+            f"a gradient of op '{self.name}' is asked for, and it has no backward",
+            code="EK0881",
+            place=user_place(),
+            op=self.name,
+            hint=f"record one with @{self.name.rpartition('::')[2]}.backward, or call it under jax.lax.stop_gradient",
+        )
+
+    def gradients(self, inputs: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+        """By `@f.backward`, or else by what is recorded with the kernel."""
+        schema = self.op.kernel.schema
+        outputs = tuple(results[: len(results) - len(schema.mutable)])
+        nested, parameters = tuple(_nested(inputs, self.counts)), bind_parameters(schema, self.parameters)
+        context = Context(nested, outputs, parameters)
+        if self.op._backward is None:
+            found = gradients(self.op.kernel, context, grads, _Runner(self.name))
+        else:
+            given = self.op._backward(context, *grads)
+            found = list(given) if isinstance(given, list | tuple) else [given]
+        return self._flat(found)
+
+    def _flat(self, found: Sequence[Any]) -> list[Any]:
+        """The gradients one after the other; None for a variadic argument stands for all of its arrays."""
+        if len(found) != len(self.counts):
+            raise GraphError(
+                f"the backward of op {self.name!r} gives {len(found)} gradients for {len(self.counts)} inputs",
+                code="EK0882",
+                place=user_place(),
+                op=self.name,
+                hint="return one gradient for each input, in their order, and None for what has none",
+            )
+        flat: list[Any] = []
+        for each, count in zip(found, self.counts, strict=True):
+            flat += [each] if count is None else [None] * count if each is None else list(each)
+        return flat
+
+    def _specialisation(self, values: Sequence[Any]) -> Specialisation:
+        return self.op._specialisation(values, self.counts, self.parameters)
+
+
+class _GraphCall:
+    """What a backward that is a graph runs; see `jax_callee.Callee`. It has no backward of its own."""
+
+    batching: Rule | None = None
+
+    def __init__(self, name: str, handler: Handler) -> None:
+        self.name = name
+        self.handler = handler
+
+    def results(self, avals: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
+        """The gradients."""
+        shapes = self.handler.output_shapes([aval.shape for aval in avals])
+        types = self.handler.model._ir.output_types
+        return [(shape, type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
+
+    def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
+        """One call of the handler."""
+        shapes = self.handler.output_shapes([array.shape for array in members(args, levels)])
+        return self.handler.call(args, shapes, (), levels, split)
+
+    def adds_axis(self, avals: Sequence[Any]) -> bool:
+        """A graph has fixed ranks."""
+        return False
+
+    def changed(self, avals: Sequence[Any]) -> Sequence[int]:
+        """None."""
+        return ()
+
+    def numbers(self) -> Sequence[bool]:
+        """None: a number is a tensor of rank 0 here."""
+        return [False] * len(self.handler.model._ir.inputs)
+
+    def check_differentiable(self) -> None:
+        """Refuses."""
+        name = self.name
+        raise GraphError(
+            f"a second or forward derivative of op '{name}' is asked for, and its backward is a graph, which has none",
+            code="EK0888",
+            place=user_place(),
+            op=name,
+            expected="a backward of JAX operations, or a kernel with a backward of its own",
+            got="@op.backward(graph=True)",
+            hint=f"record a backward for JAX in jax.numpy: f = einkorn.jax.op({name!r}); @f.backward",
+        )
+
+    def gradients(self, inputs: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+        """Never called: see `check_differentiable`."""
+        raise NotImplementedError
 
 
 def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
@@ -370,13 +423,6 @@ _lock = fork_lock()
 _ops: weakref.WeakKeyDictionary[AnyKernel, Op] = weakref.WeakKeyDictionary()
 
 
-def _called(made: Specialisation, args: Sequence[Any]) -> tuple[Any, ...]:
-    """One call of the handler in a trace."""
-    shapes = made.output_shapes([array.shape for array in args])
-    results = handler_of(made.model, made.checks).call(args, shapes, made.mutable)
-    return tuple(map(_canonical, results))
-
-
 def _canonical(array: Any) -> Any:
     """A result with 64 bits as JAX has it, which is with 32 unless it is told otherwise."""
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
@@ -384,24 +430,28 @@ def _canonical(array: Any) -> Any:
 
 
 class _Runner:
-    """How backwards are run on arrays of JAX's; see `gradients.Runner`."""
+    """How backwards of an op are run on arrays of JAX's; see `gradients.Runner`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
         return op_of(kernel)(*args, **parameters)
 
     def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
         with _lock:
-            handler = _graphs.get(backward)
-            if handler is None:
-                handler = _graphs[backward] = handler_of(InferenceSession().load(backward.graph))
-        return handler.call(args, handler.output_shapes([array.shape for array in args]), ())
+            callee = _graphs.get(backward)
+            if callee is None:
+                handler = handler_of(InferenceSession().load(backward.graph))
+                callee = _graphs[backward] = _GraphCall(self._name, handler)
+        return staged_call(callee, args)
 
     def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
         kinds = [_kind(kernel.schema.name, f"input {k}", value) for k, value in enumerate(context.inputs)]
         return specialise(kernel, kinds, context.parameters)
 
 
-_graphs: weakref.WeakKeyDictionary[BackwardGraph, Handler] = weakref.WeakKeyDictionary()
+_graphs: weakref.WeakKeyDictionary[BackwardGraph, _GraphCall] = weakref.WeakKeyDictionary()
 
 
 def _nested(flat: Sequence[Any], counts: Counts) -> list[Any]:
@@ -417,7 +467,7 @@ def _aval(value: Any) -> Any:
 
 def _kind(op: str, name: str, value: Any) -> Given:
     """Dtype and rank of an array."""
-    if not isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
+    if not isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct | jax.core.ShapedArray):
         hint = "make an array of it: jnp.array(x)" if isinstance(value, list | tuple) else None
         raise DTypeError(
             f"op '{op}': '{name}' is no array but {shown_value(value)}",
@@ -430,7 +480,7 @@ def _kind(op: str, name: str, value: Any) -> Given:
             hint=hint,
         )
     dtype = value.dtype
-    if not isinstance(value, jax.Array | jax.ShapeDtypeStruct):
+    if not isinstance(value, jax.Array | jax.ShapeDtypeStruct | jax.core.ShapedArray):
         dtype = jax.dtypes.canonicalize_dtype(dtype)  # as JAX reads arrays of NumPy's
     known = DType.__members__.get(getattr(dtype, "name", str(dtype)))
     if known is None:

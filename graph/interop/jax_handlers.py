@@ -17,6 +17,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.contract.foreign_doors import handler_words
@@ -29,6 +32,8 @@ from ..engine.doors import DoorOwner, door_spec, entry_words
 from ..engine.model import Model
 from ..ir import Constant, GraphIR, Node
 from .foreign_calls import own_door
+from .jax_callee import Levels, Shape, batch_sizes
+from .jax_sharding import call_attributes
 
 _Explain = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _handlers: dict[str, Handler] = {}
@@ -39,11 +44,15 @@ _failed: collections.deque[tuple[str, BaseException]] = collections.deque(maxlen
 class Handler:
     """What XLA calls for a model.
 
+    Args:
+        merges: whether the kernel is elementwise, so that further axes in front count as one with the first. Otherwise
+            they are those of a batch, and the entry is called for one member after the other.
+
     Attributes:
         name: what programs call it; "" where there is no handler, and Python is called instead.
     """
 
-    def __init__(self, model: Model, name: str) -> None:
+    def __init__(self, model: Model, name: str, merges: bool) -> None:
         caller = model._call
         self.model = model
         self.name = ""
@@ -58,10 +67,11 @@ class Handler:
         for position, (kind, number) in enumerate(self.spec.pointers):
             if kind == "constant":
                 words[f"constant{number}"] = caller.pointers[position] or 0
-        library = own_door("xla", self.spec, None, handler_words(self.spec), words)
+        library = own_door("xla", self.spec, merges, handler_words(self.spec), words)
         if library is not None:
             self.name = name
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(library.address("ek_door")), platform="cpu")
+            jax.ffi.register_ffi_target_as_batch_partitionable(name)
 
     def explain(self, context: int, status: int) -> int:
         """The address of the text of a failure; XLA copies it at once."""
@@ -91,22 +101,68 @@ class Handler:
                 symbols.update(dict.fromkeys(dim.parameters, size))
         return [tuple(dim.evaluate(symbols) for dim in type.shape) for type in self.model._ir.output_types]
 
-    def call(self, args: Sequence[Any], shapes: Sequence[Sequence[Any]], changed: Sequence[int]) -> tuple[Any, ...]:
-        """One call in a trace: outputs of these shapes, then the new values of the inputs that are changed."""
-        results = [
-            jax.ShapeDtypeStruct(shape, type.dtype.to_numpy())
-            for shape, type in zip(shapes, self.model._ir.output_types, strict=True)
-        ]
-        aliases = {number: len(results) + place for place, number in enumerate(changed)}
-        results += [jax.ShapeDtypeStruct(args[number].shape, args[number].dtype) for number in changed]
-        if not self.name:
-            found = jax.pure_callback(self._in_python(changed), tuple(results), *args, vmap_method="sequential")
-            return tuple(found)
-        run = jax.ffi.ffi_call(self.name, results, vmap_method="sequential", input_output_aliases=aliases)
-        return tuple(run(*args))
+    def call(
+        self,
+        args: Sequence[Any],
+        shapes: Sequence[Shape],
+        changed: Sequence[int] = (),
+        levels: Levels = (),
+        split: int = 0,
+    ) -> tuple[Any, ...]:
+        """One call in a trace: outputs of these shapes, then the new values of the inputs that are changed.
 
-    def _in_python(self, changed: Sequence[int]) -> Any:
-        def call(*args: Any) -> tuple[Any, ...]:
+        Args:
+            args: the operands, with the axes of the batch in front.
+            shapes: of the outputs, for one member.
+            changed: the positions of the inputs that are changed; they have all axes of the batch.
+            levels: of the batch.
+            split: how many axes XLA may split the call along.
+        """
+        batch = batch_sizes([value.shape for value in args], levels)
+        batched = [any(level[k] for level in levels) for k, _ in enumerate(args)]
+        operands = [_whole(value, [level[k] for level in levels], batch) for k, value in enumerate(args)]
+        if not self.name:
+            return self._by_callback(operands, shapes, changed, batch)
+        if not split or changed:
+            return self._bound(operands, shapes, changed, batch, 0)
+        if not levels:  # XLA splits along axes that others follow
+            operands = [jax.numpy.expand_dims(value, -1) if value.ndim else value for value in operands]
+            results = self._bound(operands, [(*shape, 1) for shape in shapes], (), (), split)
+            return tuple(jax.numpy.squeeze(result, -1) for result in results)
+        if all(value.ndim == split for value, has in zip(operands, batched, strict=True) if has):
+            return self._bound(operands, shapes, changed, batch, 0)
+        alone = max((value.ndim for value, has in zip(operands, batched, strict=True) if not has), default=0)
+        ones = tuple(range(max(0, alone + 1 - split)))  # it replicates operands with fewer axes than it splits along
+        operands = [
+            jax.numpy.expand_dims(value, ones) if has else value for value, has in zip(operands, batched, strict=True)
+        ]
+        results = self._bound(operands, shapes, (), ((1,) * len(ones)) + batch, split + len(ones))
+        return tuple(jax.numpy.squeeze(result, ones) for result in results)
+
+    def _results(
+        self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape
+    ) -> list[tuple[Shape, Any]]:
+        types = self.model._ir.output_types
+        found = [((*batch, *shape), type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
+        return found + [(args[number].shape, args[number].dtype) for number in changed]
+
+    def _bound(
+        self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape, split: int
+    ) -> tuple[Any, ...]:
+        results = tuple(self._results(args, shapes, changed, batch))
+        aliases = tuple((number, len(shapes) + place) for place, number in enumerate(changed))
+        return tuple(handler_p.bind(*args, name=self.name, results=results, aliases=aliases, split=split))
+
+    def _by_callback(
+        self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape
+    ) -> tuple[Any, ...]:
+        results = self._results(args, shapes, changed, batch)
+        made = [jax.ShapeDtypeStruct(*each) for each in results]
+        call = self._in_python(changed, batch, results)
+        return tuple(jax.pure_callback(call, tuple(made), *args, vmap_method="sequential"))
+
+    def _in_python(self, changed: Sequence[int], batch: Shape, results: Sequence[tuple[Shape, Any]]) -> Any:
+        def one(args: Sequence[Any]) -> tuple[Any, ...]:
             arrays = [np.array(value, copy=True if number in changed else None) for number, value in enumerate(args)]
             try:
                 results = self.model.execute(*arrays)
@@ -115,21 +171,75 @@ class Handler:
                 raise
             return (*(result.to_numpy() for result in results), *(arrays[number] for number in changed))
 
+        ranks = [type.rank for type in self.model._ir.inputs]
+
+        def call(*args: Any) -> tuple[Any, ...]:
+            if not batch:
+                return one(args)
+            many = [np.ndim(value) > rank for value, rank in zip(args, ranks, strict=True)]
+            places = np.ndindex(*batch)
+            members = [
+                one([np.asarray(v)[place] if has else v for v, has in zip(args, many, strict=True)]) for place in places
+            ]
+            if not members:
+                return tuple(np.zeros(shape, dtype) for shape, dtype in results)
+            return tuple(np.stack(each).reshape(*batch, *each[0].shape) for each in zip(*members, strict=True))
+
         return call
+
+
+def _whole(value: Any, has: Sequence[bool], batch: Shape) -> Any:
+    """An operand with all axes of a batch, or with none."""
+    if all(has) or not any(has):
+        return value
+    value = jax.numpy.expand_dims(value, [k for k, there in enumerate(has) if not there])
+    return jax.numpy.broadcast_to(value, (*batch, *value.shape[len(batch) :]))
+
+
+# *** the primitive ***
+
+handler_p = Primitive("einkorn_handler")  # a call of a handler; it is in the lowering of other primitives alone
+handler_p.multiple_results = True
+
+
+def _abstract(*avals: Any, results: Sequence[tuple[Any, Any]], **_: Any) -> list[Any]:
+    if not avals:
+        return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
+    mesh = avals[0].sharding.mesh
+    return [
+        avals[0].update(
+            shape=shape,
+            dtype=dtype,
+            weak_type=False,
+            sharding=NamedSharding(mesh, PartitionSpec(*(None for _ in shape))),
+        )
+        for shape, dtype in results
+    ]
+
+
+def _lowered(ctx: Any, *values: Any, name: str, aliases: Sequence[tuple[int, int]], split: int, **_: Any) -> Any:
+    given, made = ([aval.shape for aval in avals] for avals in (ctx.avals_in, ctx.avals_out))
+    attributes = call_attributes(given, made, split) if split else None
+    rule = jax.ffi.ffi_lowering(name, operand_output_aliases=dict(aliases), extra_attributes=attributes)
+    return rule(ctx, *values)
+
+
+handler_p.def_abstract_eval(_abstract)
+mlir.register_lowering(handler_p, _lowered)
 
 
 # *** names ***
 
 
-def handler_of(model: Model, checks: str | None = None) -> Handler:
-    """The handler of a model, registered when first asked for."""
+def handler_of(model: Model, checks: str | None = None, *, merges: bool = False) -> Handler:
+    """The handler of a model, registered when first asked for; see `Handler`."""
     found: Handler | None = model.__dict__.get("_xla")
     if found is None:
         with _lock:
             name = _name(model._ir, checks)
             found = _handlers.get(name)
             if found is None:
-                found = _handlers[name] = Handler(model, name)
+                found = _handlers[name] = Handler(model, name, merges)
             model.__dict__["_xla"] = found
     return found
 

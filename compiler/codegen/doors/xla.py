@@ -6,6 +6,9 @@ XLA calls it from its own threads, several at once, and without Python's lock. I
 reads sizes from the buffers, and calls the entry, which writes into the buffers of the results. An argument that is
 changed in place is a result that has its memory. When a kernel stops itself, the error has the text that Python gives.
 
+Results may have further axes in front, those of a batch: the entry is called for one member after the other, and
+operands without these axes are the same for all. Where the kernel is elementwise (the form says so), one call does it.
+
 XLA's structures begin with their size, and grow at their ends; where one is smaller than what is read here, the handler
 says so. Input: a `DoorSpec`. Output: text of LLVM IR. Non-goals: how a handler is registered.
 """
@@ -59,7 +62,7 @@ _MISFIT: Final = b"the buffers of a call do not fit the kernel that the handler 
 
 
 def xla_text(spec: DoorSpec, form: Any = None) -> str:
-    """The text of the handler."""
+    """The text of the handler; `form` says whether the kernel is elementwise."""
     words = handler_words(spec)
     message = "".join(f"\\{byte:02X}" for byte in _MISFIT)
     heads = [
@@ -69,15 +72,16 @@ def xla_text(spec: DoorSpec, form: Any = None) -> str:
         _error_text(),
         run_text(words, lock=False),
     ]
-    return "\n".join([*heads, _Handler(spec, words).written()])
+    return "\n".join([*heads, _Handler(spec, words, bool(form)).written()])
 
 
 class _Handler(DoorText):
     """The handler, as it is written."""
 
-    def __init__(self, spec: DoorSpec, words: Sequence[str]) -> None:
+    def __init__(self, spec: DoorSpec, words: Sequence[str], merges: bool) -> None:
         super().__init__("@ek_door", "ptr", ["ptr %frame"], words)
         self.spec = spec
+        self.merges = merges
         self.known: dict[str, Number] = {}
         self.many = "false"
 
@@ -92,28 +96,32 @@ class _Handler(DoorText):
         changed = [number for number, argument in enumerate(spec.arguments) if argument.mutable]
         arguments = self.buffers(_ARGUMENTS, len(spec.arguments))
         results = self.buffers(_RESULTS, len(spec.outputs) + len(changed))
+        ranks = [len(output.axes) for output in spec.outputs] + [len(spec.arguments[k].axes) for k in changed]
+        self.lead(results[0], ranks[0], arguments)
         inputs = []
         for buffer, argument in zip(arguments, spec.arguments, strict=True):
-            sizes = self.sizes(buffer, argument.dtype, len(argument.axes))
+            sizes, step = self.sizes(buffer, argument.dtype, len(argument.axes), argument.mutable)
             for axis, size in zip(argument.axes, sizes, strict=True):
                 self.meet(axis, size)
             self.weigh(sizes)
-            inputs.append(self.load("ptr", self.at(buffer, _DATA)))
+            inputs.append((self.load("ptr", self.at(buffer, _DATA)), step))
         self.need_relations(spec, self.known)
         outputs = []
         for buffer, output in zip(results, spec.outputs, strict=False):
-            sizes = self.sizes(buffer, output.dtype, len(output.axes))
+            sizes, step = self.sizes(buffer, output.dtype, len(output.axes), True)
             for expression, size in zip(output.axes, sizes, strict=True):
                 self.need_same(self.size(expression, self.known), size, "i64")
             self.weigh(sizes)
-            outputs.append(self.load("ptr", self.at(buffer, _DATA)))
+            outputs.append((self.load("ptr", self.at(buffer, _DATA)), step))
         for buffer, number in zip(results[len(outputs) :], changed, strict=True):
-            self.need_same(self.load("ptr", self.at(buffer, _DATA)), inputs[number])
-        pointers = self.pointers(spec, inputs, outputs)
-        context, status, failed = self.run(pointers, self.slots(spec, self.known), self.many)
-        with self.when(failed):
-            text = self.call(self.word("explain"), [f"ptr {context}", f"i64 {status}"], "ptr")
-            self.leave(self.error(text, _FAILED_PRECONDITION))
+            self.need_same(self.load("ptr", self.at(buffer, _DATA)), inputs[number][0])
+        slots = self.slots(spec, self.known)
+        with self.each(0, self.members) as member:
+            moved = [[self.at(base, self.mul(member, step)) for base, step in each] for each in (inputs, outputs)]
+            context, status, failed = self.run(self.pointers(spec, *moved), slots, self.many)
+            with self.when(failed):
+                text = self.call(self.word("explain"), [f"ptr {context}", f"i64 {status}"], "ptr")
+                self.leave(self.error(text, _FAILED_PRECONDITION))
         self.leave("null")
         self.line("br label %miss.")
         self.label("miss.")
@@ -139,15 +147,50 @@ class _Handler(DoorText):
         found = self.load("ptr", self.at("%frame", offset + _BUFFERS))
         return [self.load("ptr", self.at(found, 8 * number)) for number in range(count)]
 
-    def sizes(self, buffer: str, dtype: DType, rank: int) -> list[str]:
-        """The size of each axis of a buffer, which has to be of this dtype and rank."""
+    def lead(self, buffer: str, rank: int, arguments: Sequence[str]) -> None:
+        """Reads of the first result how many further axes results begin with, and what these mean: members of a batch,
+        or, where tensors have them all and the kernel is elementwise, a part of the first axis."""
+        self.need(self.compare("sge", self.load("i64", buffer), _BUFFER_SIZE))
+        self.further = self.sub(self.load("i64", self.at(buffer, _RANK)), rank)
+        self.need(self.compare("sge", self.further, 0))
+        self.batch = self.product(self.load("ptr", self.at(buffer, _DIMS)), self.further)
+        self.merged = "true" if self.merges and rank else "false"
+        if self.merged == "true":
+            for each, argument in zip(arguments, self.spec.arguments, strict=True):
+                own, wanted = len(argument.axes), self.load("i64", self.at(each, _RANK))
+                fits = self.compare("eq", wanted, self.add(self.further, own) if own else 0)
+                self.merged = self.both(self.merged, fits, "i1")
+        self.members: Number = self.select(self.merged, 1, self.batch)
+
+    def sizes(self, buffer: str, dtype: DType, rank: int, batched: bool) -> tuple[list[Number], Number]:
+        """The size of each axis of a buffer for one member, and how many bytes are from one member to the next.
+
+        It has this dtype, and this rank behind the further axes, which it may be without where it is not `batched`.
+        """
         self.need(self.compare("sge", self.load("i64", buffer), _BUFFER_SIZE))
         self.need_same(self.load("i32", self.at(buffer, _DTYPE)), _DTYPES[dtype], "i32")
-        self.need_same(self.load("i64", self.at(buffer, _RANK)), rank, "i64")
-        dims = self.load("ptr", self.at(buffer, _DIMS)) if rank else ""
-        return [self.load("i64", self.at(dims, 8 * axis)) for axis in range(rank)]
+        own, dims = self.load("i64", self.at(buffer, _RANK)), self.load("ptr", self.at(buffer, _DIMS))
+        whole = self.compare("eq", own, self.add(self.further, rank))
+        self.need(whole if batched else self.either(whole, self.compare("eq", own, rank), "i1"))
+        before = self.sub(own, rank)
+        lead = self.product(dims, before)
+        self.need_same(lead, self.select(whole, self.batch, 1), "i64")
+        sizes: list[Number] = [
+            self.load("i64", self.at(dims, self.mul(self.add(before, axis), 8))) for axis in range(rank)
+        ]
+        if rank and self.merged != "false":
+            sizes[0] = self.mul(sizes[0], self.select(self.merged, lead, 1))
+        apart = self.both(whole, self.value(f"xor i1 {self.merged}, true"), "i1")
+        return sizes, self.select(apart, self.mul(self.elements(sizes), dtype.size_in_bytes), 0)
 
-    def meet(self, axis: Literal | Name, size: str) -> None:
+    def product(self, dims: str, count: Number) -> str:
+        """The product of the first sizes of a buffer."""
+        found = self.variable("i64", 1)
+        with self.each(0, count) as axis:
+            found.set(self.mul(found.value(), self.load("i64", self.at(dims, self.mul(axis, 8)))))
+        return found.value()
+
+    def meet(self, axis: Literal | Name, size: Number) -> None:
         """Takes the size of an axis, or compares it with what is known."""
         known = axis.value if isinstance(axis, Literal) else self.known.get(axis.name)
         if known is not None:
