@@ -34,6 +34,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     memory,
     packed_memory,
     parallel,
+    report_rings,
     reports,
     scalars,
     scratch,
@@ -259,7 +260,7 @@ def _kernel(module: ModuleWriter, function: Function) -> str:
     read_only = [v for v, access in zip(function.params, accesses, strict=True) if access == "read"]
     params = w.parameters(function.params, read_only)
     if has_reports(function.body):
-        w.ring = "%ring"
+        w.ring, w.missed = "%ring", report_rings.missed_at_barriers(function.body)
         params.append(f"{w.ring}: {w.pointer('global')} {{llvm.align = 8 : i64}}")
     w.region(function.body)
     w.at = ""

@@ -1,7 +1,8 @@
-"""Writes what threads of a device report into its memory: failed assertions and prints, which the host reads later.
+"""Writes what threads of a device report into memory of the host: failed assertions and prints, which it reads later.
 
-The first failure of a call is noted, by one compare-exchange; its thread ends, and the others go on. Prints of all
-threads follow each other, as long as there is room. How the words lie is said in `dsl.contract.abi`.
+The first failure of a call is noted, by one compare-exchange; its thread ends, and the others go on. Where others would
+wait for it at a named barrier, which counts arrivals, it ends the kernel by a trap instead. Prints of all threads
+follow each other, as long as there is room. How the words lie is said in `dsl.contract.abi`.
 
 Input: a `FunctionWriter` of a kernel, the number of a site, values. Output: lines. Non-goals: who reads it (see
 `graph.engine.device_reports`), and reports of code that has its context at hand (see `lowering.reports`).
@@ -14,7 +15,7 @@ from typing import Literal
 
 from ...dsl.contract import abi
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Value
+from ..ir.program import Op, Region, Value, walk
 from . import casts
 from .types import mlir_type
 from .writer import FunctionWriter
@@ -22,8 +23,8 @@ from .writer import FunctionWriter
 _KINDS: tuple[Literal["block_id", "thread_id"], ...] = ("block_id", "thread_id")
 
 
-def fail(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
-    """Notes a failure unless there is one."""
+def fail(w: FunctionWriter, site: int, values: Sequence[Value], trap: bool = False) -> None:
+    """Notes a failure unless there is one; with `trap` whoever notes it ends the kernel."""
     pointer, scope = w.pointer("global"), w.scope("device")
     none, own = _word(w, 0), _word(w, site + 1)
     pair = w.op(f"llvm.cmpxchg {w.ring}, {none}, {own} {scope}monotonic monotonic : {pointer}, i64")
@@ -32,7 +33,37 @@ def fail(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
     w.open(f"scf.if {first} {{")
     with w.nested():
         _record(w, w.ring, values[: abi.RING_VALUES])
+        if trap:  # what is written reaches the host first
+            w.line("llvm.fence seq_cst")
+            w.line("llvm.intr.trap")
     w.close(at)
+
+
+def missed_at_barriers(body: Region) -> set[int]:
+    """The assertions of a kernel (by `id`) whose failing thread others would wait for: a named barrier comes behind
+    them, or is in the same loop."""
+    found: set[int] = set()
+    _missed(body, False, found)
+    return found
+
+
+def _missed(region: Region, behind: bool, found: set[int]) -> bool:
+    """Goes through a region from its end, with a named barrier `behind` it or not; whether one is behind its begin."""
+    for op in reversed(region.ops):
+        if _is_named(op):
+            behind = True
+        elif op.opcode.name == "assert" and behind:
+            found.add(id(op))
+        elif op.opcode.name in ("for", "while"):
+            inner = any(map(_is_named, (each for part in op.regions for each in walk(part))))
+            behind = behind or inner
+        arms = [_missed(part, behind, found) for part in op.regions]
+        behind = behind or any(arms)
+    return behind
+
+
+def _is_named(op: Op) -> bool:
+    return op.opcode.name == "barrier" and bool(op.attrs or op.operands)
 
 
 def show(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:

@@ -34,7 +34,7 @@ def _assert(w: FunctionWriter, op: Op) -> None:
     w.open(f"scf.if {failed} {{")
     with w.nested():
         if w.ring:
-            report_rings.fail(w, op.attrs["site"], values)
+            report_rings.fail(w, op.attrs["site"], values, trap=id(op) in w.missed)
         else:
             note_failure(w, op.attrs["site"], values)
         w.line(LEAVE)

@@ -218,6 +218,7 @@ class FunctionWriter:
         self.thread = ""  # the record of the thread that runs the function; see `lowering.coroutines`
         self.shared_bytes = 0  # of the block that it is in
         self.ring = ""  # where a kernel reports, if no context is at hand; see `lowering.report_rings`
+        self.missed: set[int] = set()  # assertions whose failure ends a kernel, for the same
         self.exchanges = False  # whether threads of a warp give each other values
         self.scratch = ""  # where it keeps how much of the device's memory it has given out; see `lowering.scratch`
         self.sizing = False  # whether it does nothing but sum that up

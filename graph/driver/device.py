@@ -86,6 +86,18 @@ class Code:
     scratch: ScratchSize | None = None
 
 
+Tell = Callable[[bool], None]  # tells what kernels have reported, and whether that is later than their call
+
+
+class KernelReports(Protocol):
+    """Memory into which kernels of a call report."""
+
+    lock: Any  # held while they are enqueued, and while it is read
+
+    def are_urgent(self) -> bool:
+        """Whether to hear it before more is enqueued."""
+
+
 class Replayable(Protocol):
     """Work that a device has recorded."""
 
@@ -212,6 +224,14 @@ class Driver(ABC):
         """Before an entry launches kernels through a table: the calling thread's stream, behind what other streams do
         with these storages. `owner` is the graph, for messages."""
         return None
+
+    def listen(self, reports: KernelReports, tell: Tell) -> None:
+        """Behind an entry whose kernels may report: has it told when they have ended, here at once.
+
+        Raises:
+            KernelError: what a kernel has reported.
+        """
+        tell(False)
 
     def first_launch(self, table: abi.Device) -> int:
         """What the number of a call's launches counts from, in a schedule for a simulated device."""

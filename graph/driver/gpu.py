@@ -30,11 +30,12 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from . import arrays
 from .allocator import Pool
-from .device import Allocator, Array, Code, CodeFile, Driver, Memory, Storage
+from .device import Allocator, Array, Code, CodeFile, Driver, KernelReports, Memory, Storage, Tell
 from .gpu_handles import ForeignMemory, GpuMemory, KeptTable, Module, Recorded, taken
 from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
 from .gpu_waits import wait_until
 from .halves import open_halves
+from .late_reports import LateReports
 from .streams import DeviceStream, current_stream, default_stream, stream_of
 
 RECENT: Final = 8  # calls that are named when a kernel fails somewhere behind them
@@ -75,6 +76,7 @@ class GpuDriver(Driver):
         self._read: deque[tuple[int, DeviceStream, Memory]] = deque()  # see `order_later`
         self._pinned: deque[int] = deque()
         self._lock = fork_lock()
+        self._reports = LateReports()
         self._seen: set[int] = set()  # numbers of GPUs that were copied from
         self.pool = Pool(self._take, self._give, self._follow, self._settle, self._free_memory)
 
@@ -107,6 +109,12 @@ class GpuDriver(Driver):
         """What a refusal means for the user."""
         codes, name = self.library.codes, f"gpu:{self.number}"
         if fault.status in codes.lost:
+            try:
+                self._reports.hear()  # which lies on the host
+            except EinkornError as reported:
+                lost = "the kernel has ended all its threads: nothing can run on this device in this process any more"
+                reported.notes.append(lost)
+                return reported
             return self._lost(fault)
         if fault.status in codes.capture:
             return ReplayError(
@@ -252,6 +260,8 @@ class GpuDriver(Driver):
             if not near:
                 self._wait(stream.handle)
                 self.recent.clear()
+        if not near:
+            self._reports.hear(stream.handle)
 
     def copy_from(self, to: Any, source: Any, other: Driver) -> None:
         """Copies from another GPU of the same maker directly: behind what is done with the source by now, and what is
@@ -339,6 +349,7 @@ class GpuDriver(Driver):
     def synchronize_stream(self, stream: int) -> None:
         with self:
             self._wait(stream)
+        self._reports.hear(stream)
 
     def _wait(self, stream: int) -> None:
         wait_until(lambda: self.library.is_idle(stream))
@@ -377,6 +388,7 @@ class GpuDriver(Driver):
             self._free_pinned()
             self._destroy_streams()
             self._free_replayed()
+        self._reports.hear()
 
     def can_access(self, other: Driver) -> bool:
         if not isinstance(other, GpuDriver) or other.library.dlpack_device != self.library.dlpack_device:
@@ -469,12 +481,22 @@ class GpuDriver(Driver):
 
     def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
         stream = self._stream()
+        urgent = self._reports.urgent()
+        if urgent is not None and not stream.is_recording:
+            self.synchronize_stream(urgent.handle)
         table.stream = stream.handle
         for storage in storages:
             if storage.block.stream is not stream:
                 with self:
                     self._ready(storage, stream)
         self.recent.append(owner)
+
+    def listen(self, reports: KernelReports, tell: Tell) -> None:
+        """Has it told by whoever waits for the stream of the thread."""
+        stream = self._stream()
+        before = self._reports.add(reports, stream, tell)
+        if before is not None:
+            self.order_streams(before.handle, stream.handle)
 
     # *** recorded calls ***
 

@@ -26,6 +26,7 @@ from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
 from ..driver.devices import Device
+from ..driver.streams import current_stream
 from ..ir import Constant, GraphIR, Node
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
@@ -121,7 +122,7 @@ class Caller:
         self._silent_report: Any = None  # kept: native code holds its address
         self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
         self.heard: DeviceReports | None = None  # of kernels that cannot call back
-        self.reported_by = ""
+        self.reported_by, self.late = "", False  # which thread has reported, and whether that is later than the call
         self._prepare_context()
 
     def _prepare_context(self) -> None:
@@ -136,7 +137,7 @@ class Caller:
                 with shielded():
                     from .device_reports import DeviceReports  # few devices have kernels that cannot call back
                 self.heard = DeviceReports(self.driver)
-                self.table.reports = self.heard.address
+                self.table.reports, self.entry = self.heard.address, self.heard.during(self.entry)
         self.context_at = ctypes.addressof(self.context)
         self.context.report, self.context.owner = REPORT, owner_number(self)
         if self.code.abi == abi.SILENT_ABI:
@@ -256,7 +257,7 @@ class Caller:
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
         if self.heard is not None:
-            self._hear(self.heard, arrays)
+            self.hear()
         if self.finishes:
             self._finish(arrays, results)
         return results
@@ -279,7 +280,6 @@ class Caller:
         if self.driver.streams > 1:
             arenas = [arena for arena in self.arenas if arena is not None]
             storages = (*arrays, *(buffer._array for buffer in results), *arenas, *self.constants.values())
-            storages = storages if self.heard is None else (*storages, self.heard.memory)
         self.driver.begin(table, self.ir.name, storages)
 
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
@@ -306,8 +306,7 @@ class Caller:
                 self._begin(self.table, arrays, made.values(), [made[position] for position in stage.outputs])
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
-            if self.heard is not None:
-                self._hear(self.heard, arrays)
+            self.hear()
         self.late_sizes = late
         results = [made[position] for position in range(len(made))]
         if self.finishes:
@@ -437,17 +436,18 @@ class Caller:
             variant.cancel()
 
     def enqueue(self, arrays: Sequence[Storage]) -> None:
-        """The last call once more, with all pointers as they stand and nothing looked at; what kernels of a device
-        report is left to `hear`."""
+        """The last call once more, with all pointers as they stand and nothing looked at; `hear` comes behind it."""
         if self.table is not None:
             self._begin(self.table, arrays, (), ())
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
 
-    def hear(self, arrays: Sequence[Storage]) -> None:
-        """Waits for a device whose kernels may report, and raises what they do."""
+    def hear(self) -> None:
+        """Has told what the kernels of a call report."""
         if self.heard is not None:
-            self._hear(self.heard, arrays)
+            self.driver.listen(self.heard, partial(self.heard.tell, self))
+            if self.code.waits:
+                current_stream(self.driver).synchronize()
 
     def forget(self) -> None:
         """Whatever call was under way is over: it was interrupted, or this is the child of a fork."""
@@ -492,17 +492,13 @@ class Caller:
             sys.stdout.flush()
         return None
 
-    def _hear(self, heard: DeviceReports, arrays: Sequence[Any]) -> None:
-        """Shows what the kernels of a call have printed, and raises the first failure."""
-        failure, prints, dropped = heard.read()
-        for record in prints:
-            self.on_report(self.context_at, record.site, record.values)
-        if dropped:
-            sys.stdout.write(f"... and {dropped} more prints, for which there was no room\n")
-        if failure is not None:
-            self.on_report(self.context_at, failure.site, failure.values)
-            self.reported_by = failure.thread
-            self._fail(arrays, 0)
+    def raise_reported(self, by: str, late: bool) -> None:
+        """Raises the failure that was noted, of a thread of the device."""
+        self.reported_by, self.late = by, late and not self.code.waits
+        try:
+            self._fail((), 0)
+        finally:
+            self.late = False
 
     def _fail(self, arrays: Sequence[Any], code: int) -> None:
         """Raises what a kernel reported, or else what the device says of the code that the entry gave back."""
@@ -562,6 +558,8 @@ class Caller:
         return failure_error(failure, self.programs(), staged, [*notes, *found, self._called()])
 
     def _called(self) -> str:
+        if self.late:
+            return f"graph '{self.ir.name}' was called before; with checks=\"all\" the call itself raises this"
         place = user_place()
         return f"graph '{self.ir.name}' was called " + (f"at {place}" if place else "on a thread that is not Python's")
 

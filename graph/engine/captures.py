@@ -78,8 +78,7 @@ class Capture:
             outputs = (buffer._array for buffer in self.outputs)
             arenas = (arena for arena in caller.arenas if arena is not None)
             self.recorded.replay(caller.ir.name, (*self.arrays, *outputs, *arenas, *caller.constants.values()))
-
-        caller.hear(self.arrays)
+        caller.hear()
 
     def _enqueue(self) -> None:
         self.caller.enqueue(self.arrays)

@@ -22,7 +22,8 @@ class LoadedCode:
     """A graph's code on a device: the entry, the plan of its buffers, and what its reports mean.
 
     `tier` says where the code comes from, `abi` how it reports. `keep` is what has to live as long as the entry may be
-    called; None when the entry is a Python function. `prints` say where `ops.print` shows tensors.
+    called; None when the entry is a Python function. `prints` say where `ops.print` shows tensors. With `waits` a call
+    ends when its kernels have, so that what they report is raised there.
     """
 
     entry: Entry
@@ -33,6 +34,7 @@ class LoadedCode:
     device: Device = field(default_factory=CPU)
     prints: PrintOptions = field(default_factory=PrintOptions)
     abi: int = abi.ABI_VERSION
+    waits: bool = False
     launching: Code | None = None  # where the entry launches kernels on the device, or takes memory of it for itself
 
 

@@ -1,6 +1,7 @@
-"""Reads what the kernels of a device report into its memory: the first failure, and prints.
+"""Reads what the kernels of a device report: the first failure, and prints.
 
-A model whose kernels may report waits for them at the end of each call, since a failure is one of that call.
+They write it into pinned memory of the host, which outlives a device's context. It is read where the host waits for the
+device anyway (see `driver.late_reports`).
 
 Input: a driver. Output: records. Non-goals: what a report says (see `engine.reports`), and who writes them (see
 `compiler.lowering.report_rings`).
@@ -8,13 +9,17 @@ Input: a driver. Output: records. Non-goals: what a report says (see `engine.rep
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 from ...dsl.contract import abi
-from ..driver.device import Driver
+from ...dsl.diagnostics.forks import fork_lock
+from ..driver.arrays import address_of
+from ..driver.device import Driver, Entry
+
+FULL = (abi.RING_WORDS - abi.RING_PRINTS) // 2  # words of prints after which the next call shows them first
 
 
 @dataclass(frozen=True)
@@ -26,35 +31,70 @@ class Record:
     thread: str
 
 
+class Hears(Protocol):
+    """A caller, which hears the reports of its kernels."""
+
+    context_at: int
+
+    def on_report(self, context: int, site: int, arguments: Any) -> None: ...
+
+    def raise_reported(self, by: str, late: bool) -> None: ...
+
+
 class DeviceReports:
-    """The memory of one caller for the reports of its kernels."""
+    """The memory of one caller for the reports of its kernels. `lock` is held while they are enqueued, and read."""
 
     def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self.memory: Any = driver.place(np.zeros(abi.RING_WORDS, np.int64))
+        self._memory: Any = driver.allocate_pinned(8 * abi.RING_WORDS)
+        self._memory.fill(0)
+        self.address = address_of(self._memory)
+        self._words = (ctypes.c_int64 * abi.RING_WORDS).from_address(self.address)
+        self.lock = fork_lock()
 
-    @property
-    def address(self) -> int:
-        return self.driver.address_of(self.memory)
+    def during(self, entry: Entry) -> Entry:
+        """An entry whose kernels report here."""
+
+        def call(context: int, pointers: int, dims: int) -> int:
+            with self.lock:
+                return entry(context, pointers, dims)
+
+        return call
+
+    def are_urgent(self) -> bool:
+        """Whether a kernel has failed, or there is little room for prints."""
+        words = self._words
+        return words[0] != 0 or words[abi.RING_PRINTED] > FULL
+
+    def tell(self, caller: Hears, late: bool) -> None:
+        """Shows what the kernels of a call have printed, and raises the first failure."""
+        failure, prints, dropped = self.read()
+        for record in prints:
+            caller.on_report(caller.context_at, record.site, record.values)
+        if dropped:
+            sys.stdout.write(f"... and {dropped} more prints, for which there was no room\n")
+        if failure is not None:
+            caller.on_report(caller.context_at, failure.site, failure.values)
+            caller.raise_reported(failure.thread, late)
 
     def read(self) -> tuple[Record | None, list[Record], int]:
-        """Waits for the call: the first failure, the prints, and how many prints found no room. Then all is empty."""
-        words = np.empty(abi.RING_WORDS, np.int64)
-        self.driver.copy(words, self.memory)
-        printed, dropped = int(words[abi.RING_PRINTED]), int(words[abi.RING_DROPPED])
+        """The first failure, the prints, and how many prints found no room, of kernels that have ended. Then all is
+        empty."""
+        words = self._words
+        printed, dropped = words[abi.RING_PRINTED], words[abi.RING_DROPPED]
         if words[0] == 0 and printed == 0:
             return None, [], 0
-        failure = _record(words) if words[0] else None
+        failure = _record(words, 0) if words[0] else None
+        end = min(abi.RING_PRINTS + printed, abi.RING_WORDS)
         prints, at = [], abi.RING_PRINTS
-        while at < min(abi.RING_PRINTS + printed, abi.RING_WORDS) and words[at]:
-            prints.append(_record(words[at:]))
+        while at < end and words[at]:
+            prints.append(_record(words, at))
             at += abi.RING_HEAD + len(prints[-1].values)
-        self.driver.fill(self.memory, 0)
+        ctypes.memset(self.address, 0, 8 * end)
         return failure, prints, dropped
 
 
-def _record(words: Any) -> Record:
-    site, *places, count = (int(word) for word in words[: abi.RING_HEAD])
+def _record(words: Any, at: int) -> Record:
+    site, *places, count = words[at : at + abi.RING_HEAD]
     block, thread = tuple(places[:3]), tuple(places[3:])
-    values = [int(word) for word in words[abi.RING_HEAD : abi.RING_HEAD + count]]
+    values = list(words[at + abi.RING_HEAD : at + abi.RING_HEAD + count])
     return Record(site - 1, values, f"thread {thread} of block {block}")

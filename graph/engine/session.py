@@ -51,6 +51,10 @@ def _printing(load: Callable[..., LoadedCode], options: PrintOptions) -> Callabl
     return lambda ir: replace(load(ir), prints=options)
 
 
+def _waiting(load: Callable[..., LoadedCode]) -> Callable[..., LoadedCode]:
+    return lambda ir: replace(load(ir), waits=True)
+
+
 def _placed(load: Callable[..., LoadedCode], devices: Sequence[Device]) -> Callable[..., LoadedCode]:
     """The same, whenever it is asked: a model loads variants in the middle of a call."""
     if all(device.is_host for device in devices):
@@ -272,8 +276,10 @@ class LoadOptions:
         else:
             styled = ir
         level = chosen_checks(self.checks)
+        whole = level is not None and level.level == "all"
         hosts = [device.to_device().is_host for device in ir.devices]
-        filled = level is not None and level.level == "all" and any(hosts)
+        filled = whole and any(hosts)
+        load = _waiting(load) if whole and not all(hosts) else load
         model = Model(styled, load, Filling() if filled else None, weights, threads=self.num_threads)
         model.made_again = functools.partial(_loaded_again, self, ir)
         if knobs.verify_fusion and not (filled or self.interpret) and hosts == [True]:

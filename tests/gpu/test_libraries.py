@@ -73,6 +73,10 @@ def test_cuda(cuda: Path) -> None:
     )
 
 
+def test_reports_of_kernels(cuda: Path) -> None:
+    assert "passed" in checks(cuda, "support.fake_cuda", "check_reports.py")
+
+
 def test_hardware_is_missed_in_words(tmp_path: Path) -> None:
     done = run(tmp_path, str(HERE / "hardware.py"))
     assert done.returncode == 1, done.stderr

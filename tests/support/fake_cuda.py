@@ -29,6 +29,7 @@ NAMES = {
     500: "CUDA_ERROR_NOT_FOUND",
     600: "CUDA_ERROR_NOT_READY",
     700: "CUDA_ERROR_ILLEGAL_ADDRESS",
+    719: "CUDA_ERROR_LAUNCH_FAILED",
     900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
     999: "CUDA_ERROR_UNKNOWN",
 }
@@ -247,8 +248,13 @@ def run_ptx(
     memory = ptx.Memory()
     for address, (size, *_) in gpu.blocks.items():
         memory.lend(np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8))
+    for address, (size, _) in gpu.pinned.items():
+        memory.lend(np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8))
     sizes = {"grid": grid, "block": block, "cluster": cluster, "shared": shared}
-    ptx.run(code.decode().rstrip("\0"), symbol, arguments=values, memory=memory, **sizes)
+    try:
+        ptx.run(code.decode().rstrip("\0"), symbol, arguments=values, memory=memory, **sizes)
+    except ptx.Trapped:
+        gpu.fault = 719
 
 
 _kept: list[Any] = []

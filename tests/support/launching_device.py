@@ -67,6 +67,12 @@ class LaunchingDriver(MallocDriver):
         self._free = free
         return taken
 
+    def allocate_pinned(self, size: int) -> Any:
+        array = super().allocate_pinned(size)
+        self.memory[array.ctypes.data] = size  # kernels report into it
+        self._keep.append(array)
+        return array
+
     def _forget(self, address: int) -> None:
         del self.memory[address]
         self._free(address)

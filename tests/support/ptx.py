@@ -33,12 +33,13 @@ from support.ptx_parse import (
     PtxError,
     Register,
     Symbol,
+    Trapped,
     Tuple,
     Variable,
     parse,
 )
 
-__all__ = ["Memory", "PtxError", "run"]
+__all__ = ["Memory", "PtxError", "Trapped", "run"]
 
 assert ptx_arithmetic and ptx_threads  # their instructions are registered
 
@@ -468,7 +469,7 @@ class Machine:
         if ins.name == "bra":
             goes.append((self._label(ins, ins.operands[-1]), threads))
         elif ins.name == "trap":
-            raise ins.fail(f"{self.who(int(threads[0]))} fails")
+            raise Trapped(str(ins.fail(f"{self.who(int(threads[0]))} fails")))
         elif ins.name == "brx":
             raise ins.fail("branches by tables are not known")
         elif ins.barrier:

@@ -23,6 +23,10 @@ class PtxError(AssertionError):
     """The text says something that is wrong, or that is not known here."""
 
 
+class Trapped(PtxError):
+    """A thread has ended its kernel."""
+
+
 @dataclass(frozen=True)
 class Register:
     name: str

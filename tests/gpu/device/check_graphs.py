@@ -225,7 +225,7 @@ def positive(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
 
 
 def check_assertions_of_kernels(gpu: Accelerator, tmp_path: Path) -> None:
-    """A call says it, and so does a replay; the device goes on."""
+    """Who waits behind a call is given it, and behind a replay; the device goes on."""
     (tmp_path / "positive.py").write_text(POSITIVE)
 
     def forward(x: Any) -> Any:
@@ -243,6 +243,7 @@ def check_assertions_of_kernels(gpu: Accelerator, tmp_path: Path) -> None:
         for call in (lambda: model(x), lambda: model.replay(1, x)):
             with pytest.raises(KernelError, match=r"x\[4\] is -3"):
                 call()
+                gpu.synchronize()
         x[4] = 5.0
         model.replay(1, x)
         np.testing.assert_array_equal(out.to_numpy(), good)

@@ -1,0 +1,50 @@
+"""Keeps who hears what kernels have reported, until the host waits for their stream.
+
+Kernels write reports into memory of the host that their device reaches, so a look at it costs nothing, and no call
+waits for one. Whoever waits for a stream hears the reports of what was enqueued there; a failure is raised there. The
+next call raises a failure that has come meanwhile.
+
+Output: `LateReports`. Non-goals: what a report says (see `engine.device_reports`), and waiting (see `gpu`).
+"""
+
+from __future__ import annotations
+
+from .device import KernelReports, Tell
+from .streams import DeviceStream
+
+
+class LateReports:
+    """The reports that nobody has heard yet, each with the stream on which kernels may write them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[KernelReports, tuple[DeviceStream, Tell]] = {}
+
+    def add(self, reports: KernelReports, stream: DeviceStream, tell: Tell) -> DeviceStream | None:
+        """Notes that kernels may report; gives another stream where earlier ones may do so still."""
+        before = self._waiting.get(reports)
+        self._waiting[reports] = stream, tell
+        return None if before is None or before[0] is stream else before[0]
+
+    def urgent(self) -> DeviceStream | None:
+        """A stream on which a kernel has failed, or prints have little room left."""
+        for reports, (stream, _) in list(self._waiting.items()) if self._waiting else ():
+            if reports.are_urgent():
+                return stream
+        return None
+
+    def hear(self, handle: int | None = None) -> None:
+        """Tells what was reported on a stream, or on all, where no kernel is under way any more.
+
+        Raises:
+            KernelError: what a kernel has reported.
+        """
+        for reports, (stream, tell) in list(self._waiting.items()) if self._waiting else ():
+            if handle is not None and stream.handle != handle:
+                continue
+            if not reports.lock.acquire(blocking=False):  # a call is under way: who waits next hears it
+                continue
+            try:
+                if self._waiting.pop(reports, None) is not None:
+                    tell(True)
+            finally:
+                reports.lock.release()
