@@ -14,6 +14,7 @@ from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import BOOL, INT, SIMDType
 from ..ir.operations import ROWS, Row
 from ..ir.program import PointerType, Value
+from .accumulators import marked
 from .budget import arithmetic, outgrows
 from .calls import struct_methods as methods
 from .calls.arguments import check_number
@@ -60,7 +61,7 @@ def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
     assert isinstance(type, SIMDType)
     weak = operands[0].weak
     if not row.takes(type.dtype) and not weak:
-        raise no_row(here, row, type)
+        raise no_row(here, row, operands[0])
     here.locate()
     folded = _fold_index(here.evaluator, row, operands)
     if folded is not None:
@@ -74,7 +75,7 @@ def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
     if weak and row.result == "same":
         value.weak = "float" if row.name == "truediv" else weak
         value.origin = frozenset().union(*(v.origin for v in operands))
-    return value
+    return marked(value, operands) if row.result == "same" else value
 
 
 def _fold_index(evaluator: Evaluator, row: Row, operands: list[Value]) -> Value | None:
@@ -185,8 +186,8 @@ def call_numbers(call: Point, name: str, operands: list[Any]) -> list[Value]:
     for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
         check_number(call, name, operand, key)
     nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
-    typed = next((v for v in operands if isinstance(v, Value) and v.weak is None), None)
-    anchor = typed if typed is not None else next(v for v in operands if isinstance(v, Value))
+    numbers = [v for v in operands if isinstance(v, Value)]
+    anchor = min(numbers, key=lambda v: (v.weak is not None, v.sums is None))  # the first that decides the type
     out: list[Value] = []
     for operand, node in zip(operands, nodes, strict=True):
         first, _ = (

@@ -15,6 +15,7 @@ from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.operations import ROWS
 from ..ir.program import PointerType, Region, Value
+from .accumulators import marked, together
 from .arithmetic import binary
 from .calls.struct_methods import special
 from .conversion import DEFAULTS, coerce, unify, weak_kind
@@ -151,6 +152,8 @@ def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.Node, s.Node
         return with_parts(a, tuple(select(here, test, x, y, nodes) for x, y in pairs))
     if isinstance(a, Value) and isinstance(b, Value) and a.type == b.type and isinstance(a.type, PointerType):
         return here.builder.one("select", [test, a, b], a.type)
+    if isinstance(a, Value) and isinstance(b, Value):
+        a, b = together(here, a, b)
     type = joint_type(here, "if/else", a, b, nodes)
     assert isinstance(test.type, SIMDType)
     if test.type.width > type.width:
@@ -161,7 +164,7 @@ def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.Node, s.Node
         test = here.builder.one("splat", [test], SIMDType(DType.bool, type.width))
     result = here.builder.one("select", [test, then, otherwise], type)
     result.weak = open_kind(a, b)
-    return result
+    return marked(result, (then, otherwise))
 
 
 def open_kind(a: Any, b: Any) -> str | None:

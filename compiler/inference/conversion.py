@@ -14,6 +14,7 @@ from ...dsl.frontend import syntax
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ..ir.integers import is_exact
 from ..ir.program import PointerType, Type, Value
+from .accumulators import rounded, together
 from .evaluator import Point
 from .mismatches import mismatch
 from .spelling import cast_of
@@ -42,6 +43,9 @@ def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.Nod
         return value
     if value is ABSENT:
         return nothing(builder, type)
+    value = rounded(here, value, type.dtype)
+    if isinstance(value, Value) and value.type == type and value.weak is None:
+        return value
     if is_comptime_number(value) and isinstance(type, SIMDType):
         problem = misfit(value, type.dtype)
         if problem:
@@ -102,6 +106,8 @@ def unify(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node, sy
     """Two operands as run-time values of one type; at least one of them is a run-time value."""
     kinds = (weak_kind(a), weak_kind(b))
     if kinds[0] is None and kinds[1] is None:
+        if isinstance(a, Value) and isinstance(b, Value):
+            a, b = together(here, a, b)
         if not (isinstance(a, Value) and isinstance(b, Value)) or not same_family(a, b):
             raise mismatch(here, symbol, a, b, nodes)
         assert isinstance(a.type, SIMDType) and isinstance(b.type, SIMDType)

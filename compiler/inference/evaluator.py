@@ -22,7 +22,7 @@ from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax
-from ...dsl.types.dtype import SIMDType
+from ...dsl.types.dtype import DType, SIMDType
 from ..ir.builder import Builder
 from ..ir.program import Site, Type, Value
 from ..ir.ranges import Ranges
@@ -174,6 +174,7 @@ class Evaluator(Scoped):
         self.ranges = Ranges(self.builder)
         self.errors: list[EinkornError] = []
         self.loop_types: dict[Any, SIMDType] = {}  # of loop variables, as they turned out
+        self.sums: dict[Any, DType] = {}  # of those that are accumulators, what they add up; see `accumulators`
         self.adopted_types: dict[Any, SIMDType] = {}  # the first that each loop variable of open type met
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""

@@ -13,6 +13,7 @@ from ...dsl.frontend import syntax
 from ...dsl.types.dtype import SIMDType
 from ..ir.operations import KIND_WORDS, Row
 from ..ir.program import PointerType, Value
+from .accumulators import may_have_wrapped
 from .evaluator import Point
 from .operator_methods import method_of_symbol
 from .spelling import cast_of, source_of
@@ -91,8 +92,9 @@ def not_numbers(here: Point, row: Row, operands: list[Any]) -> CompileError:
     return here.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}")
 
 
-def no_row(here: Point, row: Row, type: SIMDType) -> CompileError:
+def no_row(here: Point, row: Row, operand: Value) -> CompileError:
     """`/ does not work on Int32`, with what to do about it."""
+    type = operand.simd
     if type.dtype.is_storage():
         wide = "float32" if type.dtype.is_float() else "int32"
         return here.error(
@@ -103,6 +105,8 @@ def no_row(here: Point, row: Row, type: SIMDType) -> CompileError:
             hint=f"write .cast({wide}) first, and .cast({type.dtype}) where the result is stored",
         )
     hint = HINTS.get(row.name)
+    if row.name == "truediv" and may_have_wrapped(operand):
+        hint = f"the {type} before the `/` may have wrapped: cast its terms, as in x.cast(int32), and divide by `//`"
     if hint is None and set(row.mlir) == {"float"}:
         hint = "cast to a float first"
     listed = [KIND_WORDS[kind] for kind in row.mlir]

@@ -77,7 +77,7 @@ _serials = itertools.count()
 class Value:
     """The result of one operation, or an argument of a region or function."""
 
-    __slots__ = ("const", "maker", "name", "origin", "serial", "type", "weak")
+    __slots__ = ("const", "maker", "name", "origin", "serial", "sums", "type", "weak")
 
     def __init__(self, type: Type, *, const: Any = None, weak: str | None = None, name: str = "") -> None:
         self.serial = next(_serials)  # a name for keys; an id() may come back after its object is gone
@@ -85,6 +85,7 @@ class Value:
         self.const = const  # the number, when this is a scalar constant
         self.weak = weak  # "int", "float" or "bool" while the type is still open
         self.origin: frozenset[Any] = frozenset()  # the loop variables whose type it stands for, if it is open
+        self.sums: DType | None = None  # the dtype of the numbers that it adds up; see `inference.accumulators`
         self.name = name
         self.maker: Op | None = None  # the operation whose result it is; None for an argument
 

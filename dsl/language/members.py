@@ -116,10 +116,10 @@ class Members:
         """The lanes combined by `function(a, b)`, halves at a time."""
 
     def reduce_add(self) -> Any:
-        """The sum of the lanes."""
+        """The sum of the lanes; of narrow integers as Int64 or UInt64, of half floats added in float32."""
 
     def reduce_mul(self) -> Any:
-        """The product of the lanes."""
+        """The product of the lanes, as wide as `reduce_add`."""
 
     def reduce_max(self) -> Any:
         """The largest lane."""

@@ -133,6 +133,12 @@ class DType(Enum):
         """Whether this is one of the 16-bit floating types, which compute through float32."""
         return self.kind == "float" and self.bits == 16
 
+    def sum_dtype(self) -> DType:
+        """The dtype of sums and products, as in NumPy: int64 or uint64 of integers, int64 of bools, else this one."""
+        if self.is_float():
+            return self
+        return DType.uint64 if self.is_unsigned_integral() else DType.int64
+
     @property
     def range(self) -> tuple[int, int]:
         """The smallest and the largest integer value of a bool or integer type."""

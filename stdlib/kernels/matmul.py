@@ -272,7 +272,7 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
             place = k + v * lanes
             new = (*new, times_plus(x.load(place, width=lanes), y.load(at + place, width=lanes), sums[v]))
         sums = new
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add()
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add().cast(wide)
 
 
 # *** blocks, strips, panels and tiles ***

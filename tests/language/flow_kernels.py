@@ -32,7 +32,7 @@ N = TypeVar("N", bound=Numeric)
 
 @register("row_sums")
 def row_sums(out: OutputTensor[N, "m"], count: OutputTensor[int64, "m"], x: InputTensor[N, "m n"]) -> None:
-    """`acc = 0` takes the dtype of x, `k = 0` becomes Int."""
+    """`acc = 0` takes the dtype of sums of x, `k = 0` becomes Int."""
     for i in range(x.dim(0)):
         acc = 0
         k = 0
@@ -40,7 +40,7 @@ def row_sums(out: OutputTensor[N, "m"], count: OutputTensor[int64, "m"], x: Inpu
             if x[i, j] > 2:
                 acc += x[i, j]
                 k += 1
-        out[i] = acc
+        out[i] = acc.cast(N)
         count[i] = k
 
 

@@ -110,7 +110,7 @@ def reductions(
 ) -> None:
     for i in range(x.dim(0)):
         v = x.load(i, 0, width=w)
-        values = (v.reduce_add(), v.reduce_mul(), v.reduce_min(), v.reduce_max())
+        values = (v.reduce_add().cast(N), v.reduce_mul().cast(N), v.reduce_min(), v.reduce_max())
         for k in unroll(4):
             o[k, i] = values[k]
         p[0, i] = v.argmin()
@@ -193,7 +193,7 @@ def mixed(o: OutputTensor[N, "n 8"], x: InputTensor[N, "n 8"], k: InputTensor[in
         at = k.load(i, 0, width=8)
         even, odd = v.take(at).reverse().deinterleave()
         w = odd.join(even).shift_left(1, v[at[3]]).shuffle(alternating(8), other=v)
-        w[at[0]] = v.reduce_add()
+        w[at[0]] = v.reduce_add().cast(N)
         w[2] = v.reduce_max()
         if (v < w).any():
             w[v.argmax()] = v.reduce_min()

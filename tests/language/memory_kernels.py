@@ -108,7 +108,7 @@ def total(p: Pointer[N], n: Int):
     end = n
     acc = p[0] * 0
     while end >= 4:
-        acc += p.load(width=4).reduce_add()
+        acc += p.load(width=4).reduce_add().cast(N)
         p += 4
         end -= 4
     for j in range(end):

@@ -159,7 +159,7 @@ def lanes(o: OutputTensor[E, "3 n"], x: InputTensor[E, "n 8"]) -> None:
 def lane_sums(o: OutputTensor[E, "3 n"], x: InputTensor[E, "n 8"]) -> None:
     for i in range(x.dim(0)):
         v = x.load(i, 0, width=8)
-        o[0, i] = v.reduce_add()
+        o[0, i] = v.reduce_add().cast(E)
         o[1, i] = v.reduce_max()
         o[2, i] = v.reduce_min()
 

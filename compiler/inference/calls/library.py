@@ -75,7 +75,7 @@ def _inlined(here: Point, closure: Closure, operands: list[Any]) -> Any:
     plain = all(isinstance(v, Value) and v.const is None for v in operands)
     key = (id(closure.function), *(v.type for v in operands)) if plain and not builder.pure else None
     if here.evaluator.trial and key in here.evaluator.library_types:
-        return Value(here.evaluator.library_types[key])
+        return builder.one("add", operands, here.evaluator.library_types[key])  # what it is made of is followed
     with builder.scope(fastmath=frozenset()):
         value = inline(here, closure, operands, {})
     if key is not None and isinstance(value, Value) and value.weak is None:

@@ -14,6 +14,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, SIMDType
 from ...ir.program import Region, Value
 from .. import dispatch
+from ..accumulators import rounded
 from ..advice import body_takes, no_function, of_body
 from ..conversion import coerce
 from ..evaluator import Evaluator, Point, rule
@@ -154,6 +155,7 @@ def demanded(call: Point, outputs: tuple[Any, ...], body: Any) -> None:
     values = element_values(call, outputs, body, outputs[0].index)
     for number, (tensor, value) in enumerate(zip(outputs, values, strict=True)):
         storing = _storing(call, body, number, len(values))
+        value = rounded(storing, value, tensor.dtype)
         if isinstance(value, Value) and value.weak is None and value.dtype is not tensor.dtype:
             raise wrong_store(storing, tensor, value)
         node = storing.nodes.get("value", call.node)

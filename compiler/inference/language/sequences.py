@@ -13,6 +13,7 @@ from typing import Any
 
 from ....dsl.frontend import syntax as s
 from ...ir.program import Value
+from ..accumulators import begun
 from ..advice import over_indices
 from ..arithmetic import binary, call_row
 from ..budget import CALL, MAX_ITEMS
@@ -139,6 +140,8 @@ def sum_rule(call: Point, x: Any, start: Any = 0) -> Any:
     node: Any = call.nodes.get("x", call.node)
     total = start
     for item in _items(call, x):
+        if type(total) in (int, float) and isinstance(item, Value):
+            total = begun(call, total, item)
         total = binary(call, "add", total, item, (node, node))
     return total
 

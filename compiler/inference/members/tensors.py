@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....dsl.diagnostics.errors import plural
-from ....dsl.diagnostics.places import Label
+from ....dsl.diagnostics.places import Label, Place
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.distances import distance
 from ...ir.program import PointerType, Value
+from ..accumulators import rounded, wide_dtype
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
 from ..conversion import coerce
@@ -198,6 +199,7 @@ def storable(call: Point, tensor: Tensor, value: Any) -> Value:
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
         hint = "store one of its elements" if isinstance(value, Tensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
+    value = rounded(call, value, tensor.dtype)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         if value.dtype is not tensor.dtype:
             raise wrong_store(call, tensor, value)
@@ -211,7 +213,12 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
     node = call.nodes.get("value", call.node)
     target = call.nodes.get("target")
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
-    notes = tensor.declaration()
+    notes: list[str | tuple[str, Place]] = [*tensor.declaration()]
+    if value.sums is not None and wide_dtype(tensor.dtype) is value.dtype and tensor.dtype.is_integral():
+        low, high = tensor.dtype.range
+        text = f"sums of {SIMDType(value.sums)} are {SIMDType(value.dtype)}, as in NumPy: the cast keeps the low "
+        text += f"{tensor.dtype.bits} bits, and clamp(..., {low}, {high}) before it the nearest number"
+        notes.append(text)
     text = source_of(node, call.frame)
     if not text.replace("_", "").isalnum():
         text = f"({text})"

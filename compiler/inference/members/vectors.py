@@ -17,6 +17,7 @@ from ...ir.builder import Builder
 from ...ir.operations import ROWS
 from ...ir.program import Value
 from .. import dispatch
+from ..accumulators import GROWING, widened_type
 from ..conversion import coerce, zero_of
 from ..evaluator import Point
 from ..values.describe import describe
@@ -301,7 +302,19 @@ def _reduction(name: str) -> None:
     def apply(call: Point, owner: Value) -> Value:
         return reduce(call, owner, row, kinds, name)
 
-    method(Value, name)(apply)
+    def add_up(call: Point, owner: Value) -> Value:
+        """As wide as an accumulator; one of half floats is rounded once."""
+        type = vector(call, owner, name)
+        wide = widened_type(type)
+        if wide is None:
+            return apply(call, owner)
+        total = reduce(call, call.builder.one("cast", [owner], wide), row, kinds, name)
+        if type.dtype.is_half():
+            return call.builder.one("cast", [total], SIMDType(type.dtype))
+        total.sums = type.dtype
+        return total
+
+    method(Value, name)(add_up if row in GROWING else apply)
 
 
 for _name in REDUCTIONS:

@@ -19,6 +19,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.opcodes import CONST
 from ...ir.program import Region, Value
+from ..accumulators import marked
 from ..conditions import decision, joint_type, open_kind, select, splice
 from ..conversion import DEFAULTS, coerce, weak_kind
 from ..evaluator import Point, expression, statement
@@ -280,8 +281,9 @@ class Joint:
                 builder.end([pair[number] for pair in self.pairs])
         types = [pair[0].type for pair in self.pairs]
         results = builder.add("if", [self.test], types, self.regions)
-        for result, weak in zip(results, self.weak, strict=True):
+        for result, weak, pair in zip(results, self.weak, self.pairs, strict=True):
             result.weak = weak
+            marked(result, pair)
         return results
 
     def resolve(self, value: Any, results: list[Value]) -> Any:

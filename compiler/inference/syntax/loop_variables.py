@@ -22,6 +22,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Type, Value
 from ...ir.scoped import Scoped
+from ..accumulators import accumulating, wide_dtype, widened_type
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
 from ..evaluator import Point
 from ..members.vectors import is_vector
@@ -51,6 +52,7 @@ class Loop(Scoped):
         self.before = dict(frame.env)
         self.carried = [n for n in assigned if n in frame.env and has_numbers(frame.env[n])]
         self.path = (*frame.path, id(node))
+        self.tried = Region()  # what the last trial built
         self.lost: set[str] = set()  # variables of open type that are poisoned after a round
 
     # the two kinds of loop
@@ -93,7 +95,8 @@ class Loop(Scoped):
         return results[len(values) :]
 
     def _once(self, body: Any) -> None:
-        with self.scope(region=Region()), self.here.builder.inside(self.region):
+        self.tried = Region()
+        with self.scope(region=self.tried), self.here.builder.inside(self.tried):
             body()
 
     # types
@@ -135,10 +138,15 @@ class Loop(Scoped):
             body()
         self.lost = {n for n in self.carried if isinstance(frame.env[n], Poisoned) and self._is_open(n)}
         learnt = False
-        for key, value in self._known_leaves(frame.env):
+        known = self._known_leaves(frame.env)
+        if self._accumulators(stand_ins, known):
+            return True  # what else the variables met may be wider in the next trial
+        for key, value in known:
             fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
             if fresh and key not in evaluator.loop_types and stand_ins[key].weak is not None:
                 evaluator.loop_types[key] = value.type
+                if value.sums is not None:
+                    evaluator.sums[key] = value.sums
                 learnt = True
             elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
                 evaluator.loop_types.setdefault(key, DEFAULTS["float"])
@@ -146,6 +154,25 @@ class Loop(Scoped):
                 evaluator.loop_types[key] = evaluator.adopted_types[key]
                 learnt = True
         return learnt
+
+    def _accumulators(self, stand_ins: dict[Any, Value], known: list[tuple[Any, Any]]) -> bool:
+        """Widens the variables that add narrow numbers up. True if there are new ones."""
+        evaluator = self.here.evaluator
+        ends = {key: value for key, value in known if isinstance(value, Value)}
+        narrow = {
+            key: value
+            for key, value in ends.items()
+            if stand_ins[key].weak is not None and value.weak is None and wide_dtype(value.dtype) is not None
+        }
+        if not narrow:
+            return False
+        grown = accumulating(self.tried, ends, {value.serial: key for key, value in stand_ins.items()})
+        for key in grown & set(narrow):
+            type = widened_type(narrow[key].type)
+            assert type is not None
+            evaluator.loop_types[key] = type
+            evaluator.sums[key] = narrow[key].dtype
+        return bool(grown & set(narrow))
 
     def _is_open(self, name: str) -> bool:
         """Whether a number in a variable has no type yet."""
@@ -155,7 +182,7 @@ class Loop(Scoped):
     def _stand_in(self, key: Any, value: Any) -> Value:
         type = self.type_of(key, value)
         if type is not None:
-            return Value(type)
+            return self._marked(key, value, Value(type))
         kind = weak_kind(value) or "int"
         stand_in = Value(DEFAULTS[kind], weak=kind)
         stand_in.origin = frozenset({key}) | (value.origin if isinstance(value, Value) else frozenset())
@@ -200,9 +227,15 @@ class Loop(Scoped):
         region.args.extend(made)
         return made
 
+    def _marked(self, key: Any, before: Any, value: Value) -> Value:
+        """A value that goes round, which is an accumulator where the variable is."""
+        known = isinstance(before, Value) and before.weak is None
+        value.sums = before.sums if known else self.here.evaluator.sums.get(key)
+        return value
+
     def rebuild(self, values: list[Value]) -> dict[str, Any]:
-        keys = [key for key, _ in self.leaves()]
-        return self.rebuild_with(dict(zip(keys, values, strict=True)))
+        leaves = zip(self.leaves(), values, strict=True)
+        return self.rebuild_with({key: self._marked(key, before, value) for (key, before), value in leaves})
 
     def rebuild_with(self, values: dict[Any, Any]) -> dict[str, Any]:
         """The carried variables in their shape, with these numbers as leaves."""

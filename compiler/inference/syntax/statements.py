@@ -16,6 +16,7 @@ from ....dsl.diagnostics.places import Place, is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Site, Value
+from ..accumulators import begin_accumulators, widened
 from ..arithmetic import binary
 from ..call_trace import trace_calls
 from ..calls.declarations import as_declared
@@ -41,6 +42,12 @@ from .expressions import items
 
 @statement(s.Assign)
 def assign(here: Point, node: s.Assign) -> None:
+    if node.annotation is None:
+        begin_accumulators(here, node, lambda: _assign(here, node))
+    _assign(here, node)
+
+
+def _assign(here: Point, node: s.Assign) -> None:
     value = _side_by_side(here, node.target, node.value)
     if node.annotation is not None and not isinstance(value, Poisoned):
         what = "this variable is declared as"
@@ -63,6 +70,9 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
         case _ if isinstance(value, Poisoned):
             _bind_poisoned(here, target, value)
         case s.Name(id=name):
+            old = here.frame.env.get(name)
+            if isinstance(old, Value) and isinstance(value, Value) and old.sums is not None:
+                value = widened(here.on(source), value, old)
             check_same_type(here, name, value, target)
             here.frame.env[name] = value
             here.frame.origins[name] = here.frame.place(target)
@@ -169,6 +179,11 @@ def check_same_type(here: Point, name: str, value: Any, target: s.Expr) -> None:
 
 @statement(s.AugAssign)
 def aug_assign(here: Point, node: s.AugAssign) -> None:
+    begin_accumulators(here, node, lambda: _aug_assign(here, node))
+    _aug_assign(here, node)
+
+
+def _aug_assign(here: Point, node: s.AugAssign) -> None:
     if isinstance(node.target, s.Subscript):
         owner, index, value = here.values((node.target.value, node.target.index, node.value))
         old = subscript(here.on(node.target), owner, index, node.target)

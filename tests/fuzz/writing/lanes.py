@@ -70,7 +70,8 @@ class Lanes(Expressions):
         self.use("lane reduction")
         if dtype is DType.bool:
             return f"{name}{self.pick(('.any()', '.all()', '.none()', '.reduce_max()', '.reduce_xor()'))}"
-        ways = [".reduce_add()", ".reduce_min()", ".reduce_max()", ".reduce_mul()"]
+        to = f".cast({name_of(dtype)})"
+        ways = [f".reduce_add(){to}", ".reduce_min()", ".reduce_max()", f".reduce_mul(){to}"]
         if not dtype.is_float():
             ways += [".reduce_xor()", ".reduce_and()", ".reduce_or()"]
         if self.chance(25):

@@ -82,7 +82,7 @@ class Signatures(Kernels):
         if self.chance(40):
             width = self.pick((8, 4, 16))
             self.line(2, f"{v} = small({t}.load(0, width={width}), {kind})")
-            self.line(2, f"total += ({term}).reduce_add()")
+            self.line(2, f"total += ({term}).reduce_add().cast({kind})")
             return
         self.line(2, f"for k in range({self.pick(('16', 'i & 15', '9'))}):")
         self.line(3, f"{v} = small({t}[k], {kind})")
