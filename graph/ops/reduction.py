@@ -26,13 +26,12 @@ class _Default(Enum):
     LAST = -1
 
 
-@reduction("numeric", kernel="reduce_sum", method="sum")
+@reduction("any", sums=True, kernel="reduce_sum", method="sum")
 def sum(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-    """The sum along `axis`; 0 over no elements. Integers wrap.
+    """The sum along `axis`; 0 over no elements. Integers and bools give int64, or uint64 if they are unsigned.
 
     Raises:
         GraphError: an axis is out of range or named twice.
-        DTypeError: a bool tensor; cast it to count.
     """
 
 
@@ -51,9 +50,9 @@ def argmin(x: TensorValueLike, axis: int | None = -1, keepdims: bool = True) -> 
     """The int64 index of the first minimum along `axis`, or among all elements in row-major order. NaN wins."""
 
 
-@reduction("numeric", kernel="reduce_prod")
+@reduction("any", sums=True, kernel="reduce_prod")
 def prod(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-    """The product along `axis`; 1 over no elements. Integers wrap."""
+    """The product along `axis`; 1 over no elements. Dtypes as of `sum`."""
 
 
 @reduction("numeric", integers=DType.float64, kernel="reduce_var", method="var", changes=True)
@@ -86,9 +85,9 @@ def count_nonzero(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) ->
     """How many elements along `axis` are not zero, as int64; NaN is not zero."""
 
 
-@reduction("numeric", changes=True)
+@reduction("numeric", sums=True, changes=True)
 def l1_norm(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-    """The sum of the absolute values along `axis`; integers wrap."""
+    """The sum of the absolute values along `axis`, in the dtype of `sum`."""
 
 
 @reduction("float", changes=True)
@@ -96,9 +95,9 @@ def l2_norm(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> Tenso
     """The square root of the sum of the squares along `axis`."""
 
 
-@reduction("numeric", changes=True)
+@reduction("numeric", sums=True, changes=True)
 def sum_of_squares(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-    """The sum of the squares along `axis`; integers wrap."""
+    """The sum of the squares along `axis`, in the dtype of `sum`."""
 
 
 @along("float")

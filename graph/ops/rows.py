@@ -34,7 +34,7 @@ from ..arguments import axis_of, flag_of
 from ..staging.value import Axes, TensorValue
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.promotion import promote
-from ..types.tensor_type import shown
+from ..types.tensor_type import TensorType, shown
 from .operands import as_shape, broadcast, cast_to, check_kind, permuted, tensor, tensors
 from .stage import F, Op, builtin, declared, fail, require
 
@@ -85,6 +85,7 @@ def elementwise(
 def along(
     kinds: str,
     *,
+    sums: bool = False,
     attributes: Mapping[str, Reader] | None = None,
     family: str | None = None,
     kernel: str | None = None,
@@ -94,6 +95,7 @@ def along(
 
     Args:
         kinds: the dtypes that it takes, a key of `operands.KINDS`.
+        sums: integers and bools give int64 or uint64 (see `DType.sum_dtype`), in the shape of the operand.
         attributes, family, kernel, method: as of `elementwise`.
     """
     readers = attributes or {}
@@ -103,15 +105,17 @@ def along(
         value = tensor(name, operand, x)
         check_kind(name, operand, value, kinds)
         read = {attribute: reader(attribute, given[attribute]) for attribute, reader in readers.items()}
-        return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank), **read})[0]
+        expected = [value.type.with_dtype(value.dtype.sum_dtype())] if sums else None
+        return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank), **read}, expected)[0]
 
-    return _row("along", stage, kinds, {}, ("axis", *readers), None, (family, kernel, method, None))
+    return _row("along", stage, kinds, {}, ("axis", *readers), None, (family, kernel, method, None), sums)
 
 
 def reduction(
     kinds: str,
     *,
     integers: DType | None = None,
+    sums: bool = False,
     places: bool = False,
     changes: bool = False,
     family: str | None = None,
@@ -123,6 +127,7 @@ def reduction(
     Args:
         kinds: the dtypes that it takes, a key of `operands.KINDS`.
         integers: as of `elementwise`.
+        sums: integers and bools give int64 or uint64: see `DType.sum_dtype`.
         places: the result is the place of an element: of one axis or of all of them, which must not be empty.
         changes: one element alone becomes another value, too: without axes there is something to compute.
         family, kernel, method: as of `elementwise`.
@@ -137,17 +142,18 @@ def reduction(
         axis, keepdims = given["axis"], given["keepdims"]
         if not places:
             axes = axes_of(name, axis, value.rank)
+            out = value.dtype.sum_dtype() if sums else None
             if changes and not axes:
                 alone = as_shape(value, [*value.shape, 1])
-                return reduce_axes(name, kernel, alone, (value.rank,), False)
-            return reduce_axes(name, kernel, value, axes, keepdims)
+                return reduce_axes(name, kernel, alone, (value.rank,), False, out)
+            return reduce_axes(name, kernel, value, axes, keepdims, out)
         axes = axes_of(name, None, value.rank) if axis is None else (axis_of(axis, value.rank),)
         check_not_empty(name, value, axes)
         if value.rank == 0:
             return as_shape(reduce_axes(name, kernel, as_shape(value, [1]), (0,), keepdims), [])
         return reduce_axes(name, kernel, value, axes, keepdims)
 
-    return _row("reduction", stage, kinds, {}, ("axis", "keepdims"), integers, (family, kernel, method, None))
+    return _row("reduction", stage, kinds, {}, ("axis", "keepdims"), integers, (family, kernel, method, None), sums)
 
 
 def _row(
@@ -158,6 +164,7 @@ def _row(
     attributes: tuple[str, ...],
     integers: DType | None,
     reached: tuple[str | None, str | None, str | None, str | None],
+    sums: bool = False,
 ) -> Callable[[F], F]:
     """What the forms have in common: makes a signature an op. `reached` is family, kernel, method and operator."""
     family, kernel, method, operator = reached
@@ -180,7 +187,7 @@ def _row(
                 given = {n: given[n] if n in given else kwargs.get(n, defaults.get(n)) for n in names}
             return stage(name, called, given)
 
-        op = Op(name, call, form, called, operands, integers)
+        op = Op(name, call, form, called, operands, integers, sums)
         return declared(op, method, operator)  # type: ignore[return-value]
 
     return declare
@@ -210,18 +217,28 @@ def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType 
 
 
 def reduce_axes(
-    name: str, kernel: tuple[str, str], value: TensorValue, axes: tuple[int, ...], keepdims: Any
+    name: str,
+    kernel: tuple[str, str],
+    value: TensorValue,
+    axes: tuple[int, ...],
+    keepdims: Any,
+    dtype: DType | None = None,
 ) -> TensorValue:
-    """What a kernel with one axis makes of several: they are merged first, so that it accumulates in one go."""
+    """What a kernel with one axis makes of several: they are merged first, so that it accumulates in one go.
+
+    `dtype` is that of the result, where the kernel leaves it open.
+    """
     if not axes:
-        return value
+        return value if dtype is None else cast_to(value, dtype)
     kept = [k for k in range(value.rank) if k not in axes]
     merged, at = value, axes[0]
     if len(axes) > 1:
         outer = [value.shape[k] for k in kept]
         merged = as_shape(permuted(value, [*kept, *axes]), [*outer, Shape(value.shape[k] for k in axes).num_elements])
         at = len(kept)
-    result = builtin(*kernel, [merged], {"axis": at})[0]
+    sizes = [StaticDim(1) if k == at else dim for k, dim in enumerate(merged.shape)]
+    expected = None if dtype is None else [TensorType(dtype, sizes, merged.device)]
+    result = builtin(*kernel, [merged], {"axis": at}, expected)[0]
     one, keeps = StaticDim(1), flag_of("keepdims", keepdims)
     return as_shape(result, [one if k in axes else dim for k, dim in enumerate(value.shape) if keeps or k not in axes])
 

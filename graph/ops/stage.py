@@ -43,6 +43,7 @@ class Op:
         kernel: the family and the name of the kernel that a regular op stages.
         operands: which kinds of dtypes each tensor may have (see `operands.KINDS`), by argument.
         integers: the dtype in which integers and bools are computed, if it is not their own.
+        sums: whether integers and bools give int64 or uint64, in which they are computed.
         methods: its names on `TensorValue`.
         example: a call, in which the tensors have the names of the arguments; of an irregular op.
         host_only: why no code for GPUs can be made of it; empty where it can.
@@ -54,6 +55,7 @@ class Op:
     kernel: tuple[str, str] | None = None
     operands: Mapping[str, str] = field(default_factory=dict)
     integers: DType | None = None
+    sums: bool = False
     methods: tuple[str, ...] = ()
     example: str = ""
     host_only: str = ""

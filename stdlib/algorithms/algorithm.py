@@ -20,6 +20,8 @@ from ...dsl import (
     isnan,
     select,
     static_assert,
+    uint32,
+    uint64,
     unroll,
 )
 
@@ -31,14 +33,35 @@ def wide_dtype(dtype: Any) -> Any:
     return float32 if dtype.is_half() else dtype
 
 
+def sum_dtype(dtype: Any) -> Any:
+    """The dtype of sums and products, as in NumPy: int64 or uint64 of integers, int64 of bools, else `dtype` itself."""
+    if dtype.is_float():
+        return dtype
+    return int64 if dtype == bool8 or dtype.is_signed() else uint64
+
+
+def block_dtype(dtype: Any) -> Any:
+    """The dtype in which at most 16384 elements are added up: 32 bits wide for integers of 16 bits and less."""
+    if dtype.is_float():
+        return wide_dtype(dtype)
+    if dtype == bool8 or dtype.bits <= 16:
+        return int32 if sum_dtype(dtype) == int64 else uint32
+    return sum_dtype(dtype)
+
+
 def total_dtype(dtype: Any) -> Any:
-    """The dtype in which sums of many elements are added up: float64 for floats, else `dtype` itself."""
-    return float64 if dtype.is_float() else dtype
+    """The dtype in which sums of many elements are added up: float64 for floats, int64 or uint64 for integers."""
+    return float64 if dtype.is_float() else sum_dtype(dtype)
 
 
 def widened(x: Any) -> Any:
     """`x` in the dtype of `wide_dtype`."""
     return x.cast(wide_dtype(x.dtype))
+
+
+def summand(x: Any) -> Any:
+    """`x` as a term of sums: in the dtype of `sum_dtype`, half types in float32."""
+    return x.cast(sum_dtype(wide_dtype(x.dtype)))
 
 
 # *** order ***

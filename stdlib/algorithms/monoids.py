@@ -5,8 +5,12 @@ or several in a tuple; a kernel file writes its own by deriving from `Monoid`:
 
     class SumOfSquares(Monoid):
         @staticmethod
+        def identity(dtype):
+            return float64(0)
+
+        @staticmethod
         def lift(value, place):
-            return value * value
+            return value.cast(float64) * value.cast(float64)
 
         @staticmethod
         def combine(a, b):
@@ -25,7 +29,17 @@ from math import inf
 from typing import Any as Anything
 
 from ...dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, map_parts, max, min, select, uint8
-from .algorithm import highest, key_dtype, lowest, of_order_key, order_key, total_dtype, wide_dtype
+from .algorithm import (
+    block_dtype,
+    highest,
+    key_dtype,
+    lowest,
+    of_order_key,
+    order_key,
+    sum_dtype,
+    total_dtype,
+    wide_dtype,
+)
 from .extremes import extreme_bits, first_extreme, goes_by_bits, key_of_bits, repeated
 
 NOWHERE = (1 << 31) - 1  # stands for the place of no element
@@ -54,15 +68,22 @@ class Monoid:
 
     @staticmethod
     def identity(dtype):
-        """The state of no elements of `dtype`: joined with any other state it changes nothing."""
-        if isinstance(dtype, tuple):
-            return tuple(wide_dtype(part)(0) for part in dtype)
-        return wide_dtype(dtype)(0)
+        """The state of no elements of `dtype`: joined with any other state it changes nothing.
 
-    @staticmethod
-    def lift(value, place):
-        """The state of one element; `place` says where it is in its block, as an Int32 from 0 on."""
-        return map_parts(lambda part: part.cast(wide_dtype(part.dtype)), value)
+        Zeros, of the dtypes that sums have: int64, uint64, or float32 for half types.
+        """
+        if isinstance(dtype, tuple):
+            return tuple(sum_dtype(wide_dtype(part))(0) for part in dtype)
+        return sum_dtype(wide_dtype(dtype))(0)
+
+    @classmethod
+    def lift(cls, value, place):
+        """The state of one element; `place` says where it is in its block, as an Int32 from 0 on.
+
+        The element, in the dtypes of `identity`.
+        """
+        nothing = cls.identity(map_parts(lambda part: part.dtype, value))
+        return map_parts(lambda part, none: part.cast(none.dtype), value, nothing)
 
     @staticmethod
     def combine(a, b):
@@ -81,19 +102,29 @@ class Monoid:
 
     @staticmethod
     def finish(state, dtype):
-        """The value of a settled state; `dtype` is that of the elements."""
+        """The value of a settled state; `dtype` is that of the elements. Floats are rounded to it."""
         if isinstance(dtype, tuple):
-            return tuple(part.cast(each) for part, each in zip(state, dtype, strict=True))
-        return state.cast(dtype)
+            return tuple(_finished(part, each) for part, each in zip(state, dtype, strict=True))
+        return _finished(state, dtype)
+
+
+def _finished(state, dtype):
+    """The value of a number; whole numbers stay as wide as they are."""
+    return state.cast(dtype) if dtype.is_float() or state.dtype.is_float() else state
 
 
 class Sum(Monoid):
-    """The sum; 0 over no elements. Integers wrap. Floats are added in float32 (float64 in float64) within 4096
-    elements, beyond these in float64; half types are widened first, and rounded once at the end.
+    """The sum; 0 over no elements. Integers add up to Int64 or UInt64, bools to Int64: as in NumPy. Floats are added in
+    float32 (float64 in float64) within 4096 elements, beyond these in float64; half types are widened first, and
+    rounded once at the end.
     """
 
     takes_numbers = True
     lanes = 32
+
+    @staticmethod
+    def identity(dtype):
+        return block_dtype(dtype)(0)
 
     @staticmethod
     def settle(state, first):
@@ -101,11 +132,11 @@ class Sum(Monoid):
 
 
 class Product(Sum):
-    """The product; 1 over no elements. Precision as for `Sum`."""
+    """The product; 1 over no elements. Types and precision as for `Sum`."""
 
     @staticmethod
     def identity(dtype):
-        return wide_dtype(dtype)(1)
+        return sum_dtype(wide_dtype(dtype))(1)
 
     @staticmethod
     def combine(a, b):

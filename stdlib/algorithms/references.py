@@ -39,6 +39,18 @@ def in_float64(function: Function) -> Function:
     return reference
 
 
+def in_sums(function: Function) -> Function:
+    """The function on floats in float64, rounded once; on integers and bools in int64 or uint64, which it gives."""
+
+    def reference(array: Array, **parameters: Any) -> Array:
+        if array.dtype.kind not in "iub":
+            return np.asarray(function(array.astype(np.float64), **parameters)).astype(array.dtype)
+        wide = np.uint64 if array.dtype.kind == "u" else np.int64
+        return np.asarray(function(array.astype(wide), **parameters))
+
+    return reference
+
+
 def plain(function: Function) -> Function:
     """A function of NumPy's as it is."""
 

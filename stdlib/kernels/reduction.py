@@ -41,6 +41,7 @@ from ..algorithms.algorithm import (
     of_order_key,
     order_key,
     product,
+    summand,
     total_dtype,
     unravelled,
     wide_dtype,
@@ -49,13 +50,14 @@ from ..algorithms.algorithm import (
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Product, Sum, Welford
 from ..algorithms.monoids import Any as Any_
-from ..algorithms.references import ends, in_float64, place, plain
+from ..algorithms.references import ends, in_float64, in_sums, place, plain
 from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
 from ..algorithms.teams import for_each_of, in_teams, in_thread, reduced
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
 E = TypeVar("E", bound=Element)
+S = TypeVar("S", bound=Numeric)  # the dtype of sums
 
 BLOCK = 4096  # elements of a row that go through memory close by
 LANE_STEPS = 4
@@ -116,16 +118,13 @@ class Powers(LogSumExp):
 
 @register("reduce_sum", writes_once=True, reads={"x": 1})
 def reduce_sum(
-    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+    out: OutputTensor[S, "*a{axis} 1 *b"], x: InputTensor[E, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """The sum along `axis`, 0 over no elements. Integers wrap."""
+    """The sum along `axis`, 0 over no elements; integers and bools in 64 bits."""
     _along(out, x, Sum, axis)
 
 
-@reduce_sum.reference
-def sum_reference(x, *, axis):
-    wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
-    return np.sum(wide, axis, keepdims=True).astype(x.dtype)
+reduce_sum.reference(in_sums(lambda x, axis: np.sum(x, axis, keepdims=True)))
 
 
 @register("reduce_mean", writes_once=True, reads={"x": 1})
@@ -191,16 +190,13 @@ argmin.reference(place(np.argmin))
 
 @register("reduce_prod", writes_once=True, reads={"x": 1})
 def reduce_prod(
-    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+    out: OutputTensor[S, "*a{axis} 1 *b"], x: InputTensor[E, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """The product along `axis`, 1 over no elements. Integers wrap."""
+    """The product along `axis`, 1 over no elements; integers and bools in 64 bits."""
     _along(out, x, Product, axis)
 
 
-@reduce_prod.reference
-def prod_reference(x, *, axis):
-    wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
-    return np.prod(wide, axis, keepdims=True, dtype=wide.dtype).astype(x.dtype)
+reduce_prod.reference(in_sums(lambda x, axis: np.prod(x, axis, keepdims=True)))
 
 
 @register("reduce_var", writes_once=True, reads={"x": 1})
@@ -279,24 +275,24 @@ count_nonzero.reference(plain(lambda x, axis: np.sum(x != 0, axis, keepdims=True
 
 @register("l1_norm", writes_once=True, reads={"x": 1})
 def l1_norm(
-    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+    out: OutputTensor[S, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """The sum of the absolute values along `axis`. Integers wrap."""
-    _along_of(out, x, Sum, axis, lambda value: abs(widened(value)))
+    """The sum of the absolute values along `axis`. Integers in 64 bits."""
+    _along_of(out, x, Sum, axis, lambda value: abs(summand(value)))
 
 
-l1_norm.reference(in_float64(lambda x, axis: np.sum(np.abs(x), axis, keepdims=True, dtype=x.dtype)))
+l1_norm.reference(in_sums(lambda x, axis: np.sum(np.abs(x), axis, keepdims=True)))
 
 
 @register("sum_of_squares", writes_once=True, reads={"x": 1})
 def sum_of_squares(
-    out: OutputTensor[N, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
+    out: OutputTensor[S, "*a{axis} 1 *b"], x: InputTensor[N, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
-    """The sum of the squares along `axis`. Integers wrap."""
-    _along_of(out, x, Sum, axis, lambda value: widened(value) * widened(value))
+    """The sum of the squares along `axis`. Integers in 64 bits."""
+    _along_of(out, x, Sum, axis, lambda value: summand(value) * summand(value))
 
 
-sum_of_squares.reference(in_float64(lambda x, axis: np.sum(x * x, axis, keepdims=True, dtype=x.dtype)))
+sum_of_squares.reference(in_sums(lambda x, axis: np.sum(x * x, axis, keepdims=True)))
 
 
 @register("l2_norm", writes_once=True, reads={"x": 1})

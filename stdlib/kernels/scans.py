@@ -10,18 +10,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...dsl import DeviceContext, InputTensor, Numeric, OutputTensor, register
+from ...dsl import DeviceContext, Element, InputTensor, Numeric, OutputTensor, register
 from ..algorithms.monoids import Product, Sum
-from ..algorithms.references import in_float64
+from ..algorithms.references import in_sums
 from ..algorithms.scans import scan
 
-N = TypeVar("N", bound=Numeric)
+E = TypeVar("E", bound=Element)
+S = TypeVar("S", bound=Numeric)  # the dtype of sums
 
 
 @register("cumsum", writes_once=True, reads={"x": 2})
 def cumsum(
-    out: OutputTensor[N, "*a{axis} n *b"],
-    x: InputTensor[N, "*a{axis} n *b"],
+    out: OutputTensor[S, "*a{axis} n *b"],
+    x: InputTensor[E, "*a{axis} n *b"],
     ctx: DeviceContext,
     *,
     axis: int,
@@ -29,15 +30,15 @@ def cumsum(
     reverse: bool = False,
 ) -> None:
     """The sum of each element and those before it along `axis`; without the element itself if `exclusive`, of those
-    after it if `reverse`.
+    after it if `reverse`. Integers and bools in 64 bits.
     """
     scan(out, x, Sum, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
 @register("cumprod", writes_once=True, reads={"x": 2})
 def cumprod(
-    out: OutputTensor[N, "*a{axis} n *b"],
-    x: InputTensor[N, "*a{axis} n *b"],
+    out: OutputTensor[S, "*a{axis} n *b"],
+    x: InputTensor[E, "*a{axis} n *b"],
     ctx: DeviceContext,
     *,
     axis: int,
@@ -66,5 +67,5 @@ def _with(shape, axis, size):
     return tuple(size if k == axis else n for k, n in enumerate(shape))
 
 
-cumsum.reference(in_float64(_scanned(np.cumsum, 0)))
-cumprod.reference(in_float64(_scanned(np.cumprod, 1)))
+cumsum.reference(in_sums(_scanned(np.cumsum, 0)))
+cumprod.reference(in_sums(_scanned(np.cumprod, 1)))

@@ -281,7 +281,7 @@ def _typed(x: Any, dtype: Any) -> Any:
 
 @row("sum", "nansum")
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return _reduced(ops.sum, _typed(x, dtype), dim, keepdim)
+    return _typed(_reduced(ops.sum, _typed(x, dtype), dim, keepdim), dtype)
 
 
 TABLE["nansum"] = lambda x, dim=None, keepdim=False, dtype=None: _sum(
@@ -330,7 +330,7 @@ def _count_nonzero(x: Any, dim: Any = None) -> Any:
 
 @row("prod")
 def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return _reduced(ops.prod, _typed(x, dtype), dim, keepdim)
+    return _typed(_reduced(ops.prod, _typed(x, dtype), dim, keepdim), dtype)
 
 
 def _moments(op: Callable[..., Any], root: bool) -> Callable[..., Any]:
@@ -381,12 +381,12 @@ TABLE["argmax"], TABLE["argmin"] = _indexed(ops.argmax), _indexed(ops.argmin)
 
 @row("cumsum")
 def _cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
-    return ops.cumsum(_typed(x, dtype), dim) if x.rank else _typed(x, dtype)
+    return _typed(ops.cumsum(_typed(x, dtype), dim), dtype) if x.rank else _typed(x, dtype)
 
 
 @row("cumprod")
 def _cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
-    return ops.cumprod(_typed(x, dtype), dim) if x.rank else _typed(x, dtype)
+    return _typed(ops.cumprod(_typed(x, dtype), dim), dtype) if x.rank else _typed(x, dtype)
 
 
 @row("softmax")

@@ -39,7 +39,7 @@ def totals(
     axis: int,
 ):
     def put(row, total, largest, smallest):
-        a[row] = total
+        a[row] = total.cast(N)
         b[row] = largest
         c[row] = smallest
 
@@ -88,7 +88,7 @@ def truths(some: OutputTensor[bool8, "*p"], all_: OutputTensor[bool8, "*p"], x: 
 
 @register("product")
 def product(out: OutputTensor[N, "*p"], x: InputTensor[N, "*p n"]):
-    rowwise(x, Product, lambda row, value: store(out, row, value))
+    rowwise(x, Product, lambda row, value: store(out, row, value.cast(N)))
 
 
 @register("of_everything")

@@ -55,6 +55,23 @@ def test_running_sums_and_maxima(run: Any, dtype: Any) -> None:
             assert np.array_equal(np.take_along_axis(x, places, axis), largest), (shape, axis)
 
 
+@pytest.mark.parametrize(
+    "dtype", (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.bool_), ids=lambda d: np.dtype(d).name
+)
+def test_sums_of_narrow_integers_are_as_wide_as_in_numpy(run_kernel: Any, dtype: Any) -> None:
+    limits = np.iinfo(dtype) if dtype is not np.bool_ else None
+    for m, n in ((3, 5000), (300, 70)):
+        x = np.full((m, n), True) if limits is None else np.full((m, n), limits.max, dtype)
+        x[:, 3::5] = 0 if limits is None else limits.min
+        wide = DType.from_numpy(x.dtype).sum_dtype()
+        outs = [(wide, (m,)), (wide, (n,)), (wide, (m,)), (wide, (m, n)), (wide, (m, n))]
+        rows, columns, products, running, down = run_kernel(KERNELS, "wide_sums", [x], {}, outs, "host")
+        assert np.array_equal(rows, x.sum(1)) and rows.dtype == x.sum(1).dtype
+        assert np.array_equal(columns, x.sum(0)) and np.array_equal(products, x.prod(1))
+        assert np.array_equal(running, x.cumsum(1))
+        assert np.array_equal(down, x[::-1].cumsum(0)[::-1] - x.astype(rows.dtype))
+
+
 def test_compositions_keep_their_order(run: Any) -> None:
     for n in (1, 15, 16, 50):
         x = numbers((2, n), np.int64)

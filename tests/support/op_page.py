@@ -122,6 +122,8 @@ def result(op: Op) -> str:
     family, name = op.kernel
     dtype = kernel_family(family).kernels[name].schema.outputs[0].dtype
     given = f"{op.integers} of integers" if op.integers is not None else ""
+    if op.sums:
+        given = "int64 or uint64 of integers"
     return str(dtype) if isinstance(dtype, DType) and set(op.operands.values()) != {str(dtype)} else given
 
 

@@ -40,7 +40,7 @@ def _reduction(name: str, reduce: Reduce, fold: Callable[..., Any] | None = None
         if noop_with_empty_axes and (axes is None or not axes.size):
             raise ValueError
         over = tuple(int(axis) for axis in axes) if axes is not None and axes.size else None
-        return np.asarray(fold(data, axis=over, keepdims=bool(keepdims)))
+        return np.asarray(fold(data, axis=over, keepdims=bool(keepdims))).astype(data.dtype)
 
     onnx_op(name, known=folded if fold else None)(convert)
 
@@ -49,6 +49,16 @@ def _wide(x: TensorValue) -> TensorValue:
     return ops.cast(x, DType.float32) if x.dtype.is_half() else x
 
 
+def _in_own_dtype(reduce: Callable[..., TensorValue]) -> Reduce:
+    """Sums of integers keep their dtype in ONNX, and wrap."""
+
+    def apply(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
+        return ops.cast(reduce(x, axes, keepdims), x.dtype)
+
+    return apply
+
+
+@_in_own_dtype
 def _sum(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
     return ops.sum(x, axes, keepdims) if axes else x
 
@@ -67,10 +77,12 @@ def _in_floats(reduce: Callable[..., TensorValue]) -> Reduce:
     return apply
 
 
+@_in_own_dtype
 def _prod(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
     return ops.prod(x, axes, keepdims) if axes else x
 
 
+@_in_own_dtype
 def _sum_square(x: TensorValue, axes: tuple[int, ...], keepdims: bool) -> TensorValue:
     return ops.sum_of_squares(x, axes, keepdims) if axes else x * x
 
@@ -145,7 +157,7 @@ def _scan(name: str, function: Callable[..., TensorValue]) -> None:
     def convert(call: Call, x: TensorValue, axis: Ints, *, exclusive: int = 0, reverse: int = 0) -> TensorValue:
         if len(axis) != 1:
             call.fail(f"goes along one axis, not {len(axis)}")
-        return function(x, axis[0], bool(exclusive), bool(reverse))
+        return ops.cast(function(x, axis[0], bool(exclusive), bool(reverse)), x.dtype)
 
     onnx_op(name)(convert)
 

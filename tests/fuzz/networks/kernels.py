@@ -91,7 +91,7 @@ def row_totals(total: OutputTensor[N, "m"], largest: OutputTensor[N, "m"], x: In
     """Two results of one pass."""
 
     def body(row, added, top):
-        store(total, row, added)
+        store(total, row, added.cast(N))
         store(largest, row, top)
 
     rowwise(x, (Sum, Max), body)

@@ -170,7 +170,12 @@ def added(x: Bounds, axis: Any, keepdims: bool) -> Bounds:
 
 
 def summed(x: Bounds, p: Parameters) -> Bounds:
-    return added(x, axes_of(x, p), p["keepdims"])
+    return added(in_sums(x), axes_of(x, p), p["keepdims"])
+
+
+def in_sums(x: Bounds) -> Bounds:
+    """Terms in the dtype of their sum."""
+    return x if x.dtype.is_float() else b.cast(x, x.dtype.sum_dtype())
 
 
 def averaged(x: Bounds, p: Parameters) -> Bounds:
@@ -335,7 +340,7 @@ def in_order(x: Bounds, p: Parameters) -> Bounds:
 
 def running(x: Bounds, p: Parameters) -> Bounds:
     """A running sum, in any order."""
-    axis = p["axis"]
+    x, axis = in_sums(x), p["axis"]
 
     def sums(part: Array) -> Array:
         part = np.flip(part, axis) if p["reverse"] else part
