@@ -61,6 +61,10 @@ class KernelSource(Protocol):
         """A kernel of the shipped library file `family`; raises PackageError when there is none."""
         ...
 
+    def chosen(self, family: str, name: str, inputs: Sequence[DType], outputs: Sequence[DType] | None) -> LoadedKernel:
+        """The kernel for operands of these dtypes: one that overrides the shipped one, or that."""
+        ...
+
     def find(self, name: str) -> LoadedKernel | None:
         """A custom op of this name, or None."""
         ...
@@ -375,7 +379,8 @@ SEEN = ("print_tensor", "print_text", "fence")  # shipped kernels whose running 
 def has_effects(node: Node) -> bool:
     """Whether a node does more than to make its results."""
     kernel = node.kernel
-    return bool(kernel.schema.mutable) or (kernel.shipped and kernel.schema.name in SEEN)
+    known = kernel.shipped or kernel.schema.override
+    return bool(kernel.schema.mutable) or (known and kernel.schema.name in SEEN)
 
 
 TRANSFER = "transfer_to"  # the shipped kernel that stands for a copy between devices

@@ -109,6 +109,8 @@ MEANINGS: dict[str, str] = {
     "EK0413": "An op does not take tensors of this dtype.",
     "EK0414": "An option of an op has an unknown value.",
     "EK0415": "The predicate of a loop draws random numbers, and how many is not known.",
+    "EK0417": "A kernel that overrides a built-in op takes other arguments than that.",
+    "EK0418": "A kernel says override=True, and there is no op of its name.",
     "EK0420": "Shapes do not broadcast.",
     "EK0421": "An axis does not have the size that the op needs.",
     "EK0422": "An axis is wrong or named twice.",

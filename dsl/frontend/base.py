@@ -49,7 +49,6 @@ class SourceKernel:
 
     Attributes:
         make: makes the portable program, when somebody asks for it; its mistakes say what is outside the language.
-        override: whether it replaces an op of the same name.
         reference: the NumPy function that says what it computes, if there is one.
         gradient: what computes its gradients, if there is something.
         reads: what the program was made of; nothing before it is made.
@@ -62,7 +61,6 @@ class SourceKernel:
         schema: OpSchema,
         make: Callable[[], PortableKernel],
         *,
-        override: bool = False,
         reference: Reference | None = None,
         gradient: Gradient | None = None,
         tuning: TuningSpace | None = None,
@@ -71,7 +69,6 @@ class SourceKernel:
     ) -> None:
         self.schema = schema
         self.make = make
-        self.override = override
         self.reference = reference
         self.gradient = gradient
         self.tuning = tuning

@@ -50,7 +50,6 @@ class LoadedKernel:
 
     schema: OpSchema
     origin: str
-    override: bool
     make: Callable[[], PortableKernel] = field(repr=False)
     package: Package | None = field(default=None, repr=False)
     shipped: bool = False
@@ -117,7 +116,7 @@ class LoadedKernel:
             return self.portable.shape
 
         known = f"{self.known_digest} shape" if self.known_digest else ""
-        return LoadedKernel(shape_schema(self.schema), self.origin, False, make, known_digest=known)
+        return LoadedKernel(shape_schema(self.schema), self.origin, make, known_digest=known)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -292,7 +291,6 @@ def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedK
     return LoadedKernel(
         kernel.schema,
         origin,
-        kernel.override,
         kernel.make,
         shipped=shipped,
         reference=kernel.reference,
@@ -314,7 +312,7 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
         def make(schema: OpSchema = schema) -> PortableKernel:
             return read_program(package.program(schema.name), package.program_name(schema.name), schema)
 
-        kernels[schema.name] = LoadedKernel(schema, path, False, make, package)
+        kernels[schema.name] = LoadedKernel(schema, path, make, package)
     derived = [(record.schema.name, record.backward) for record in package.ops if record.backward]
     backwards = {name: LibraryKernel(kernels[name]) for _, name in derived}
     for name, backward in derived:

@@ -75,7 +75,7 @@ def reduced_loaded(kernel: library.LoadedKernel) -> tuple[Any, ...]:
         return shipped_of, (Path(kernel.origin).stem, kernel.schema.name, kernel.schema.counts)
     gradient = kernel.gradient
     of_file = kernel.package is not None or (gradient is not None and not _is_kernel(gradient.compute))
-    facts = (kernel.schema.name, kernel.portable.digest, kernel.override, kernel.tuning)
+    facts = (kernel.schema.name, kernel.portable.digest, kernel.tuning)
     state = None if gradient is None or of_file else {"gradient": gradient}
     return loaded_of, (_program_of(kernel), kernel.origin, of_file, *facts), state
 
@@ -148,7 +148,7 @@ def kernel_of(
             return found
     assert program is not None
     read = _read(program)
-    loaded = library.LoadedKernel(read.schema, ORIGIN, False, lambda: read, tuning=tuning)
+    loaded = library.LoadedKernel(read.schema, ORIGIN, lambda: read, tuning=tuning)
     return library_kernel_of(loaded, ORIGIN if named is None else named.module)
 
 
@@ -235,7 +235,7 @@ def _with_files(read: PortableKernel, files: Sequence[str]) -> PortableKernel:
 
 
 def loaded_of(
-    program: Program, origin: str, of_file: bool, op: str, digest: str, override: bool, tuning: TuningSpace | None
+    program: Program, origin: str, of_file: bool, op: str, digest: str, tuning: TuningSpace | None
 ) -> library.LoadedKernel:
     """A kernel of a library that was pickled.
 
@@ -253,7 +253,7 @@ def loaded_of(
         if found is not None and found.portable.digest == digest:
             return found
     read = _read(program)
-    return library.LoadedKernel(read.schema, origin, override, lambda: read, tuning=tuning)
+    return library.LoadedKernel(read.schema, origin, lambda: read, tuning=tuning)
 
 
 def shipped_of(family: str, op: str, counts: Sequence[tuple[str, int]]) -> library.LoadedKernel:

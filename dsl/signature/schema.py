@@ -10,7 +10,7 @@ Input: the pieces, from `register` or from JSON. Output: `OpSchema`, and JSON ag
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -112,6 +112,8 @@ class OpSchema:
         place: where the kernel is defined.
         counts: of a schema whose variadic arguments are spelled out: how many tensors each of them has.
         late: the names of output dims that the op's shape function computes from the inputs' elements, in its order.
+        override: whether the kernel takes the place of another op of its name: one of another library, or a built-in
+            one.
     """
 
     name: str
@@ -126,6 +128,7 @@ class OpSchema:
     place: Place | None = None
     counts: tuple[tuple[str, int], ...] = ()
     late: tuple[str, ...] = ()
+    override: bool = False
 
     @cached
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -154,6 +157,19 @@ class OpSchema:
         """The dtypes that an argument of this dtype or type variable takes."""
         return (dtype,) if isinstance(dtype, DType) else dict(self.typevars)[dtype]
 
+    def takes(self, inputs: Sequence[DType], outputs: Sequence[DType] | None = None) -> bool:
+        """Whether the inputs, and the outputs where they are known, may have these dtypes.
+
+        Variadic arguments have to be spelled out before.
+        """
+        given = list(zip(self.inputs, inputs, strict=False)) + list(zip(self.outputs, outputs or (), strict=False))
+        found: dict[str, DType] = {}
+        for argument, dtype in given:
+            name = str(argument.dtype)
+            if dtype not in self.allowed(argument.dtype) or found.setdefault(name, dtype) is not dtype:
+                return False
+        return len(inputs) == len(self.inputs)
+
     def without(self, names: Collection[str]) -> OpSchema:
         """The contract without these arguments and parameters."""
         return dataclasses.replace(
@@ -178,7 +194,10 @@ class OpSchema:
             "fastmath": sorted(self.fastmath),
             "writes_once": self.writes_once,
             "reads": dict(self.reads),
-        } | {name: value for name, value in (("counts", dict(self.counts)), ("late", list(self.late))) if value}
+        } | {name: value for name, value in self._optional() if value}
+
+    def _optional(self) -> tuple[tuple[str, Any], ...]:
+        return ("counts", dict(self.counts)), ("late", list(self.late)), ("override", self.override)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> OpSchema:
@@ -203,6 +222,7 @@ class OpSchema:
             reads=tuple(sorted(data["reads"].items())),
             counts=tuple(data.get("counts", {}).items()),
             late=tuple(data.get("late", ())),
+            override=data.get("override", False),
         )
 
 

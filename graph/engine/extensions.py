@@ -1,4 +1,5 @@
-"""Puts the kernels of libraries that a session brings in the place of a graph's custom ops of the same names.
+"""Puts the kernels of libraries that a session brings in the place of a graph's custom ops of the same names, and of
+built-in ops that they override.
 
 So a graph that was staged from sources runs the ready-made code of a package, or another version of its kernels, with
 the same signatures.
@@ -16,9 +17,10 @@ from typing import Any
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.places import shown_path, user_place
 from ...dsl.package.library import LoadedKernel
+from ...dsl.signature.bind import bind
 from ...dsl.signature.schema import OpSchema
 from ..ir import GraphIR, Item, Node
-from ..staging.kernels import KernelLibrary, Kernels
+from ..staging.kernels import KernelLibrary, Kernels, check_override
 
 SHAPE = ".shape"  # ends the name of the kernel that computes an op's late sizes
 
@@ -33,12 +35,14 @@ def with_extensions(ir: GraphIR, libraries: Iterable[KernelLibrary]) -> GraphIR:
     if not sources:
         return ir
     names = {name for source in sources for name in source.names()}
-    return replace(ir, nodes=tuple(_with_kernel(node, sources[::-1], names) for node in ir.nodes))
+    return replace(ir, nodes=tuple(_with_kernel(node, ir, sources[::-1], names) for node in ir.nodes))
 
 
-def _with_kernel(node: Item, sources: Sequence[Kernels], names: set[str]) -> Item:
-    if not isinstance(node, Node) or node.kernel.shipped:
+def _with_kernel(node: Item, ir: GraphIR, sources: Sequence[Kernels], names: set[str]) -> Item:
+    if not isinstance(node, Node):
         return node
+    if node.kernel.shipped:
+        return _overridden(node, ir, sources) if node.name in names else node
     op = node.name.removesuffix(SHAPE) if node.name not in names else node.name
     if op not in names:
         return node
@@ -58,6 +62,20 @@ def _with_kernel(node: Item, sources: Sequence[Kernels], names: set[str]) -> Ite
             notes=[f"op '{op}' is staged at {node.place}"] if node.place else [],
         )
     return replace(node, kernel=made)
+
+
+def _overridden(node: Node, ir: GraphIR, sources: Sequence[Kernels]) -> Node:
+    """A built-in op with the kernel that overrides it, if there is one for its dtypes."""
+    found = next(kernel for source in sources if (kernel := source.find(node.name)) is not None)
+    if not found.schema.override or found.schema.name != node.name:
+        return node
+    check_override(found, node.kernel)
+    inputs = [(ir.types[value].dtype, tuple(ir.types[value].shape)) for value in node.operands]
+    outputs = [(type.dtype, tuple(type.shape)) for type in node.out_types]
+    if not found.schema.takes([dtype for dtype, _ in inputs], [dtype for dtype, _ in outputs]):
+        return node
+    bind(found.schema, inputs, dict(node.parameters), expected_outputs=outputs, place=node.place)
+    return replace(node, kernel=found)
 
 
 def _signature(schema: OpSchema) -> Any:

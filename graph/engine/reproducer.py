@@ -74,7 +74,7 @@ def _records(number: Any, kernels: Any) -> Records:
 
 def _kernel(program: Any, shipped: bool) -> LoadedKernel:
     portable = read_program(program)
-    return LoadedKernel(portable.schema, "a reproducer", False, lambda: portable, shipped=shipped)
+    return LoadedKernel(portable.schema, "a reproducer", lambda: portable, shipped=shipped)
 
 
 def _write_type(type: ShapedType) -> list[Any]:

@@ -197,8 +197,10 @@ def builtin(
     parameters: Mapping[str, Any] | None = None,
     expected: Sequence[TensorType] | None = None,
 ) -> list[TensorValue]:
-    """Stages a kernel that ships with the package."""
-    loaded = current(kernel).kernels.builtin(family, kernel)
+    """Stages a kernel that ships with the package, or the one that overrides it."""
+    given = [value.dtype for value in operands]
+    made = None if expected is None else [type.dtype for type in expected]
+    loaded = current(kernel).kernels.chosen(family, kernel, given, made)
     return stage(loaded, operands, parameters or {}, operands[0].device, expected)
 
 

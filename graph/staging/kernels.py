@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,6 +31,7 @@ from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import KernelLibrary as Library
 from ...dsl.package.library import LoadedKernel, library_of, load_library, loaded_kernel
 from ...dsl.signature.schema import OpSchema
+from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 
 Extension: TypeAlias = "str | Path | Kernel | KernelLibrary"
@@ -49,7 +51,9 @@ class Kernels:
         for library in self._libraries:
             for name, kernel in library.kernels.items():
                 other = self._custom.setdefault(name, kernel)
-                if other.origin != kernel.origin:
+                if other.schema.override or kernel.schema.override:
+                    self._custom[name] = kernel if kernel.schema.override else other
+                elif other.origin != kernel.origin:
                     raise PackageError(
                         f"op {name!r} is in two libraries, {shown_path(other.origin)} and {shown_path(kernel.origin)}",
                         code="EK0443",
@@ -61,6 +65,19 @@ class Kernels:
     def builtin(self, family: str, name: str) -> LoadedKernel:
         """A kernel of the shipped library file `family`."""
         return shipped_kernel(family, name)
+
+    def chosen(self, family: str, name: str, inputs: Sequence[DType], outputs: Sequence[DType] | None) -> LoadedKernel:
+        """The kernel of a built-in op for operands of these dtypes: that of a library which overrides it, where its
+        dtypes are among those that it takes, or the one of the shipped library file `family`.
+
+        Raises:
+            PackageError: EK0417, the library's kernel takes other arguments or parameters than the built-in one.
+        """
+        shipped, kernel = self.builtin(family, name), self._custom.get(name)
+        if kernel is None or not kernel.schema.override:
+            return shipped
+        check_override(kernel, shipped)
+        return kernel if kernel.schema.takes(inputs, outputs) else shipped
 
     def find(self, name: str) -> LoadedKernel | None:
         """The custom op of this name, or None. A name without its namespace serves when only one op has it.
@@ -90,6 +107,33 @@ class Kernels:
     def searched(self) -> Iterable[str]:
         """The paths of the libraries, as the user gave them."""
         return [library.path for library in self._libraries]
+
+
+def check_override(kernel: LoadedKernel, shipped: LoadedKernel) -> None:
+    """Raises PackageError EK0417 unless a kernel takes what the kernel of a built-in op takes.
+
+    Of variadic arguments and of sizes that a shape function computes there is none that a library could override.
+    """
+    wanted, got = (_taken(each.schema) for each in (shipped, kernel))
+    if wanted != got:
+        name = shipped.schema.name
+        raise PackageError(
+            f"op {name!r} of {shown_path(kernel.origin)} overrides the built-in op, and takes ({got}) where that takes"
+            f" ({wanted})",
+            code="EK0417",
+            place=kernel.schema.place or user_place(),
+            op=name,
+            expected=wanted,
+            got=got,
+        )
+
+
+def _taken(schema: OpSchema) -> str:
+    """What calls of a kernel give it: outputs are counted, inputs and parameters are named."""
+    inputs = [f"{argument.role.value} {argument.name}" for argument in schema.inputs]
+    parameters = [f"{p.kind} {p.name}" for p in schema.parameters]
+    parameters += [f"size {name}" for name in schema.late]
+    return ", ".join([f"{len(schema.outputs)} output{'s' * (len(schema.outputs) != 1)}", *inputs, *parameters])
 
 
 class KernelLibrary:
@@ -158,7 +202,36 @@ def open_kernels(extensions: Sequence[Path | Library], library: KernelLibrary | 
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
     libraries = [library] if isinstance(library, Library) else [] if library is None else library.libraries
-    return Kernels([*libraries, *(load_library(each) if isinstance(each, Path) else each for each in extensions)])
+    libraries = [*libraries, *(load_library(each) if isinstance(each, Path) else each for each in extensions)]
+    _check_overrides(libraries)
+    return Kernels(libraries)
+
+
+def _check_overrides(libraries: Sequence[Library]) -> None:
+    """Raises PackageError EK0418 for a kernel that overrides nothing."""
+    kernels = [(name, kernel) for library in libraries for name, kernel in library.kernels.items()]
+    for name, kernel in kernels:
+        if kernel.schema.override and name not in shipped_names() and [each for each, _ in kernels].count(name) < 2:
+            near = f"reduce_{name}" if f"reduce_{name}" in shipped_names() else None
+            raise PackageError(
+                f"op {name!r} says override=True, and there is no op of this name to override",
+                code="EK0418",
+                place=kernel.schema.place or user_place(),
+                op=name,
+                got=name,
+                hint=f"ops.{name} runs the kernel {near!r}" if near else did_you_mean(name, shipped_names()),
+            )
+
+
+@functools.cache
+def shipped_names() -> Mapping[str, str]:
+    """The names of the kernels of built-in ops, with the files that they are in. Imports none of these."""
+    folder = Path(__file__).resolve().parents[2] / "stdlib" / "kernels"
+    files = sorted(folder.glob("*.py"))
+    return {name: file.stem for file in files for name in _REGISTERED.findall(file.read_text(encoding="utf-8"))}
+
+
+_REGISTERED = re.compile(r'^@register\(\s*"(\w+)"', re.MULTILINE)
 
 
 def extensions_of(extensions: Any) -> list[Path | Library]:
@@ -205,7 +278,7 @@ def shipped_kernel(family: str, name: str) -> LoadedKernel:
         shared_cache().put(key, known, ".json")
     schema, digest = json.loads(known)
     make = functools.partial(_program_of, family, name)
-    return LoadedKernel(OpSchema.from_json(schema), family, False, make, shipped=True, known_digest=digest)
+    return LoadedKernel(OpSchema.from_json(schema), family, make, shipped=True, known_digest=digest)
 
 
 def _program_of(family: str, name: str) -> PortableKernel:

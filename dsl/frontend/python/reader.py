@@ -46,7 +46,6 @@ def source_of(kernel: Kernel | BrokenKernel) -> SourceKernel:
     return SourceKernel(
         kernel.schema,
         make,
-        override=kernel.override,
         reference=kernel.numpy_reference,
         gradient=kernel.gradient,
         reads=reads,

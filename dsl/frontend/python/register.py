@@ -44,11 +44,10 @@ _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that
 class Kernel(Called, Rich):
     """A registered kernel: called like a function, staged in graphs, or compiled for packages."""
 
-    def __init__(self, schema: OpSchema, function: FunctionType, override: bool) -> None:
+    def __init__(self, schema: OpSchema, function: FunctionType) -> None:
         self.schema = schema
         self.function = function
         self.__wrapped__ = function  # whose text `inspect` and IPython's `??` show
-        self.override = override
         self.numpy_reference: Reference | None = None
         self.shape_function: FunctionType | None = None
         self.tuning: TuningSpace | None = None  # which parameters are chosen by trying
@@ -167,7 +166,8 @@ def register(
             input at every read, in units of computing it once. An op that reads each element twice says 2; a matrix
             product that copies its operands anew for every block of columns, and does hundreds of operations with
             each element it copies, says 1.
-        override: replaces an op of the same name that is already there, a built-in one too.
+        override: takes the place of an op of the same name: of one in another library that a graph is given, or of a
+            built-in op in the graphs that are given this kernel, for the dtypes that it takes.
 
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
@@ -187,12 +187,12 @@ def register(
                 place=user_place(),
             )
         reader = _Reader(name, function)
-        schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}))
+        schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}), override is True)
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
         registered = _registered(function.__globals__, name)
         if reader.sound and not mistakes:
             _follow_autoreload()
-            registered.append(Kernel(schema, function, override))
+            registered.append(Kernel(schema, function))
             return registered[-1]
         error = joined(mistakes) if mistakes else None
         if error is not None and not collect(error):
@@ -281,7 +281,9 @@ class _Reader:
         place = self.places.get(argument or "", self.place)
         return CompileError(message, code=code, place=place, op=self.name, argument=argument, hint=hint)
 
-    def schema(self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int]) -> OpSchema:
+    def schema(
+        self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int], override: bool
+    ) -> OpSchema:
         """What can be read; `errors` says what is wrong with the rest."""
         if not isinstance(self.name, str) or not _NAME.match(self.name):
             self.note(self.fail(f"{self.name!r} is not an op name", "EK0107", hint='use "name" or "library::name"'))
@@ -322,6 +324,7 @@ class _Reader:
             fastmath=fastmath,
             writes_once=writes_once,
             reads=tuple(sorted(reads.items())),
+            override=override,
             place=self.place,
         )
 
