@@ -57,6 +57,9 @@ class FakeSource:
     def builtin(self, family: str, name: str) -> LoadedKernel:
         return shipped_kernel(family, name)
 
+    def chosen(self, family: str, name: str, inputs: Any, outputs: Any) -> LoadedKernel:
+        return self.builtin(family, name)
+
     def find(self, name: str) -> FakeKernel | None:
         return FakeKernel(self.custom[name]) if name in self.custom else None
 

@@ -166,8 +166,7 @@ def register(
             input at every read, in units of computing it once. An op that reads each element twice says 2; a matrix
             product that copies its operands anew for every block of columns, and does hundreds of operations with
             each element it copies, says 1.
-        override: takes the place of an op of the same name: of one in another library that a graph is given, or of a
-            built-in op in the graphs that are given this kernel, for the dtypes that it takes.
+        override: takes the place of a built-in op of this name, for the dtypes of the kernel, or of another library's.
 
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
