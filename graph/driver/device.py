@@ -233,6 +233,10 @@ class Driver(ABC):
         """
         tell(False)
 
+    def reports_elsewhere(self, reports: KernelReports) -> bool:
+        """Whether kernels on another stream than the thread's may still report there."""
+        return False
+
     def first_launch(self, table: abi.Device) -> int:
         """What the number of a call's launches counts from, in a schedule for a simulated device."""
         return -1

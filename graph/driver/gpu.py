@@ -481,9 +481,8 @@ class GpuDriver(Driver):
 
     def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
         stream = self._stream()
-        urgent = self._reports.urgent()
-        if urgent is not None and not stream.is_recording:
-            self.synchronize_stream(urgent.handle)
+        if self._reports.are_urgent(stream):
+            self.synchronize_stream(stream.handle)
         table.stream = stream.handle
         for storage in storages:
             if storage.block.stream is not stream:
@@ -497,6 +496,9 @@ class GpuDriver(Driver):
         before = self._reports.add(reports, stream, tell)
         if before is not None:
             self.order_streams(before.handle, stream.handle)
+
+    def reports_elsewhere(self, reports: KernelReports) -> bool:
+        return self._reports.stream_of(reports) not in (None, current_stream(self))
 
     # *** recorded calls ***
 

@@ -255,6 +255,7 @@ class HipDriver(GpuDriver):
 
     def __init__(self, number: int) -> None:
         count()
+        _refuse_two(loaded_files(HIP_LIBRARY))  # another may have come since the devices were counted
         super().__init__(HipLibrary(number), number)
 
 

@@ -25,12 +25,15 @@ class LateReports:
         self._waiting[reports] = stream, tell
         return None if before is None or before[0] is stream else before[0]
 
-    def urgent(self) -> DeviceStream | None:
-        """A stream on which a kernel has failed, or prints have little room left."""
-        for reports, (stream, _) in list(self._waiting.items()) if self._waiting else ():
-            if reports.are_urgent():
-                return stream
-        return None
+    def stream_of(self, reports: KernelReports) -> DeviceStream | None:
+        """The stream on which kernels may report there; None where nobody has to hear it."""
+        found = self._waiting.get(reports)
+        return None if found is None else found[0]
+
+    def are_urgent(self, stream: DeviceStream) -> bool:
+        """Whether a kernel on a stream has failed, or prints have little room left there."""
+        waiting = list(self._waiting.items()) if self._waiting else ()
+        return any(where is stream and reports.are_urgent() for reports, (where, _) in waiting)
 
     def hear(self, handle: int | None = None) -> None:
         """Tells what was reported on a stream, or on all, where no kernel is under way any more.

@@ -44,7 +44,7 @@ from .waiting import WAITING, waiting_error
 
 if TYPE_CHECKING:
     from ...dsl.contract.checking import CheckState, Finding
-    from .device_reports import DeviceReports
+    from .device_reports import CallReports
     from .schedules import Rehearsal
 
 SCRATCH_ALIGNMENT = 256  # bytes: as `lowering.scratch` lays out pieces
@@ -121,7 +121,7 @@ class Caller:
         self.context = abi.Context()
         self._silent_report: Any = None  # kept: native code holds its address
         self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
-        self.heard: DeviceReports | None = None  # of kernels that cannot call back
+        self.heard: CallReports | None = None  # of kernels that cannot call back
         self.reported_by, self.late = "", False  # which thread has reported, and whether that is later than the call
         self._prepare_context()
 
@@ -135,9 +135,9 @@ class Caller:
             launching = self.code.launching
             if launching is not None and launching.kernels is not None and launching.kernels.report:
                 with shielded():
-                    from .device_reports import DeviceReports  # few devices have kernels that cannot call back
-                self.heard = DeviceReports(self.driver)
-                self.table.reports, self.entry = self.heard.address, self.heard.during(self.entry)
+                    from .device_reports import CallReports  # few devices have kernels that cannot call back
+                self.heard = CallReports(self.driver, self.table, self.entry)
+                self.entry = self.heard.entry
         self.context_at = ctypes.addressof(self.context)
         self.context.report, self.context.owner = REPORT, owner_number(self)
         if self.code.abi == abi.SILENT_ABI:
@@ -281,6 +281,8 @@ class Caller:
             arenas = [arena for arena in self.arenas if arena is not None]
             storages = (*arrays, *(buffer._array for buffer in results), *arenas, *self.constants.values())
         self.driver.begin(table, self.ir.name, storages)
+        if self.heard is not None:
+            self.heard.begin()
 
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
         """As `_go`, for an entry that computes sizes on the way: each stage is laid out when its sizes are known."""
@@ -445,7 +447,7 @@ class Caller:
     def hear(self) -> None:
         """Has told what the kernels of a call report."""
         if self.heard is not None:
-            self.driver.listen(self.heard, partial(self.heard.tell, self))
+            self.heard.end(self)
             if self.code.waits:
                 current_stream(self.driver).synchronize()
 

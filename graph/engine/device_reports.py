@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ...dsl.contract import abi
@@ -42,7 +43,7 @@ class Hears(Protocol):
 
 
 class DeviceReports:
-    """The memory of one caller for the reports of its kernels. `lock` is held while they are enqueued, and read."""
+    """Memory for the reports of a call's kernels. `lock` is held while they are enqueued, and while it is read."""
 
     def __init__(self, driver: Driver) -> None:
         self._memory: Any = driver.allocate_pinned(8 * abi.RING_WORDS)
@@ -50,15 +51,6 @@ class DeviceReports:
         self.address = address_of(self._memory)
         self._words = (ctypes.c_int64 * abi.RING_WORDS).from_address(self.address)
         self.lock = fork_lock()
-
-    def during(self, entry: Entry) -> Entry:
-        """An entry whose kernels report here."""
-
-        def call(context: int, pointers: int, dims: int) -> int:
-            with self.lock:
-                return entry(context, pointers, dims)
-
-        return call
 
     def are_urgent(self) -> bool:
         """Whether a kernel has failed, or there is little room for prints."""
@@ -98,3 +90,30 @@ def _record(words: Any, at: int) -> Record:
     block, thread = tuple(places[:3]), tuple(places[3:])
     values = list(words[at + abi.RING_HEAD : at + abi.RING_HEAD + count])
     return Record(site - 1, values, f"thread {thread} of block {block}")
+
+
+class CallReports:
+    """The reports of one caller. Calls on several streams have memory of their own: who waits for a stream hears the
+    calls there, and no others."""
+
+    def __init__(self, driver: Driver, table: abi.Device, entry: Entry) -> None:
+        self._driver, self._table, self._entry = driver, table, entry
+        self._all: list[DeviceReports] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Before kernels are enqueued on the stream of the thread: chooses where they report."""
+        found = next((each for each in self._all if not self._driver.reports_elsewhere(each)), None)
+        if found is None:
+            found = DeviceReports(self._driver)
+            self._all.append(found)
+        self._now, self._table.reports = found, found.address
+
+    def entry(self, context: int, pointers: int, dims: int) -> int:
+        """The entry of the caller."""
+        with self._now.lock:
+            return self._entry(context, pointers, dims)
+
+    def end(self, caller: Hears) -> None:
+        """Behind the kernels: has the caller told what they report."""
+        self._driver.listen(self._now, partial(self._now.tell, caller))

@@ -160,7 +160,11 @@ def test_the_runtime_that_the_process_has_is_used(hip: Path, tmp_path: Path) -> 
     assert used == "2 hip 0.0" and files == str([str(own)])
     second = f"ctypes.CDLL({str(hip / 'libamdhip64.so')!r})"
     said, files = script(hip, RUNTIME.format(path=str(own), more=second)).splitlines()
-    assert said == "|".join(["EK0838", *sorted([str(own), str(hip / "libamdhip64.so")])])
+    refused = "|".join(["EK0838", *sorted([str(own), str(hip / "libamdhip64.so")])])
+    assert said == refused
+    later = f"from einkorn.graph import accelerator_count\naccelerator_count()\n{second}"
+    said, files = script(hip, RUNTIME.format(path=str(own), more=later)).splitlines()
+    assert said == refused
 
 
 def test_a_driver_that_does_not_start(cuda: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,30 @@ def check_prints_that_fill_the_memory_are_shown_by_the_next_call(
     assert 300 < len(capfd.readouterr().out.splitlines()) < 12 * 64
     gpu.synchronize()
     assert "found no room" not in capfd.readouterr().out
+
+
+def check_threads_are_told_of_their_own_calls(load: Any, gpu: Accelerator) -> None:
+    """Callers go from thread to thread, each with its own stream: no failure is raised where it does not belong."""
+    model, told = load("risky"), list[tuple[bool, bool]]()  # whether it was a bad call, whether an error was raised
+
+    def work(thread: int) -> None:
+        with DeviceStream(gpu):
+            for number in range(12):
+                bad = (number + thread) % 3 == 0
+                try:
+                    result = model(on_gpu(BAD if bad else GOOD))[0].to_numpy()
+                    assert np.array_equal(result, GOOD + 1)
+                    told.append((bad, False))
+                except KernelError as error:
+                    told.append((bad, error.code == "EK0701"))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gpu.synchronize()
+    assert sorted(told) == [(False, False)] * 32 + [(True, True)] * 16
 
 
 def check_a_failure_in_front_of_a_named_barrier_ends_the_kernel(load: Any, gpu: Accelerator, fake: Any) -> None:
