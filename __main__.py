@@ -164,13 +164,18 @@ def build(
 @click.argument("source")
 @click.option("--target", default="host", show_default=True, metavar="NAME", help="What to compile for.")
 @click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
+@click.option("--input", "inputs", multiple=True, metavar="TYPE", help="A tensor of ops.NAME, such as float32[m,64].")
 @_instance_options
 @_format
-def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
-    """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly."""
+def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wanted: Any) -> None:
+    """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly.
+
+    SOURCE may be a graph as well, FILE.py:NAME or FILE.onnx, or a built-in op, ops.NAME. The device of the target need
+    not be here.
+    """
     from . import commands
 
-    commands.inspect(source, target, stage, **wanted)
+    commands.inspect(source, target, stage, inputs, **wanted)
 
 
 @einkorn.command(short_help="Write a page of all stages, with the lines linked.")

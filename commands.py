@@ -7,6 +7,7 @@ starts without a compiler.
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import io
 import json
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .console import Printer
 from .dsl.diagnostics.codes import MEANINGS
-from .dsl.diagnostics.errors import EinkornError, PackageError, joined, plural, without_repeats
+from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, joined, plural, without_repeats
 from .dsl.diagnostics.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
 from .dsl.diagnostics.explain import explain as explanation_of
 from .dsl.environment.cache import Cache
@@ -32,6 +33,8 @@ from .dsl.signature.check import undetermined_sizes
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from .graph.staging.graph import Graph
 
 
 def version_text() -> str:
@@ -97,11 +100,47 @@ def _write_stubs(source: str) -> None:
         _write(str(file), text)
 
 
-def inspect(source: str, target: str, stage: str, **wanted: Any) -> None:
-    """Prints one stage of one kernel."""
+def inspect(source: str, target: str, stage: str, inputs: Sequence[str], **wanted: Any) -> None:
+    """Prints one stage of one kernel, of a graph, or of a built-in op."""
     from .compiler.explorer.stage import inspect_stage
 
+    if source.startswith("ops.") or source.endswith(".onnx") or ".py:" in source:
+        from .graph.drawing.inspected import graph_of
+        from .graph.onnx import from_onnx
+
+        given = [f"--{name.removesuffix('s')}" for name in ("op", "dtypes", "ranks", "counts") if wanted[name]]
+        given += ["--input"] if inputs and not source.startswith("ops.") else []
+        _refuse_options(source, given)
+        parameters = {name: _literal(text) for name, text in wanted["parameters"].items()}
+        if source.endswith(".onnx"):
+            graph: Graph | None = from_onnx(source)
+        else:
+            graph = graph_of(source, inputs, parameters, target)
+        if graph is not None:
+            print(graph.code(stage, target).rstrip("\n"))
+            return
+    _refuse_options(source, ["--input"] if inputs else [])
     print(inspect_stage(source, target, stage, **wanted).rstrip("\n"))
+
+
+def _refuse_options(source: str, given: Sequence[str]) -> None:
+    """Refuses options that mean nothing for what is inspected."""
+    if given:
+        raise GraphError(
+            f"{', '.join(given)}: of what '{source}' is, this says nothing",
+            code="EK0649",
+            argument=given[0],
+            got=source,
+            hint="--op, --dtype, --rank and --count are of kernels, --input is of built-in ops: ops.NAME",
+        )
+
+
+def _literal(text: str) -> Any:
+    """A Python literal; any other text is itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:

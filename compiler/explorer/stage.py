@@ -36,6 +36,14 @@ def stage_text(kernel: LoadedKernel, instance: Instance, target: str, stage: str
         TargetError: an unknown target.
         CompileError: a mistake in the kernel, or an unknown stage.
     """
+    check_stage(stage)
+    machine = lookup(target)
+    artifact = compile_entry(*instance_entries(kernel.portable, instance, machine)[0])
+    return str(getattr(artifact, stage))
+
+
+def check_stage(stage: str) -> None:
+    """Raises CompileError EK0608 unless there is such a stage."""
     if stage not in STAGES:
         raise CompileError(
             f"unknown stage '{stage}'",
@@ -44,9 +52,6 @@ def stage_text(kernel: LoadedKernel, instance: Instance, target: str, stage: str
             got=stage,
             hint=did_you_mean(stage, STAGES),
         )
-    machine = lookup(target)
-    artifact = compile_entry(*instance_entries(kernel.portable, instance, machine)[0])
-    return str(getattr(artifact, stage))
 
 
 def choose_instance(

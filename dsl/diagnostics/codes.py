@@ -223,6 +223,9 @@ MEANINGS: dict[str, str] = {
     "EK0642": "A barrier has no such number, or is not for so many threads.",
     "EK0645": "No warp of this launch has the lane that is to be broadcast.",
     "EK0646": "An asynchronous copy is none of 4, 8 or 16 bytes into shared memory, or is awaited wrongly.",
+    "EK0647": "There is no such op or graph to inspect.",
+    "EK0648": "An op cannot be inspected with these inputs.",
+    "EK0649": "An option of inspect is for another kind of source.",
     "EK0691": "An environment variable of Einkorn's is unknown.",
     "EK0692": "An environment variable of Einkorn's has a text that means nothing.",
     # EK07: run time

@@ -1,10 +1,10 @@
-"""Draws graphs: as text for Graphviz, and as a page of its own.
+"""Draws graphs: as text for Graphviz, as a page of its own, and as the stages of their compilation.
 
     print(graph.to_dot())
     graph.to_html("graph.html")
 
-Input: a finished `Graph`. Output: DOT, HTML. Non-goals: nothing is compiled; the page asks the compiler what fusion
-will do (see `page`).
+Input: a finished `Graph`. Output: DOT, HTML, the text of a stage (see `inspected`). Non-goals: nothing is loaded; the
+page asks the compiler what fusion will do (see `page`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
 from ..engine.profile import Profile
 from ..staging.graph import Graph
+from .inspected import code
 
 
 @placed
@@ -65,5 +66,6 @@ def to_html(
     return text
 
 
-setattr(Graph, "to_dot", to_dot)  # noqa: B010  # declared there for type checkers: this room stands above it
+setattr(Graph, "code", code)  # noqa: B010  # declared there for type checkers: this room stands above it
+setattr(Graph, "to_dot", to_dot)  # noqa: B010
 setattr(Graph, "to_html", to_html)  # noqa: B010

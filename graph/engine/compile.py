@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ...compiler.targets import Target
 
 _log = logging.getLogger("einkorn.load")
+Built = TypeVar("Built")
 
 
 def host_target() -> Target:
@@ -193,29 +194,77 @@ def compile_graph(
     """
     with shielded():
         from ...compiler.groups import compile_groups
-        from ...compiler.ir.program import NotFusible
         from ...compiler.pipeline import compile_entry
 
-    facts = functools.partial(node_facts, ir, targets[-1])
+    target = targets[-1]
+
+    def build(unit: EntrySpec) -> tuple[Piece, ...]:
+        if len(unit.groups) > 1 and not target.has_grid:
+            return (compile_groups(unit, target, tell),)
+        return compile_entry(unit, target, hosts=targets[:-1]).pieces
+
+    return CompiledGraph(*_built(ir, target, fuse, checks, parts, build))
+
+
+def _built(
+    ir: GraphIR,
+    target: Target,
+    fuse: bool,
+    checks: Checks,
+    parts: Partition | None,
+    build: Callable[[EntrySpec], Built],
+) -> tuple[Partition, Plan, Built]:
+    """What `build` makes of a graph in groups that it can build, with these groups and their plan."""
+    with shielded():
+        from ...compiler.ir.program import NotFusible
+
+    facts = functools.partial(node_facts, ir, target)
     parts = parts or partition(ir, facts, fuse=fuse)
     plan = make_plan(ir, parts)
     try:
-        unit, target = _unit(plan, checks), targets[-1]
-        if len(unit.groups) > 1 and not target.has_grid:
-            pieces: tuple[Piece, ...] = (compile_groups(unit, target, tell),)
-        else:
-            pieces = compile_entry(unit, target, hosts=targets[:-1]).pieces
+        return parts, plan, build(_unit(plan, checks))
     except NotFusible as error:
         apart = parts.roots(error.groups)
         if not apart:
             raise
         _log.info("graph '%s': %s: nothing melts into %d of them any more", ir.name, error.message, len(apart))
         parts = partition(ir, facts, fuse=fuse, apart=apart | parts.apart)
-        return compile_graph(ir, targets, fuse, checks, parts, tell)
+        return _built(ir, target, fuse, checks, parts, build)
     except CompileError as error:
         _add_requests(error, ir)
         raise
-    return CompiledGraph(parts, plan, pieces)
+
+
+def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = None) -> str:
+    """One stage of a graph's compilation for a target, whose devices need not be here.
+
+    Raises:
+        TargetError: an unknown target.
+        CompileError: a mistake in a kernel, or an unknown stage.
+    """
+    with shielded():
+        from ...compiler.explorer.stage import check_stage
+        from ...compiler.pipeline import compile_entry
+        from ...compiler.targets import lookup
+
+    check_stage(stage)
+    machine = lookup(target)
+    with reproducing_faults(ir, True, checks):
+        known = chosen_checks(checks) or SAFE
+        _, _, artifact = _built(ir, machine, True, known, None, lambda unit: compile_entry(unit, machine))
+    return str(getattr(artifact, stage))
+
+
+def has_grids(target: str) -> bool:
+    """Whether a target is a GPU.
+
+    Raises:
+        TargetError: an unknown target.
+    """
+    with shielded():
+        from ...compiler.targets import lookup
+
+    return bool(lookup(target).has_grid)
 
 
 @compiling

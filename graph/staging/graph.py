@@ -105,6 +105,7 @@ class Graph(Rich):
 
     if TYPE_CHECKING:  # what `drawing` adds
 
+        def code(self, stage: str = "typed", target: str = "host") -> str: ...
         def to_dot(self) -> str: ...
         def to_html(
             self,

@@ -28,7 +28,6 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("interpreter",),
         ("inference", "passes", "lowering", "codegen"),
         ("reproducer",),
-        ("crashes",),
         ("pipeline",),
         ("instances",),
         ("explorer",),
