@@ -29,6 +29,20 @@ def _tools(name: str = "tools") -> Any:
     return import_whole(f"{PACKAGE}.graph.interop.{name}")
 
 
+def _define_torch_op(kernel: Called) -> None:
+    """Sets `kernel.torch_op`, the op of PyTorch that programs of `torch.compile` call in the place of the kernel."""
+    import_whole(f"{PACKAGE}.graph.interop.torch.callers").define_op(kernel)
+
+
+_define_torch_op._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo runs it when it traces a program
+
+
+def _call_traced(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """What Dynamo traces for a call of a kernel."""
+    _define_torch_op(kernel)
+    return kernel.torch_op.traced(args, kwargs)
+
+
 def pickling() -> Any:
     """What pickles kernels; loaded when one is pickled."""
     return import_whole(f"{PACKAGE}.dsl.package.pickled")
@@ -118,6 +132,8 @@ class Called:
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self
+
+    __call__._torchdynamo_inline = _call_traced  # type: ignore[attr-defined]
 
     @property
     def ufunc(self) -> Any:

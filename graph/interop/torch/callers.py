@@ -17,6 +17,7 @@ from ..specialise import AnyKernel
 from .graph_op import graph_op as graph_op
 from .library import CustomOpLibrary as CustomOpLibrary
 from .library import found_kernel
+from .names import untraced
 from .op import Op as Op
 from .op import op_of
 
@@ -33,8 +34,7 @@ def op(kernel: Any, *, extensions: Extensions = ()) -> Op:
         PackageError: a library cannot be loaded, or has no op of this name.
     """
     if isinstance(kernel, str):
-        kernels = open_kernels(extensions_of(extensions), None)
-        return Op(LibraryKernel(found_kernel(kernels, kernel)))
+        return _op_named(kernel, extensions)
     if not isinstance(kernel, Kernel | LibraryKernel):
         raise DTypeError(
             f"einkorn.torch.op takes a kernel or the name of an op, not {shown_value(kernel)}",
@@ -48,6 +48,32 @@ def op(kernel: Any, *, extensions: Extensions = ()) -> Op:
     return op_of(kernel)
 
 
+def _op_named(name: str, extensions: Extensions) -> Op:
+    kernels = open_kernels(extensions_of(extensions), None)
+    return Op(LibraryKernel(found_kernel(kernels, name)))
+
+
+def define_op(kernel: Any) -> None:
+    """Sets `kernel.torch_op` to the op of a kernel; programs that Dynamo traces read it there."""
+    kernel.__dict__["torch_op"] = op_of(kernel)
+
+
+define_op._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo runs it when it traces a program
+
+
+def _op_traced(kernel: Any, *, extensions: Extensions = ()) -> Op:
+    """What Dynamo traces for `op`."""
+    if not isinstance(kernel, Kernel | LibraryKernel):
+        return _op_named(kernel, extensions)
+    define_op(kernel)
+    found: Op = getattr(kernel, "torch_op")  # noqa: B009  set for Dynamo alone
+    return found
+
+
+op._torchdynamo_inline = _op_traced  # type: ignore[attr-defined]
+
+
+@untraced
 def call(kernel: AnyKernel | LoadedKernel, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
     """A direct call of a kernel where an argument is a tensor of PyTorch: `kernel(*args, **parameters, out=out)`."""
     return op_of(kernel).call(args, parameters, out)

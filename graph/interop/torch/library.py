@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ....dsl.diagnostics.errors import DTypeError, PackageError, did_you_mean, shown_value
 from ....dsl.diagnostics.places import user_place
 from ....dsl.package.library import KernelLibrary as Library
@@ -40,6 +42,8 @@ class CustomOp:
         Raises:
             GraphError: EK0320 it has no such parameter, EK0322 it is of another kind.
         """
+        if torch.compiler.is_compiling():  # the call says what is wrong
+            return CustomOp(self._twin, self.torch, {**self.parameters, **parameters})
         if not isinstance(parameters, Mapping):
             raise DTypeError(
                 f"op {self.__name__!r} takes parameters as a dict, not {shown_value(parameters)}",
@@ -82,6 +86,9 @@ def _custom_op(kernel: AnyKernel, parameters: Mapping[str, Any]) -> CustomOp:
     return CustomOp(twin, register(twin, into=True).overload, parameters)
 
 
+_OF = "_op_"  # begins attributes of a library that hold its ops: Dynamo reads them one by one
+
+
 class CustomOpLibrary:
     """The kernels of a library as ops of PyTorch, by their names.
 
@@ -101,19 +108,26 @@ class CustomOpLibrary:
             known = isinstance(kernel_library, Library)
             libraries = [kernel_library if known else load_library(kernel_library)]  # type: ignore[arg-type, list-item]
         self._libraries, self._kernels = libraries, Kernels(libraries)
-        self._ops: dict[str, CustomOp] = {}
+
+    def define(self, name: str) -> None:
+        """Defines the op of this name, unless it is.
+
+        Raises:
+            PackageError: EK0440, there is none.
+        """
+        if f"{_OF}{name}" not in vars(self):
+            vars(self)[f"{_OF}{name}"] = _custom_op(LibraryKernel(found_kernel(self._kernels, name)), {})
 
     def __getattr__(self, name: str) -> CustomOp:
-        if name.startswith("__"):
+        if name.startswith(("__", _OF)):
             raise AttributeError(name)
         return self[name]
 
     def __getitem__(self, name: str) -> CustomOp:
         """The op of this name, for names that are no identifiers of Python: `library["mine::scale"]`."""
-        op = self._ops.get(name)
-        if op is None:
-            op = self._ops[name] = _custom_op(LibraryKernel(found_kernel(self._kernels, name)), {})
-        return op
+        _define_op(self, name)
+        found: CustomOp = getattr(self, f"{_OF}{name}")
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _library_of, (self._libraries,)
@@ -132,6 +146,13 @@ class CustomOpLibrary:
 
     def __repr__(self) -> str:
         return f"CustomOpLibrary({', '.join(self._kernels.searched())})"
+
+
+def _define_op(library: CustomOpLibrary, name: str) -> None:
+    library.define(name)
+
+
+_define_op._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo runs it when it traces a program
 
 
 def _library_of(libraries: list[Library]) -> CustomOpLibrary:

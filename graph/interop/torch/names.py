@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch._C._dynamo import eval_frame
 
 from ....dsl.diagnostics.forks import fork_lock
 
 NAMESPACE = "einkorn"  # of ops whose names have none
 _libraries: dict[str, torch.library.Library] = {}
 lock = fork_lock()
+
+F = TypeVar("F", bound=Callable[..., Any])
+SKIPPED: Any = None  # how Dynamo treats a frame and those below it; before PyTorch 2.7 there is no such setting
+if hasattr(eval_frame, "_FrameExecStrategy"):
+    SKIPPED = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
+
+
+def untraced(function: F) -> F:
+    """Marks what the dispatcher or autograd calls: Dynamo does not compile it, nor what it calls."""
+    if SKIPPED is not None:
+        eval_frame.set_code_exec_strategy(function.__code__, SKIPPED)
+    return function
 
 
 def library_of(namespace: str) -> torch.library.Library:
@@ -40,7 +53,7 @@ def define(namespace: str, name: str, schema: str, run: Callable[..., Any], fake
     """
     library = library_of(namespace)
     library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    library.impl(name, run, "CompositeExplicitAutograd")
+    library.impl(name, untraced(run), "CompositeExplicitAutograd")
     torch.library.register_fake(f"{namespace}::{name}", fake, lib=library)
     return getattr(getattr(torch.ops, namespace), name).default
 

@@ -147,6 +147,13 @@ class Op:
             schema = self._twin.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
 
+    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of the kernel itself in a program that Dynamo traces."""
+        if "out" in kwargs:
+            out = kwargs.pop("out")
+            return self.call(args, kwargs, out)
+        return self(*args, **kwargs)
+
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
         values = _grouped(self._twin.schema, [_as_tensor(value) for value in args], parameters)
@@ -168,8 +175,7 @@ class Op:
             )
         tensors = [next(rest if a.role is Role.OUTPUT else given, _MISSING) for a in schema.tensors]
         ordered = [value for value in [*tensors, *given] if value is not _MISSING]
-        if self._into is None:
-            self._into = register(self._twin, into=True).overload
+        _define_into(self)
         try:
             self._into(*ordered, **parameters)
         except (RuntimeError, TypeError) as error:
@@ -305,6 +311,15 @@ def _let_record(name: str) -> None:
 
 
 _let_record._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it as it traces
+
+
+def _define_into(op: Op) -> None:
+    """Defines the op that is given its outputs, unless it is."""
+    if op._into is None:
+        op._into = register(op._twin, into=True).overload
+
+
+_define_into._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as above
 
 
 def _is_same(old: AnyKernel, new: AnyKernel) -> bool:

@@ -27,6 +27,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 from ....dsl.diagnostics.errors import GraphError
 from ....dsl.diagnostics.places import user_place
+from .names import untraced
 from .tensors import flat, tensors_of
 
 
@@ -115,7 +116,7 @@ def record(name: str, library: torch.library.Library, rule: Rule) -> None:
         results = grouped(found, this.outputs)
         return results[0] if this.one else tuple(results)
 
-    library.impl(plain, call, "Autograd", with_keyset=True)
+    library.impl(plain, untraced(call), "Autograd", with_keyset=True)
     op._dispatch_cache.clear()  # of programs that were traced before
 
 
@@ -129,7 +130,7 @@ def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[
             refuse(inputs)
         return _below(op, keys, inputs, parameters)
 
-    library.impl(plain, call, "Autograd", with_keyset=True)
+    library.impl(plain, untraced(call), "Autograd", with_keyset=True)
 
 
 def _below(op: Any, keys: Any, inputs: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
@@ -178,7 +179,7 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
             return _forward_mode(op, rule, this, inputs, outputs, tangents)
 
     members = {"forward": forward, "backward": backward, "jvp": jvp}
-    return type(f"Backward_{name}", (_SingleLevelFunction,), {k: staticmethod(v) for k, v in members.items()})
+    return type(f"Backward_{name}", (_SingleLevelFunction,), {k: staticmethod(untraced(v)) for k, v in members.items()})
 
 
 def _forward_mode(

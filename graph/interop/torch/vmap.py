@@ -14,6 +14,7 @@ import torch
 from ....dsl.diagnostics.errors import GraphError
 from ....dsl.signature.schema import Form
 from ..elementwise import adds_axis
+from .names import untraced
 from .twin import Arguments, Twin
 
 
@@ -35,7 +36,7 @@ def register_batching(name: str, library: torch.library.Library, twin: Callable[
             return _nothing(here, in_dims, values, parameters)
         return _rounds(op, size, in_dims, values, parameters)
 
-    torch.library.register_vmap(name, batched, lib=library)
+    torch.library.register_vmap(name, untraced(batched), lib=library)
 
 
 def register_rounds(name: str, library: torch.library.Library, op: Any) -> None:
@@ -44,7 +45,7 @@ def register_rounds(name: str, library: torch.library.Library, op: Any) -> None:
     def batched(info: Any, in_dims: Sequence[Any], *values: Any, **parameters: Any) -> Any:
         return _rounds(op, info.batch_size, in_dims, values, parameters)
 
-    torch.library.register_vmap(name, batched, lib=library)
+    torch.library.register_vmap(name, untraced(batched), lib=library)
 
 
 def _rounds(op: Any, size: int, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]) -> Any:
