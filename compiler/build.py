@@ -28,8 +28,8 @@ from .targets import Target, lookup, named
 HOSTS = ("aarch64", "x86-64-v2")  # what packages have to launch kernels of GPUs, on any machine
 
 
-@passes_signals
 @without_internals
+@passes_signals
 def build_package(
     source: str,
     output: str,

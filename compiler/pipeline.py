@@ -28,6 +28,7 @@ from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.compiling import compiling
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
 from .codegen import llvm, mlir
+from .crashes import noting
 from .inference.kernels import build_program
 from .ir.printer import print_program
 from .ir.program import NotFusible, Program, Site
@@ -64,7 +65,7 @@ from .passes.uniformity import uniformity
 from .passes.vectorize_loops import vectorize_loops
 from .passes.version_loops import version_loops
 from .passes.widen_threads import widen_threads
-from .reproducer import beside, fault
+from .reproducer import fault
 from .targets import Target
 
 _log = logging.getLogger("einkorn.compiler")
@@ -270,7 +271,7 @@ def compile_entry(spec: EntrySpec, target: Target, *, hosts: Sequence[Target] = 
         c, watch = Compilation(spec, target, hosts=hosts), _Watch()
         watch.run(TYPED, c)
         program = c.program
-        beside(spec, target, lambda: watch.run(NATIVE, c))
+        noting(spec, target, lambda: watch.run(NATIVE, c))
         halves = [_host_half(c, host, half) for host, half in zip(hosts, c.launching, strict=False)]
         pieces = tuple(Piece(half.target.format.suffix, half.target.key, half.code) for half in (*halves, c))
         return Artifact(target, program, c.emitted, c.compiled, pieces, watch.timings)
@@ -280,7 +281,7 @@ def _host_half(device: Compilation, host: Target, program: Program) -> Compilati
     """The code that launches the kernels of a device."""
     c, watch = Compilation(device.spec, host, launched=device), _Watch("host")
     c.program = program
-    beside(c.spec, host, lambda: watch.run(NATIVE, c))
+    noting(c.spec, host, lambda: watch.run(NATIVE, c))
     return c
 
 
@@ -309,7 +310,7 @@ class GroupCompilation:
     def make(self) -> bytes:
         """The object; what it leaves undefined are functions of libraries, and the number of its first site."""
         with _faults(self.spec, self.target):
-            beside(self.spec, self.target, lambda: self.watch.run(_MAKING, self.compilation))
+            noting(self.spec, self.target, lambda: self.watch.run(_MAKING, self.compilation))
         return self.compilation.compiled.code
 
 

@@ -1,9 +1,8 @@
 """Writes reproducers: one JSON file with everything that is needed to see a fault of the compiler again.
 
 It holds the compile unit (portable programs, dtypes, shapes, parameters), or the graph that was to become one, the
-target, the versions and the trace. Its name is made of its content, so that the same fault writes the same file. A
-fault of LLVM or MLIR may end the process: while they work a file lies there, and the next process that compiles finds
-it and says so.
+target, the versions and the trace. Its name is made of its content, so that the same fault writes the same file. It
+lies in a folder of the user's own: in the cache, or else in a new one for temporary files.
 
 Input: a compile unit or a graph, a target and the exception. Output: the path of the file; and from a file, the unit or
 the graph again. Non-goals: nothing is sent anywhere.
@@ -14,25 +13,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
-import logging
 import os
-import platform
 import tempfile
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ..dsl.contract import unit
 from ..dsl.contract.records import Records
 from ..dsl.contract.unit import EntrySpec
 from ..dsl.diagnostics.errors import InternalError, PackageError
 from ..dsl.diagnostics.forks import fork_lock
-from ..dsl.diagnostics.shield import shielded, window
+from ..dsl.diagnostics.json_reading import depth_of
 from ..dsl.environment.cache import default_root
+from ..dsl.environment.files import OwnFolder
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
 from ..dsl.frontend.program import PortableKernel
@@ -40,14 +36,12 @@ from ..dsl.frontend.read_program import read_program
 from .targets import Target
 
 FORMAT = 1
+FOLDER = "faults"  # in the cache: of the user's own
+LARGEST = 64 << 20  # bytes of a reproducer
+DEEPEST = 200  # lists and objects in each other
 TEXTS_KEPT = 256
-T = TypeVar("T")
 _RECORDS = [value for value in vars(unit).values() if dataclasses.is_dataclass(value)]
 UNITS = Records(_RECORDS)
-
-
-_log = logging.getLogger("einkorn.compiler")
-_numbers = itertools.count()
 
 
 Held = EntrySpec | dict[str, Any] | None  # a unit, a graph as JSON, or nothing where not even that could be had
@@ -56,62 +50,17 @@ Held = EntrySpec | dict[str, Any] | None  # a unit, a graph as JSON, or nothing 
 def write_reproducer(held: Held, target: Target, error: BaseException) -> Path | None:
     """The file for a fault; None where nothing can be written."""
     trace = "".join(traceback.format_exception(error))
-    text = _text(held, target, f"{type(error).__name__}: {error}", trace)
-    return _write(_name(text), text)
+    return _write(_text(held, target, f"{type(error).__name__}: {error}", trace))
 
 
-def beside(spec: EntrySpec, target: Target, work: Callable[[], T]) -> T:
-    """Does the work beside a reproducer in the cache: one that stays there is that of a process that has ended."""
-    _tell_of_others()
-    text = _text(spec, target, "the process ended while LLVM or MLIR compiled this", "")
-    with shielded():
-        path = _write(f"{_ours(os.getpid())}{next(_numbers)}.json", text)
-        try:
-            with window():
-                return work()
-        finally:
-            if path is not None:
-                path.unlink(missing_ok=True)
+def unit_text(spec: EntrySpec, target: Target, problem: str) -> str:
+    """The reproducer of a unit, without a trace."""
+    return _text(spec, target, problem, "")
 
 
-@functools.cache
-def _tell_of_others() -> None:
-    """Says, once in a process, which compilations have ended theirs, and makes reproducers of what they left."""
-    for folder in _folders():
-        for path in folder.glob(f"{_ours()}*.json"):
-            with suppress(OSError, ValueError, PackageError):
-                if _is_alive(int(path.stem.split("-")[-2])):
-                    continue
-                spec, _ = read_reproducer(str(path))
-                ops = ", ".join(node.kernel.schema.name for group in spec.groups for node in group.nodes)
-                kept = path.replace(folder / _name(path.read_text(encoding="utf-8")))
-                _log.warning(
-                    "an earlier process ended while LLVM or MLIR compiled %s; if nobody ended it, this is a fault of "
-                    "Einkorn. A reproducer is in %s; `einkorn reproduce %s` runs it again",
-                    ops,
-                    kept,
-                    kept,
-                )
-
-
-def _ours(process: int | str = "") -> str:
-    """How the names of files begin that a process (or any) of this machine has left."""
-    machine = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-    return f"einkorn-compiles-{machine}-{process}" + ("-" if process else "")
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _name(text: str) -> str:
-    return f"einkorn-fault-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+def name_of(data: bytes) -> str:
+    """The name of a reproducer: equal ones are one file."""
+    return f"einkorn-fault-{hashlib.sha256(data).hexdigest()[:12]}.json"
 
 
 def _text(held: Held, target: Target, problem: str, trace: str) -> str:
@@ -154,19 +103,21 @@ def _program_text(digest: str, kernel: PortableKernel) -> str:
         return text
 
 
-def _folders() -> list[Path]:
-    temporary = Path(tempfile.gettempdir())
-    return [default_root(), temporary] if knobs.cache else [temporary]
-
-
-def _write(name: str, text: str) -> Path | None:
-    for folder in _folders():
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:  # follows no link
-                file.write(text)
-            return folder / name
+def _write(text: str) -> Path | None:
+    data = text.encode()
+    with suppress(OSError):
+        if knobs.cache:
+            return _write_into(default_root() / FOLDER, data)
+    with suppress(OSError):
+        return _write_into(Path(tempfile.mkdtemp(prefix="einkorn-")), data)
     return None
+
+
+def _write_into(path: Path, data: bytes) -> Path:
+    name = name_of(data)
+    with OwnFolder(path) as folder, suppress(FileExistsError), folder.create(name) as file:
+        file.write(data)
+    return path / name
 
 
 def fault(held: Held, target: Target, error: Exception) -> InternalError:
@@ -187,7 +138,7 @@ def read_graph(path: str) -> dict[str, Any] | None:
     Raises:
         PackageError: EK0907, the file is none.
     """
-    graph = _read(path).get("graph")
+    graph = _read(_bytes_of(path), path).get("graph")
     return graph if isinstance(graph, dict) else None
 
 
@@ -197,13 +148,18 @@ def read_reproducer(path: str) -> tuple[EntrySpec, str]:
     Raises:
         PackageError: EK0907, the file is none.
     """
-    data = _read(path)
+    return read_unit(_bytes_of(path), path)
+
+
+def read_unit(text: bytes, path: str) -> tuple[EntrySpec, str]:
+    """The same, of the contents of a file."""
+    data = _read(text, path)
     try:
         spec = _units(data).read(data["unit"])
         if not isinstance(spec, EntrySpec):
             raise ValueError("it has another format")
         return spec, str(data["target"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise _no_reproducer(path, error) from None
 
 
@@ -215,13 +171,26 @@ def _units(data: dict[str, Any]) -> Records:
     return Records(_RECORDS, {PortableKernel: (kernels.index, kernels.__getitem__)})
 
 
-def _read(path: str) -> dict[str, Any]:
+def _bytes_of(path: str) -> bytes:
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            data = file.read(LARGEST + 1)  # of a pipe nobody writes to nothing comes
+    except OSError as error:
+        raise _no_reproducer(path, error) from None
+    if len(data) > LARGEST:
+        raise _no_reproducer(path, ValueError(f"it has more than {LARGEST:,} bytes"))
+    return data
+
+
+def _read(text: bytes, path: str) -> dict[str, Any]:
+    try:
+        if depth_of(text) > DEEPEST:
+            raise ValueError("it is nested too deeply")
+        data = json.loads(text)
         if not isinstance(data, dict) or data.get("einkorn") != FORMAT:
             raise ValueError("it has another format")
         return data
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise _no_reproducer(path, error) from None
 
 

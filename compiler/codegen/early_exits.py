@@ -13,6 +13,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.schedule import EXIT
 from .locations import place_of
+from .walking import walk
 
 
 def exit_early(mlir: Any, module: Any) -> None:
@@ -45,17 +46,14 @@ def _behind(operations: Sequence[Any], number: int) -> list[Any]:
 
 
 def _operations(mlir: Any, module: Any) -> list[Any]:
-    """All operations, those of a block in their order: without structured control flow it is one piece of the list.
-
-    Iterating over a block instead would load the bindings' Python classes for all of LLVM: 50 ms of a cold start.
-    """
+    """All operations, those of a block in their order: without structured control flow it is one piece of the list."""
     operations: list[Any] = []
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: Any) -> bool:
         operations.append(operation)
-        return mlir.ir.WalkResult.ADVANCE
+        return True
 
-    module.operation.walk(visit)
+    walk(mlir, module.operation, visit)
     return operations
 
 

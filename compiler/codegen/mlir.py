@@ -29,6 +29,7 @@ from .early_exits import exit_early
 from .llvm_versions import downgrade
 from .locations import place_of, places_of
 from .loop_hints import hinted
+from .walking import walk
 
 
 @dataclass(frozen=True)
@@ -195,13 +196,12 @@ def _check_translatable(mlir: Bindings, module: Any, target: Target) -> None:
     left: list[Any] = []
     known = (*_TRANSLATABLE, *((f"{target.dialect}.",) if target.dialect else ()))
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: Any) -> bool:
         if not operation.name.startswith(known):
             left.append(operation)
-            return mlir.ir.WalkResult.INTERRUPT
-        return mlir.ir.WalkResult.ADVANCE
+        return not left
 
-    module.operation.walk(visit)
+    walk(mlir, module.operation, visit)
     if left:
         raise InternalError(
             f"no pass lowers {left[0].name} to LLVM", place=place_of(str(left[0].location)), code="EK0902"
@@ -265,6 +265,8 @@ def _reporting(mlir: Bindings, when: str, text: str) -> Iterator[None]:
         yield
     except mlir.ir.MLIRError as error:
         raise _internal_error(error.error_diagnostics, when, text) from None
+    except RecursionError:
+        raise
     except (ValueError, RuntimeError) as error:  # a pass that is not registered, a failed translation
         raise InternalError(f"MLIR refused the module {when}: {_first_line(str(error))}", code="EK0902") from None
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 
+_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
@@ -58,6 +59,16 @@ def read_json(data: bytes) -> Any:
         except UnicodeEncodeError:
             raise ValueError("it holds half of a surrogate pair, which is no character") from None
     return value
+
+
+def depth_of(data: bytes) -> int:
+    """How deep lists and objects stand in each other in a JSON text; of no JSON text some number."""
+    depth = deepest = 0
+    for found in _BRACKETS.finditer(data):
+        first = found[0][:1]
+        depth += 1 if first in b"[{" else -1 if first in b"]}" else 0
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

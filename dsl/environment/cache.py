@@ -35,6 +35,7 @@ from typing import Any
 
 from ..diagnostics.errors import PackageError
 from ..diagnostics.shield import shielded
+from .files import is_own, open_own
 from .knobs import knobs
 
 DEFAULT_LIMIT = 1 << 30
@@ -47,7 +48,6 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,12}")
 _TEMPORARY = "tmp-"
 _TEMPORARY_LIFE = 3600.0  # seconds after which a temporary file's writer is taken to be dead
 _PRUNING_SHARD = "00"  # keys are hashes: one put in 256, over all processes, also prunes
-_PLAIN_ONLY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 _IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
 _warned: set[str] = set()
 _own: tuple[str, int] | None = None  # the folder of this process, and its process id
@@ -258,7 +258,7 @@ def _distrust(root: Path) -> str | None:
         status = os.stat(root)
         if not hasattr(os, "geteuid"):  # no such owners and modes here
             return None
-        if status.st_uid != os.geteuid():
+        if not is_own(status):
             return "it belongs to another user"
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return "other users may write to it (chmod go-w makes it fit)"
@@ -319,13 +319,8 @@ def _write(file: Path, data: bytes) -> Path:
 def _read(file: Path) -> bytes | None:
     """The data of an entry that is whole, unchanged and the user's own, else None."""
     try:
-        # Only a plain file is an entry: opening a pipe would wait, reading a device might never end.
-        handle = os.open(file, os.O_RDONLY | _PLAIN_ONLY)
-        with open(handle, "rb") as stream:
-            status = os.fstat(handle)
-            mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-            if not (stat.S_ISREG(status.st_mode) and mine):
-                return None
+        with open_own(file) as stream:
+            status = os.fstat(stream.fileno())
             raw = stream.read()
         if time.time() - status.st_mtime > 86400.0:  # marks it as used; once a day is enough for pruning
             with contextlib.suppress(OSError):

@@ -28,6 +28,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("interpreter",),
         ("inference", "passes", "lowering", "codegen"),
         ("reproducer",),
+        ("crashes",),
         ("pipeline",),
         ("instances",),
         ("explorer",),

@@ -89,7 +89,7 @@ def test_a_fault_of_a_graph_leaves_a_reproducer(
             broken.setattr(module, name, fault)
         with pytest.raises(InternalError) as caught:
             session.load(made)
-        (file,) = (tmp_path / "cache").glob("einkorn-fault-*.json")
+        (file,) = (tmp_path / "cache").rglob("einkorn-fault-*.json")
         text = str(caught.value)
         assert f"error[{code}]" in text and "this is a fault of Einkorn" in text
         assert f"`einkorn reproduce {file}` runs it again" in text and caught.value.reproducer == str(file)
@@ -113,7 +113,7 @@ def test_a_fault_of_the_interpreter_leaves_one_too(
         broken.setattr(Interpreted, "__init__", trips)
         with pytest.raises(InternalError, match="the compiler failed with KeyError: 'here'"):
             InferenceSession(devices=[CPU()], interpret=True).load(graph())
-        (file,) = (tmp_path / "cache").glob("einkorn-fault-*.json")
+        (file,) = (tmp_path / "cache").rglob("einkorn-fault-*.json")
         assert run(["reproduce", str(file)]) == 70
         assert "KeyError" in capfd.readouterr().err
     assert run(["reproduce", str(file)]) == 0

@@ -226,9 +226,9 @@ def test_a_fault_leaves_a_reproducer_of_the_group(where: str, monkeypatch: pytes
     monkeypatch.setattr(f"einkorn.compiler.pipeline.{target}", trips)
     with pytest.raises(InternalError, match="the compiler failed with KeyError: 'here'"):
         graphs.load(layers(2), X)
-    file = next(own_cache.glob("einkorn-fault-*.json"))
+    file = next(own_cache.rglob("einkorn-fault-*.json"))
     assert len(read_reproducer(str(file))[0].groups) == 1
-    assert not list(own_cache.glob("einkorn-compiles-*"))
+    assert not list(own_cache.rglob("einkorn-compiles-*"))
 
 
 def test_threads_switch_more_often_while_they_compile(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:

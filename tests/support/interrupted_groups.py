@@ -53,7 +53,7 @@ def main() -> None:
     else:
         raise AssertionError("the load was not interrupted")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("einkorn-compile")]
-    assert not list(Path(os.environ["EINKORN_CACHE_DIR"]).glob("einkorn-compiles-*"))
+    assert not list(Path(os.environ["EINKORN_CACHE_DIR"]).rglob("einkorn-compiles-*"))
     GroupCompilation.make = MAKE  # type: ignore[method-assign]
     x = np.eye(2, dtype=np.float32)
     assert np.isfinite(np.asarray(load()(x))).all()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -108,13 +109,34 @@ def _future_flags(statements: list[ast.stmt]) -> int:
 _ENCODING = "save the file as UTF-8, or name its encoding in the first line: # -*- coding: latin-1 -*-"
 
 
+def _is_nested(error: BaseException) -> bool:
+    """Whether the file is to blame, whose text or whose calls nest deeply: not its importer, nor the machine."""
+    depth, step = 0, error.__traceback__
+    while step is not None and step.tb_next is not None:
+        depth, step = depth + 1, step.tb_next
+    parsing = step is not None and step.tb_frame.f_code.co_name in _PARSE
+    return parsing or "during compilation" in str(error) or depth > sys.getrecursionlimit() // 2
+
+
+_PARSE = {
+    "parse",
+    "_call_with_frames_removed",
+    "source_to_code",
+    "kernels_of",
+    "_run",
+    "get_code",
+}  # where Python reads a text
+
+
 def as_mistake(error: BaseException, file: str) -> EinkornError:
     """What the import of a kernel file has raised, as an error at its place."""
     place = place_of(error, file)
     if isinstance(error, EinkornError):
         error.place = error.place or place
         return error
-    if isinstance(error, RecursionError) or (isinstance(error, MemoryError) and place == Place(file, 1)):
+    if isinstance(error, RecursionError | MemoryError):
+        if not _is_nested(error):
+            raise error
         return CompileError("this file is nested too deeply", code="EK0112", place=place)
     if isinstance(error, OSError) and error.filename == file:
         return CompileError(f"this file cannot be read: {error.strerror}", code="EK0110", place=Place(file, 1))

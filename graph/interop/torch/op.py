@@ -143,6 +143,8 @@ class Op:
             if _transformed() or active or forward_ad._current_level >= 0:
                 _let_record(self._registered.name)
             return self.torch(*args, **kwargs) if kwargs else self.torch(*args)
+        except RecursionError:
+            raise
         except (RuntimeError, TypeError) as error:
             schema = self._twin.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
@@ -178,6 +180,8 @@ class Op:
         _define_into(self)
         try:
             self._into(*ordered, **parameters)
+        except RecursionError:
+            raise
         except (RuntimeError, TypeError) as error:
             raise explained(schema, schema.tensors, error, ordered, parameters) from None
         return out
