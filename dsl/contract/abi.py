@@ -171,7 +171,7 @@ class Device(ctypes.Structure):
         driver: the address of the driver's own function that `launch` calls; of a simulated device, what it draws
             the order of threads from, or 0.
         scratch, scratch_size: memory of the device for this call; see `SCRATCH`.
-        reports: where kernels report, in memory of the device; null when they do not.
+        reports: where kernels report, in memory that host and device reach; null when they do not.
         failed_kernel, failed_code: after a function gave another code than 0: the kernel, or -1, and the code.
         context: that of the call, for a device that is simulated, and for waits, which it may interrupt.
         schedule: for one too, the order of blocks and threads (see `schedules.Schedule`), or null.

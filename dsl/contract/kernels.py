@@ -68,7 +68,7 @@ class KernelTable:
 
     @property
     def report(self) -> bool:
-        """Whether some kernel may report into memory of the device."""
+        """Whether some kernel may report, into memory that its caller gives."""
         return any(parameter.access == "reports" for kernel in self.kernels for parameter in kernel.parameters)
 
     def fits(self, code: bytes) -> bool:

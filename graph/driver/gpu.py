@@ -181,7 +181,10 @@ class GpuDriver(Driver):
 
     def _settle(self) -> None:
         """Waits until the device is idle: for our streams so that signals end the wait, then for those of others."""
+        current = current_stream(self)
         with self:
+            if not current.is_recording:
+                self._wait(current.handle)  # which may be another library's
             for stream in list(self._streams):
                 wait_until(lambda stream=stream: self._is_idle(stream))  # type: ignore[misc]
             self.library.synchronize()

@@ -1,4 +1,4 @@
-"""What kernels report into memory of their device: the first failure, with its thread, and prints."""
+"""What kernels of a device report: the first failure, with its thread, and prints."""
 
 from __future__ import annotations
 

@@ -313,6 +313,12 @@ def check_an_endless_kernel_is_interrupted(gpu: Accelerator, fake: Any, monkeypa
         for wait in (*waits, lambda: Buffer.from_numpy(large).to(GPU)):
             with pytest.raises(KeyboardInterrupt):
                 interrupted(wait)
+    with gpu.driver:  # type: ignore[attr-defined]
+        theirs = fake.create_stream()
+    with DeviceStream(gpu, theirs), monkeypatch.context() as patch:
+        patch.setattr(gpu.driver.library, "is_idle", lambda stream: stream != theirs)  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(gpu.synchronize)
     np.testing.assert_array_equal(y.to_numpy() * 0 + 1, np.ones((4, 3)))
 
 
