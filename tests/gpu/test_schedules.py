@@ -107,7 +107,7 @@ def test_blocks_that_change_places() -> None:
 
 
 def test_calls_that_take_long_are_ended() -> None:
-    """In the plain order a thread of the first warp looks for what comes behind it."""
+    """In the plain order a thread of the first warp does not find what comes behind it, and works for long."""
     error = next(e for seed in range(2, 20) if (e := call("awaited", Accelerator("sim", seed=seed, checks="all"))))
     again = call("awaited", Accelerator("sim", schedule=replay(error), checks="all"))
     assert again is not None and again.message == error.message
