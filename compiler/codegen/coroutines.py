@@ -18,16 +18,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..ir.simulation import BEGIN, CHANGED, FRAME_ALIGNMENT, MOVED, RUN, SUSPEND, THREAD, State, Thread, offset
+from ..ir.simulation import BEGIN, CHANGED, FRAME_ALIGNMENT, MOVED, RUN, SUSPEND, THREAD, YIELDS, State, Thread, offset
 from ..targets import Target
 from .simulator import scheduler_text
 
 _FUNCTION = re.compile(
     rf"^(define internal void @{re.escape(THREAD)}\d+\([^\n]*?\))([^\n]*\{{)\n(.*?)^\}}", re.M | re.S
 )
-_DECLARED = re.compile(
-    rf"^declare [^@\n]*void @({'|'.join(map(re.escape, (BEGIN, SUSPEND, RUN, MOVED, CHANGED)))})\(.*\n", re.M
-)
+_OWN = "|".join(map(re.escape, (BEGIN, SUSPEND, RUN, MOVED, CHANGED, YIELDS)))
+_DECLARED = re.compile(rf"^declare [^@\n]*(?:void|i1) @({_OWN})\(.*\n", re.M)
 _LABEL = re.compile(r"(\d+):")
 _INCOMING = re.compile(r"(\[ [^\[\]]+, )%(\d+)( \])")
 

@@ -47,7 +47,7 @@ from ..targets import Target
 from .simulator_clusters import CLUSTERS
 from .simulator_orders import DRAWN, IN_ORDER, MOST_THREADS
 from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
-from .simulator_spins import NO_SPINS, PATIENCE, ROUNDS, SPINS
+from .simulator_spins import NO_SPINS, PATIENCE, ROUNDS, SPINS, YIELDING
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
 
@@ -77,7 +77,13 @@ def scheduler_text(target: Target, *, spins: bool = False) -> str:
     def address(match: re.Match[str]) -> str:
         return f"getelementptr inbounds i8, ptr {match[3]}, i64 {offset(_STRUCTURES[match[1]], match[2])}"
 
-    text = _TEMPLATE + CLUSTERS + REPORT_PARTING + (SPINS if spins else NO_SPINS)
+    text = (
+        _TEMPLATE
+        + CLUSTERS
+        + REPORT_PARTING
+        + (SPINS if spins else NO_SPINS)
+        + (YIELDING if spins and target.simulates else "")
+    )
     text += TOLD if target.checks_memory else UNTOLD
     text = _FIELD.sub(address, text + (DRAWN if target.simulates else IN_ORDER))
     numbers = {state.name: int(state) for state in State} | {

@@ -2,6 +2,7 @@
 
     @ek.run_interleaved(argument, memory, ...)    runs as many clusters by turns as a device would hold at once
     @ek.any_spins(threads, count)                 whether some of these threads spin
+    @ek.yields(argument)                          whether a thread gives others their turn: with a seed, one of two
     @ek.moved(argument), @ek.changed(argument, really)    what threads do that may help others
 
 Each resident cluster has a piece of memory of its own. A turn of a cluster lasts until none of its threads can continue
@@ -365,5 +366,26 @@ report:
   %code = add i64 %own.site, 1
   store atomic i64 %code, ptr %status.at monotonic, align 8
   ret void
+}
+"""
+
+YIELDING: Final = """
+define internal i1 @ek.yields(ptr %argument) noinline {
+entry:
+  %seed = call i64 @ek.seed(ptr %argument)
+  %none = icmp eq i64 %seed, 0
+  br i1 %none, label %goes.on, label %drawn
+goes.on:
+  ret i1 false
+drawn:
+  %draws.at = Argument.draws(%argument)
+  %draws = load i64, ptr %draws.at, align 8
+  %draws.next = add i64 %draws, 1
+  store i64 %draws.next, ptr %draws.at, align 8
+  %mixed = call i64 @ek.mixed(i64 %draws.next)
+  %with.seed = add i64 %mixed, %seed
+  %number = call i64 @ek.mixed(i64 %with.seed)
+  %bit = trunc i64 %number to i1
+  ret i1 %bit
 }
 """

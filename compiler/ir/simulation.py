@@ -22,6 +22,7 @@ RUN: Final = "ek.run_blocks"  # `(argument, chunk)`: a task of a launch, which r
 
 MOVED: Final = "ek.moved"  # `(argument)`: a thread has left the outermost loop in which it waits for others
 CHANGED: Final = "ek.changed"  # `(argument, really)`: a thread in such a loop has changed memory
+YIELDS: Final = "ek.yields"  # `(argument) -> i1`: whether a thread gives others their turn behind an atomic write
 
 SLOT_BYTES: Final = 64  # of what a thread gives the others of its warp, and of what it gets
 FRAME_ALIGNMENT: Final = 64
@@ -151,6 +152,7 @@ class Argument(ctypes.Structure):
         moves: how often a thread has left a loop in which it spins, or a cluster has begun.
         changes: how often a thread that spins has changed memory.
         waiting: the site of the report that no thread can continue.
+        draws: how often it was drawn whether a thread gives others their turn.
     """
 
     _fields_ = (
@@ -174,6 +176,7 @@ class Argument(ctypes.Structure):
         ("moves", ctypes.c_int64),
         ("changes", ctypes.c_int64),
         ("waiting", ctypes.c_int64),
+        ("draws", ctypes.c_int64),
     )
 
 

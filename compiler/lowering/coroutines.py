@@ -41,7 +41,7 @@ from ..ir.simulation import (
 from . import launches, watched
 from .parallel import exit_if_failed, layout
 from .reports import site_number
-from .writer import FunctionWriter
+from .writer import Emitter, FunctionWriter
 
 _STATES: dict[Scope | None, State] = {
     None: State.SPIN,
@@ -56,15 +56,15 @@ _SHARED_ALIGNMENT = 16
 # *** launches ***
 
 
-def launch(w: FunctionWriter, op: Op) -> None:
-    """Runs the blocks of a launch, spread over the pool."""
+def launch(w: FunctionWriter, op: Op, emit: Emitter) -> None:
+    """Runs the blocks of a launch, spread over the pool; `emit` writes what threads do that spin."""
     region = op.regions[0]
     captured = captures(region)
     offsets, size = layout(captured, _HEADER)
     number = w.module.task_count
     w.module.task_count += 1
     thread = watched.Watched(w.module) if w.target.checks_memory else w.sibling()
-    w.module.functions.append(_thread(thread, op, f"{THREAD}{number}", captured, offsets))
+    w.module.functions.append(_thread(thread, op, f"{THREAD}{number}", captured, offsets, emit))
     argument, _ = w.storage(size)
     x, y, z, *block = (w.name(value) for value in op.operands[:6])
     total = w.op(f"arith.muli {w.op(f'arith.muli {x}, {y} : i64')}, {z} : i64")
@@ -115,7 +115,7 @@ def _residents(w: FunctionWriter, op: Op, static: int, dynamic: str, cluster: in
     clusters = w.op(f"arith.divui {blocks}, {number(cluster)} : i64")
     resident = w.op(f"arith.maxui {clusters}, {number(1)} : i64")
     site = site_number(w, w.module.waiting(op))
-    return {"resident": resident, "moves": number(0), "changes": number(0), "waiting": site}
+    return {"resident": resident, "moves": number(0), "changes": number(0), "waiting": site, "draws": number(0)}
 
 
 def _cluster(w: FunctionWriter, op: Op) -> tuple[int, int, int]:
@@ -128,7 +128,7 @@ def _cluster(w: FunctionWriter, op: Op) -> tuple[int, int, int]:
     return sizes
 
 
-def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offsets: list[int]) -> str:
+def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offsets: list[int], emit: Emitter) -> str:
     """`@ek.thread.N(%thread, %argument)`: what a thread does; `codegen.coroutines` makes a coroutine of it."""
     w.thread = "%thread"
     w.line(f"llvm.call @{BEGIN}() : () -> ()")
@@ -139,6 +139,8 @@ def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offse
         w.line(f"%checks = llvm.load {w.field('%block', offset(Block, 'own'))} : !llvm.ptr -> !llvm.ptr")
     for value, place in zip(captured, offsets, strict=True):
         w.bind(value, w.op(f"llvm.load {w.field('%argument', place)} : !llvm.ptr -> {w.type(value.type)}"))
+    if spins(op.regions[0]):
+        w.emit = emit
     w.region(op.regions[0])
     w.at = ""
     w.line("llvm.return")

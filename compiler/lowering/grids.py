@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.program import Op, Scope
-from . import coroutines
+from . import coroutines, spins
 from .writer import FunctionWriter, emits
 
 NAMED = 1 << 32  # what the numbers of named barriers begin at, on a CPU
@@ -19,7 +19,7 @@ NAMED = 1 << 32  # what the numbers of named barriers begin at, on a CPU
 @emits("launch")
 def _launch(w: FunctionWriter, op: Op) -> None:
     """Only of threads that wait for each other; passes have made loops of the others, or kernels."""
-    coroutines.launch(w, op)
+    coroutines.launch(w, op, spins.write)
 
 
 @emits("uniform")

@@ -18,13 +18,14 @@ from contextlib import contextmanager
 from ...dsl.types.dtype import BOOL
 from ..ir.opcodes import ATOMIC, ATOMIC_COMPARE_EXCHANGE, ATOMIC_STORE, FENCE, STORE
 from ..ir.program import Op, PointerType, Value
-from ..ir.simulation import CHANGED, MOVED
+from ..ir.simulation import CHANGED, MOVED, YIELDS
 from . import coroutines
 from .memory import address
 from .types import register_bytes
 from .writer import EMITTERS, FunctionWriter
 
 _POINTERS = {STORE: 1, ATOMIC_STORE: 1, ATOMIC: 1, ATOMIC_COMPARE_EXCHANGE: 2}  # which operand; the offset is next
+_ATOMIC = (ATOMIC_STORE, ATOMIC, ATOMIC_COMPARE_EXCHANGE)
 
 _LOGIC = {"and_": "arith.andi", "or_": "arith.ori", "not_": "arith.xori"}  # rows of which conditions are made
 
@@ -39,11 +40,10 @@ def spinning(w: FunctionWriter, loop: Op) -> Iterator[None]:
     if not _is_spin(w, loop):
         yield
         return
-    outermost = w.notes_writes is None
-    w.notes_writes = _noting
+    w.spin_depth += 1
     yield
-    if outermost:
-        w.notes_writes = None
+    w.spin_depth -= 1
+    if not w.spin_depth:
         w.line(f"llvm.call @{MOVED}(%argument) : (!llvm.ptr) -> ()")
         w.module.declare(MOVED, "(!llvm.ptr)")
 
@@ -83,8 +83,27 @@ def _following(w: FunctionWriter, value: Value, following: dict[int, Value]) -> 
     return w.op(f"{_LOGIC[value.maker.name]} {', '.join(operands)} : i1")
 
 
+def write(w: FunctionWriter, op: Op) -> None:
+    """Writes an operation of a launch with such loops. Within them it is noted if it changes memory.
+
+    Behind an atomic write a simulated GPU may give others their turn, as its seed draws: so they see what is stored
+    there between two writes of a thread.
+    """
+    (_noting if w.spin_depth else EMITTERS[op.name])(w, op)
+    if op.opcode not in _ATOMIC or not w.target.simulates:
+        return
+    at = w.at
+    turn = w.op(f"llvm.call @{YIELDS}(%argument) : (!llvm.ptr) -> i1")
+    w.module.declare(YIELDS, "(!llvm.ptr) -> i1")
+    w.open(f"scf.if {turn} {{")
+    with w.nested():
+        _changed(w, w.constant(True, BOOL))
+        coroutines.spin(w, op)
+    w.close(at)
+
+
 def _noting(w: FunctionWriter, op: Op) -> None:
-    """Writes an operation within such a loop; if it changes memory, that is noted."""
+    """Writes an operation within a loop; if it changes memory, that is noted."""
     write = EMITTERS[op.name]
     if not op.opcode.writes or op.opcode is FENCE or op.opcode.regions:
         write(w, op)

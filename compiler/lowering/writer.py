@@ -228,9 +228,8 @@ class FunctionWriter:
         self.prologue: list[str] = []  # lines before all others: storage, what parameters are read from
         self.indent = "    "
         self.at = ""  # the place of the operation that is being written
-        self.notes_writes: Emitter | None = (
-            None  # writes operations whose changes of memory are noted; see `lowering.spins`
-        )
+        self.emit: Emitter | None = None  # instead of `EMITTERS`; see `lowering.spins`
+        self.spin_depth = 0  # loops around in which the thread waits for others
 
     # lines
 
@@ -336,7 +335,7 @@ class FunctionWriter:
     def operation(self, op: Op) -> None:
         """One operation of the typed program."""
         self.at = self.module.location(op.location)
-        (self.notes_writes or EMITTERS[op.name])(self, op)
+        (self.emit or EMITTERS[op.name])(self, op)
 
     def leave(self, op: Op) -> None:
         """Before a region of a branch or a loop ends with this operation."""
