@@ -95,8 +95,8 @@ def _take() -> str:
 
 
 # What is kept of a cluster: arrays with so many bytes for each thread, of which the last need not be zero; and numbers.
-_ARRAYS = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 16, "hinted": 8}
-_ARRAYS |= {"fences": 2 * FENCE, "copied": 24, "copies": 32 * COPIES}
+_ARRAYS = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 24, "hinted": 8}
+_ARRAYS |= {"fences": 3 * FENCE, "copied": 24, "copies": 32 * COPIES}
 _POINTERS = ("known", "shared_vector")
 _NUMBERS = ("first", "clock", "base", "knows", "heard", "shared_informed")
 _KEPT = 8 * (len(_ARRAYS) + len(_POINTERS) + len(_NUMBERS))
@@ -265,7 +265,7 @@ def _begin() -> str:
     f.put("first", f.add(f.mul(number, threads), 1))
     f.put("clock", 1)
     f.put("base", 1)
-    sizes = {"own": 8, "warp_base": 8, "informed": 8, "hinted": 8, "fences": 2 * FENCE, "copied": 24}
+    sizes = {"own": 8, "warp_base": 8, "informed": 8, "hinted": 8, "fences": 3 * FENCE, "copied": 24}
     for name, size in sizes.items():
         f.zero(f.pointer(name), f.mul(threads, size))
     with f.when(f.compare("ne", f.get("knows"), 0)):

@@ -1,18 +1,28 @@
 """What atomic operations and fences teach threads of a launch, by their orders and scopes.
 
+What is published at an address is kept for each scope: for all threads, for those of the cluster, and for those of the
+block. An operation publishes to its own scope and the narrower ones, and learns what was published to these: so two
+operations synchronise if the scope of each includes the thread of the other, one releases, and the other acquires. A
+store that is no update ends what was published before.
+
 Output: functions of LLVM IR for `codegen.shadow_memory`. Non-goals: what barriers teach (see `codegen.clocks`).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...dsl.contract.checking import PLACES, What
 from .clocks import FENCE, PLACE, StateFunction
-from .ir_text import NO_ADDRESS, Number
+from .ir_text import NO_ADDRESS
+
+_PLACES: Final = ("@place", "@place_of_cluster", "@place_of_block")  # from the widest scope to the narrowest
+_MIX: Final = -7046029254386353131  # an odd number with bits everywhere
 
 
 def orders_text() -> str:
     """The functions."""
-    functions = (_place, _place_of_block, _learn, _fence, _publish, _order)
+    functions = (_place, _place_of_cluster, _place_of_block, _learn, _fence, _publish, _order)
     return "\n".join(function() for function in functions)
 
 
@@ -39,6 +49,39 @@ def _place() -> str:
     return f.text()
 
 
+def _own_place(f: StateFunction, key: str) -> None:
+    """Gives the place of a key that is of this cluster alone: what another one has left there is forgotten."""
+    place = f.call("@place", ["ptr %state", f"i64 {key}", "i64 %new"], "ptr")
+    with f.when(f.compare("eq", place, NO_ADDRESS, "ptr")):
+        f.leave(NO_ADDRESS)
+    of, first = f.at(place, 8), f.get("first")
+    with f.when(f.compare("ne", f.load("i64", of), first)):
+        f.store("i64", first, of)
+        vector = f.load("ptr", place)
+        with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
+            f.zero(vector, f.mul(f.get("total"), 4))
+    f.leave(place)
+
+
+def _key_of_cluster(f: StateFunction) -> str:
+    return f.either(f.either("%address", 1 << 62), f.left(f.get("resident"), 47))
+
+
+def _place_of_cluster() -> str:
+    """`place_of_cluster(number, address, new)`: as `place`, of what is published to this cluster alone."""
+    f = StateFunction("@place_of_cluster", "ptr", ["i64 %number", "i64 %address", "i64 %new"])
+    _own_place(f, _key_of_cluster(f))
+    return f.text()
+
+
+def _place_of_block() -> str:
+    """`place_of_block(number, address, new)`: the same of the block of a thread."""
+    f = StateFunction("@place_of_block", "ptr", ["i64 %number", "i64 %address", "i64 %new"])
+    rank = f.add(f.divide("%number", f.get("pitch")), 1)
+    _own_place(f, f.value(f"xor i64 {_key_of_cluster(f)}, {f.mul(rank, _MIX)}"))
+    return f.text()
+
+
 def _learn() -> str:
     """`learn(number, vector, low, high)`: a thread of the block knows of these threads what a vector says."""
     f = StateFunction("@learn", "void", ["i64 %number", "ptr %source", "i64 %low", "i64 %high"], "internal|noinline")
@@ -53,52 +96,40 @@ def _learn() -> str:
     return f.text()
 
 
-def _place_of_block() -> str:
-    """`place_of_block(address, new)`: as `place`, of what threads of this block alone synchronise by."""
-    f = StateFunction("@place_of_block", "ptr", ["i64 %address", "i64 %new"])
-    place = f.call(
-        "@place",
-        ["ptr %state", f"i64 {f.either(f.either('%address', 1 << 62), f.left(f.get('resident'), 47))}", "i64 %new"],
-        "ptr",
-    )
-    with f.when(f.compare("eq", place, NO_ADDRESS, "ptr")):
-        f.leave(NO_ADDRESS)
-    of, first = f.at(place, 8), f.get("first")
-    with f.when(f.compare("ne", f.load("i64", of), first)):
-        f.store("i64", first, of)
-        vector = f.load("ptr", place)
-        with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
-            f.zero(vector, f.mul(f.get("total"), 4))
-    f.leave(place)
-    return f.text()
+def _scopes(f: StateFunction) -> list[str]:
+    """For each kind of place whether an operation is for it; a cluster of one block has none of its own for that."""
+    alone = f.compare("eq", f.get("threads"), f.get("pitch"))
+    wide = f.compare("eq", f.both("%what", What.NARROW), 0)
+    beyond_block = f.compare("eq", f.both("%what", What.IN_BLOCK), 0)
+    return [wide, f.either(beyond_block, alone, "i1"), f.compare("eq", alone, "false", "i1")]
+
+
+def _place_at(f: StateFunction, kind: int, *, new: bool) -> str:
+    number = [] if kind == 0 else ["i64 %number"]
+    return f.call(_PLACES[kind], ["ptr %state", *number, "i64 %address", f"i64 {int(new)}"], "ptr")
 
 
 def _fence() -> str:
     """`fence(number, what)`: what was seen is learned, what was done may be published, to the scope of the fence."""
     f = StateFunction("@fence", "void", ["i64 %number", "i64 %what"], "internal|noinline")
     clock = f.call("@clock", ["ptr %state", "i64 %number"], "i64")
-    wide = f.compare("eq", f.both("%what", What.NARROW), 0)
+    scopes = _scopes(f)
     acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
-    hints = f.element("pending", "%number", 16)
+    hints = f.element("pending", "%number", 8 * len(_PLACES))
     with f.when(f.both(acquires, f.compare("ne", f.load("i64", f.element("hinted", "%number")), 0), "i1")):
-        for at, low, high in ((0, *_range(f, wide)), (8, 0, f.get("total"))):
-            source = f.load("ptr", f.at(hints, at))
-            f.call("@learn", ["ptr %state", "i64 %number", f"ptr {source}", f"i64 {low}", f"i64 {high}"])
+        for kind, meant in enumerate(scopes):
+            with f.when(meant):
+                source = f.load("ptr", f.at(hints, 8 * kind))
+                f.call("@learn", ["ptr %state", "i64 %number", f"ptr {source}", "i64 0", f"i64 {f.get('total')}"])
     with f.when(f.compare("ne", f.both("%what", What.RELEASE), 0)):
         met = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
-        own = f.element("fences", "%number", 2 * FENCE)
-        for test, record in (("true", f.at(own, FENCE)), (wide, own)):
-            with f.when(test):
+        own = f.element("fences", "%number", len(_PLACES) * FENCE)
+        for kind, meant in enumerate(scopes):
+            with f.when(meant):
                 for k, value in enumerate((f.add(clock, 1), f.get("base"), met)):
-                    f.store("i64", value, f.at(record, 8 * k))
+                    f.store("i64", value, f.at(own, FENCE * kind + 8 * k))
         _tick(f)
     return f.text()
-
-
-def _range(f: StateFunction, wide: str) -> tuple[str, str]:
-    """The threads that are meant: all, or those of the block."""
-    start = f.sub(f.get("first"), 1)
-    return f.select(wide, 0, start), f.select(wide, f.get("total"), f.add(start, f.get("threads")))
 
 
 def _tick(f: StateFunction) -> None:
@@ -108,64 +139,67 @@ def _tick(f: StateFunction) -> None:
 
 
 def _order() -> str:
-    """`order(number, address, what)`: what an atomic operation publishes and learns.
-
-    What the threads of a block tell each other alone is kept apart; for what is told to all it is no loss that a
-    block hears it too.
-    """
+    """`order(number, address, what)`: what an atomic operation publishes and learns."""
     f = StateFunction("@order", "void", ["i64 %number", "i64 %address", "i64 %what"], "internal|noinline")
-    acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
     releases = f.compare("ne", f.both("%what", What.RELEASE), 0)
-    wide = f.compare("eq", f.both("%what", What.NARROW), 0)
-    hints, hinted = f.element("pending", "%number", 16), f.element("hinted", "%number")
-
-    def read(function: str, hint_at: int, low: Number, high: Number) -> None:
-        place = f.call(function, ["ptr %state", "i64 %address", "i64 0"], "ptr")
-        with f.when(f.compare("ne", place, NO_ADDRESS, "ptr")):
-            there = f.load("ptr", place)
-            with f.when(f.compare("ne", there, NO_ADDRESS, "ptr")):
-                with f.when(acquires):
-                    f.call("@learn", ["ptr %state", "i64 %number", f"ptr {there}", f"i64 {low}", f"i64 {high}"])
-                with f.when(f.compare("eq", f.load("i64", hinted), 0)):
-                    f.store("i64", 1, hinted)
-                    for at in (0, 8):
-                        old = f.load("ptr", f.at(hints, at))
-                        with f.when(f.compare("ne", old, NO_ADDRESS, "ptr")):
-                            f.zero(old, f.mul(f.get("total"), 4))
-                hint = f.call("@vector", ["ptr %state", f"ptr {f.at(hints, hint_at)}"], "ptr")
-                f.call("@merge", ["ptr %state", f"ptr {hint}", f"ptr {there}", f"i64 {low}", f"i64 {high}"])
-
-    with f.when(f.compare("ne", f.both("%what", What.READ), 0)):
-        with f.when(wide):
-            read("@place", 0, 0, f.get("total"))
-        with f.when(f.compare("eq", wide, "false", "i1")):
-            read("@place", 8, *_range(f, "false"))
-        read("@place_of_block", 8, 0, f.get("total"))
+    reads = f.compare("ne", f.both("%what", What.READ), 0)
+    scopes = _scopes(f)
+    with f.when(reads):
+        for kind, meant in enumerate(scopes):
+            with f.when(meant):
+                _read(f, kind)
     with f.when(f.compare("ne", f.both("%what", What.WRITE), 0)):
-        _publish_all(f, releases, wide)
+        with f.when(f.compare("eq", reads, "false", "i1")):
+            for kind, meant in enumerate(scopes):
+                with f.when(meant):
+                    _forget(f, kind)
+        _publish_all(f, releases, scopes)
         with f.when(releases):
             _tick(f)
     return f.text()
 
 
-def _publish_all(f: StateFunction, releases: str, wide: str) -> None:
+def _read(f: StateFunction, kind: int) -> None:
+    """Learns what was published in a place, or keeps it for a fence that follows."""
+    total = f.get("total")
+    hints, hinted = f.element("pending", "%number", 8 * len(_PLACES)), f.element("hinted", "%number")
+    acquires = f.compare("ne", f.both("%what", What.ACQUIRE), 0)
+    place = _place_at(f, kind, new=False)
+    with f.when(f.compare("ne", place, NO_ADDRESS, "ptr")):
+        there = f.load("ptr", place)
+        with f.when(f.compare("ne", there, NO_ADDRESS, "ptr")):
+            with f.when(acquires):
+                f.call("@learn", ["ptr %state", "i64 %number", f"ptr {there}", "i64 0", f"i64 {total}"])
+            with f.when(f.compare("eq", f.load("i64", hinted), 0)):
+                f.store("i64", 1, hinted)
+                for each in range(len(_PLACES)):
+                    old = f.load("ptr", f.at(hints, 8 * each))
+                    with f.when(f.compare("ne", old, NO_ADDRESS, "ptr")):
+                        f.zero(old, f.mul(total, 4))
+            hint = f.call("@vector", ["ptr %state", f"ptr {f.at(hints, 8 * kind)}"], "ptr")
+            f.call("@merge", ["ptr %state", f"ptr {hint}", f"ptr {there}", "i64 0", f"i64 {total}"])
+
+
+def _forget(f: StateFunction, kind: int) -> None:
+    """Ends what was published in a place."""
+    place = _place_at(f, kind, new=False)
+    with f.when(f.compare("ne", place, NO_ADDRESS, "ptr")):
+        vector = f.load("ptr", place)
+        with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
+            f.zero(vector, f.mul(f.get("total"), 4))
+
+
+def _publish_all(f: StateFunction, releases: str, scopes: list[str]) -> None:
     """What a store publishes: all that the thread knows, if it releases, or what it knew at a fence."""
-    own = f.element("fences", "%number", 2 * FENCE)
+    own = f.element("fences", "%number", len(_PLACES) * FENCE)
     clock = f.add(f.call("@clock", ["ptr %state", "i64 %number"], "i64"), 1)
     met = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
-    told, any_told = ([f.load("i64", f.at(own, at + 8 * k)) for k in range(3)] for at in (0, FENCE))
     now_known = (clock, f.get("base"), met)
-    plain = f.compare("eq", releases, "false", "i1")
-    narrow = f.compare("eq", wide, "false", "i1")
-    fenced, newer = f.compare("ne", told[0], 0), f.compare("ugt", any_told[0], told[0])
-    to_block = f.both(plain, f.compare("ne", any_told[0], 0), "i1")
-    to_block = f.both(to_block, f.either(narrow, newer, "i1"), "i1")
-    for test, fence, function in (
-        (f.both(wide, f.either(releases, fenced, "i1"), "i1"), told, "@place"),
-        (f.either(f.both(narrow, releases, "i1"), to_block, "i1"), any_told, "@place_of_block"),
-    ):
-        with f.when(test):
-            place = f.call(function, ["ptr %state", "i64 %address", "i64 1"], "ptr")
+    for kind, meant in enumerate(scopes):
+        fence = [f.load("i64", f.at(own, FENCE * kind + 8 * k)) for k in range(3)]
+        fenced = f.compare("ne", fence[0], 0)
+        with f.when(f.both(meant, f.either(releases, fenced, "i1"), "i1")):
+            place = _place_at(f, kind, new=True)
             with f.when(f.compare("ne", place, NO_ADDRESS, "ptr")):
                 known = [f.select(releases, now, then) for now, then in zip(now_known, fence, strict=True)]
                 values = ", ".join(f"i64 {value}" for value in known)

@@ -51,6 +51,9 @@ FUNCTIONS: Final = (
     *("branch", "promise", "outside", "misaligned", "switch"),
 )
 
+# The lowest bits of an entry of a cell: 0 for a plain access, 1 for an atomic one, 3 for one of a cluster alone, 2 for
+# one of a block alone.
+_KIND, _OF_BLOCK = 3, 2
 _SITE = 2  # the bit of the place in an entry of a cell
 _SITES = (1 << 18) - 1
 _PROMISE = 24  # bytes of an entry of the table of promises
@@ -203,7 +206,8 @@ def _access() -> str:
     global_number = f.add(f.get("first"), number)
     me = f.either(f.left(global_number, THREAD_BIT), f.left(clock, CLOCK_BIT))
     me = f.either(me, f.left("%site", _SITE))
-    me = f.either(me, f.both(f.right("%what", 2), 3))  # atomic, narrow
+    in_block = f.compare("ne", f.both("%what", What.IN_BLOCK), 0)
+    me = f.either(me, f.select(in_block, _OF_BLOCK, f.both(f.right("%what", 2), 3)))
     is_atomic = f.compare("ne", f.both("%what", What.ATOMIC), 0)
     _trace(f, global_number)
     with f.when(f.compare("eq", "%bytes", 0)):
@@ -460,10 +464,14 @@ def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads:
             other_what.set(f.select(unknown, what, other_what.value()))
 
     def apart(value: str) -> str:
-        """Whether one of two atomic operations is for its block alone, and they are of two blocks."""
+        """Whether one of two atomic operations is for its cluster or its block alone, and the other of another one."""
         narrow = f.compare("ne", f.both(f.either(me, value), 2), 0)
-        block = f.sub(f.right(value, THREAD_BIT), f.get("first"))
-        return f.both(narrow, f.compare("uge", block, f.get("threads")), "i1")
+        other = f.sub(f.right(value, THREAD_BIT), f.get("first"))
+        far = f.both(narrow, f.compare("uge", other, f.get("threads")), "i1")
+        of_block = [f.compare("eq", f.both(entry, _KIND), _OF_BLOCK) for entry in (me, value)]
+        blocks = [f.divide(thread, f.get("pitch")) for thread in (number, other)]
+        beside = f.both(f.either(of_block[0], of_block[1], "i1"), f.compare("ne", blocks[0], blocks[1]), "i1")
+        return f.either(far, beside, "i1")
 
     stored, last, read, earlier = (entry(at) for at in (_STORE, _ATOMIC, _READ, _EARLIER))
     against(stored, int(What.WRITE), "true")
@@ -471,7 +479,7 @@ def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads:
     against(last, int(What.WRITE | What.ATOMIC), plain)
     against(last, int(What.WRITE | What.ATOMIC), f.both(atomic, apart(last), "i1"))
     for value in (read, earlier):
-        also_atomic = f.compare("ne", f.both(value, 1), 0)
+        also_atomic = f.compare("ne", f.both(value, _KIND), 0)
         harmless = f.both(f.both(atomic, also_atomic, "i1"), f.value(f"xor i1 {apart(value)}, true"), "i1")
         what = f.select(also_atomic, int(What.READ | What.ATOMIC), int(What.READ))
         against(value, what, f.both(writes, f.value(f"xor i1 {harmless}, true"), "i1"))

@@ -67,10 +67,12 @@ _ORDERS = {
     "seq_cst": What.ACQUIRE | What.RELEASE,
 }
 
+_SCOPES = {"block": What.NARROW | What.IN_BLOCK, "cluster": What.NARROW}
+
 
 def _order_of(op: Op) -> What:
     """What an atomic operation, or a fence, says of order, and for whom."""
-    return _ORDERS[op.attrs["ordering"]] | (What.NARROW if op.attrs.get("scope") in ("block", "cluster") else What(0))
+    return _ORDERS[op.attrs["ordering"]] | _SCOPES.get(op.attrs.get("scope", ""), What(0))
 
 
 MOST_OWN = 1 << 14  # elements of a thread's own storage that is watched

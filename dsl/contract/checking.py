@@ -30,7 +30,7 @@ class What(IntFlag):
     READ = 1
     WRITE = 2
     ATOMIC = 4
-    NARROW = 8  # an atomic operation, or a fence, for the threads of a block alone
+    NARROW = 8  # an atomic operation, or a fence, for the threads of a cluster alone
     ACQUIRE = 16
     RELEASE = 32
     UNKNOWN = 64  # what is stored was read where nobody had written
@@ -38,6 +38,7 @@ class What(IntFlag):
     BRANCH = 256  # the same: a thread answers a condition, or makes so many rounds, which stands in place of an address
     LOW = 512  # of a byte that two elements share, the lower half alone
     HIGH = 1024
+    IN_BLOCK = 2048  # with NARROW: for the threads of a block alone
 
 
 class Check(IntFlag):
@@ -115,9 +116,10 @@ class CheckState(ctypes.Structure):
         warp_base: for each warp the clock when all of it met last.
         known, knows: for each two threads what one knows of the other, and whether anything is there.
         vectors, informed: for each thread the clocks of all threads that it knows from elsewhere; whether it does.
-        pending, hinted: the same of what is known as soon as it makes a fence: from all, and from its block alone.
-        fences: for each thread its clock, that of the block and that of the warp when it made its last fence for more
-            than its block, and when it made its last one.
+        pending, hinted: the same of what is known as soon as it makes a fence: published to all, to its cluster, and to
+            its block.
+        fences: for each thread its clock, that of the block and that of the warp when it made its last fence for all,
+            for its cluster, and for its block.
         copies, copied: for each thread its copies under way (address, bytes, site and what, group), as a ring; how many
             have ended, and have begun, and its groups.
         heard: how many threads are informed.
