@@ -206,8 +206,7 @@ def _access() -> str:
     global_number = f.add(f.get("first"), number)
     me = f.either(f.left(global_number, THREAD_BIT), f.left(clock, CLOCK_BIT))
     me = f.either(me, f.left("%site", _SITE))
-    in_block = f.compare("ne", f.both("%what", What.IN_BLOCK), 0)
-    me = f.either(me, f.select(in_block, _OF_BLOCK, f.both(f.right("%what", 2), 3)))
+    me = f.either(me, _kind(f))
     is_atomic = f.compare("ne", f.both("%what", What.ATOMIC), 0)
     _trace(f, global_number)
     with f.when(f.compare("eq", "%bytes", 0)):
@@ -256,6 +255,12 @@ def _access() -> str:
         f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
     f.leave(nobody.value())
     return f.text()
+
+
+def _kind(f: StateFunction) -> str:
+    """The lowest bits of the entry of an access."""
+    in_block = f.compare("ne", f.both("%what", What.IN_BLOCK), 0)
+    return f.select(in_block, _OF_BLOCK, f.both(f.right("%what", 2), _KIND))
 
 
 def _is_over(f: StateFunction) -> str:
