@@ -161,6 +161,7 @@ class Driver(ABC):
 
     def allocate_pinned(self, size: int) -> Array:
         """Bytes of the host's memory that the device copies from and to directly; ordinary ones where there are none.
+        Kernels of a device report into such memory, so they have to reach it.
 
         Raises:
             MemoryError: there are not so many.

@@ -95,6 +95,12 @@ class RecordingDriver(MallocDriver):
         taken._free = forget
         return taken
 
+    def allocate_pinned(self, size: int) -> Any:
+        array = super().allocate_pinned(size)
+        self.live[array.ctypes.data] = size  # kernels report into it
+        self.keep.append(array)
+        return array
+
     def look(self, each: Recorded) -> None:
         """Notes what is wrong with a launch: a pointer that leads nowhere, a grid without threads."""
         for parameter, value in zip(each.kernel.parameters, each.arguments, strict=True):
