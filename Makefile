@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo docs test unlinted callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test unlinted test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,6 +31,9 @@ test: $(READY)  ## lint, types and all tests, side by side (PYTEST_ARGS="-k cach
 # Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
 unlinted: $(READY)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+
+test-pythons: $(READY)  ## all tests on every interpreter from 3.11 to 3.14 that is found (PYTHONS="python3.12" picks)
+	@PYTEST_ARGS="$(PYTEST_ARGS)" $(BIN)/python tests/support/pythons.py $(PYTHONS)
 
 callers: $(READY)  ## install PyTorch and JAX, so that make test tests calls by them, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[callers]'

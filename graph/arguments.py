@@ -52,6 +52,8 @@ def list_of(argument: str, value: Any, items: str, code: str = CODE) -> list[Any
     Raises:
         GraphError: it lists nothing, or has no order.
     """
+    if type(value) is list or type(value) is tuple:  # no user's code runs: what a handler of a signal raises is raised
+        return list(value)
     try:
         if isinstance(value, str | bytes | Mapping | Set):
             raise TypeError
@@ -69,6 +71,8 @@ def int_of(argument: str, value: Any, code: str = CODE, wanted: str = "an int") 
     Raises:
         GraphError: it is none.
     """
+    if type(value) is int:
+        return value
     try:
         if not isinstance(value, bool):
             return operator.index(value)
@@ -83,6 +87,8 @@ def number_of(argument: str, value: Any, code: str = CODE, wanted: str = "a numb
     Raises:
         GraphError: it is none, or infinite.
     """
+    if type(value) is float and math.isfinite(value):
+        return value
     try:
         refused = isinstance(value, bool | str | bytes) or np.iscomplexobj(value)  # float() drops imaginary parts
         if not refused and math.isfinite(number := float(value)):

@@ -470,10 +470,8 @@ class Caller:
             failure = self.read_report(site, arguments)
             if self.failure is None:
                 self.failure = failure
-        except KeyboardInterrupt as error:
+        except BaseException as error:  # of a handler of a signal, or of the stream; it cannot cross native code
             self.on_interrupt(context, error)
-        except Exception as error:  # an exception cannot cross native code
-            sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
     def read_report(self, site: int, arguments: Any) -> Failure | None:
         """Prints a report, or gives the failure that it is."""

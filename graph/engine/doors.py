@@ -20,7 +20,6 @@ import functools
 import itertools
 import logging
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -255,10 +254,8 @@ class DoorOwner:
             failure = self.caller.read_report(site, arguments)
             if failure is not None:
                 self.failures.setdefault(context, failure)
-        except KeyboardInterrupt as error:
+        except BaseException as error:  # of a handler of a signal, or of the stream; it cannot cross native code
             self.on_interrupt(context, error)
-        except Exception as error:  # an exception cannot cross native code
-            sys.stderr.write(f"einkorn: a report could not be shown: {error!r}\n")
 
     def on_interrupt(self, context: int, error: BaseException) -> None:
         """Ends the call, which raises this exception."""

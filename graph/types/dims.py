@@ -246,6 +246,8 @@ def _terms_of(value: object) -> Terms | None:
         return symbol(_name(value))
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         return None
+    if type(value) is int:
+        return number(value)
     try:
         return number(operator.index(value))  # type: ignore[arg-type]  # seen above
     except Exception:  # an array that is not a number, or whatever a class of the user's raises
