@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import DeviceError, GraphError
-from einkorn.graph import CPU, Accelerator, Buffer, DeviceRef, DeviceStream, DType
+from einkorn.graph import (
+    CPU,
+    Accelerator,
+    Buffer,
+    DeviceRef,
+    DeviceStream,
+    DType,
+    Graph,
+    InferenceSession,
+    TensorType,
+    accelerator_count,
+)
 
 GPU = DeviceRef.GPU()
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)
@@ -185,3 +196,21 @@ def check_views_of_elements_are_refused() -> None:
         Buffer.zeros((3,), DType.float32, GPU)[0]
     with pytest.raises(GraphError):
         Buffer.zeros((3,), DType.float32, GPU).inplace_copy_from(Buffer.zeros((4,), DType.float32))
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.int4, DType.bool])
+def check_copies_are_steps_of_graphs(dtype: DType, gpu: Accelerator) -> None:
+    """Where no kernel runs at all."""
+    gpus = [Accelerator(number) for number in range(min(2, accelerator_count()))]
+    last = DeviceRef.GPU(len(gpus) - 1)
+    graph = Graph(
+        "moved",
+        forward=lambda x: [x.to(GPU), x.to(GPU).to(last), x.to(last).to(DeviceRef.CPU())],
+        input_types=[TensorType(dtype, ["m", 3], DeviceRef.CPU())],
+    )
+    model = InferenceSession([CPU(), *gpus]).load(graph)
+    for rows in (5, 1, 0):
+        x = (np.arange(rows * 3).reshape(rows, 3) % 2).astype(dtype.to_numpy())
+        results = model(x)
+        assert [each.device for each in results] == [gpus[0], gpus[-1], CPU()]
+        assert all(each.to_numpy().tobytes() == x.tobytes() for each in results)

@@ -23,6 +23,7 @@ from einkorn.graph import (
     Graph,
     InferenceSession,
     TensorType,
+    accelerator_count,
     ops,
 )
 
@@ -247,3 +248,34 @@ def check_assertions_of_kernels(gpu: Accelerator, tmp_path: Path) -> None:
         x[4] = 5.0
         model.replay(1, x)
         np.testing.assert_array_equal(out.to_numpy(), good)
+
+
+def check_graphs_of_several_devices(gpu: Accelerator) -> None:
+    """The host and all GPUs, one or two: copies are steps of the graph, and between two GPUs the driver's own."""
+    gpus = [Accelerator(number) for number in range(min(2, accelerator_count()))]
+    last = DeviceRef.GPU(len(gpus) - 1)
+
+    def forward(x: Any) -> Any:
+        there = (x + 1.0).to(GPU)
+        far = (there * 2.0).to(last)
+        return there, far * x.to(last), (far - 1.0).to(HOST) + x
+
+    graph = Graph("several", forward=forward, input_types=[TensorType(DType.float32, ["m", 3], HOST)])
+    model = InferenceSession([CPU(), *gpus]).load(graph)
+    for x in (X, np.asfortranarray(X), X[:1], X[:0]):
+        for run in (model, model.run_slots):
+            there, far, near = run(x)
+            assert (there.device, far.device, near.device) == (gpus[0], gpus[-1], CPU())
+            np.testing.assert_array_equal(there.to_numpy(), x + 1)
+            np.testing.assert_array_equal(far.to_numpy(), (x + 1) * 2 * x)
+            np.testing.assert_array_equal(near.to_numpy(), (x + 1) * 2 - 1 + x)
+    held = X.copy()
+    outputs = model.capture(3, held)
+    held[:] = 1
+    model.replay(3, held)
+    np.testing.assert_array_equal(outputs[2].to_numpy(), np.full((4, 3), 4.0))
+    stream = DeviceStream(gpu)
+    with stream:
+        there, _, near = model(X)
+        np.testing.assert_array_equal(near.to_numpy(), (X + 1) * 2 - 1 + X)
+        np.testing.assert_array_equal(there.to_numpy(), X + 1)
