@@ -15,9 +15,10 @@ PLAIN_DOOR: Final = "ek_plain"  # the symbol of the door that numba compiles int
 
 # How a call is made, and functions of Python's by their names: one table for all doors of a process.
 CALL_WORDS: Final = (
-    *("report", "pool", "parallel", "threads"),
+    *("report", "pool", "poll", "parallel", "threads"),
     *("PyGILState_Check", "PyEval_SaveThread", "PyEval_RestoreThread", "PyGILState_Ensure", "PyGILState_Release"),
-    *("PyErr_Occurred", "PyLong_FromVoidPtr", "PyObject_CallOneArg", "Py_DecRef"),
+    *("PyErr_Occurred", "PyErr_Clear", "PyErr_SetInterruptEx"),
+    *("PyLong_FromVoidPtr", "PyObject_CallOneArg", "Py_DecRef"),
 )
 
 MOVE: Final = "ek_move"  # what copies elements of so many bytes, from one step to another
@@ -34,6 +35,7 @@ FIND_WORDS: Final = (
 
 
 def handler_words(spec: DoorSpec) -> tuple[str, ...]:
-    """What the handler of an entry for XLA finds: `explain(context, status)` gives the text of a failure."""
+    """What the handler of an entry for XLA finds: `explain(context, status)` gives the text of a failure, or 1 where an
+    exception is raised later by the signal that `interrupt(signal)` trips."""
     constants = (f"constant{k}" for kind, k in spec.pointers if kind == "constant")
-    return (*ENTRY_WORDS, "explain", *constants)
+    return (*ENTRY_WORDS, "explain", "interrupt", *constants)

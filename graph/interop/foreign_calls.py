@@ -25,6 +25,7 @@ from ..engine.doors import DoorOwner, door_spec, entry_words, load_door
 from ..engine.hearing import REPORT
 from ..engine.thread_pool import thread_pool
 from .explained import named
+from .late_interrupts import forget, raise_later
 from .specialise import Specialisation
 
 
@@ -34,7 +35,7 @@ class ForeignCalls(DoorOwner):
     Attributes:
         spec: what a door has to know of the entry; None where it cannot have one.
         words: what the context of a call is made of, and the entry.
-        fail_at, refuse_at: the addresses of objects of Python's that raise: `fail` and `refuse`.
+        fail_at, keep_at, refuse_at: the addresses of objects of Python's: `fail`, `keep` and `refuse`.
     """
 
     def __init__(self, made: Specialisation) -> None:
@@ -42,8 +43,8 @@ class ForeignCalls(DoorOwner):
         self.made = made
         self.spec = door_spec(self.caller)
         self.words = entry_words(self.caller, self) if self.spec is not None else {}
-        self._methods = self.fail, self.refuse  # one object each, for code that holds its address
-        self.fail_at, self.refuse_at = map(id, self._methods)
+        self._methods = self.fail, self.keep, self.refuse  # one object each, for code that holds its address
+        self.fail_at, self.keep_at, self.refuse_at = map(id, self._methods)
 
     def why(self, context: int) -> BaseException:
         """Why the call with this context failed; asked once."""
@@ -52,17 +53,26 @@ class ForeignCalls(DoorOwner):
 
     def fail(self, context: int) -> None:
         """Raises why the call with this context failed."""
+        raise self.why(context)
+
+    def keep(self, context: int) -> None:
+        """Keeps why the call with this context failed, for code that raises a `KeptError`."""
         error = self.why(context)
+        keep_error(error)
+        if not isinstance(error, EinkornError):
+            raise_later(error)
         if not any(thread.ident == threading.get_ident() for thread in threading.enumerate()):
             sys.stderr.write(f"einkorn: on a thread that is not Python's, where exceptions are lost:\n{error}\n")
-        raise error
 
     def refuse(self, changed: int, other: int, *sizes: int) -> None:
-        """Raises what is wrong with sizes that native code has refused, or with two arguments that share memory."""
+        """Keeps what is wrong with sizes that native code has refused, or with two arguments that share memory."""
+        keep_error(self._refusal(changed, other, sizes))
+
+    def _refusal(self, changed: int, other: int, sizes: Sequence[int]) -> BaseException:
         inputs = self.made.schema.inputs
         if changed >= 0:
             name, op = inputs[changed].name, self.made.schema.name
-            raise GraphError(
+            return GraphError(
                 f"op '{op}': '{name}' is changed in place, and shares memory with '{inputs[other].name}'",
                 code="EK0897",
                 place=user_place(),
@@ -73,7 +83,7 @@ class ForeignCalls(DoorOwner):
                 hint=f"pass a copy: {name}.copy()",
             )
         rest = iter(sizes)
-        raise self.misfit([tuple(itertools.islice(rest, type.rank)) for type in self.made.inputs])
+        return self.misfit([tuple(itertools.islice(rest, type.rank)) for type in self.made.inputs])
 
     def misfit(self, shapes: Sequence[tuple[int, ...]]) -> EinkornError:
         """What is wrong with sizes."""
@@ -82,9 +92,34 @@ class ForeignCalls(DoorOwner):
             sizes = {name: shapes[number][axis] for name, (number, axis) in self.made.symbols.items()}
             self.caller.stages[0].checks.check(sizes)
         except EinkornError as error:
-            return error
+            return named(error, self.made.schema)
         op = self.made.schema.name
         return KernelError(f"op '{op}' does not take these sizes", code="EK0702", place=user_place(), op=op, got=shapes)
+
+
+_errors: dict[int, BaseException] = {}  # by thread: of its last call that failed and did not raise
+_given: dict[int, BaseException] = {}  # by thread: what has been made an instance once, of two times
+
+
+def keep_error(error: BaseException) -> None:
+    """Keeps what a `KeptError` that this thread raises next is."""
+    _given.pop(threading.get_ident(), None)
+    _errors[threading.get_ident()] = error
+
+
+class KeptError(Exception):
+    """What compiled code raises for an exception that has been kept in its thread: an instance of it is that exception.
+
+    So code of others that catches exceptions has one of its own kind to catch.
+    """
+
+    def __new__(cls) -> BaseException:  # type: ignore[misc]
+        thread = threading.get_ident()
+        error = _given.pop(thread, None)  # numba makes an instance, and Python another, as the first has another class
+        if error is None and thread in _errors:
+            error = _given[thread] = _errors.pop(thread)
+            forget(error)
+        return RecursionError("there was no room to say why a kernel failed") if error is None else error
 
 
 def foreign_calls(made: Specialisation) -> ForeignCalls:
@@ -104,9 +139,11 @@ _kept: list[Any] = []
 def call_table() -> int:
     """The address of the table that native code makes calls with; see `compiler.codegen.doors.calls`."""
     pool = thread_pool()
-    words = {"report": REPORT, "pool": 0, "parallel": 0, "threads": 1}
+    words = {"report": REPORT, "pool": 0, "poll": 0, "parallel": 0, "threads": 1}
+    if pool is not None:
+        words |= {"pool": pool.address, "poll": pool.poll}
     if pool is not None and pool.threads > 1:
-        words |= {"pool": pool.address, "parallel": pool.run, "threads": pool.threads}
+        words |= {"parallel": pool.run, "threads": pool.threads}
     return _kept_table([words[name] if name in words else address_of(name) for name in CALL_WORDS])
 
 

@@ -23,10 +23,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.contract.foreign_doors import handler_words
+from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.cache import content_key
 from ...dsl.signature.dims import evaluate
 from ...dsl.signature.parameters import identity
+from ..driver.python_api import address_of
 from ..engine.compile import chosen_checks
 from ..engine.doors import DoorOwner, door_spec, entry_words
 from ..engine.model import Model
@@ -34,6 +36,7 @@ from ..ir import Constant, GraphIR, Node
 from .foreign_calls import own_door
 from .jax_callee import Levels, Shape, batch_sizes
 from .jax_sharding import call_attributes
+from .late_interrupts import is_late, raise_later
 
 _Explain = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _handlers: dict[str, Handler] = {}
@@ -63,6 +66,7 @@ class Handler:
         if self.spec is None:
             return
         words = entry_words(caller, self._owner)
+        words["interrupt"] = address_of("PyErr_SetInterruptEx")
         words["explain"] = ctypes.cast(self._explain, ctypes.c_void_p).value or 0
         for position, (kind, number) in enumerate(self.spec.pointers):
             if kind == "constant":
@@ -74,8 +78,10 @@ class Handler:
             jax.ffi.register_ffi_target_as_batch_partitionable(name)
 
     def explain(self, context: int, status: int) -> int:
-        """The address of the text of a failure; XLA copies it at once."""
+        """The address of the text of a failure, which XLA copies at once; 1 where an exception is raised later."""
         error = self._owner.error(context, status)
+        if is_late() or (not isinstance(error, EinkornError) and raise_later(error)):
+            return 1
         text = str(error)
         _failed.append((text, error))
         kept = self._texts[threading.get_ident()] = ctypes.create_string_buffer(text.encode())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numba
 import numpy as np
@@ -32,6 +32,7 @@ from ...dsl.types.dtype import DType
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import ShapedType
 from .direct import run
+from .foreign_calls import KeptError, keep_error
 from .kernels import kernel_named
 from .kinds import operand_of
 from .numba_calls import is_native, native_call, overlap, refusal
@@ -217,11 +218,13 @@ def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[
     outputs = [f"ek_out{number}" for number in range(len(made.outputs))]
     count = " + ".join(f"{name}.size" for name in outputs or arrays) or "1"
     slots = [text(_expression(slot)) for slot in made.plan.slots]
-    lines.append(f"ek_call({', '.join([count, *(name for name, _ in arguments), *outputs, *slots])})")
+    given = ", ".join([count, *(name for name, _ in arguments), *outputs, *slots])
+    lines += [f"if ek_call({given}):", "    raise ek_KeptError()"]
     names: dict[str, Any] = {
         "ek_call": native_call(made, len(arguments), len(outputs), len(slots)),
         "ek_refuse": refusal(made, sum(type.rank for type in made.inputs)),
         "ek_overlap": overlap,
+        "ek_KeptError": KeptError,
         "ek_empty": np.empty,
         **{f"ek_dtype{k}": type.dtype.to_numpy() for k, type in enumerate(made.outputs)},
     }
@@ -236,15 +239,23 @@ def _by_python(made: Specialisation, said: Sequence[str], arguments: Sequence[tu
 
     def call(*values: Any) -> Any:
         names = [argument.name for argument in schema.inputs]
-        results = run(made, [operand_of(v, schema.name, n) for v, n in zip(values, names, strict=True)])
+        try:
+            results = run(made, [operand_of(v, schema.name, n) for v, n in zip(values, names, strict=True)])
+        except BaseException as error:  # a `try` in the code around this catches exceptions of numba's alone
+            keep_error(error)
+            return (True, *(np.empty((0,) * type.rank, type.dtype.to_numpy()) for type in made.outputs))
         flat = results if isinstance(results, tuple | list) else (results,) if outputs else ()
-        return tuple(np.asarray(each) for part in flat for each in (part if isinstance(part, list) else (part,)))
+        arrays = (np.asarray(each) for part in flat for each in (part if isinstance(part, list) else (part,)))
+        return (False, *arrays)
 
-    results = ", ".join(f"{out}={kind}" for out, kind in zip(outputs, kinds, strict=True))
+    results = ", ".join(
+        f"{name}={kind}" for name, kind in zip(("ek_failed", *outputs), ("ek_bool", *kinds), strict=True)
+    )
     asked = f"ek_python({', '.join(name for name, _ in arguments)})"
-    within = f"    {', '.join(outputs)}, = {asked}" if outputs else f"    {asked}"
-    lines = [f"with objmode({results}):", within, f"return {_listed(outputs)}"]
-    return _written(made, said, lines, {"objmode": numba.objmode, "ek_python": call, **kinds})
+    lines = [f"with objmode({results}):", f"    {', '.join(['ek_failed', *outputs])}, = {asked}"]
+    lines += ["if ek_failed:", "    raise ek_KeptError()", f"return {_listed(outputs)}"]
+    names = {"objmode": numba.objmode, "ek_python": call, "ek_KeptError": KeptError, "ek_bool": types.boolean}
+    return _written(made, said, lines, {**names, **kinds})
 
 
 def _array_type(type: ShapedType) -> Any:
@@ -285,7 +296,7 @@ def _checks(
     sizes = ", ".join(f"{name}.shape[{k}]" for name, t in zip(names, made.inputs, strict=True) for k in range(t.rank))
     for symbol, (number, axis) in made.symbols.items():
         yield f"{_PREFIX}{symbol} = {names[number]}.shape[{axis}]"
-    conditions = []
+    conditions = list(_countable(made, text))
     for number, axes in enumerate(made.names.inputs):
         for axis, size in enumerate(axes):
             if made.symbols.get(str(size)) != (number, axis):
@@ -301,11 +312,45 @@ def _checks(
     if conditions:
         yield f"if not ({' and '.join(dict.fromkeys(conditions))}):"
         yield f"    ek_refuse(-1, -1, {sizes})"
+        yield "    raise ek_KeptError()"
     for changed in made.mutable:
         for other, (_, is_array) in enumerate(arguments):
             if other != changed and is_array:
                 yield f"if ek_overlap({names[changed]}, {names[other]}):"
                 yield f"    ek_refuse({changed}, {other}, {sizes})"
+                yield "    raise ek_KeptError()"
+
+
+MOST: Final = 9.2e18  # a product of sizes in floats: below 2**63 by more than they may be wrong
+
+
+def _countable(made: Specialisation, text: Callable[[Expression], str]) -> Iterator[str]:
+    """Conditions under which no size that is computed by a product needs more than 64 bits: the same in floats."""
+    rules = [side for rule in made.constraints for side in (rule.left, rule.right)]
+    sizes = [size for output in made.output_sizes for size in output]
+    for size in (*sizes, *map(_expression, (*rules, *made.plan.slots))):
+        parts = list(_parts(size))
+        if any(isinstance(part, Binary) and part.operator == "*" for part in parts):
+            yield from (f"abs({_in_floats(text, part)}) < {MOST}" for part in parts if isinstance(part, Binary))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """An expression, and all that it is made of; operands come first."""
+    match expression:
+        case Negate(operand):
+            yield from _parts(operand)
+        case Binary(_, left, right):
+            yield from (*_parts(left), *_parts(right))
+        case Call(_, arguments):
+            for argument in arguments:
+                yield from _parts(argument)
+    yield expression
+
+
+def _in_floats(text: Callable[[Expression], str], expression: Expression) -> str:
+    """An operation, of its operands as floats: these have been looked at before."""
+    assert isinstance(expression, Binary)
+    return f"float({text(expression.left)}) {expression.operator} float({text(expression.right)})"
 
 
 _PREFIX = "ek_size_"

@@ -32,17 +32,18 @@ def is_native(made: Specialisation) -> bool:
 
 
 def native_call(made: Specialisation, inputs: int, outputs: int, slots: int) -> Any:
-    """An intrinsic `(elements, *inputs, *outputs, *dim slots) -> None` that calls the entry of a specialisation, and
-    raises what its kernel reports."""
+    """An intrinsic `(elements, *inputs, *outputs, *dim slots) -> bool` that calls the entry of a specialisation.
+
+    It says whether the call failed. Code of numba's then raises a `KeptError`, so that a `try` there works.
+    """
     names = ["elements", *(f"t{k}" for k in range(inputs + outputs)), *(f"d{k}" for k in range(slots))]
     calls = foreign_calls(made)
 
     def typed(_: Any, *arguments: Any) -> Any:
         def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
-            _write_call(calls, context, builder, signature.args, values)
-            return context.get_dummy_value()
+            return _write_call(calls, context, builder, signature.args, values)
 
-        return types.none(
+        return types.boolean(
             *(types.intp if k == 0 or k > inputs + outputs else a for k, a in enumerate(arguments))
         ), written
 
@@ -50,8 +51,8 @@ def native_call(made: Specialisation, inputs: int, outputs: int, slots: int) -> 
 
 
 def refusal(made: Specialisation, sizes: int) -> Any:
-    """An intrinsic `(changed, other, *sizes) -> None` that raises what is wrong with sizes, or with an argument that is
-    changed and shares memory with another."""
+    """An intrinsic `(changed, other, *sizes) -> None` that keeps what is wrong with sizes, or with an argument that is
+    changed and shares memory with another, for a `KeptError`."""
     calls = foreign_calls(made)
 
     def typed(_: Any, *arguments: Any) -> Any:
@@ -89,7 +90,7 @@ def _with_names(typed: Callable[..., Any], names: Sequence[str]) -> Any:
     return scope["made"]
 
 
-def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
+def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> Any:
     made, plan = calls.made, calls.made.plan
     assert calls.spec is not None  # see `is_native`
     inputs, outputs = len(made.inputs), len(made.outputs)
@@ -117,16 +118,14 @@ def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence
     door = cgutils.get_or_insert_function(builder.module, form, PLAIN_DOOR)
     arguments = [
         address(call_table(), "table"),
-        address(calls.fail_at, "raise"),
+        address(calls.keep_at, "keep"),
         ir.Constant(_INT64, calls.number),
         address(calls.words["entry"], "entry"),
         builder.bitcast(pointers, _POINTER),
         builder.bitcast(dims, _POINTER),
         builder.zext(builder.icmp_signed(">", values[0], ir.Constant(_INT64, calls.spec.small)), _INT32),
     ]
-    failed = builder.icmp_signed("!=", builder.call(door, arguments), ir.Constant(_INT32, 0))
-    with cgutils.if_unlikely(builder, failed):
-        context.call_conv.return_exc(builder)
+    return builder.icmp_signed("!=", builder.call(door, arguments), ir.Constant(_INT32, 0))
 
 
 def _library(context: Any, text: str) -> Any:
@@ -161,9 +160,5 @@ def _write_refusal(calls: ForeignCalls, context: Any, builder: Any, values: Sequ
         python.call_function_objargs(context.add_dynamic_addr(builder, calls.refuse_at, "refuse"), numbers)
         for number in numbers:
             python.decref(number)
+        python.err_clear()
     python.gil_release(lock)
-    always = cgutils.alloca_once_value(
-        builder, cgutils.true_bit
-    )  # a block that ends in a return has to be within others
-    with cgutils.if_likely(builder, builder.load(always)):
-        context.call_conv.return_exc(builder)

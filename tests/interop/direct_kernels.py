@@ -147,3 +147,12 @@ def in_parallel(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
         out[i] = x[i]
 
     parallel_for(x.dim(0), row)
+
+
+@register("flat_table")
+def flat_table(out: OutputTensor[T, "(n*m)"], x: InputTensor[T, "n k"], y: InputTensor[T, "m k"]):
+    def element(i):
+        place = i[0]
+        return x[place // y.dim(0), 0] * y[place % y.dim(0), 0]
+
+    foreach(out, element)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +241,68 @@ def test_what_is_compiled_is_not_cached(tmp_path: Path, monkeypatch: pytest.Monk
         cached_caller.f = add_one
         cached_caller.g(np.ones(3))
     assert not list(tmp_path.rglob("*.nbi"))
+
+
+@pytest.mark.parametrize("variable", [None, ("EINKORN_DOORS", "0")])
+def test_a_try_of_numba_catches_what_a_kernel_reports(
+    variable: tuple[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable:
+        monkeypatch.setenv(*variable)
+    positive, add = function(k.positive), function(k.add)  # compiled anew
+
+    @numba.njit
+    def guarded(x: Any, y: Any) -> Any:
+        found = np.zeros(3)
+        try:
+            found[0] = positive(x).sum()
+        except Exception:
+            found[0] = -1
+        try:
+            found[1] = add(x, y).sum()
+        except Exception:
+            found[1] = -2
+        found[2] = add(x, x).sum()
+        return found
+
+    @numba.njit
+    def raises_anew(x: Any) -> Any:
+        failed, found = False, x
+        try:
+            found = positive(x)
+        except Exception:
+            failed = True
+        if failed:
+            raise ValueError("of its own")
+        return found
+
+    good, bad = np.ones(3, np.float32), -np.ones(3, np.float32)
+    for _ in range(3):
+        assert guarded(good, good).tolist() == [3, 6, 6]
+        assert guarded(bad, good).tolist() == [-1, 0, -6]
+        assert guarded(bad, good[:2]).tolist() == [-1, -2, -6]
+        with pytest.raises(ValueError, match="of its own"):
+            raises_anew(bad)
+        with pytest.raises(KernelError, match="elements have to be positive"):
+            numba.njit(lambda x: positive(x))(bad)
+
+
+def test_sizes_beyond_64_bits_are_refused() -> None:
+    table = function(k.flat_table)
+    caller = numba.njit(lambda x, y: table(x, y))
+    assert caller(np.ones((3, 1), np.float32), np.ones((4, 1), np.float32)).shape == (12,)
+    for size in (2**33, 2**32, 3_037_000_500):  # products that wrap to 0, to 0 and to below 0
+        empty = np.empty((size, 0), np.float32)
+        with pytest.raises(EinkornError, match="more than 64 bits count") as caught:
+            caller(empty, empty)
+        assert caught.value.code == "EK0476"
+    assert caller(np.empty((2**33, 0), np.float32), np.empty((0, 0), np.float32)).shape == (0,)
+
+
+def test_an_error_that_is_kept_is_raised_once() -> None:
+    with pytest.raises(KernelError) as caught:
+        checked(-np.ones(2, np.float32))
+    again = weakref.ref(caught.value)
+    del caught
+    gc.collect()
+    assert again() is None

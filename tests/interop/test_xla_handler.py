@@ -85,7 +85,7 @@ class Handler:
         assert spec is not None
         self.texts: dict[int, Any] = {}
         self.explain, self.create = Explain(self._explained), Create(self._created)
-        words = {**self.calls.words, "explain": ctypes.cast(self.explain, ctypes.c_void_p).value or 0}
+        words = {**self.calls.words, "interrupt": 0, "explain": ctypes.cast(self.explain, ctypes.c_void_p).value or 0}
         library = own_door("xla", spec, None, handler_words(spec), words)
         assert library is not None
         self.function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(library.address("ek_door"))

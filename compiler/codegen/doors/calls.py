@@ -2,6 +2,7 @@
 
     @run(table, owner, entry, pointers, dims, many, context) -> 0, or nonzero after a failure
     @fail(table, raise, context)
+    @look(table, owner, raise, context) -> 0, or nonzero
 
 `run` fills a context, which lies on its caller's stack, and calls the entry. Without `many`, the call runs on the
 caller's thread alone, whether or not it has Python's lock. With it, the call uses the thread pool, and gives the lock
@@ -9,7 +10,8 @@ back for as long, if the caller has it: a worker that reports would wait for it 
 `parallel`.
 
 `fail` calls `raise`, an object of Python's, with the address of the context; the exception that it raises stays set in
-this thread, as functions for Python leave one. `table` points to `CALL_WORDS`.
+this thread, as functions for Python leave one. `look` polls for signals between calls, and fails as a call does when a
+handler raises. `table` points to `CALL_WORDS`.
 
 Output: text of LLVM IR. Non-goals: pointers and sizes, and where addresses come from.
 """
@@ -31,7 +33,7 @@ def shared_text() -> str:
         text = text.replace(
             f"TABLE({name})", f"getelementptr inbounds i8, ptr %table, i64 {8 * CALL_WORDS.index(name)}"
         )
-    return _run_text() + text
+    return _run_text() + _look_text() + text
 
 
 def _run_text() -> str:
@@ -49,18 +51,31 @@ def _run_text() -> str:
         f.leave(f.either(code, f.value(f"zext i1 {stopped} to i32"), "i32"))
 
     lock = f.variable("ptr", "null")
-    fill_context(f, {"report": f"ptr {word('report')}", "owner": "i64 %owner"})
+    fill_context(f, {name: f"ptr {word(name)}" for name in ("report", "pool", "poll")} | {"owner": "i64 %owner"})
     with f.when("%many"):
         with f.when(f.compare("ne", f.call(word("PyGILState_Check"), [], "i32"), 0, "i32")):
             lock.set(f.call(word("PyEval_SaveThread"), [], "ptr"))
         for name, type, offset in (
-            ("pool", "ptr", abi.POOL_OFFSET),
             ("parallel", "ptr", abi.PARALLEL_OFFSET),
             ("threads", "i64", abi.THREADS_OFFSET),
         ):
             f.store(type, word(name, type), f.at("%context", offset))
         leave()
     leave()
+    return f.text()
+
+
+def _look_text() -> str:
+    given = ["ptr %table", "i64 %owner", "ptr %raise", "ptr %context"]
+    f = FunctionText("@look", "i32", given, attributes="internal|noinline")
+    words = {name: f.load("ptr", f.at("%table", 8 * CALL_WORDS.index(name))) for name in ("report", "pool", "poll")}
+    fill_context(f, {name: f"ptr {word}" for name, word in words.items()} | {"owner": "i64 %owner"})
+    with f.when(f.compare("ne", words["poll"], "null", "ptr")):
+        f.call(words["poll"], ["ptr %context", "i32 0"])
+        with f.when(f.compare("ne", f.load("i64", f.at("%context", abi.STATUS_OFFSET)), 0)):
+            f.call("@fail", ["ptr %table", "ptr %raise", "ptr %context"])
+            f.leave(1)
+    f.leave(0)
     return f.text()
 
 

@@ -2,9 +2,11 @@
 
     int32_t ek_plain(table, raise, owner, entry, pointers, dims, large)
 
-It returns 0; or 1 with an exception of Python's set in the thread, when a kernel has stopped itself. See `calls` for
-what it is passed. It is compiled by whoever calls it, in a module of theirs. Output: text of LLVM IR. Non-goals:
-pointers and sizes, which its caller knows.
+It returns 0; or 1 after a failure, which `raise` has been called with, and keeps. Where a signal's handler has raised,
+SIGINT is tripped as well, so that Python raises that exception as soon as it goes on. No exception of Python's is set:
+the caller raises one of its own. See `calls` for what it is passed. Its callers compile it, in modules of theirs.
+
+Output: text of LLVM IR. Non-goals: pointers and sizes, which its caller knows.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ from __future__ import annotations
 from typing import Final
 
 from ....dsl.contract import abi
-from ....dsl.contract.foreign_doors import PLAIN_DOOR
+from ....dsl.contract.foreign_doors import CALL_WORDS, PLAIN_DOOR
 from .calls import shared_text
 
 
 def plain_text() -> str:
     """The text of the door; there is one for all entries."""
-    return shared_text() + _TEXT.replace("CONTEXT_SIZE", str(abi.CONTEXT_SIZE)).replace("SYMBOL", PLAIN_DOOR)
+    text = _TEXT.replace("CONTEXT_SIZE", str(abi.CONTEXT_SIZE)).replace("SYMBOL", PLAIN_DOOR)
+    text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("INTERRUPTED", str(abi.INTERRUPTED))
+    for name in ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Clear", "PyErr_SetInterruptEx"):
+        place = 8 * CALL_WORDS.index(name)
+        text = text.replace(f"TABLE({name})", f"getelementptr inbounds i8, ptr %table, i64 {place}")
+    return shared_text() + text
 
 
 _TEXT: Final = """
@@ -30,7 +37,26 @@ begin:
   %failed = icmp ne i32 %code, 0
   br i1 %failed, label %stopped, label %leave
 stopped:
+  %status.at = getelementptr inbounds i8, ptr %context, i64 STATUS_OFFSET
+  %status = load i64, ptr %status.at, align 8
+  %ensure.at = TABLE(PyGILState_Ensure)
+  %ensure = load ptr, ptr %ensure.at
+  %lock = call i32 %ensure()
   call void @fail(ptr %table, ptr %raise, ptr %context)
+  %clear.at = TABLE(PyErr_Clear)
+  %clear = load ptr, ptr %clear.at
+  call void %clear()
+  %release.at = TABLE(PyGILState_Release)
+  %release = load ptr, ptr %release.at
+  call void %release(i32 %lock)
+  %late = icmp eq i64 %status, INTERRUPTED
+  br i1 %late, label %trip, label %end
+trip:
+  %interrupt.at = TABLE(PyErr_SetInterruptEx)
+  %interrupt = load ptr, ptr %interrupt.at
+  %tripped = call i32 %interrupt(i32 2)
+  br label %end
+end:
   ret i32 1
 leave:
   ret i32 0

@@ -26,6 +26,7 @@ from .calls import shared_text
 SYMBOL: Final = "ek_door"
 FUNCTIONS: Final = "ek_functions"
 BLOCK: Final = 512  # elements
+LOOKS: Final = 1 << 16  # elements of blocks between looks for signals
 
 _PARAMETERS: Final = [f"ptr %{name}" for name in ("context", "data", "dimensions", "strides", "auxiliary")]
 
@@ -70,6 +71,9 @@ def loop_text(spec: DoorSpec) -> str:
                 given = [f"ptr {rows[k]}", f"i64 {steps[k]}", f"ptr {blocks[k]}", f"i64 {size}", f"i64 {now}"]
                 f.call(_word(f, f"move{size}"), given)
         done.set(f.add(first, now))
+        due = f.compare("eq", f.both(done.value(), LOOKS - 1), 0)
+        with f.when(due), f.when(f.compare("ne", f.call("@look_on", [], "i32"), 0, "i32")):
+            f.leave(-1)
     f.leave(0)
     heads = [
         f"@{TABLE} = global ptr null",
@@ -77,7 +81,7 @@ def loop_text(spec: DoorSpec) -> str:
         "declare i64 @llvm.smax.i64(i64, i64)",
     ]
     call = _entry_call(spec.pointers, len(spec.slots), len(inputs), len(sizes))
-    return "\n".join([*heads, shared_text(), call, f.text()])
+    return "\n".join([*heads, shared_text(), call, _look_text(), f.text()])
 
 
 def moves_text() -> str:
@@ -133,6 +137,16 @@ def _entry_call(pointers: Sequence[tuple[str, int]], slots: int, inputs: int, ro
     with f.when(failed):
         f.call("@fail", [f"ptr {calls}", f"ptr {fail}", f"ptr {context}"])
     f.leave(f.select(failed, -1, 0, "i32"))
+    return f.text()
+
+
+def _look_text() -> str:
+    """`i32 @look_on()`: looks for signals: 0, or nonzero with an exception set."""
+    f = FunctionText("@look_on", "i32", [], attributes="internal|noinline")
+    context = _block(f, abi.CONTEXT_SIZE)
+    owner = f.value(f"ptrtoint ptr {_word(f, 'owner')} to i64")
+    given = [f"ptr {_word(f, 'calls')}", f"i64 {owner}", f"ptr {_word(f, 'raise')}", f"ptr {context}"]
+    f.leave(f.call("@look", given, "i32"))
     return f.text()
 
 

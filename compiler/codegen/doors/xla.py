@@ -5,6 +5,8 @@
 XLA calls it from its own threads, several at once, and without Python's lock. It answers the question for its version,
 reads sizes from the buffers, and calls the entry, which writes into the buffers of the results. An argument that is
 changed in place is a result that has its memory. When a kernel stops itself, the error has the text that Python gives.
+When a signal's handler has raised, the call ends as if it was done, and SIGINT is tripped: Python raises the exception
+when XLA returns to it, and what has been computed is dropped.
 
 Results may have further axes in front, those of a batch: the entry is called for one member after the other, and
 operands without these axes are the same for all. Where the kernel is elementwise (the form says so), one call does it.
@@ -58,16 +60,18 @@ _DTYPES: Final = {
     DType.float8_e8m0fnu: 33,
 }
 
-_MISFIT: Final = b"the buffers of a call do not fit the kernel that the handler was made for\0"
+_TEXTS: Final = {
+    "misfit": b"the buffers of a call do not fit the kernel that the handler was made for\0",
+    "unread": b"a kernel stopped itself, and there was no room to say why\0",
+}
 
 
 def xla_text(spec: DoorSpec, form: Any = None) -> str:
     """The text of the handler; `form` says whether the kernel is elementwise."""
     words = handler_words(spec)
-    message = "".join(f"\\{byte:02X}" for byte in _MISFIT)
     heads = [
         f"@{TABLE} = global ptr null",
-        f'@misfit = internal constant [{len(_MISFIT)} x i8] c"{message}"',
+        *(f'@{name} = internal constant [{len(text)} x i8] c"{_escaped(text)}"' for name, text in _TEXTS.items()),
         DECLARATIONS,
         _error_text(),
         run_text(words, lock=False),
@@ -121,7 +125,11 @@ class _Handler(DoorText):
             context, status, failed = self.run(self.pointers(spec, *moved), slots, self.many)
             with self.when(failed):
                 text = self.call(self.word("explain"), [f"ptr {context}", f"i64 {status}"], "ptr")
-                self.leave(self.error(text, _FAILED_PRECONDITION))
+                with self.when(self.compare("eq", text, "inttoptr (i64 1 to ptr)", "ptr")):
+                    self.call(self.word("interrupt"), ["i32 2"], "i32")
+                    self.leave("null")
+                unread = self.compare("eq", text, "null", "ptr")
+                self.leave(self.error(self.select(unread, "@unread", text, "ptr"), _FAILED_PRECONDITION))
         self.leave("null")
         self.line("br label %miss.")
         self.label("miss.")
@@ -207,6 +215,10 @@ class _Handler(DoorText):
     def error(self, text: str, code: int) -> str:
         """An error of XLA's with this text."""
         return self.call("@error", ["ptr %frame", f"ptr {text}", f"i32 {code}"], "ptr")
+
+
+def _escaped(text: bytes) -> str:
+    return "".join(f"\\{byte:02X}" for byte in text)
 
 
 def _error_text() -> str:
