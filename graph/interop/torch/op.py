@@ -31,6 +31,7 @@ from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .recording import active, check, record, refuse_tangents
 from .schema import INTO, function_schema, into_schema
+from .sharding import is_wanted, register_sharding
 from .twin import Arguments, Twin
 from .vmap import register_batching
 
@@ -50,7 +51,7 @@ class Registered:
         namespace, _, plain = name.partition("::")
         self.name, self.schema, self.twin, self.into = name, schema, twin, into
         self.overload = define(namespace, plain, schema, self._run, self._fake)
-        self.has_autograd = False
+        self.has_autograd = self.is_split = False
         self.rule = KernelRule(lambda: self.twin, run_kernel)
         if not into:
             register_batching(name, library_of(namespace), lambda: self.twin, self.overload)
@@ -60,6 +61,7 @@ class Registered:
             check(name, library_of(namespace), self._refuse)
         elif not self.doors.possible:
             self.record()
+        self.split()
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
 
     def _new_doors(self) -> None:
@@ -83,6 +85,14 @@ class Registered:
             self.doors.close()  # they refuse tensors that require gradients
             self.doors.gradients = True
             record(self.name, library_of(self.name.partition("::")[0]), self.rule)
+
+    def split(self) -> bool:
+        """Lets distributed tensors be split for the op, in a program that has some. Whether that is new."""
+        if self.is_split or self.into or not is_wanted():
+            return False
+        self.is_split = True
+        register_sharding(self.overload, lambda: self.twin)
+        return True
 
     def add_backward(self) -> None:
         """Lets gradients flow through the op, where its kernel has a backward."""
@@ -146,6 +156,8 @@ class Op:
         except RecursionError:
             raise
         except (RuntimeError, TypeError) as error:
+            if isinstance(error, NotImplementedError) and self._registered.split():
+                return self.torch(*args, **kwargs)
             schema = self._twin.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
 
@@ -211,6 +223,7 @@ class Op:
 
     def renew(self) -> None:
         """Takes what the kernel is by now: its backward, and what it reads of its module."""
+        self._registered.split()
         state = prepared(self.kernel)
         state.look_around()
         if self._state is not state or self._checks is not state.checks:

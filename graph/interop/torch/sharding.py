@@ -1,0 +1,65 @@
+"""Says how ops are split over the devices of a mesh, for distributed tensors of PyTorch (`DTensor`).
+
+An elementwise op runs on each device's shard, along whatever axes its inputs are split. Any other op takes whole
+tensors: what is split is gathered first.
+
+Input: an op and its kernel. Output: nothing; distributed tensors are taken. Non-goals: ops with lists of tensors, and
+those that write into given memory: PyTorch refuses them by name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ....dsl.signature.schema import Form
+from ..elementwise import trouble_of
+from ..specialise import Specialisation
+from .twin import Arguments, Twin
+
+DTENSOR = "torch.distributed.tensor"
+
+
+def is_wanted() -> bool:
+    """Whether a program uses distributed tensors: the module takes seconds to load."""
+    return DTENSOR in sys.modules
+
+
+def register_sharding(op: Any, twin: Callable[[], Twin]) -> None:
+    """Registers how an op is split.
+
+    Args:
+        op: what PyTorch calls.
+        twin: gives the kernel that the op stands for at that time.
+    """
+    schema = twin().schema
+    if schema.mutable or schema.late or any(argument.form is Form.VARIADIC for argument in schema.tensors):
+        return
+    from torch.distributed.tensor import Replicate, Shard  # loaded already
+    from torch.distributed.tensor.experimental import register_sharding as register
+
+    def rule(*values: Any, **parameters: Any) -> list[tuple[list[Any], list[Any]]]:
+        here = twin()
+        metas = [_meta(value.tensor_meta) if hasattr(value, "tensor_meta") else value for value in values]
+        special = here.specialisation(Arguments(metas, None, here.parameters(parameters)))
+        ranks = [meta.dim() for meta in metas if isinstance(meta, torch.Tensor)]
+        placements: list[Any] = [Replicate()]
+        if is_elementwise(special):
+            placements += map(Shard, range(min(ranks)))
+        count = len(here.schema.outputs)
+        return [([p] * count, [p if isinstance(meta, torch.Tensor) else None for meta in metas]) for p in placements]
+
+    register(op)(rule)
+
+
+def _meta(described: Any) -> torch.Tensor:
+    return torch.empty(described.shape, dtype=described.dtype, device="meta")
+
+
+def is_elementwise(made: Specialisation) -> bool:
+    """Whether all tensors have the same axes, and an element of an output is made of the inputs' at its place alone."""
+    dims = {argument.dims for argument in made.kernel.schema.tensors if argument.form is not Form.SCALAR}
+    return len(dims) == 1 and not trouble_of(made)

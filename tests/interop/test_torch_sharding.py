@@ -1,0 +1,105 @@
+"""Ops on distributed tensors: elementwise ones run on shards, and nothing is sent; others gather."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import einkorn.torch as ek
+import torch.distributed as dist
+from torch.testing import assert_close
+
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+
+X = torch.arange(32.0).reshape(8, 4)
+
+
+@register("sharded::shifted")
+def shifted(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"], by: float32, *, factor: float = 1.0):
+    foreach(out, lambda i: x[i] * factor + by)
+
+
+@register("sharded::product")
+def product(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"], y: InputTensor[float32, "m n"]):
+    foreach(out, lambda i: x[i] * y[i])
+
+
+@product.backward
+def product_backward(context, grad):
+    x, y = context.inputs
+    return product(grad, y), product(grad, x)
+
+
+@register("sharded::reversed")
+def reversed_rows(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"]):
+    foreach(out, lambda i: x[x.dim(0) - 1 - i[0], i[1]])
+
+
+OPS = [
+    ek.op(kernel) for kernel in (shifted, product, reversed_rows)
+]  # before the module of distributed tensors is there
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    """Four processes, of which this is the first, and the others are not there: what is sent gets nowhere."""
+    from torch.distributed.tensor import init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    yield init_device_mesh("cpu", (4,))
+    dist.destroy_process_group()
+
+
+def counted(function):
+    """What a function gives, and how often it sends something."""
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    with CommDebugMode() as mode:
+        found = function()
+    return found, mode.get_total_counts()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_elementwise_ops_run_on_shards(mesh, axis):
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    x = distribute_tensor(X, mesh, [Shard(axis)])
+    for call in (ek.op(shifted), shifted):
+        y, sent = counted(lambda call=call: call(x, 3.0, factor=2.0))
+        assert sent == 0 and y.placements == (Shard(axis),) and y.shape == X.shape
+        assert_close(y.to_local(), X.chunk(4, axis)[0] * 2 + 3)
+    z, sent = counted(lambda: torch.vmap(lambda row: ek.op(shifted)(row, 1.0), in_dims=1 - axis)(x))
+    assert sent == 0 and z.to_local().numel() == 8
+
+
+def test_gradients_of_shards(mesh):
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    x, y = (distribute_tensor(t, mesh, [Shard(0)]).requires_grad_() for t in (X, X + 1))
+
+    def step():
+        (ek.op(product)(x, y) ** 2).to_local().sum().backward()
+
+    _, sent = counted(step)
+    local = X[:2]
+    assert sent == 0 and x.grad.placements == (Shard(0),)
+    assert_close(x.grad.to_local(), 2 * local * (local + 1) ** 2)
+    program = torch.compile(lambda x: ek.op(product)(x, x) * 2, fullgraph=True, backend="aot_eager")
+    assert program(x.detach()).placements == (Shard(0),)
+
+
+def test_other_ops_gather(mesh):
+    from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
+
+    x = distribute_tensor(X, mesh, [Shard(0)])
+    y, sent = counted(lambda: ek.op(reversed_rows)(x))
+    assert sent == 1 and y.placements == (Replicate(),) and y.shape == X.shape
+    whole = distribute_tensor(X, mesh, [Replicate()])
+    y, sent = counted(lambda: ek.op(reversed_rows)(whole))
+    assert sent == 0 and torch.equal(y.to_local(), X.flip(0))
+    mixed, sent = counted(lambda: ek.op(product)(x, whole))
+    assert sent == 0 and mixed.placements == (Shard(0),) and torch.equal(mixed.to_local(), X[:2] ** 2)
+    partial = torch.distributed.tensor.DTensor.from_local(X, mesh, [Partial()])
+    assert not ek.op(product)(partial, partial).placements[0].is_partial()  # a product of sums is no sum of products
