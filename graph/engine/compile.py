@@ -348,8 +348,16 @@ def _add_requests(error: CompileError, ir: GraphIR) -> None:
 
 
 def facts_on_device(ir: GraphIR) -> Callable[[Node], Facts]:
-    """What the nodes of a graph allow on the device that it runs on."""
-    return functools.partial(node_facts, ir, targets_of(ir.device.to_device())[-1])
+    """What the nodes of a graph allow on the device that it runs on; on a usual GPU, where that is not here."""
+    with shielded():
+        from ...compiler.targets import lookup
+        from ...compiler.targets.simulated import LIKE
+
+    try:
+        target = targets_of(ir.device.to_device())[-1]
+    except DeviceError:
+        target = lookup(LIKE)
+    return functools.partial(node_facts, ir, target)
 
 
 FACTS_KEPT = 4096

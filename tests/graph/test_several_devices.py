@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from support import graphs
 
+from einkorn.compiler.build import build_package
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import (
     CPU,
@@ -323,18 +324,11 @@ def test_copies_are_shown_where_steps_are() -> None:
     )
     assert profile.counted and model.count_memory(x).lines
     assert "transfer_to" in graph.to_dot()
-    with session_devices():
-        page = graph.to_html(profile=profile)
+    page = graph.to_html(profile=profile)
     assert "on cpu:0 and gpu:0" in page and page.count("<b>transfer_to</b>") >= 2
     assert isinstance(model._own, DividedCaller)
     again = session.load(graph)._own
     assert {code.tier for code in again.codes()} == {"cache"}
-
-
-def session_devices() -> Any:
-    from einkorn.graph.driver.devices import placed_on
-
-    return placed_on(devices())
 
 
 def test_findings_on_either_side(tmp_path: Path) -> None:
@@ -376,3 +370,25 @@ def test_simulated_gpus_have_numbers() -> None:
     assert model(x.to(other))[0].device == other and code_of(lambda: model(x.to(one))) == "EK0430"
     both = InferenceSession(devices=[CPU(), other])
     assert code_of(lambda: both.load(Graph("near", lambda x: x.to(GPU), [vector()]))) == "EK0806"
+
+
+def test_segments_take_code_from_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is one op of a package runs its ready-made code; what only moves values needs none."""
+    file = tmp_path / "kernels.py"
+    file.write_text(
+        "from einkorn.dsl import *\n\n\n"
+        '@register("doubled")\n'
+        'def doubled(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]) -> None:\n'
+        "    foreach(out, lambda i: x[i] * 2.0)\n"
+    )
+    build_package(str(file), str(tmp_path / "lib.pkg"), ["host"])
+    file.unlink()
+
+    def forward(x: Any) -> Any:
+        return ops.custom("doubled", HOST, [x.to(GPU).to(HOST)])[0].to(OTHER)
+
+    graph = Graph("packaged", forward, [vector()], custom_extensions=[tmp_path / "lib.pkg"])
+    monkeypatch.setenv("EINKORN_NO_JIT", "1")
+    model = InferenceSession(devices=devices()).load(graph)
+    assert ["lib.pkg" in code.tier for code in model._own.codes()] == [True]
+    np.testing.assert_array_equal(model(np.ones(3, np.float32))[0].to_numpy(), [2, 2, 2])
