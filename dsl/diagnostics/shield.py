@@ -66,11 +66,11 @@ def _run_handlers(handlers: dict[int, Any], caught: list[tuple[int, FrameType | 
 def _keep_waiting() -> None:
     """Replaces the handlers; what ignores signals, or leaves them to the system, stays."""
     _caught.clear()
-    _replace(_handlers, _note)
+    _replace(_handlers, _restarting, _note)
 
 
-def _replace(handlers: dict[int, Any], by: Callable[[int, FrameType | None], None]) -> None:
-    """Puts one handler in the place of all others, which are noted."""
+def _replace(handlers: dict[int, Any], restarting: list[int], by: Callable[[int, FrameType | None], None]) -> None:
+    """Puts one handler in the place of all others, which are noted, and for which of them system calls go on."""
     for number in SIGNALS:
         handler = _signal.getsignal(number)  # `signal.getsignal` looks for names in enums, which takes longer
         if callable(handler) and handler is not _note and handler is not by:
@@ -81,22 +81,22 @@ def _replace(handlers: dict[int, Any], by: Callable[[int, FrameType | None], Non
             except ValueError:  # the main thread of another interpreter in the same process
                 return
             if restarts:
-                _restarting.append(number)
+                restarting.append(number)
                 signal.siginterrupt(number, False)
 
 
-def _put_back(handlers: dict[int, Any], by: Callable[[int, FrameType | None], None]) -> None:
+def _put_back(handlers: dict[int, Any], restarting: list[int], by: Callable[[int, FrameType | None], None]) -> None:
     """Puts handlers back, unless the program has set others."""
     for number, handler in handlers.items():
         if _signal.getsignal(number) is by:
             signal.signal(number, handler)
-            if number in _restarting:
+            if number in restarting:
                 signal.siginterrupt(number, False)
 
 
 def _give_back() -> None:
     """Puts the handlers back, and runs those whose signals came."""
-    _put_back(_handlers, _note)
+    _put_back(_handlers, _restarting, _note)
     _restarting.clear()
     _raise()
 
@@ -210,6 +210,7 @@ class _Passage:
 
     def __init__(self) -> None:
         self.handlers: dict[int, Any] = {}
+        self.restarting: list[int] = []
         self.handle = self._handle  # one object, which is compared
         self.raised: BaseException | None = None
         self.hook: Any = None  # what Python calls with exceptions that it ignores
@@ -218,11 +219,11 @@ class _Passage:
     def open(self) -> None:
         global _passage
         _passage = self
-        _replace(self.handlers, self.handle)
+        _replace(self.handlers, self.restarting, self.handle)
 
     def close(self) -> None:
         global _passage
-        _put_back(self.handlers, self.handle)
+        _put_back(self.handlers, self.restarting, self.handle)
         if self.hook is not None and sys.unraisablehook == self._ignored:
             sys.unraisablehook = self.hook
         _passage = None

@@ -44,6 +44,25 @@ def test_a_fault_leaves_a_reproducer(
     assert "error[EK0907]" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("kind", [MemoryError, RecursionError])
+def test_what_is_no_fault_comes_out_unchanged(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "kernels.py").write_text(LIBRARY)
+    error = kind("no room")
+
+    def raises(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pipeline, "emit_module", raises)
+        with pytest.raises(kind) as caught:
+            inspect_stage(str(tmp_path / "kernels.py"), "x86-64-v3", "asm", op="double")
+    assert caught.value is error and not list(tmp_path.rglob("einkorn-fault-*"))
+    assert ".text" in inspect_stage(str(tmp_path / "kernels.py"), "x86-64-v3", "asm", op="double")
+
+
 DYING = """
 import os, signal, sys, threading
 from einkorn.compiler import crashes, pipeline

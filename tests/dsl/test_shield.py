@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from einkorn.dsl.diagnostics.shield import interruptible, shielded, window
+from einkorn.dsl.diagnostics import shield
+from einkorn.dsl.diagnostics.shield import interruptible, passes_signals, shielded, window
+from einkorn.dsl.environment.compiling import compiling
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +192,152 @@ def test_other_threads_neither_wait_nor_disturb() -> None:
         thread.join(30)
         done.append("the rest")
     assert done == ["the rest"] and not thread.is_alive()
+
+
+# *** functions that handlers' exceptions leave unchanged ***
+
+
+class Timeout(TimeoutError):
+    pass
+
+
+def raises(error: BaseException) -> None:
+    def own(number: int, frame: Any) -> None:
+        raise error
+
+    signal.signal(signal.SIGINT, own)
+
+
+@pytest.mark.parametrize("where", ["alone", "shielded", "in an except clause", "nested", "swallowed", "finally"])
+def test_what_a_handler_raises_passes(where: str) -> None:
+    """Through clauses that catch exceptions, and through all that only ends with it."""
+    error = Timeout("now")
+
+    @passes_signals
+    def work() -> str:
+        try:
+            if where == "shielded":
+                with shielded():
+                    interrupt()
+            elif where == "nested":
+                passes_signals(interrupt)()
+            elif where == "swallowed":
+                with suppress(BaseException):  # a finalizer, a callback of native code
+                    interrupt()
+            else:
+                interrupt()
+        except Exception as caught:
+            return f"caught {caught}"
+        finally:
+            if where == "finally":
+                raise OSError("of a clause that ends the work")
+        return "done"
+
+    before = signal.getsignal(signal.SIGINT)
+    raises(error)
+    own = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Timeout) as found:
+        if where == "in an except clause":
+            try:
+                raise KeyError("first")
+            except KeyError:
+                work()
+        else:
+            work()
+    assert found.value is error and error.__cause__ is None
+    assert isinstance(error.__context__, KeyError) == (where == "in an except clause")
+    assert signal.signal(signal.SIGINT, before) is own
+
+
+def test_handlers_that_raise_nothing_run_at_once() -> None:
+    calls: list[int] = []
+
+    def own(number: int, frame: Any) -> None:
+        calls.append(number)
+
+    before = signal.signal(signal.SIGINT, own)
+
+    @passes_signals
+    def work() -> int:
+        interrupt()
+        return len(calls)
+
+    assert work() == 1
+    assert signal.signal(signal.SIGINT, before) is own
+
+
+def test_signals_after_the_first_exception_wait_for_the_end() -> None:
+    error, calls = Timeout("now"), []
+
+    def own(number: int, frame: Any) -> None:
+        calls.append(number)
+        if len(calls) == 1:
+            raise error
+
+    before = signal.signal(signal.SIGINT, own)
+
+    @passes_signals
+    def work() -> None:
+        try:
+            interrupt()
+        finally:
+            interrupt()
+            calls.append(0)
+
+    with pytest.raises(Timeout) as found:
+        work()
+    assert found.value is error and calls == [signal.SIGINT, 0, signal.SIGINT]
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the setting is read from Linux's structure")
+def test_system_calls_go_on_after_a_signal_as_before() -> None:
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    signal.siginterrupt(signal.SIGINT, False)
+
+    @passes_signals
+    def work() -> None:
+        with shielded(), window():
+            pass
+
+    work()
+    assert shield._restarts(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+def test_other_errors_and_results_of_the_work_stay() -> None:
+    @passes_signals
+    def work(fails: bool, *, result: int) -> int:
+        if fails:
+            raise KeyError(result)
+        return result
+
+    assert work(False, result=3) == 3
+    with pytest.raises(KeyError):
+        work(True, result=4)
+
+
+# *** work of the compiler ***
+
+
+def test_compilations_have_frames_of_their_own() -> None:
+    """A caller that is deep in calls has few left, or none below the limit for compilations: then a thread has them."""
+
+    def nested(depth: int) -> int:
+        return depth and nested(depth - 1) + 1
+
+    limit = sys.getrecursionlimit()
+    assert compiling(nested)(5000) == 5000
+
+    def deep(left: int) -> int:
+        return deep(left - 1) if left else compiling(nested)(6000)
+
+    assert deep(limit - 200) == 6000
+    sys.setrecursionlimit(6000)
+    try:
+        assert deep(5000) == 6000
+        with pytest.raises(RecursionError):
+            deep(6500)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert sys.getrecursionlimit() == limit
