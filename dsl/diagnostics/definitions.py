@@ -21,6 +21,7 @@ from types import CodeType
 from typing import Any
 
 from .cached import cached
+from .code_keys import code_key
 from .installation import is_own_module
 from .text import Text, texts
 
@@ -41,7 +42,7 @@ class Piece:
         self.file = file
         self.text = text
         self.part = part
-        self._codes: dict[int, frozenset[CodeType]] = {}
+        self._codes: dict[int, frozenset[bytes]] = {}
 
     @cached
     def _tree(self) -> ast.Module | None:
@@ -57,14 +58,18 @@ class Piece:
 
     def makes(self, *codes: CodeType) -> bool:
         """Whether the piece compiles to all of these codes, to the column."""
-        return self._tree is not None and all(code in self._compiled(code.co_flags & _FUTURES) for code in codes)
+        return self._tree is not None and all(
+            code_key(code) in self._compiled(code.co_flags & _FUTURES) for code in codes
+        )
 
-    def _compiled(self, flags: int) -> frozenset[CodeType]:
+    def _compiled(self, flags: int) -> frozenset[bytes]:
         if flags not in self._codes:
             assert self._tree is not None
             try:
                 code = compile(self._tree, self.file, "exec", flags, dont_inherit=True)
-                self._codes[flags] = frozenset(_codes_in(code))
+                found: set[bytes] = set()
+                code_key(code, found)
+                self._codes[flags] = frozenset(found)
             except SyntaxError:  # of those that the parser does not see, such as a `return` outside functions
                 self._codes[flags] = frozenset()
         return self._codes[flags]
@@ -107,13 +112,6 @@ def is_checked(names: dict[str, Any]) -> bool:
         return loader is None
     own = type(loader)
     return own.get_code is SourceFileLoader.get_code and own.source_to_code is SourceFileLoader.source_to_code
-
-
-def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes_in(constant)
 
 
 def first_line(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:

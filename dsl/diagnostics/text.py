@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
+from .code_keys import code_key
+
 SOURCE = "__einkorn_source__"  # where a module keeps the texts that it was made from, by file, the newest first
 
 PROMPTS = ("<stdin>", "<console>")  # names that many texts share
@@ -135,7 +137,7 @@ def keep_text(names: dict[str, Any], file: str, text: str | None = None) -> None
 def believe(what: CodeType | type, file: str, text: Text, names: dict[str, Any]) -> None:
     """Keeps a text of which it is known that some code, or a class, was made from it."""
     if text.name != file:
-        _own_names[file, what] = text.name
+        _own_names[file, _key(what)] = text.name
     _keep(names, file, text)
 
 
@@ -149,12 +151,16 @@ def _keep(names: dict[str, Any], file: str, text: Text) -> None:
     linecache.cache[text.name] = (len(text.text), None, io.StringIO(text.text).readlines(), text.name)
 
 
-_own_names: dict[tuple[str, CodeType | type], str] = {}
+_own_names: dict[tuple[str, bytes | type], str] = {}
+
+
+def _key(what: CodeType | type) -> bytes | type:
+    return what if isinstance(what, type) else code_key(what)
 
 
 def file_of(what: CodeType | type, file: str) -> str:
     """The name under which messages show the text of some code, or of a class, of a file."""
-    return _own_names.get((file, what), file)
+    return _own_names.get((file, _key(what)), file) if _own_names else file
 
 
 def fresh_name(name: str, text: str) -> str:

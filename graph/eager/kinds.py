@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from ..arguments import in_short, least_bytes
 from ..driver.buffer import Buffer
 from ..driver.devices import CPU, Device, DeviceRef
-from ..types.tensor_type import TensorType
+from ..types.tensor_type import TensorType, shown
 
 MOST = 1 << 16  # kinds that are remembered; a process that meets more begins anew
 HOST = CPU()
@@ -75,3 +78,11 @@ def kind_of(value: np.ndarray[Any, Any] | Buffer) -> Kind:
             _of_arrays.clear()
         found = _of_arrays[key] = kind(DType.from_numpy(value.dtype), value.shape)
     return found
+
+
+def no_memory(op: str, dtype: DType, sizes: Iterable[int]) -> DeviceError:
+    """The error of a result that there is no memory for."""
+    shape = tuple(sizes)
+    size = in_short(least_bytes(dtype, shape))
+    text = f"{op}: a tensor of {dtype} with the shape {shown(shape)} takes {size} bytes, which cannot be had"
+    return DeviceError(text, code="EK0813", place=user_place(), op=op)

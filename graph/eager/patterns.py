@@ -18,13 +18,14 @@ from typing import Any
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from ..arguments import check_bytes, least_bytes
 from ..driver.devices import Device, DeviceRef
 from ..ir import Constant, Constraint
 from ..staging.graph import Graph
 from ..staging.value import TensorValue, Value
 from ..types.dims import Dim
 from ..types.promotion import weak_array
-from ..types.tensor_type import TensorType
+from ..types.tensor_type import TensorType, shown
 from .arguments import Number, Operator, Size, Split, fill
 from .kinds import Kind, kind
 
@@ -124,6 +125,9 @@ def _made(split: Split, device: Device) -> Call:
     results = None
     if not pattern.late:
         shapes = [(dtype, tuple(dim.evaluate(sizes) for dim in dims)) for dtype, dims in pattern.results]
+        for dtype, each in shapes:
+            text = f"{pattern.operator.name}: its result of {dtype} with the shape {shown(each)}"
+            check_bytes(least_bytes(dtype, each), lambda text=text: text)  # type: ignore[misc]
         results = tuple(kind(dtype, each, device) for dtype, each in shapes)
     checks = tuple(_check(dtype, type(n)) for dtype, n in zip(pattern.numbers, split.numbers, strict=True))
     call = Call(pattern, kinds, tuple(split.sizes), results, checks, device, fixed, named, count=len(kinds))

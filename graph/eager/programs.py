@@ -35,7 +35,7 @@ from ..engine.session import InferenceSession
 from ..staging.graph import Graph
 from ..types.dims import Dim
 from ..types.tensor_type import TensorType
-from .kinds import Kind, kind_of
+from .kinds import Kind, kind_of, no_memory
 from .patterns import Call, Names, carrier, names_of, types_of
 
 _log = logging.getLogger("einkorn.eager")
@@ -209,7 +209,11 @@ def _session(device: Device) -> InferenceSession:
 def run_call(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
     """The values of the results of one call."""
     if call.shortcut is not None:
-        return call.shortcut(values, numbers)
+        try:
+            return call.shortcut(values, numbers)
+        except MemoryError as error:
+            name, (result, *_) = call.pattern.operator.name, call.results or call.kinds
+            raise no_memory(name, result.dtype, result.sizes) from error
     if call.run is None:
         program = call.pattern.program
         if program is None:

@@ -19,7 +19,7 @@ from ...dsl.diagnostics.errors import DTypeError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
-from ..arguments import list_of, wrong
+from ..arguments import check_bytes, least_bytes, list_of, wrong
 from ..driver.arrays import check_storable, rounded, source_of
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef, device_of
@@ -27,10 +27,10 @@ from ..staging.graph import Graph
 from ..staging.value import BufferValue, TensorValue
 from ..types.dims import Dim, Shape
 from ..types.promotion import literal_array
-from ..types.tensor_type import TensorType
+from ..types.tensor_type import TensorType, shown
 from .contexts import MODE, GraphRealizationContext, RealizationState, defaults
 from .elsewhere import Elsewhere
-from .kinds import kind_of
+from .kinds import kind_of, no_memory
 from .memory import buffer_of, elements_of, exported, on_host, value_lent, value_now, wrapped, writable
 from .methods import Methods
 from .nodes import CLASSES, FRESH, FUNCTIONS, SHARED, Recorded
@@ -111,7 +111,12 @@ class Tensor(Methods, Recorded, Elsewhere):
         one = literal_array(value, chosen, "full", user_place())
         if one.ndim:
             wrong("value", value, "a number")
-        return _placed_on(np.full(_sizes(shape), one, one.dtype), place)
+        sizes = _sizes(shape)
+        check_bytes(least_bytes(chosen, sizes), lambda: f"full: a tensor of {chosen} with the shape {shown(sizes)}")
+        try:
+            return _placed_on(np.full(sizes, one, one.dtype), place)
+        except MemoryError as error:
+            raise no_memory("full", chosen, sizes) from error
 
     @classmethod
     @placed

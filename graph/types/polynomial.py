@@ -31,18 +31,21 @@ from ..arguments import LIMIT, in_short
 
 MOST_TERMS = 1000
 MOST_NESTED = 50
+MOST_FACTORS = 100  # of one product
+MOST_PARTS = 20_000  # terms and atoms, those within operands of atoms included
 
 
 class Atom(NamedTuple):
     """What a polynomial is made of. `kind` is "" for a symbol (with `name`), or "//", "min", "max" (with operands).
 
-    `depth` counts how often atoms stand within operands of atoms.
+    `depth` counts how often atoms stand within operands of atoms, and `parts` the terms and atoms that it is made of.
     """
 
     kind: str
     name: str
     operands: tuple[Terms, ...]
     depth: int = 0
+    parts: int = 1
 
 
 Monomial = tuple[Atom, ...]  # sorted, with repetition: n*n*m is (m, n, n)
@@ -78,7 +81,14 @@ def _atom(kind: str, *operands: Terms) -> Terms:
     for terms in operands:
         if depth > MOST_NESTED or is_too_large(terms):
             raise too_large(terms)
-    return (((Atom(kind, "", operands, depth),), 1),)
+    parts = 1 + sum(map(_parts, operands))
+    if parts > MOST_PARTS:
+        raise too_large(operands[0])
+    return (((Atom(kind, "", operands, depth, parts),), 1),)
+
+
+def _parts(terms: Terms) -> int:
+    return len(terms) + sum(atom.parts for monomial, _ in terms for atom in monomial)
 
 
 def constant(terms: Terms) -> int | None:
@@ -94,7 +104,15 @@ def scale(terms: Terms, factor: int) -> Terms:
 
 
 def multiply(left: Terms, right: Terms) -> Terms:
-    """left * right."""
+    """left * right.
+
+    Raises:
+        GraphError: EK0335, one of the two is too complex for a product.
+    """
+    if left and right:
+        factors = len(left[0][0]) + len(right[0][0])  # the longest product stands first
+        if factors > MOST_FACTORS or len(left) * len(right) > 10 * MOST_TERMS:
+            raise too_large(left, factors, len(left) * len(right))
     return collect((tuple(sorted(a + b)), j * k) for a, j in left for b, k in right)
 
 
@@ -328,18 +346,29 @@ def division_by_zero(text: str) -> DimDivisionError:
 
 
 def is_too_large(terms: Terms) -> bool:
-    """Whether a number in it needs more than 64 bits, or it has too many terms."""
-    return len(terms) > MOST_TERMS or any(not -LIMIT <= factor <= LIMIT for _, factor in terms)
+    """Whether a number in it needs more than 64 bits, or it has too many parts."""
+    if len(terms) > MOST_TERMS or any(not -LIMIT <= factor <= LIMIT for _, factor in terms):
+        return True
+    return sum(len(monomial) for monomial, _ in terms) > 1 and _parts(terms) > MOST_PARTS
 
 
-def too_large(terms: Terms) -> GraphError:
-    """The error of a dim with a number that 64 bits do not hold, or that is too long or nested too deeply."""
+def too_large(terms: Terms, factors: int = 0, products: int = 0) -> GraphError:
+    """The error of a dim with a number that 64 bits do not hold, or that is too long or nested too deeply.
+
+    `factors` are those of the longest product, and `products` the terms before they are added up.
+    """
     value = constant(terms)
     most = max((abs(factor) for _, factor in terms), default=0)
+    got, expected = in_short(most), "numbers up to 2**63 - 1"
     if value is not None and most > LIMIT:
         text = f"the size {in_short(value)} needs more than 64 bits"
     elif most > LIMIT:
         text = f"a dim has the factor {in_short(most)}, which needs more than 64 bits"
+    elif factors > MOST_FACTORS:
+        text = f"a dim is too complex: it has a product of {factors} sizes"
+        got, expected = str(factors), f"products of up to {MOST_FACTORS} sizes"
     else:
-        text = f"a dim is too complex: it has {len(terms)} terms, or quotients in quotients {MOST_NESTED} deep"
-    return GraphError(text, code="EK0335", place=user_place(), expected="numbers up to 2**63 - 1", got=in_short(most))
+        count = max(len(terms), products)
+        text = f"a dim is too complex: it has {count} terms, or quotients in quotients {MOST_NESTED} deep"
+        text += f", or more than {MOST_PARTS} parts"
+    return GraphError(text, code="EK0335", place=user_place(), expected=expected, got=got)
