@@ -25,6 +25,7 @@ from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import interruptible, shielded
+from ...dsl.environment.memory_limit import hint_for_limit
 from ...dsl.environment.stacks import with_room
 from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
@@ -41,11 +42,13 @@ _loading = fork_lock()
 def _load() -> Any:
     try:
         binding = importlib.import_module("llvmlite.binding")
-    except ImportError as error:
+    except (ImportError, OSError) as error:
+        limit = hint_for_limit() if not isinstance(error, ModuleNotFoundError) else None
+        what = "cannot be loaded" if limit else "is not installed"
         raise TargetError(
-            "llvmlite is not installed, and kernels cannot be compiled without it",
+            f"llvmlite {what}, and kernels cannot be compiled without it",
             code="EK0602",
-            hint="pip install llvmlite==0.50.*",
+            hint=limit or "pip install llvmlite==0.50.*",
             notes=[str(error)],
         ) from None
     # Vectors as wide as the smallest type allows: else a loop from floats to bytes writes an eighth of one at a time.

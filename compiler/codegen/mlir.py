@@ -21,6 +21,7 @@ from typing import Any, Final
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import interruptible, shielded
+from ...dsl.environment.memory_limit import hint_for_limit
 from ...dsl.environment.stacks import with_room
 from ..ir.schedule import EXIT
 from ..targets import Target
@@ -93,6 +94,7 @@ _loading = fork_lock()
 
 @functools.cache
 def _find_bindings() -> Bindings:
+    limit, notes = None, []
     for package in ("mlir", "torch_mlir"):
         try:
             found = Bindings(
@@ -102,7 +104,9 @@ def _find_bindings() -> Bindings:
                 # What is around it, a Python class for each operation, takes three times as long to load as all else.
                 importlib.import_module(f"{package}._mlir_libs._mlirDialectsLLVM"),
             )
-        except ImportError:  # not installed, or something else by that name
+        except ImportError as error:  # not installed, or something else by that name
+            if not isinstance(error, ModuleNotFoundError):
+                limit, notes = hint_for_limit(), [str(error)]
             continue
         if (
             hasattr(found.ir, "MLIRError")
@@ -110,10 +114,12 @@ def _find_bindings() -> Bindings:
             and hasattr(found.llvm, "translate_module_to_llvmir")
         ):
             return found
+    what = "cannot be loaded" if limit else "are not installed"
     raise TargetError(
-        "the MLIR bindings are not installed, and kernels cannot be compiled without them",
+        f"the MLIR bindings {what}, and kernels cannot be compiled without them",
         code="EK0602",
-        hint="pip install torch-mlir==20261001",
+        hint=limit or "pip install torch-mlir==20261001",
+        notes=notes,
     )
 
 

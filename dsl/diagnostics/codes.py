@@ -202,7 +202,7 @@ MEANINGS: dict[str, str] = {
     "EK0562": "Code of a package is not as Einkorn writes it.",
     # EK06: targets and the toolchain
     "EK0601": "A target is unknown.",
-    "EK0602": "A tool that is needed to compile is not here, or too old.",
+    "EK0602": "A tool that is needed to compile is not here, is too old, or cannot be loaded.",
     "EK0603": "A feature of targets is unknown, or a part of a target is missing.",
     "EK0604": "A target has no such block, atomic or type.",
     "EK0605": "No code can be made for this machine.",

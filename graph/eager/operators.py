@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -297,7 +298,7 @@ def arange(
         given = tuple(each.item() if isinstance(each, Tensor) else each for each in given)
     chosen = DType.float32 if dtype is None else dtype_of("dtype", dtype)
     place = DeviceRef.CPU() if device is None else device
-    with Graph("range"):
+    with shielded(), Graph("range"):
         size = int(ops.arange(*given, dtype=chosen, device=place).shape[0])  # it says what is wrong
     numbers = [float(each) if chosen.is_float() else int(each) for each in (given[0], given[2])]
     wide = DType.float64 if chosen.is_float() else DType.int64

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.types.dtype import DType
 from ..arguments import check_bytes, least_bytes
 from ..driver.devices import Device, DeviceRef
@@ -299,7 +300,7 @@ def _traced(split: Split, kinds: Sequence[Kind], names: Names, device: Device) -
     graph = operator.graph(types)
     sizes = [Dim(names.get(size, size)) for size in split.sizes]
     try:
-        with graph:
+        with shielded(), graph:  # a handler may stage ops of its own
             operands = graph.inputs[: len(kinds)]
             given = graph.inputs[len(types) - numbers :] if numbers else split.numbers
             found = staged(operator, split.tree, operands, given, sizes, bool(names))

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.forks import fork_lock, in_child
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.stacks import start_with_room
 from ...dsl.types.dtype import DType
@@ -144,7 +145,7 @@ class Program:
         if self.carried:
             types.append(TensorType(DType.bool, [*self.carried, 0], ref))
         graph = self._operator_graph(types)
-        with graph:
+        with shielded(), graph:
             inputs = list(graph.inputs)
             numbers = self._numbers(inputs[len(self.leaves) :])
             values: list[Any] = []

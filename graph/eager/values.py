@@ -15,6 +15,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.caller import Called
 from ...dsl.package.library import loaded_kernel
@@ -300,7 +301,7 @@ def _inplace_model(
         if kind is not None:
             shape = [names.get(size, size) for size in kind.sizes]
             types.append((BufferType if k in mutable else TensorType)(kind.dtype, shape, kind.ref))
-    with Graph("inplace", input_types=types, custom_extensions=paths) as graph:
+    with shielded(), Graph("inplace", input_types=types, custom_extensions=paths) as graph:
         inputs = iter(graph.inputs)
         values = [number if kind is None else next(inputs) for kind, number in zip(kinds, numbers, strict=True)]
         graph.output(*ops.inplace_custom(name, DeviceRef.from_device(device), values, out_types, dict(parameters)))

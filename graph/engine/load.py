@@ -22,6 +22,7 @@ from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
+from ...dsl.environment.memory_limit import hint_for_limit
 from ..driver.device import CodeFile, Driver
 from ..driver.devices import Device
 from ..ir import GraphIR, Node
@@ -168,7 +169,7 @@ def _keep(
         raise PackageError(
             f"compiled code cannot be loaded into the process: {error}",
             code="EK0518",
-            hint="let EINKORN_CACHE_DIR name a folder from which code may be run",
+            hint=hint_for_limit() or "let EINKORN_CACHE_DIR name a folder from which code may be run",
         ) from None
 
 

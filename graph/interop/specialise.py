@@ -20,6 +20,7 @@ from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import Knobs, kept_at, knobs
 from ...dsl.frontend.python.register import Kernel
@@ -401,7 +402,7 @@ def _made(
     library = KernelLibrary(loaded.origin, {schema.name: loaded})
     graph = Graph(schema.name, input_types=types, kernel_library=library)
     graph.name_inputs([argument.name for argument in schema.inputs])
-    with graph:
+    with shielded(), graph:
         values = [_operand(graph, names, k) for k in range(len(types))]
         results = stage(loaded, values, parameters, device, _expected(graph, schema, names, outputs, device))
         graph.output(*results)

@@ -264,6 +264,28 @@ def test_errors(action: Callable[[], object], text: str) -> None:
     assert f"error[{error.code}]: {error.message}{hint}".startswith(text)
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda d: d * d,
+        lambda d: (d + 1) * (d + m),
+        lambda d: d // 3 + d // 5,
+        lambda d: (d * d) // 3 + 1,
+        lambda d: d.minimum(m + 3) + d.maximum(7),
+        lambda d: d // m + m // (d + 1),
+        lambda d: -(-d // 2) * d,
+    ],
+)
+def test_dims_have_a_budget(step: Callable[[Dim], Dim]) -> None:
+    """What doubles in each of 60 steps is refused while it is small."""
+    dim, parts = n, 0
+    with pytest.raises(GraphError) as caught:
+        for _ in range(60):
+            dim, parts = step(dim), len(str(dim))
+    assert caught.value.code == "EK0335" and "too complex" in caught.value.message
+    assert parts < 1_000_000
+
+
 def test_what_is_no_size_does_not_mix() -> None:
     for value in (2.5, True, None, object(), [1], np.bool_(True), np.float32(1)):
         for operate in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod):

@@ -521,6 +521,15 @@ def test_a_loop_draws_new_numbers_in_each_round(seed: float | None) -> None:
         np.testing.assert_allclose(loaded.execute(*inputs)[0].to_numpy(), drawn, rtol=1e-6)
 
 
+def test_a_size_that_is_squared_many_times() -> None:
+    """What is beyond the algebra of sizes is computed when the graph runs, and there it is too large."""
+    nodes = [helper.make_node("Shape", ["x"], ["s0"])]
+    nodes += [helper.make_node("Mul", [f"s{k}", f"s{k}"], [f"s{k + 1}"]) for k in range(30)]
+    made = model([*nodes, helper.make_node("Expand", ["x", "s30"], ["y"])], [value("x", ["n"])], [value("y", None)])
+    loaded = InferenceSession(interpret=True).load(from_onnx(made))
+    assert loaded.execute(np.ones(1, np.float32))[0].to_numpy().shape == (1,)
+
+
 def test_a_branch_that_is_chosen_when_it_runs() -> None:
     branches = [
         helper.make_graph([helper.make_node(op, ["x"], ["b"])], op, [], [value("b", None)]) for op in ("Neg", "Relu")

@@ -1,0 +1,27 @@
+"""Says that a limit of the process's memory is set, where a library could not be mapped.
+
+The loader's messages are the same for a file system that runs no code and for a limit (`ulimit -v`, RLIMIT_AS), which
+containers and batch systems set.
+
+Input: nothing. Output: a hint, or None where there is no limit.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+MIB = 1 << 20
+
+
+def hint_for_limit() -> str | None:
+    """What to do about the limit of the address space, if there is one."""
+    try:
+        resource: Any = importlib.import_module("resource")
+        limit: int = resource.getrlimit(resource.RLIMIT_AS)[0]
+    except (ImportError, OSError, ValueError):  # a system without such limits
+        return None
+    if limit == resource.RLIM_INFINITY:
+        return None
+    most = f"{limit // MIB:,} MiB"
+    return f"the process may map {most} of memory at most (ulimit -v); raise this limit: compiling takes 1 GiB"
