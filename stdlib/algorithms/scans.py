@@ -96,7 +96,17 @@ def _put(outs: Any, value: Any, index: Any) -> None:
         len(values) == len(outs),
         f"the monoid of scan gives {len(values)} values for {len(outs)} tensors: `finish` says what is stored",
     )
-    for_each(outs, lambda i, out: out.store(values[i], *index))
+
+    def put(i, out):
+        given = values[i].dtype
+        static_assert(
+            out.dtype == given,
+            f"this scan gives {given} for a tensor of {out.dtype}: give the tensor that dtype, or derive a monoid "
+            "whose `finish(state, dtype)` returns state.cast(dtype)",
+        )
+        out.store(values[i], *index)
+
+    for_each(outs, put)
 
 
 def _nothing(monoid: Any, dtype: Any) -> Any:

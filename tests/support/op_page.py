@@ -27,6 +27,11 @@ elementwise op are promoted to one dtype and broadcast to one shape. *dtypes* is
 has rules of its own, which `help(ops.name)` tells. *result* says the dtype of the result where it is not that of the
 operands.
 
+Sums and products along an axis are as wide as NumPy's, and so are scans: of integers and bools int64, of unsigned
+integers uint64, which `ops.cast` narrows. Half floats are added up in float32 and rounded once. Sums between elements
+(`add`, `matmul`, `einsum`, convolutions, `scatter_add`) keep the dtype of their operands, as NumPy's do, and integers
+wrap.
+
 | dtypes | are |
 |---|---|
 """

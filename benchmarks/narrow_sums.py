@@ -1,0 +1,68 @@
+"""Times sums of each dtype: `ops.sum` and `ops.cumsum`, and a kernel that adds up in a loop from a literal.
+
+`python benchmarks/narrow_sums.py` prints microseconds, the best of 60 calls. Run in two checkouts it shows what wide
+accumulators cost.
+
+Input: none. Output: a table. Non-goals: other ops (see `ops.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from einkorn.dsl import InputTensor, Numeric, OutputTensor, register
+from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+
+N = TypeVar("N", bound=Numeric)
+W = TypeVar("W", bound=Numeric)
+DTYPES = ("uint8", "int8", "int16", "int32", "int64", "float32", "float16", "float64")
+SUMS = (((256, 768), 1), ((4_000_000,), 0), ((256, 768), 0))
+
+
+@register("benchmark::literal_sum")
+def literal_sum(out: OutputTensor[W, ""], x: InputTensor[N, "n"]) -> None:
+    total = 0
+    for i in range(x.dim(0)):
+        total += x[i]
+    out[()] = total
+
+
+def best(call: Callable[[], Any]) -> float:
+    """Microseconds of the fastest call."""
+    found = []
+    for _ in range(62):
+        begun = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begun)
+    return min(found[2:]) * 1e6
+
+
+def main() -> None:
+    session = InferenceSession(devices=[CPU()], num_threads=1)
+    print(f"{'':24}" + "".join(f"{name:>10}" for name in DTYPES))
+
+    def row(title: str, shape: tuple[int, ...], make: Callable[[Any], Any]) -> None:
+        times = []
+        for name in DTYPES:
+            model = session.load(Graph("sums", make, [TensorType(getattr(DType, name), list(shape), DeviceRef.CPU())]))
+            x = np.random.default_rng(0).integers(0, 100, shape).astype(name)
+            times.append(best(lambda: model(x)))  # noqa: B023
+        print(f"{title:24}" + "".join(f"{each:10.1f}" for each in times))
+
+    for shape, axis in SUMS:
+        row(f"sum {shape} axis {axis}", shape, lambda x: ops.sum(x, axis))  # noqa: B023
+    row("cumsum (256, 768)", (256, 768), lambda x: ops.cumsum(x, 1))
+    times = []
+    for name in DTYPES:
+        x = np.ones(1_000_000, name)
+        out = np.zeros((), getattr(DType, name).sum_dtype().to_numpy())
+        times.append(best(lambda: literal_sum(x, out=out)))  # noqa: B023
+    print(f"{'loop of 1 000 000':24}" + "".join(f"{each:10.1f}" for each in times))
+
+
+if __name__ == "__main__":
+    main()
