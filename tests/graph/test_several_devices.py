@@ -392,3 +392,51 @@ def test_segments_take_code_from_packages(tmp_path: Path, monkeypatch: pytest.Mo
     model = InferenceSession(devices=devices()).load(graph)
     assert ["lib.pkg" in code.tier for code in model._own.codes()] == [True]
     np.testing.assert_array_equal(model(np.ones(3, np.float32))[0].to_numpy(), [2, 2, 2])
+
+
+def test_calls_are_cancelled() -> None:
+    def forward(x: Any, n: Any) -> Any:
+        y = (x.to(GPU) * 2.0).to(HOST)
+        z, _ = ops.while_loop((y, 0), lambda a, k: k < n, lambda a, k: [a + 1.0, k + 1])
+        return z.to(OTHER)
+
+    model = loaded(forward, vector(), vector(DType.int64, shape=()))
+    x, over = np.ones(4, np.float32), threading.Event()
+
+    def cancel() -> None:
+        while not over.wait(0.05):
+            model.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        assert code_of(lambda: model(x, 10**15)) == "EK0707"
+    finally:
+        over.set()
+        canceller.join()
+    np.testing.assert_array_equal(model(x, 3)[0].to_numpy(), x * 5)
+
+
+def test_failures_are_those_of_their_op(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.py"
+    file.write_text(
+        "from einkorn.dsl import *\n\n\n"
+        '@register("guarded")\n'
+        'def guarded(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]) -> None:\n'
+        "    def body(i):\n"
+        '        assert x[i] > 0.0, "is positive"\n'
+        "        out[i] = x[i]\n\n"
+        "    parallel_for(x.dim(0), body)\n"
+    )
+    for device in (HOST, GPU):
+
+        def forward(x: Any, device: DeviceRef = device) -> Any:
+            return ops.custom("guarded", device, [x.to(device)])[0].to(OTHER)
+
+        graph = Graph("guarded", forward, [vector()], custom_extensions=[file])
+        model = InferenceSession(devices=devices()).load(graph)
+        with pytest.raises(EinkornError, match="is positive") as no:
+            model(np.array([1, -1], np.float32))
+        assert no.value.code == "EK0701" and no.value.place is not None and no.value.place.line == 7
+        assert any(HERE in note for note in no.value.notes)
+        np.testing.assert_array_equal(model(np.ones(2, np.float32))[0].to_numpy(), [1, 1])
