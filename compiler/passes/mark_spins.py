@@ -110,7 +110,8 @@ def _slice(values: Iterable[Value], sources: dict[int, list[Value]], inside: set
 def _reached(op: Op, arguments: list[Value]) -> bool:
     """Whether the operands of an operation depend on these arguments of a loop, other than through memory."""
     wanted = {id(value) for value in arguments}
-    left, seen = list(op.operands), set()
+    left = [*op.operands, *(each for region in op.regions for each in region.ops[-1].operands)]
+    seen = set()
     while left:
         value = left.pop()
         if id(value) in wanted:

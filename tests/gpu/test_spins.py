@@ -240,6 +240,10 @@ LOOPS = {
     "what is kept": ("v = int32(0)\n    while v == 0: v = atomic.load(state, 0)", "wait"),
     "a plain load": ("while state[0] == 0: pass", "wait"),
     "attempts": ("k = 0\n    while atomic.load(state, 0) == 0 and k < 9: k += 1", "count"),
+    "a walk": (
+        "k = 3\n    while k > 0:\n        if atomic.load(state, k) == 1: k -= 1",
+        "count",
+    ),
     "attempts of a for": ("for k in range(x.dim(0)):\n        if atomic.load(state, 0) > 0: break", "count"),
     "a queue": ("k = int32(0)\n    while k < 9: k = atomic.add(state, 0, 1)", None),
     "a sum of atomic loads": (

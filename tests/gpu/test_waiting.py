@@ -131,7 +131,8 @@ def test_mistakes_are_found_at_their_lines(tmp_path: Path) -> None:
             missed.append(mistake)
             continue
         lines = mistake.applied(FILE.read_text()).splitlines()
-        at = {lines[label.place.line - 1].strip() for label in error.labels}
+        places = [label.place for label in error.labels] or [error.place]
+        at = {lines[place.line - 1].strip() for place in places if place is not None}
         if error.code != mistake.code or not set(mistake.at) <= at:
             wrong.append((mistake, error.code, at))
     assert not wrong, "\n".join(map(str, wrong))

@@ -120,7 +120,7 @@ def chained_thread(out, x, state):
     """Each block waits for the sum of all before it."""
     t, b = gpu.thread_idx.x, gpu.block_idx.x
     kept = gpu.shared[int32](1)
-    own = gpu.block.scan(x[gpu.global_idx.x], Sum)
+    own = int32(gpu.block.scan(x[gpu.global_idx.x], Sum))
     if t == gpu.block_dim.x - 1:
         before = int32(0)
         if b > 0:
@@ -148,7 +148,7 @@ def look_back_thread(out, x, state):
     gpu.barrier()
     b = Int(kept[0])
     i = b * gpu.block_dim.x + t
-    own = gpu.block.scan(x[i], Sum)
+    own = int32(gpu.block.scan(x[i], Sum))
     if t == gpu.block_dim.x - 1:
         state[64 + b] = own
         atomic.store(state, 1 + b, 1, ordering="release")
@@ -169,6 +169,7 @@ def look_back(state, b):
         elif flag == 1:
             total += state[64 + at]
             at -= 1
+            going = at >= 0
     return total
 
 
