@@ -175,7 +175,6 @@ FAULTS: Mapping[str, Fault] = {
         },
         (0,),
         (0x70009,),
-        r"ds_(load|read)_[iu](8|16)_d16",
     ),
     "local reads": Fault(
         "a load from local memory reads for lanes that are off, at whatever address their register holds",
