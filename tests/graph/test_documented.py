@@ -117,13 +117,6 @@ def test_errors_are_of_the_documented_classes() -> None:
     assert issubclass(DTypeError, TypeError)
 
 
-def test_two_tensors_have_no_axis() -> None:
-    graph = Graph("g", lambda x: (ops.max(x, -x, axis=0), ops.min(x, -x, axis=7)), [N])
-    first, second = InferenceSession(interpret=True).load(graph)(X)
-    np.testing.assert_array_equal(first.to_numpy(), np.maximum(X, -X))
-    np.testing.assert_array_equal(second.to_numpy(), np.minimum(X, -X))
-
-
 def test_what_is_known_of_the_host() -> None:
     stats = CPU().stats
     assert stats["machine"] and int(stats["logical_cores"]) >= 1
