@@ -45,8 +45,9 @@ FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc
 
 _FLAG = one_of(True, False)
 _SITE = Attribute(whole())  # the verifier knows how many there are
-_ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value & (value - 1) == 0, required=False)}
-_ALIGNED = {"align": Attribute(lambda value: whole(2)(value) and value & (value - 1) == 0)}
+_ALIGNMENTS = frozenset(1 << bits for bits in range(33))  # those of LLVM
+_ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value in _ALIGNMENTS, required=False)}
+_ALIGNED = {"align": Attribute(lambda value: whole(2)(value) and value in _ALIGNMENTS)}
 _LANE = {"lane": Attribute(whole())}
 
 
