@@ -86,7 +86,7 @@ class Code:
     scratch: ScratchSize | None = None
 
 
-Tell = Callable[[bool], None]  # tells what kernels have reported, and whether that is later than their call
+Deliver = Callable[[bool], None]  # shows or raises what kernels have reported; True where their call is over
 
 
 class KernelReports(Protocol):
@@ -226,13 +226,13 @@ class Driver(ABC):
         with these storages. `owner` is the graph, for messages."""
         return None
 
-    def listen(self, reports: KernelReports, tell: Tell) -> None:
-        """Behind an entry whose kernels may report: has it told when they have ended, here at once.
+    def expect_reports(self, reports: KernelReports, deliver: Deliver) -> None:
+        """After an entry whose kernels may report: delivers the reports when the kernels have ended, here at once.
 
         Raises:
             KernelError: what a kernel has reported.
         """
-        tell(False)
+        deliver(False)
 
     def reports_elsewhere(self, reports: KernelReports) -> bool:
         """Whether kernels on another stream than the thread's may still report there."""

@@ -30,7 +30,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from . import arrays
 from .allocator import Pool
-from .device import Allocator, Array, Code, CodeFile, Driver, KernelReports, Memory, Storage, Tell
+from .device import Allocator, Array, Code, CodeFile, Deliver, Driver, KernelReports, Memory, Storage
 from .gpu_handles import ForeignMemory, GpuMemory, KeptTable, Module, Recorded, taken
 from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
 from .gpu_waits import wait_until
@@ -110,7 +110,7 @@ class GpuDriver(Driver):
         codes, name = self.library.codes, f"gpu:{self.number}"
         if fault.status in codes.lost:
             try:
-                self._reports.hear()  # which lies on the host
+                self._reports.deliver()  # which lies on the host
             except EinkornError as reported:
                 lost = "the kernel has ended all its threads: nothing can run on this device in this process any more"
                 reported.notes.append(lost)
@@ -264,7 +264,7 @@ class GpuDriver(Driver):
                 self._wait(stream.handle)
                 self.recent.clear()
         if not near:
-            self._reports.hear(stream.handle)
+            self._reports.deliver(stream.handle)
 
     def copy_from(self, to: Any, source: Any, other: Driver) -> None:
         """Copies from another GPU of the same maker directly: behind what is done with the source by now, and what is
@@ -352,7 +352,7 @@ class GpuDriver(Driver):
     def synchronize_stream(self, stream: int) -> None:
         with self:
             self._wait(stream)
-        self._reports.hear(stream)
+        self._reports.deliver(stream)
 
     def _wait(self, stream: int) -> None:
         wait_until(lambda: self.library.is_idle(stream))
@@ -391,7 +391,7 @@ class GpuDriver(Driver):
             self._free_pinned()
             self._destroy_streams()
             self._free_replayed()
-        self._reports.hear()
+        self._reports.deliver()
 
     def can_access(self, other: Driver) -> bool:
         if not isinstance(other, GpuDriver) or other.library.dlpack_device != self.library.dlpack_device:
@@ -493,10 +493,10 @@ class GpuDriver(Driver):
                     self._ready(storage, stream)
         self.recent.append(owner)
 
-    def listen(self, reports: KernelReports, tell: Tell) -> None:
-        """Has it told by whoever waits for the stream of the thread."""
+    def expect_reports(self, reports: KernelReports, deliver: Deliver) -> None:
+        """The next wait for the stream of the thread delivers them."""
         stream = self._stream()
-        before = self._reports.add(reports, stream, tell)
+        before = self._reports.add(reports, stream, deliver)
         if before is not None:
             self.order_streams(before.handle, stream.handle)
 

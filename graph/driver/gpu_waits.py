@@ -1,4 +1,4 @@
-"""Waits for a GPU so that signals are heard meanwhile.
+"""Waits for a GPU, and handles signals meanwhile.
 
 A library's own wait ends when the work ends, and an endless kernel's never does. So the library is asked again and
 again, at once at first, then after pauses that are a sixteenth of the time waited so far, up to a millisecond. Between

@@ -121,7 +121,7 @@ class Caller:
         self.context = abi.Context()
         self._silent_report: Any = None  # kept: native code holds its address
         self.table = None if code.launching is None else self.driver.table(code.launching) or abi.Device()
-        self.heard: CallReports | None = None  # of kernels that cannot call back
+        self.late_reports: CallReports | None = None  # of kernels that cannot call back
         self.reported_by, self.late = "", False  # which thread has reported, and whether that is later than the call
         self._prepare_context()
 
@@ -136,8 +136,8 @@ class Caller:
             if launching is not None and launching.kernels is not None and launching.kernels.report:
                 with shielded():
                     from .device_reports import CallReports  # few devices have kernels that cannot call back
-                self.heard = CallReports(self.driver, self.table, self.entry)
-                self.entry = self.heard.entry
+                self.late_reports = CallReports(self.driver, self.table, self.entry)
+                self.entry = self.late_reports.entry
         self.context_at = ctypes.addressof(self.context)
         self.context.report, self.context.owner = REPORT, owner_number(self)
         if self.code.abi == abi.SILENT_ABI:
@@ -256,8 +256,8 @@ class Caller:
             self._begin(self.table, arrays, results, results)
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
-        if self.heard is not None:
-            self.hear()
+        if self.late_reports is not None:
+            self.expect_reports()
         if self.finishes:
             self._finish(arrays, results)
         return results
@@ -281,8 +281,8 @@ class Caller:
             arenas = [arena for arena in self.arenas if arena is not None]
             storages = (*arrays, *(buffer._array for buffer in results), *arenas, *self.constants.values())
         self.driver.begin(table, self.ir.name, storages)
-        if self.heard is not None:
-            self.heard.begin()
+        if self.late_reports is not None:
+            self.late_reports.begin()
 
     def _go_in_stages(self, arrays: list[Array]) -> list[Buffer]:
         """As `_go`, for an entry that computes sizes on the way: each stage is laid out when its sizes are known."""
@@ -308,7 +308,7 @@ class Caller:
                 self._begin(self.table, arrays, made.values(), [made[position] for position in stage.outputs])
             if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
                 self._fail(arrays, code)
-            self.hear()
+            self.expect_reports()
         self.late_sizes = late
         results = [made[position] for position in range(len(made))]
         if self.finishes:
@@ -438,16 +438,16 @@ class Caller:
             variant.cancel()
 
     def enqueue(self, arrays: Sequence[Storage]) -> None:
-        """The last call once more, with all pointers as they stand and nothing looked at; `hear` comes behind it."""
+        """Makes the last call again with all pointers as they stand, unchecked; `expect_reports` comes after it."""
         if self.table is not None:
             self._begin(self.table, arrays, (), ())
         if (code := self.entry(self.context_at, self.pointers_at, self.dims_at)) or self.status[0]:
             self._fail(arrays, code)
 
-    def hear(self) -> None:
-        """Has told what the kernels of a call report."""
-        if self.heard is not None:
-            self.heard.end(self)
+    def expect_reports(self) -> None:
+        """What the kernels of a call report is delivered by the next wait, or at once where every call waits."""
+        if self.late_reports is not None:
+            self.late_reports.end(self)
             if self.code.waits:
                 current_stream(self.driver).synchronize()
 

@@ -78,7 +78,7 @@ class Capture:
             outputs = (buffer._array for buffer in self.outputs)
             arenas = (arena for arena in caller.arenas if arena is not None)
             self.recorded.replay(caller.ir.name, (*self.arrays, *outputs, *arenas, *caller.constants.values()))
-        caller.hear()
+        caller.expect_reports()
 
     def _enqueue(self) -> None:
         self.caller.enqueue(self.arrays)

@@ -32,8 +32,8 @@ class Record:
     thread: str
 
 
-class Hears(Protocol):
-    """A caller, which hears the reports of its kernels."""
+class Reported(Protocol):
+    """A caller, which takes the reports of its kernels."""
 
     context_at: int
 
@@ -57,7 +57,7 @@ class DeviceReports:
         words = self._words
         return words[0] != 0 or words[abi.RING_PRINTED] > FULL
 
-    def tell(self, caller: Hears, late: bool) -> None:
+    def deliver(self, caller: Reported, late: bool) -> None:
         """Shows what the kernels of a call have printed, and raises the first failure."""
         failure, prints, dropped = self.read()
         for record in prints:
@@ -93,8 +93,8 @@ def _record(words: Any, at: int) -> Record:
 
 
 class CallReports:
-    """The reports of one caller. Calls on several streams have memory of their own: who waits for a stream hears the
-    calls there, and no others."""
+    """The reports of one caller. Calls on several streams have memory of their own: a wait for a stream delivers the
+    reports of the calls there, and no others."""
 
     def __init__(self, driver: Driver, table: abi.Device, entry: Entry) -> None:
         self._driver, self._table, self._entry = driver, table, entry
@@ -114,6 +114,6 @@ class CallReports:
         with self._now.lock:
             return self._entry(context, pointers, dims)
 
-    def end(self, caller: Hears) -> None:
-        """Behind the kernels: has the caller told what they report."""
-        self._driver.listen(self._now, partial(self._now.tell, caller))
+    def end(self, caller: Reported) -> None:
+        """After the kernels are enqueued: the next wait delivers to the caller what they report."""
+        self._driver.expect_reports(self._now, partial(self._now.deliver, caller))

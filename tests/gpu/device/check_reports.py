@@ -1,4 +1,4 @@
-"""What kernels report is heard where the host waits anyway; a failure in front of a named barrier ends the kernel."""
+"""What kernels report is read where the host waits anyway; a failure in front of a named barrier ends the kernel."""
 
 from __future__ import annotations
 
