@@ -107,7 +107,9 @@ def test_rows_that_only_stream_take_half_vectors_and_ask_ahead() -> None:
 def test_columns_that_only_stream_take_half_vectors(name: str, dtype: str) -> None:
     """Not those whose maximum is found by the bits of floats, which takes more than one instruction for each."""
     kernel = library_of(reduction).kernels[name]
-    instance = make_instance(kernel.schema, {"N": dtype}, {"b": 1}, {"axis": 0})
+    wide = {"float32": "float32", "int32": "int64"}[dtype]
+    dtypes = {"E": dtype, "S": wide} if name == "reduce_sum" else {"N": dtype}
+    instance = make_instance(kernel.schema, dtypes, {"b": 1}, {"axis": 0})
     loops = [loop for loop in loops_of(kernel.portable, instance, "x86-64-v4") if loop.packed]
     whole = any("z" in loop.widths for loop in loops)
     assert loops and whole == (name == "reduce_max" and dtype == "float32")

@@ -257,7 +257,7 @@ def moves() -> dict[str, Case]:
     # Joined to work, so that each is also read through another kernel.
     cases["reversed sum"] = (
         lambda x: ops.sum(x[..., ::-1] * 2, axis=1) + x[:, :1, :, ::-1],
-        lambda x: (x[..., ::-1] * 2).sum(1, keepdims=True, dtype=x.dtype) + x[:, :1, :, ::-1],
+        lambda x: (x[..., ::-1] * 2).sum(1, keepdims=True) + x[:, :1, :, ::-1],
     )
     return cases
 

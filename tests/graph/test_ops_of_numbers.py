@@ -123,7 +123,7 @@ def test_scans_in_both_directions(dtype: Any) -> None:
 
     def expected(function: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
         x = np.flip(x, axis) if reverse else x
-        found = function(x, axis, dtype=x.dtype)
+        found = function(x, axis)
         if exclusive:
             found = np.roll(found, 1, axis)
             if found.shape[axis]:

@@ -53,6 +53,11 @@ def doubled(
     foreach(out, lambda i: x[i] * n + (1 if up else 0))
 
 
+@register("plus_one")
+def plus_one(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] + 1)
+
+
 @register("scaled_by")
 def scaled_by(out: OutputTensor[T, "n"], x: InputTensor[T, "n"], *, scale: float = 1.0):
     foreach(out, lambda i: x[i] * scale)
@@ -67,7 +72,7 @@ def rows_of(
 
 
 def test_sizes(native):
-    add_one = native(k.add_one, torch.ones(3, 4))
+    add_one = native(plus_one, torch.ones(3, 4))  # which no other test calls: an op is shared by all
     for shape in ((3, 4), (1, 1), (0, 7), (5, 0), (300, 500)):  # the last one by the pool
         x = torch.rand(shape)
         found = add_one(x)

@@ -48,6 +48,8 @@ def both_ways(family: str, dtype: DType, *arrays: Any) -> int:
         for name in names:
             given = values[: len(library.kernels[name].schema.inputs)]
             out = [TensorType(dtype, OUTPUTS[name], HOST)] if name in OUTPUTS else None
+            if library.kernels[name].schema.outputs[0].dtype == "S" and family == "reduction":  # of a sum
+                out = [TensorType(dtype.sum_dtype(), (*arrays[0].shape[:-1], 1), HOST)]
             if name == "cast":
                 out = [TensorType(DType.int32, arrays[0].shape, HOST)]
             required = {p.name for p in library.kernels[name].schema.parameters if p.required}

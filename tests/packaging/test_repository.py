@@ -41,6 +41,7 @@ def test_make_lists_its_targets() -> None:
         "demo",
         "docs",
         "test",
+        "test-pythons",
         "callers",
         "test-callers",
         "lint",
