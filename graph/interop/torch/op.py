@@ -26,6 +26,7 @@ from ....dsl.signature.schema import OpSchema, Role
 from ....dsl.signature.variadic import counted_inputs
 from ..specialise import AnyKernel, prepared
 from .arguments import explained
+from .disk_caches import keep_apart
 from .door import Doors
 from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
@@ -96,6 +97,7 @@ class Registered:
 
     def add_backward(self) -> None:
         """Lets gradients flow through the op, where its kernel has a backward."""
+        keep_apart(self.name, self.twin.kernel)
         if self.twin.has_backward and not self.twin.schema.mutable and not self.into:
             self.record()
 
@@ -230,6 +232,7 @@ class Op:
             if self._state is not None:
                 self._registered.replace(self._twin)
             self._state, self._checks = state, state.checks
+            keep_apart(self._registered.name, self.kernel)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return op_of, (self.kernel,)
