@@ -36,6 +36,7 @@ LEFT_OUT = {
     "affine_columns": ("local reads", ("gfx1100",)),
     "column_sum": ("local reads", CDNA),
     "order": ("local reads", (*CDNA, "gfx1100")),
+    "atomic-combine[bfloat16]": ("half a register", ("gfx1100",)),
     "warps parted": ("permutation", TARGETS),
     "matmul": ("private memory", RDNA),
 }
