@@ -1,9 +1,10 @@
 """Notes what is being compiled, so that a crash of LLVM or MLIR leaves a reproducer.
 
 While they work a file with the compile unit lies in a folder of the user's own, in the cache. If the process crashes,
-Python's `faulthandler` writes beside it which thread did, and where. The next process that compiles with this cache
-makes a reproducer of the note of a thread that crashed in the compiler, and removes the others: a process may end for
-reasons of its own. Where the program has enabled `faulthandler` itself, that reports the crash, and nothing is kept.
+Python's `faulthandler` writes a trace beside it, which names the thread and the place. The next process that compiles
+with this cache makes a reproducer of the note of a thread that crashed in the compiler, and removes the others: a
+process may end for reasons of its own. Where the program has enabled `faulthandler` itself, that reports the crash, and
+nothing is kept.
 
 Input: a compile unit and work on it. Output: what the work gives. Non-goals: what a reproducer holds (see
 `reproducer`).

@@ -174,7 +174,7 @@ def _units(data: dict[str, Any]) -> Records:
 def _bytes_of(path: str) -> bytes:
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-            data = file.read(LARGEST + 1)  # of a pipe nobody writes to nothing comes
+            data = file.read(LARGEST + 1)  # a pipe without a writer gives no bytes
     except OSError as error:
         raise _no_reproducer(path, error) from None
     if len(data) > LARGEST:

@@ -98,7 +98,7 @@ def _take() -> str:
 _ARRAYS = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 24, "hinted": 8}
 _ARRAYS |= {"fences": 3 * FENCE, "copied": 24, "copies": 32 * COPIES}
 _POINTERS = ("known", "shared_vector")
-_NUMBERS = ("first", "clock", "base", "knows", "heard", "shared_informed")
+_NUMBERS = ("first", "clock", "base", "knows", "informed_count", "shared_informed")
 _KEPT = 8 * (len(_ARRAYS) + len(_POINTERS) + len(_NUMBERS))
 
 
@@ -271,7 +271,7 @@ def _begin() -> str:
     with f.when(f.compare("ne", f.get("knows"), 0)):
         f.zero(f.pointer("known"), f.mul(f.mul(threads, threads), 4))
         f.put("knows", 0)
-    f.put("heard", 0)
+    f.put("informed_count", 0)
     f.put("shared_informed", 0)
     bytes = f.add(*(f.load("i64", f.at(argument, offset(Argument, name))) for name in ("shared", "dynamic")))
     with f.when(f.compare("sgt", bytes, 0)), f.each(0, f.divide(threads, f.get("pitch"))) as k:
@@ -294,7 +294,7 @@ def _join() -> str:
         with f.when(f.compare("ne", own, NO_ADDRESS, "ptr")):
             f.zero(own, f.mul(f.get("total"), 4))
         f.store("i64", 1, flag)
-        f.put("heard", f.add(f.get("heard"), 1))
+        f.put("informed_count", f.add(f.get("informed_count"), 1))
     theirs = f.load("ptr", f.element("vectors", "%other"))
     f.call("@merge", ["ptr %state", f"ptr {own}", f"ptr {theirs}", "i64 0", f"i64 {f.get('total')}"])
     return f.text()
@@ -333,7 +333,7 @@ def _meet() -> str:
     is_block = f.both(whole, f.either(is_block, f.compare("eq", "%kind", int(State.CLUSTER)), "i1"), "i1")
     with f.when(is_block):
         f.put("base", later)
-        with f.when(f.compare("ne", f.get("heard"), 0)):
+        with f.when(f.compare("ne", f.get("informed_count"), 0)):
             vector = f.call("@vector", ["ptr %state", f"ptr {f.field('shared_vector')}"], "ptr")
             with f.when(f.both(f.compare("eq", f.get("shared_informed"), 0),
                                f.compare("ne", vector, NO_ADDRESS, "ptr"), "i1")):  # fmt: skip
@@ -344,7 +344,7 @@ def _meet() -> str:
                 with f.when(f.compare("ne", f.load("i64", flag), 0)):
                     theirs = f.load("ptr", f.element("vectors", k))
                     f.call("@merge", ["ptr %state", f"ptr {vector}", f"ptr {theirs}", "i64 0", f"i64 {f.get('total')}"])
-            f.put("heard", 0)
+            f.put("informed_count", 0)
             f.zero(f.pointer("informed"), f.mul(f.get("threads"), 8))
         f.leave()
     threads = f.load("ptr", f.at("%block", offset(Block, "all")))
@@ -365,7 +365,7 @@ def _meet() -> str:
 
 def _tell(f: StateFunction, meets: Callable[[str], str]) -> None:
     """Threads that meet tell each other what they know of other blocks."""
-    some = f.compare("ne", f.get("heard"), 0)
+    some = f.compare("ne", f.get("informed_count"), 0)
     with f.when(some), f.each("%low", "%high") as k:
         met = meets(k)
         with f.when(met), f.each("%low", "%high") as other:

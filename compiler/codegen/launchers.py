@@ -333,9 +333,9 @@ no:
 some:
   %poll.at = getelementptr inbounds i8, ptr %context, i64 POLL_OFFSET
   %poll = load ptr, ptr %poll.at
-  %nobody = icmp eq ptr %poll, null
-  br i1 %nobody, label %look, label %hear
-hear:
+  %unset = icmp eq ptr %poll, null
+  br i1 %unset, label %look, label %ask
+ask:
   call void %poll(ptr %context, i32 0)
   br label %look
 look:

@@ -29,7 +29,7 @@ def orders_text() -> str:
 def _place() -> str:
     """`place(address, new)`: where the vector of a place stands that threads synchronise by; null if there is none."""
     f = StateFunction("@place", "ptr", ["i64 %address", "i64 %new"])
-    slot = f.variable("i64", f.both(f.right(f.mul("%address", -7046029254386353131), 40), PLACES - 1))
+    slot = f.variable("i64", f.both(f.right(f.mul("%address", _MIX), 40), PLACES - 1))
     tried = f.variable("i64", 0)
     with f.while_(lambda: f.compare("slt", tried.value(), PLACES)):
         entry = f.element("places", slot.value(), PLACE)
@@ -91,7 +91,7 @@ def _learn() -> str:
         with f.when(f.compare("ne", vector, NO_ADDRESS, "ptr")):
             f.zero(vector, f.mul(f.get("total"), 4))
         f.store("i64", 1, informed)
-        f.put("heard", f.add(f.get("heard"), 1))
+        f.put("informed_count", f.add(f.get("informed_count"), 1))
     f.call("@merge", ["ptr %state", f"ptr {vector}", "ptr %source", "i64 %low", "i64 %high"])
     return f.text()
 

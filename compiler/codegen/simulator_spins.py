@@ -71,8 +71,7 @@ entry:
   ret i64 %some
 }
 
-; Whether a thread is in this state.
-define internal i1 @ek.any_in(ptr %threads, i64 %count, i64 %wanted) noinline {
+define internal i1 @ek.any_spins(ptr %threads, i64 %count) noinline {
 entry:
   br label %next
 next:
@@ -80,7 +79,7 @@ next:
   %thread = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %i
   %state.at = Thread.state(%thread)
   %state = load i64, ptr %state.at, align 8
-  %found = icmp eq i64 %state, %wanted
+  %found = icmp eq i64 %state, SPIN
   br i1 %found, label %yes, label %more
 more:
   %i.next = add i64 %i, 1
@@ -90,12 +89,6 @@ yes:
   ret i1 true
 no:
   ret i1 false
-}
-
-define internal i1 @ek.any_spins(ptr %threads, i64 %count) noinline {
-entry:
-  %any = call i1 @ek.any_in(ptr %threads, i64 %count, i64 SPIN)
-  ret i1 %any
 }
 
 ; Whether a thread waits at a barrier for some of its block.

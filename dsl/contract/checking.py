@@ -122,7 +122,7 @@ class CheckState(ctypes.Structure):
             for its cluster, and for its block.
         copies, copied: for each thread its copies under way (address, bytes, site and what, group), as a ring; how many
             have ended, and have begun, and its groups.
-        heard: how many threads are informed.
+        informed_count: how many threads are informed.
         shared_vector, shared_informed: what all threads of the block know from elsewhere.
         places: the table of places, of entries (address, vector, block that it is of; 0 for all).
         block_x, block_y, grid_x, grid_y, cluster_x, cluster_y, cluster_z: sizes of the launch.
@@ -154,7 +154,7 @@ class CheckState(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("vectors", "informed", "pending", "hinted", "fences")),
         ("copies", ctypes.c_void_p),
         ("copied", ctypes.c_void_p),
-        ("heard", ctypes.c_int64),
+        ("informed_count", ctypes.c_int64),
         ("shared_vector", ctypes.c_void_p),
         ("shared_informed", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("block_x", "block_y", "grid_x", "grid_y")),

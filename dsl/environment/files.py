@@ -1,6 +1,6 @@
 """Writes and reads files that other processes see: replaced whole, and read only where they are the user's own.
 
-Input: paths and bytes. Output: files. Non-goals: what failed is told by the caller.
+Input: paths and bytes. Output: files. Non-goals: messages about failures are the caller's.
 """
 
 from __future__ import annotations

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
-from .gpu_library import Codes, GpuFault, GpuLibrary, GpuProperties
+from .gpu_library import Codes, GpuLibrary, GpuProperties
 from .gpu_names import CUDA_LIBRARY
 
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _NO_TIMING = 2
 _PORTABLE = 1  # pinned memory that every context may use
 _THREAD_LOCAL = 1  # of captures: only what this thread does may spoil one
-_NOT_READY = 600
 _LOG_SIZE = 16384
 _CODED_AGAINST = 12000  # the version of CUDA whose functions native code calls, by their arguments
 
@@ -109,9 +108,6 @@ class CudaLibrary(GpuLibrary):
     def driver_name(self) -> str:
         """The driver by the version of CUDA that it is for."""
         return f"CUDA {self.version // 1000}.{self.version % 1000 // 10}"
-
-    def _fault(self, call: str, status: int, log: str = "") -> GpuFault:
-        return GpuFault(call, status, *self.describe(status), log)
 
     def describe(self, status: int) -> tuple[str, str]:
         texts = []
@@ -212,9 +208,7 @@ class CudaLibrary(GpuLibrary):
     def _asked(self, name: str, handle: int) -> bool:
         """Whether what a stream or an event waits for is done."""
         (status,) = getattr(self._cuda, name)(handle)
-        if int(status) not in (0, _NOT_READY):
-            raise self._fault(name, int(status))
-        return int(status) == 0
+        return self._is_ready(name, int(status))
 
     def elapsed(self, first: int, second: int) -> float:
         return float(self._call("cuEventElapsedTime", first, second))
@@ -251,13 +245,8 @@ class CudaLibrary(GpuLibrary):
     def begin_capture(self, stream: int) -> None:
         self._call("cuStreamBeginCapture", stream, self._cuda.CUstreamCaptureMode(_THREAD_LOCAL))
 
-    def is_capturing(self, stream: int) -> bool:
-        try:
-            return int(self._call("cuStreamIsCapturing", stream)) != 0
-        except GpuFault as fault:  # the default stream, while another one is captured
-            if fault.status in self.codes.capture:
-                return True
-            raise
+    def capture_status(self, stream: int) -> int:
+        return int(self._call("cuStreamIsCapturing", stream))
 
     def end_capture(self, stream: int) -> int:
         graph = self._call("cuStreamEndCapture", stream)

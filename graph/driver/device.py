@@ -95,7 +95,7 @@ class KernelReports(Protocol):
     lock: Any  # held while they are enqueued, and while it is read
 
     def are_urgent(self) -> bool:
-        """Whether to hear it before more is enqueued."""
+        """Whether the reports have to be read before more is enqueued."""
 
 
 class Replayable(Protocol):

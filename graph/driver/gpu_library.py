@@ -19,6 +19,8 @@ WITHIN: Final = 0
 TO_DEVICE: Final = 1
 TO_HOST: Final = 2
 
+_NOT_READY: Final = 600  # of both libraries: work is still under way
+
 
 class GpuFault(Exception):
     """What a library gave back instead of success: its number, name and sentence, and the `log` of a compilation."""
@@ -82,6 +84,15 @@ class GpuLibrary(ABC):
     @abstractmethod
     def describe(self, status: int) -> tuple[str, str]:
         """The name of a number, and a sentence."""
+
+    def _fault(self, call: str, status: int, log: str = "") -> GpuFault:
+        return GpuFault(call, status, *self.describe(status), log)
+
+    def _is_ready(self, call: str, status: int) -> bool:
+        """Whether a query of a stream or an event says that its work is done."""
+        if status not in (0, _NOT_READY):
+            raise self._fault(call, status)
+        return status == 0
 
     # memory
 
@@ -170,8 +181,17 @@ class GpuLibrary(ABC):
     def begin_capture(self, stream: int) -> None: ...
 
     @abstractmethod
+    def capture_status(self, stream: int) -> int:
+        """Not 0 while what is enqueued on a stream is recorded."""
+
     def is_capturing(self, stream: int) -> bool:
-        """Whether somebody records what is enqueued on a stream."""
+        """Whether what is enqueued on a stream is recorded."""
+        try:
+            return self.capture_status(stream) != 0
+        except GpuFault as fault:  # the default stream, while another one is captured
+            if fault.status in self.codes.capture:
+                return True
+            raise
 
     @abstractmethod
     def end_capture(self, stream: int) -> int:

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from .gpu import GpuDriver, package
-from .gpu_library import Codes, GpuFault, GpuLibrary, GpuProperties
+from .gpu_library import Codes, GpuLibrary, GpuProperties
 from .gpu_names import HIP_LIBRARY, library_to_load, loaded_files
 
 _NON_BLOCKING = 1
 _NO_TIMING = 2
 _PORTABLE = 1
 _THREAD_LOCAL = 1
-_NOT_READY = 600
 
 _CODES: Final = Codes(
     memory=2,
@@ -100,9 +99,6 @@ class HipLibrary(GpuLibrary):
         if int(status):
             raise self._fault(name, int(status))
         return results[0] if len(results) == 1 else results
-
-    def _fault(self, call: str, status: int) -> GpuFault:
-        return GpuFault(call, status, *self.describe(status))
 
     def describe(self, status: int) -> tuple[str, str]:
         try:
@@ -199,9 +195,7 @@ class HipLibrary(GpuLibrary):
     def _asked(self, name: str, handle: int) -> bool:
         """Whether what a stream or an event waits for is done."""
         (status,) = getattr(self._hip, name)(handle)
-        if int(status) not in (0, _NOT_READY):
-            raise self._fault(name, int(status))
-        return int(status) == 0
+        return self._is_ready(name, int(status))
 
     def elapsed(self, first: int, second: int) -> float:
         return float(self._call("hipEventElapsedTime", first, second))
@@ -226,13 +220,8 @@ class HipLibrary(GpuLibrary):
     def begin_capture(self, stream: int) -> None:
         self._call("hipStreamBeginCapture", stream, self._hip.hipStreamCaptureMode(_THREAD_LOCAL))
 
-    def is_capturing(self, stream: int) -> bool:
-        try:
-            return int(self._call("hipStreamIsCapturing", stream)) != 0
-        except GpuFault as fault:  # the default stream, while another one is captured
-            if fault.status in self.codes.capture:
-                return True
-            raise
+    def capture_status(self, stream: int) -> int:
+        return int(self._call("hipStreamIsCapturing", stream))
 
     def end_capture(self, stream: int) -> int:
         graph = self._call("hipStreamEndCapture", stream)

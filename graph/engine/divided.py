@@ -70,7 +70,7 @@ class DividedCaller:
         kind: type[Caller] = Caller,
     ) -> None:
         self.ir, self.load, self.checks, self.threads, self.kind = ir, load, checks, threads, kind
-        self.filled = filling is not None  # whether what nobody wrote is looked for in segments of the host
+        self.filled = filling is not None  # whether unwritten elements are looked for in segments of the host
         self.weights = weights or {}
         # A session has devices of its own for names, which are known while a graph is loaded.
         self.places: dict[DeviceRef, Device] = (

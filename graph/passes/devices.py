@@ -252,10 +252,8 @@ class _Dividing:
             if isinstance(loop.item, Loop) and self.kernel is not None:
                 # What a loop gives lies where its last round left it; an output has memory of its own.
                 type = ir.types[value]
-                nodes.append(
-                    Node(self.kernel, (), (output,), (type,), (len(writing.origins),), self.maker[value].item.place)
-                )
-                origins.append(self.maker[value].number)
+                nodes.append(Node(self.kernel, (), (output,), (type,), (len(writing.origins),), loop.item.place))
+                origins.append(loop.number)
                 writing.origins.append(value)
                 output = len(writing.origins) - 1
             outputs.append(output)

@@ -86,7 +86,7 @@ if how != "live":
     pipeline.llvm.compile_module = ends
 inspect_stage("kernels.py", "x86-64-v3", "asm", op="double")
 """
-TOLD = "an earlier process crashed while LLVM or MLIR compiled double: this is a fault of Einkorn"
+MESSAGE = "an earlier process crashed while LLVM or MLIR compiled double: this is a fault of Einkorn"
 
 
 @pytest.fixture
@@ -106,10 +106,10 @@ def compiles(cache: Path, how: str = "live") -> subprocess.CompletedProcess[str]
 @pytest.mark.parametrize("how", ["abort", "fault"])
 def test_a_process_that_crashes_in_llvm_leaves_a_reproducer(cache: Path, how: str) -> None:
     assert compiles(cache, how).returncode == -(signal.SIGABRT if how == "abort" else signal.SIGSEGV)
-    told = compiles(cache)
-    assert told.returncode == 0
+    done = compiles(cache)
+    assert done.returncode == 0
     (file,) = cache.rglob("einkorn-fault-*.json")
-    assert TOLD in told.stderr and f"`einkorn reproduce {file}` runs it again" in told.stderr
+    assert MESSAGE in done.stderr and f"`einkorn reproduce {file}` runs it again" in done.stderr
     spec, target = read_reproducer(str(file))
     assert target == "x86-64-v3" and spec.groups[0].nodes[0].kernel.schema.name == "double"
     assert compiles(cache).stderr == "" and list((cache / "faults").iterdir()) == [file]
