@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 
-.PHONY: help demo docs test unlinted test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test types unlinted test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -47,7 +47,10 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-foreign: $(READY)  ## other people's tests, compiled: those of onnx, and of PyTorch where [foreign] is installed
+types: $(READY)  ## mypy on the tests, as far as they pass right types
+	$(BIN)/mypy --config-file tests/mypy.ini
+
+test-foreign: $(READY)  ## other people's tests: of onnx; with [foreign] of PyTorch; of the array API (ARRAY_API_TESTS=/path/to/checkout)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign --numprocesses auto --dist worksteal tests/graph tests/foreign $(PYTEST_ARGS)
 
 gpu-mutants: $(READY)  ## break GPU test kernels in each place; a simulated GPU has to find it
@@ -85,7 +88,12 @@ $(READY): pyproject.toml
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "einkorn needs Python 3.11 or newer; $(PYTHON) is older or does not run." >&2; exit 1; }
+	@echo "First of all: $(VENV) is made with $(PYTHON), and what pyproject.toml names is installed in it."
+	@echo "That takes about a minute (LLVM, MLIR and NumPy are the large ones), and happens once."
 	@"$(PYTHON)" -m venv --clear $(VENV) || { \
 		echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]' | \
+		awk '/^Collecting|^Installing collected/ { print "  " $$1 " " ($$1 == "Installing" ? "them" : substr($$2, 1, 60)); fflush() }'; \
+		$(BIN)/python -c "import einkorn, pytest" || { echo "the installation failed: pip's own lines are above" >&2; exit 1; }
+	@echo "Installed."
 	@touch $@

@@ -261,6 +261,26 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
     commands.profile(script, arguments, output, trace, numbers)
 
 
+@einkorn.command(short_help="Time the benchmarks of a file, and compare runs.")
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.option("--only", default="", metavar="TEXT", help="Only benchmarks with this in their names.")
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(1), help="How many samples of each.")
+@click.option("-o", "--output", metavar="FILE", help="The results to write, name.json.")
+@click.option("--compare", "against", metavar="FILE", help="Results of an earlier run to compare with, name.json.")
+@click.option("--fail-above", "most", type=float, metavar="RATIO", help="Exit with 1 where one is slower than that.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@_format
+def bench(
+    path: str, only: str, rounds: int, output: str | None, against: str | None, most: float | None, as_json: bool
+) -> None:
+    """Time the benchmarks of the Python file FILE: functions whose names begin with bench_, or under
+    @einkorn.bench.benchmark. A FILE of results, name.json, is shown or compared again."""
+    from . import commands
+
+    if commands.bench(path, only, rounds, output, against, most, as_json):
+        raise SystemExit(USER_MISTAKE)
+
+
 def _shapes(context: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Option values `name=4,5`, as a dict."""
     pairs = _pairs(context, option, values)

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from .console import Printer
 from .dsl.diagnostics.codes import MEANINGS
 from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, joined, plural, without_repeats
-from .dsl.diagnostics.explain import KERNEL_PRELUDE, PROGRAM_PRELUDE, Explanation
-from .dsl.diagnostics.explain import explain as explanation_of
+from .dsl.diagnostics.explain import explained_page
 from .dsl.environment.cache import Cache
 from .dsl.environment.files import replace_file
 from .dsl.environment.knobs import knobs
@@ -326,7 +325,7 @@ def explain(code: str | None, printer: Printer) -> None:
         for name, meaning in MEANINGS.items():
             print(f"{name}  {meaning}")
         return
-    printer.page(_page(explanation_of(code)))
+    printer.page(explained_page(code))
 
 
 def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
@@ -353,6 +352,30 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
         measured.save(trace)
     if numbers is not None:
         replace_file(Path(numbers), [json.dumps(measured.to_dict(), indent=2).encode()])
+
+
+def bench(
+    path: str, only: str, rounds: int, output: str | None, against: str | None, most: float | None, as_json: bool
+) -> int:
+    """Times the benchmarks of a file, or reads those of a run, and compares them with an earlier run. Returns how many
+    are slower than allowed."""
+    from .graph.bench.compare import change_lines, compare, load, save, timing_line
+    from .graph.bench.files import run_file
+
+    before = None if against is None else load(against)
+    if path.endswith(".json"):
+        timings = [timing for timing in load(path) if only in timing.name]
+    else:
+        timings = run_file(path, only=only, rounds=rounds, report=None if as_json else lambda t: print(timing_line(t)))
+    if output is not None:
+        save(output, timings)
+    changes = [] if before is None else compare(before, timings)
+    if as_json:
+        compared = [{"name": c.name, "ratio": c.ratio, "chance": c.chance, "verdict": c.verdict} for c in changes]
+        print(json.dumps({"benchmarks": [timing.to_dict() for timing in timings], "changes": compared}, indent=2))
+    elif before is not None:
+        print("\n".join(["", *change_lines(changes)]) if changes else "the two runs have no benchmark in common")
+    return sum(most is not None and change.verdict == "slower" and change.ratio > most for change in changes)
 
 
 def tune(
@@ -428,13 +451,3 @@ def reproduce(path: str) -> None:
         spec, target = read_reproducer(path)
         compile_entry(spec, lookup(target))
     print(f"{path}: compiles without a fault")
-
-
-def _page(explanation: Explanation) -> str:
-    kinds = {example.kind for example in explanation.examples}
-    notes = ""
-    if "kernel" in kinds:
-        notes += f"\nKernel files here begin with\n\n```python\n{KERNEL_PRELUDE}```\n"
-    if "python" in kinds:
-        notes += f"\nPrograms here begin with\n\n```python\n{PROGRAM_PRELUDE}```\n"
-    return explanation.markdown() + notes

@@ -33,6 +33,7 @@ from .dsl.types.dtype import DType
 from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from .graph.engine.model import Model
 from .graph.interop.checked import CALLERS, results_by
+from .graph.interop.elementwise import batch_axes
 from .testing_arguments import check_arguments
 from .testing_cases import (
     SIZES,
@@ -53,6 +54,7 @@ from .testing_gradients import check_gradients, check_has_backward, in_float64
 __all__ = ["CheckError", "CheckReport", "check_op"]
 
 WAYS = ("the reference", "the interpreter")
+MEMBERS = 3  # of a promised batch that are compared with calls of their own, beside the last one
 INTERPRETED = 600  # elements of all inputs up to which a case is interpreted, too
 
 Outputs = Callable[..., Sequence[tuple[DType, Sequence[int]]]]
@@ -414,7 +416,7 @@ class _Check:
                 found = difference(goal, got, [self.tolerance(a) for a in goal], "the reference", "compiled code")
                 if found is not None:
                     return found
-            found = self.called(inputs, parameters, got)
+            found = self.called(inputs, parameters, got) or self.members(inputs, parameters, got)
             if found is not None or sum(a.size for a in inputs) > INTERPRETED:
                 return found
             stepped = self.run(interpreted, inputs)
@@ -440,6 +442,24 @@ class _Check:
             fresh = [a.copy() if k in self.subject.mutable else a for k, a in enumerate(inputs)]
             there = results_by(caller, self.subject.kernel, schema, fresh, parameters, outs)
             found = None if there is None else difference(got, there, limits, "compiled code", f"the caller {caller}")
+            if found is not None:
+                return found
+        return None
+
+    def members(self, inputs: list[Array], parameters: dict[str, Any], got: list[Array]) -> Difference | None:
+        """How calls for single members of a promised batch differ from the call for all of them, if they do."""
+        schema = self.subject.schema
+        axes = batch_axes(schema, [a.ndim for a in inputs]) or ()
+        count = next((a.shape[0] for a, own in zip(inputs, axes, strict=False) if own), 0)
+        for k in sorted({*range(min(count, MEMBERS)), *range(max(count - 1, 0), count)}):
+            alone = [a[k : k + 1] if own else a for a, own in zip(inputs, axes, strict=True)]
+            outs = self.outputs and self.outputs(*(a.shape for a in alone))
+            there = results_by("direct", self.subject.kernel, schema, alone, parameters, outs)
+            if there is None:
+                return None
+            limits = [self.tolerance(a) if schema.fastmath else Tolerance.exact() for a in there]
+            parts = [a[k : k + 1] for a in got]
+            found = difference(there, parts, limits, f"a call for member {k} of the batch", "the call for all")
             if found is not None:
                 return found
         return None

@@ -191,6 +191,8 @@ def ordinary(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> 
     kind = dtype.to_numpy()
     if dtype is DType.bool:
         return rng.integers(0, 2, shape).astype(kind)
+    if dtype.is_complex():
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(kind)
     if dtype.is_float():
         return (rng.standard_normal(shape) * 2).astype(kind)
     low, high = dtype.range
@@ -202,6 +204,11 @@ def special_values(dtype: DType) -> Array:
     kind = dtype.to_numpy()
     if dtype is DType.bool:
         return np.array([False, True])
+    if dtype.is_complex():
+        parts = special_values(dtype.part)
+        found = np.zeros(parts.shape, kind)
+        found.real, found.imag = parts, parts[::-1]
+        return found
     if dtype.is_float():
         info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
         values = [math.nan, math.inf, -math.inf, -0.0, 0.0, float(info.smallest_subnormal), float(info.tiny)]

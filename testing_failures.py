@@ -103,6 +103,8 @@ def difference(
 
 
 def _wrong(wanted: Array, got: Array, tolerance: Tolerance) -> Array:
+    if wanted.dtype.kind == "c":
+        return _wrong(wanted.real, got.real, tolerance) | _wrong(wanted.imag, got.imag, tolerance)
     if not DType.from_numpy(wanted.dtype).is_float():
         if not (tolerance.rtol or tolerance.atol):
             return np.asarray(wanted != got)
@@ -193,8 +195,8 @@ def array_text(array: Array) -> str:
     kind = f"ml_dtypes.{array.dtype.name}" if array.dtype.type.__module__.startswith("ml_dtypes") else None
     kind = kind or ("np.bool_" if dtype is DType.bool else f"np.{array.dtype.name}")
     flat = np.ascontiguousarray(array).reshape(-1)
-    if dtype.is_float():
-        bits = f"u{flat.itemsize}"
+    if dtype.is_float() or dtype.is_complex():
+        bits = f"u{dtype.part.size_in_bytes}"
         numbers = ", ".join(hex(int(n)) for n in flat.view(bits))
         return f"np.array([{numbers}], np.{np.dtype(bits).name}).view({kind}).reshape({array.shape})"
     numbers = ", ".join(str(n) for n in flat.tolist())

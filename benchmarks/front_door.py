@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,11 @@ import numpy as np
 
 from einkorn.compiler.codegen.llvm import compile_module
 from einkorn.compiler.targets import host
+from einkorn.dsl.package.findings import kept
+from einkorn.dsl.package.library import loaded_kernel
 from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType
 from einkorn.graph.driver.shared_library import SharedLibrary
+from einkorn.graph.engine.background import BACKGROUND
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance-of-calls.md"
 SIZE = 64
@@ -68,7 +72,7 @@ class Row:
         """What is shown, and whether the bar is held."""
         ours, *peers = self.times.values()
         if self.more is not None:
-            return f"+ {ours - peers[0]:.0f} ns", ours - peers[0] <= self.more
+            return f"+ {_shown(ours - peers[0])}", ours - peers[0] <= self.more
         if not peers:
             return f"{_shown(ours)}", ours <= self.bar
         return f"{ours / peers[0]:.2f} x", ours <= self.bar * peers[0]
@@ -79,6 +83,8 @@ def timed(row: Row, rounds: int) -> None:
     timers = {name: timeit.Timer(text, globals=dict(row.names)) for name, text in row.calls.items()}
     counts, taken = {}, {name: [] for name in timers}  # type: ignore[var-annotated]
     for name, timer in timers.items():
+        timer.timeit(row.warm)
+        BACKGROUND.wait()  # for doors
         timer.timeit(row.warm)
         counts[name] = max(1, int(0.004 / max(timer.timeit(20) / 20, 1e-8)))
     for _ in range(rounds):
@@ -108,8 +114,53 @@ def direct() -> Iterator[Row]:
     view = {**names, "v": np.arange(2 * SIZE, dtype=np.float32)[::2]}
     yield Row("a view", 0.75, {"add_one": "add_one(v)", "np.negative": "negative(v)"}, view)
     yield Row("a `Buffer`", 4000, {"add_one": "add_one(b)"}, {**names, "b": Buffer.from_numpy(X)})
+    tuned = {"total": kernels.total, "x": X}
+    kernels.total(X)  # which tunes it
+    width = dict(kept(loaded_kernel(kernels.total).digest)[0].parameters)["width"]
+    said = {"tuned": "total(x)", "the parameter said": f"total(x, width={width})"}
+    yield Row("a tuned kernel, beside the same call with its parameter", 0, said, tuned, more=60)
     number = {"axpy": kernels.axpy, "x": X, "y": Y}
     yield Row("a number of Python's", 4000, {"axpy": "axpy(2.0, x, y)"}, number)
+    scalar = {**number, "a": np.float32(2)}
+    yield Row("a number of NumPy's", 0, {"NumPy's": "axpy(a, x, y)", "Python's": "axpy(2.0, x, y)"}, scalar, more=60)
+
+
+def broadcasting() -> Iterator[Row]:
+    """`kernel(matrix, row)` on arrays of NumPy."""
+    matrix = X.reshape(8, 8)
+    names = {"plus": kernels.plus, "add": np.add, "m": matrix, "row": matrix[0].copy(), "column": matrix[:, :1].copy()}
+    for what, other in (("a row", "row"), ("a column", "column"), ("a number", "2.0")):
+        calls = {"plus": f"plus(m, {other})", "np.add": f"add(m, {other})"}
+        yield Row(f"a matrix and {what} broadcast", 1.0, calls, names)
+
+
+def layouts() -> Iterator[Row]:
+    """Arrays and tensors of other layouts than row-major: small ones, and of 1 Mi elements."""
+    small, large = X.reshape(8, 8).T, np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024).T
+    images = np.arange(1 << 20, dtype=np.float32).reshape(16, 32, 32, 64).transpose(0, 3, 1, 2)
+    names = {"plus": kernels.plus, "add": np.add}
+    for what, x, y in (
+        ("transposed arrays", small, small),
+        ("1 Mi transposed", large, large),
+        ("1 Mi, channels last", images, images),
+        ("1 Mi transposed, and a number", large, 2.0),
+        ("1 Mi, one of two transposed", large, np.ascontiguousarray(large)),
+    ):
+        yield Row(what, 1.2, {"plus": "plus(x, y)", "np.add": "add(x, y)"}, {**names, "x": x, "y": y})
+
+
+def torch_layouts() -> Iterator[Row]:
+    """Channels-last tensors of PyTorch, beside its own op and the code of inductor."""
+    import einkorn.torch
+    import torch
+
+    op, compiled = einkorn.torch.op(kernels.plus), torch.compile(lambda x, y: x + y)
+    large = torch.arange(1 << 20, dtype=torch.float32)
+    images = large.reshape(16, 64, 32, 32).to(memory_format=torch.channels_last)
+    for what, x in (("transposed", large.reshape(1024, 1024).T), ("channels last", images)):
+        calls = {"op": "op(x, x)", "inductor": "compiled(x, x)", "torch.add": "add(x, x)"}
+        names = {"op": op, "compiled": compiled, "add": torch.add, "x": x}
+        yield Row(f"torch, 1 Mi, {what}", 1.2, calls, names)
 
 
 def models() -> Iterator[Row]:
@@ -122,8 +173,9 @@ def models() -> Iterator[Row]:
 
 def ufuncs() -> Iterator[Row]:
     """`kernel.ufunc(x)`."""
-    names = {"ufunc": kernels.add_one.ufunc, "negative": np.negative, "x": X}
-    yield Row("`add_one.ufunc(x)`", 1.15, {"ufunc": "ufunc(x)", "np.negative": "negative(x)"}, names)
+    names = {"add_one": kernels.add_one, "negative": np.negative, "x": X}
+    calls = {"ufunc": "add_one.ufunc(x)", "np.negative": "negative(x)"}
+    yield Row("`add_one.ufunc(x)`, as written", 1.15, calls, names)
 
 
 def with_numba() -> Iterator[Row]:
@@ -173,6 +225,8 @@ def with_torch() -> Iterator[Row]:
             f"torch, eager, beside {beside}", 1.15, {"op": "op(t)", "C++": "native(t)"}, names | {"native": native}
         )
 
+    yield from _torch_calls(names)
+
     def compiled(inner: Callable[[Any], Any], count: int) -> Any:
         def chain(t: Any) -> Any:
             for _ in range(count):
@@ -185,6 +239,38 @@ def with_torch() -> Iterator[Row]:
     chains = {f"chain{k}_{n}": compiled(each, n) for k, (_, each) in enumerate(contenders) for n in counts}
     texts = {f"{name}, {n}": f"chain{k}_{n}(t)" for k, (name, _) in enumerate(contenders) for n in counts}
     yield _Further("torch, an op inside a compiled graph", 0.25, texts, {**chains, "t": names["t"]})
+
+
+def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
+    """Calls of other kinds than the first one, beside that: views, in place, lists, further dtypes and parameters."""
+    import einkorn.torch
+    import torch
+
+    t, table = names["t"], torch.ones(8, 8)
+    increase, scaled, total, twice = map(
+        einkorn.torch.op, (kernels.increase, kernels.scaled, kernels.sum_of_list, kernels.twice)
+    )
+    twice.backward(lambda context, grad: twice(grad))
+    dtypes = [torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bfloat16]
+    for dtype in dtypes:
+        names["op"](torch.ones(SIZE, dtype=dtype))
+    for k in range(8):
+        scaled(t, scale=float(k))
+    more = {**names, "increase": increase, "scaled": scaled, "total": total, "twice": twice, "table": table}
+    more |= {"view": table.T, "steps": torch.ones(2 * SIZE)[::2], "mine": t.clone(), "eighth": 7.0}
+    more |= {"last": torch.ones(SIZE, dtype=dtypes[-1]), "parts": torch.ones(2 * SIZE)[::2], "direct": kernels.add_one}
+    calls = {
+        "transposed": ("op(view)", "op(table)"),
+        "every second element": ("op(steps)", "op(t)"),
+        "in place": ("increase(mine)", "op(t)"),
+        "in place, every second element": ("increase(parts)", "op(t)"),
+        "a list of two tensors": ("total([t, t])", "op(t)"),
+        "a seventh dtype": ("op(last)", "op(t)"),
+        "an eighth value of a parameter": ("scaled(t, scale=eighth)", "op(t)"),
+        "an op with a backward": ("twice(t)", "op(t)"),
+    }
+    for what, (call, plain) in calls.items():
+        yield Row(f"torch, {what}, beside a contiguous tensor", 2, {"op": call, "contiguous": plain}, more)
 
 
 class _Further(Row):
@@ -285,7 +371,6 @@ def eager() -> Iterator[Row]:
     from einkorn.tensor import Tensor
 
     from einkorn import functional as F
-    from einkorn.graph.eager.programs import COMPILER
     from einkorn.graph.eager.realize import MEETINGS
 
     x = Tensor.constant(X)  # memory that nobody else may write
@@ -313,7 +398,7 @@ def eager() -> Iterator[Row]:
 
     for _ in range(MEETINGS):
         lazily(x)
-    COMPILER.wait()  # what follows is the loop once its parts are compiled, which a thread beside does
+    BACKGROUND.wait()  # what follows is the loop once its parts are compiled, which a thread beside does
     yield Row("eager tensors: an op of 4000 in a loop", 4000, {"loop": "f(x)"}, {"f": lazily, "x": x}, per=4000, warm=2)
 
 
@@ -356,8 +441,60 @@ def first() -> Iterator[Row]:
             yield Row(f"first result of a process, {what}", bar, {"process": "pass"}, {}, times={"process": took * 1e9})
 
 
+_LATER = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import numpy as np
+import front_door_kernels as kernels
+x = np.ones(64, np.float32)
+{setting}
+slowest = 0
+call()
+for _ in range(200):
+    start = time.perf_counter_ns()
+    call()
+    slowest = max(slowest, time.perf_counter_ns() - start)
+print(slowest)
+"""
+_SETTINGS = {
+    "a direct call": "call = lambda: kernels.add_one(x)",
+    "`model(x)`": """
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
+graph = Graph("tiny", lambda x: x + 1.0, [TensorType(DType.float32, ["n"], DeviceRef.CPU())])
+model = InferenceSession().load(graph)
+call = lambda: model(x)""",
+    "an eager op": "from einkorn.tensor import Tensor; t = Tensor.constant(x); call = lambda: t + t",
+    "an op of PyTorch": "import einkorn.torch, torch; op, t = einkorn.torch.op(kernels.add_one), torch.ones(64)\n"
+    "call = lambda: op(t)",
+}
+
+
+def later() -> Iterator[Row]:
+    """The slowest of the calls behind the first one, with nothing in the cache: the best of several processes."""
+    for what, setting in _SETTINGS.items():
+        if "PyTorch" in what and importlib.util.find_spec("torch") is None:
+            continue
+        times: dict[str, float] = {}
+        compiled = tempfile.mkdtemp()  # Python's own code, as an installed package has it
+        python = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+        text = _LATER.format(folder=str(Path(__file__).parent), setting=setting)
+        for number in range(6):
+            for name, doors in (("with doors", "1"), ("EINKORN_DOORS=0", "0")):
+                with tempfile.TemporaryDirectory() as folder:
+                    environment = {**os.environ, **python, "EINKORN_CACHE_DIR": folder, "EINKORN_DOORS": doors}
+                    command = [sys.executable, "-c", text]
+                    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+                if number:
+                    times[name] = min(times.get(name, 1e18), float(done.stdout))
+        shutil.rmtree(compiled)
+        yield Row(f"{what}, the slowest of the calls 2 to 200", 0, {}, {}, more=1e6, times=times)
+
+
 SECTIONS: dict[str, tuple[Callable[[], Iterator[Row]], str]] = {
     "direct": (direct, ""),
+    "broadcasting": (broadcasting, ""),
+    "layouts": (layouts, ""),
+    "torch_layouts": (torch_layouts, "torch"),
     "models": (models, ""),
     "ufuncs": (ufuncs, ""),
     "numba": (with_numba, "numba"),
@@ -365,12 +502,13 @@ SECTIONS: dict[str, tuple[Callable[[], Iterator[Row]], str]] = {
     "jax": (with_jax, "jax"),
     "eager": (eager, ""),
     "first": (first, ""),
+    "later": (later, ""),
 }
 
 
 def _shown(time: float) -> str:
     if time < 10_000:
-        return f"{time:.0f} ns" if time >= 10 else f"{time:.1f} ns"
+        return f"{time:.0f} ns" if abs(time) >= 10 else f"{time:.1f} ns"
     return f"{time / 1e3:.1f} µs" if time < 1e6 else f"{time / 1e6:.0f} ms"
 
 
@@ -387,7 +525,7 @@ def lines(names: list[str], rounds: int) -> Iterator[str]:
             if not row.times:
                 timed(row, rounds)
             shown, holds = row.result()
-            bar = f"≤ + {row.more:.0f} ns" if row.more is not None else f"≤ {row.bar} x"
+            bar = f"≤ + {_shown(row.more)}" if row.more is not None else f"≤ {row.bar} x"
             if row.more is None and len(row.times) == 1:
                 bar = f"≤ {_shown(row.bar)}"
             beside = ", ".join(f"{name} {_shown(took)}" for name, took in row.times.items())

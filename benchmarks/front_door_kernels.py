@@ -2,7 +2,19 @@
 
 from typing import TypeVar
 
-from einkorn.dsl import InputTensor, MutableInputTensor, Numeric, OutputTensor, float32, foreach, register
+from einkorn.dsl import (
+    SIMD,
+    InputTensor,
+    MutableInputTensor,
+    Numeric,
+    OutputTensor,
+    VariadicTensors,
+    autotune,
+    float32,
+    foreach,
+    register,
+    unroll,
+)
 
 T = TypeVar("T", bound=Numeric)
 ONE, TWO, THREE, FOUR = 1.0, 2.0, 3.0, 4.0
@@ -15,6 +27,11 @@ def add_one(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
 
 @register("add")
 def add(out: OutputTensor[T, "n"], x: InputTensor[T, "n"], y: InputTensor[T, "n"]):
+    foreach(out, lambda i: x[i] + y[i])
+
+
+@register("plus")
+def plus(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
     foreach(out, lambda i: x[i] + y[i])
 
 
@@ -36,3 +53,28 @@ def axpy(out: OutputTensor[T, "n"], a: T, x: InputTensor[T, "n"], y: InputTensor
 @register("increase")
 def increase(x: MutableInputTensor[T, "n"]):
     foreach(x, lambda i: x[i] + 1)
+
+
+@autotune({"width": (4, 8)}, key="n", exact=False)
+@register("total")
+def total(out: OutputTensor[float32, "1"], x: InputTensor[float32, "n"], *, width: int = 1):
+    sums = SIMD[float32, width](0)
+    for i in range(0, x.dim(0) - width + 1, width):
+        sums += x.load(i, width=width)
+    out[0] = sums.reduce_add()
+
+
+@register("twice")
+def twice(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    foreach(out, lambda i: x[i] * 2)
+
+
+@register("sum_of_list")
+def sum_of_list(out: OutputTensor[T, "*s"], xs: VariadicTensors[T, "*s"]):
+    def element(i):
+        found = xs[0][i]
+        for k in unroll(1, len(xs)):
+            found = found + xs[k][i]
+        return found
+
+    foreach(out, element)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from einkorn import __version__
-from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.errors import EinkornError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import OPS, Op

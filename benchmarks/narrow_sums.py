@@ -1,4 +1,4 @@
-"""Times sums of each dtype: `ops.sum` and `ops.cumsum`, and a kernel that adds up in a loop from a literal.
+"""Times sums of each dtype: `ops.sum` and `ops.cumsum`, and kernels that add up in a loop from a literal.
 
 `python benchmarks/narrow_sums.py` prints microseconds, the best of 60 calls. Run in two checkouts it shows what wide
 accumulators cost.
@@ -31,6 +31,24 @@ def literal_sum(out: OutputTensor[W, ""], x: InputTensor[N, "n"]) -> None:
     out[()] = total
 
 
+@register("benchmark::literal_dot")
+def literal_dot(out: OutputTensor[W, ""], x: InputTensor[N, "n"], y: InputTensor[N, "n"]) -> None:
+    """Products that do not wrap."""
+    total = 0
+    for i in range(x.dim(0)):
+        total += x[i] * y[i]
+    out[()] = total
+
+
+@register("benchmark::wrapped_dot")
+def wrapped_dot(out: OutputTensor[W, ""], x: InputTensor[N, "n"], y: InputTensor[N, "n"]) -> None:
+    """Products in the dtype of the elements."""
+    total = 0
+    for i in range(x.dim(0)):
+        total += (x[i] * y[i]).cast(N)
+    out[()] = total
+
+
 def best(call: Callable[[], Any]) -> float:
     """Microseconds of the fastest call."""
     found = []
@@ -56,12 +74,13 @@ def main() -> None:
     for shape, axis in SUMS:
         row(f"sum {shape} axis {axis}", shape, lambda x: ops.sum(x, axis))  # noqa: B023
     row("cumsum (256, 768)", (256, 768), lambda x: ops.cumsum(x, 1))
-    times = []
-    for name in DTYPES:
-        x = np.ones(1_000_000, name)
-        out = np.zeros((), getattr(DType, name).sum_dtype().to_numpy())
-        times.append(best(lambda: literal_sum(x, out=out)))  # noqa: B023
-    print(f"{'loop of 1 000 000':24}" + "".join(f"{each:10.1f}" for each in times))
+    for title, kernel, count in (("sum", literal_sum, 1), ("dot", literal_dot, 2), ("dot that wraps", wrapped_dot, 2)):
+        times = []
+        for name in DTYPES:
+            x = [np.ones(1_000_000, name)] * count
+            out = np.zeros((), getattr(DType, name).sum_dtype().to_numpy())
+            times.append(best(lambda: kernel(*x, out=out)))  # noqa: B023
+        print(f"{title + ', a million':24}" + "".join(f"{each:10.1f}" for each in times))
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def _options(parameters: Iterable[Parameter]) -> str:
     return " ".join(f"--param {p.name}={_EXAMPLES[p.kind]}" for p in parameters)
 
 
-_EXAMPLES = {"int": "8", "float": "1.0", "bool": "true", "str": "text", "dtype": "float32"}
+_EXAMPLES = {"int": "8", "float": "1.0", "bool": "true", "str": "text", "dtype": "float32", "ints": "1,2"}
 
 
 def _nothing_compiled(schemas: Iterable[OpSchema]) -> PackageError:

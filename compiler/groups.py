@@ -15,7 +15,6 @@ import functools
 import json
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -31,7 +30,7 @@ from ..dsl.environment.cache import content_key, shared_cache
 from ..dsl.environment.compiling import compiling
 from ..dsl.environment.fingerprint import fingerprint
 from ..dsl.environment.knobs import knobs
-from ..dsl.environment.process_settings import ProcessSetting
+from ..dsl.environment.process_settings import quick_switching
 from ..dsl.environment.stacks import room_for_threads
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
@@ -119,7 +118,7 @@ def _compiled(
 
     ends = not threading.main_thread().is_alive()  # then Python starts no pool of threads any more
     count = 0 if knobs.dump or knobs.stop or ends else min(len(missing) - 1, _processors())
-    with _switching.changed(), _Workers(done, count) as workers:
+    with quick_switching.changed(), _Workers(done, count) as workers:
         mistakes: list[EinkornError] = []
         for key, group in missing:
             try:
@@ -145,14 +144,6 @@ def _symbol(key: str, group: Numbering) -> str:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-SWITCHING = 0.0005  # seconds: a tenth of Python's own
-
-
-# While compilations are under way, threads give each other the interpreter's lock more often than usual. A thread that
-# waits for it holds up MLIR and LLVM, for which it needs it between their steps alone.
-_switching = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, lambda before: min(before, SWITCHING))
 
 
 @functools.cache

@@ -88,7 +88,7 @@ def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
     schema = program.schema
     kinds = {p.name: p.kind for p in schema.parameters}
     parameters = {
-        name: DType[str(value)] if kinds[name] == "dtype" else value
+        name: DType[str(value)] if kinds[name] == "dtype" else tuple(value) if isinstance(value, list) else value
         for name, value in dict(instance.parameters).items()
     }
     ordered = {p.name: parameters[p.name] for p in schema.parameters}
@@ -142,6 +142,8 @@ def typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, An
                 out[name] = DType[value]
             elif isinstance(value, str) and kind in ("int", "float"):
                 out[name] = {"int": int, "float": float}[kind](value)
+            elif isinstance(value, str) and kind == "ints":
+                out[name] = tuple(int(number) for number in value.strip("()").split(",") if number.strip())
             elif isinstance(value, str) and kind == "bool":
                 out[name] = {"true": True, "false": False}[value.lower()]
             else:

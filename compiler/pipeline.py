@@ -28,6 +28,7 @@ from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.compiling import compiling
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs
 from .codegen import llvm, mlir
+from .codegen.native_check import called_functions, check_native
 from .crashes import noting
 from .inference.kernels import build_program
 from .ir.printer import print_program
@@ -141,6 +142,7 @@ def _simulate(c: Compilation) -> None:
 
 
 def _lower(c: Compilation) -> None:
+    check_native(c.program, c.target)
     if c.symbol:
         c.group = emit_group(c.program, c.target, c.symbol)
         c.emitted = Emitted(c.group.text, ())
@@ -158,7 +160,7 @@ def _lower_to_llvm(c: Compilation) -> None:
 
 
 def _compile(c: Compilation) -> None:
-    elsewhere = {first_site(c.symbol), *HELPERS} if c.symbol else set()
+    elsewhere = ({first_site(c.symbol), *HELPERS} if c.symbol else set()) | called_functions(c.program)
     c.compiled = llvm.compile_module(c.text, c.target, observe=c.observe, elsewhere=elsewhere)
 
 

@@ -25,6 +25,7 @@ with _shielded():
     from .language.gpu import *
     from .language.loops import *
     from .language.mathematics import *
+    from .language.native import *
     from .language.python import *
     from .language.structs import *
     from .types.dtype import DType as DType

@@ -34,8 +34,11 @@ with shielded():
         load_devices,
     )
     from .driver.streams import DeviceStream
+    from .engine.compiled import CompiledModel
+    from .engine.debug import DebugConfig, PrintStyle
     from .engine.model import Model, TensorSpec
     from .engine.session import InferenceSession
+    from .interop.cast import cast_tensor_to
     from .onnx import from_onnx
     from .staging.graph import Graph
     from .staging.kernels import KernelLibrary
@@ -53,9 +56,11 @@ __all__ = [
     "Buffer",
     "BufferType",
     "BufferValue",
+    "CompiledModel",
     "ConvInputLayout",
     "DLPackArray",
     "DType",
+    "DebugConfig",
     "Device",
     "DeviceKind",
     "DeviceRef",
@@ -68,6 +73,7 @@ __all__ = [
     "InterpolationMode",
     "KernelLibrary",
     "Model",
+    "PrintStyle",
     "Shape",
     "StaticDim",
     "SymbolicDim",
@@ -81,6 +87,7 @@ __all__ = [
     "accelerator_architecture_name",
     "accelerator_count",
     "calculate_virtual_device_count",
+    "cast_tensor_to",
     "devices_exist",
     "finfo",
     "from_onnx",

@@ -198,3 +198,8 @@ def check_bytes(size: int, name: Callable[[], str]) -> None:
             expected=MOST_BYTES,
             got=in_short(size),
         )
+
+
+def axes_given(dims: tuple[int | Iterable[int], ...]) -> Iterable[int]:
+    """The axes that a method is given: a list of them, or each by itself."""
+    return dims[0] if len(dims) == 1 and not hasattr(type(dims[0]), "__index__") else dims  # type: ignore[return-value]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from .elements import ELEMENTS
 from .images import IMAGES
 from .indexing import INDEXING
+from .linear_algebra import LINEAR_ALGEBRA
 from .networks import NETWORKS
 from .numbers import NUMBERS
 from .row import Array, Row
 
 __all__ = ["ROWS", "WITHOUT", "Array", "Row"]
 
-ROWS = [*ELEMENTS, *INDEXING, *NUMBERS, *NETWORKS, *IMAGES]
+ROWS = [*ELEMENTS, *INDEXING, *NUMBERS, *NETWORKS, *IMAGES, *LINEAR_ALGEBRA]
 
 _VIEW = "gives a view: no element moves"
 _PART = "is timed in the row of `buffer_store`"
@@ -38,6 +39,8 @@ WITHOUT = {
     "reshape": _VIEW,
     "shape_to_tensor": "a few numbers",
     "squeeze": _VIEW,
+    "view_as_complex": _VIEW,
+    "view_as_real": _VIEW,
     "transfer_to": "on a machine without a GPU there is nowhere to go",
     "trilu": "`tril` or `triu`, by an argument",
     "unsqueeze": _VIEW,

@@ -48,7 +48,7 @@ def _load() -> Any:
         raise TargetError(
             f"llvmlite {what}, and kernels cannot be compiled without it",
             code="EK0602",
-            hint=limit or "pip install llvmlite==0.50.*",
+            hint=limit or "pip install 'llvmlite>=0.48,<0.51'",
             notes=[str(error)],
         ) from None
     # Vectors as wide as the smallest type allows: else a loop from floats to bytes writes an eighth of one at a time.
@@ -235,12 +235,15 @@ def _machine(target: Target, level: int) -> Iterator[Any]:
         try:
             machine = idle.pop()
         except IndexError:
-            machine = _new_machine(target, level)
+            machine = new_machine(target, level)
         yield machine
         idle.append(machine)  # not reached after an error
 
 
-def _new_machine(target: Target, level: int) -> Any:
+VETTED: set[tuple[str, str]] = set()  # targets and intrinsics that `native_check` found to be right
+
+
+def new_machine(target: Target, level: int) -> Any:
     cpu, features = processor(target)
     return (
         library()
@@ -403,6 +406,8 @@ def check_intrinsics(uses: Iterable[tuple[str, bool]], target: Target) -> None:
         InternalError: an intrinsic is not on the target's list; it and the target are named.
     """
     for name, approximate in dict.fromkeys(uses):
+        if (target.name, name) in VETTED:
+            continue
         base, _ = split_intrinsic(name)
         reason = target.intrinsics.refusal(name)
         if reason is None and not approximate and base in target.intrinsics.approximate:

@@ -102,6 +102,7 @@ class _Page:
     def __init__(self, program: PortableKernel) -> None:
         self.program = program
         self.own = program.functions[0].file
+        self.head = _lines_of(program.functions[0].syntax)[0]  # the line of the op that the page opens at
         self.keys: dict[Spot, int] = {}
         self.reports: dict[Spot, list[tuple[str, str]]] = {}  # what became of the loops of a line, for each target
 
@@ -138,7 +139,10 @@ class _Page:
             drawn = _highlighted("".join(text), "source")
             for first, last in ranges or [(1, len(text))]:
                 for number in range(first, min(last, len(drawn)) + 1):
-                    parts.append(self.line(number, drawn[number - 1], [(file, number)]) + self.notes(file, number))
+                    anchor = ' id="op"' if (file, number) == (self.own, self.head) else ""
+                    parts.append(
+                        self.line(number, drawn[number - 1], [(file, number)], anchor) + self.notes(file, number)
+                    )
         return _section("source", "", parts)
 
     def notes(self, file: str, number: int) -> str:
@@ -164,8 +168,8 @@ class _Page:
         ]
         return _section(stage, machine.name, parts)
 
-    def line(self, number: int, drawn: str, spots: Sequence[Spot]) -> str:
-        return f'<div class="l" data-n="{number}"{self.marks(spots)}>{drawn}</div>'
+    def line(self, number: int, drawn: str, spots: Sequence[Spot], anchor: str = "") -> str:
+        return f'<div class="l"{anchor} data-n="{number}"{self.marks(spots)}>{drawn}</div>'
 
 
 def _lines_of(function: syntax.Function) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 A variable that a compile-time number begins, and that is computed anew from its old value by arithmetic that may wrap
 or round, is an accumulator. It is as wide as NumPy's sums: Int64 for signed integers, UInt64 for unsigned ones, and
-Float32 for half floats. The numbers that it meets are widened, and what is computed with it stays an accumulator; it
-is narrowed where the author casts it. One of half floats is rounded where it is stored as such.
+Float32 for half floats. The numbers that it meets are widened (see `exact_terms`), and what is computed with it stays
+an accumulator; it is narrowed where the author casts it. One of half floats is rounded where it is stored as such.
 
 Whether a variable is one shows in a trial: its statement or loop is evaluated with stand-ins for the numbers that
 begin it, and the operations that were built are followed from the new value back to the old one.
@@ -14,7 +14,7 @@ Input: what a trial built; values. Output: wide types; widened values. Non-goals
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -24,21 +24,13 @@ from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op, PointerType, Region, Value
 from .evaluator import Point
+from .exact_terms import wide_dtype, widen
 from .recovery import Cascade, is_runtime_expression
 from .values.aggregates import numbers_of, replaced, same_shape
 from .values.compile_time import StructValue
 from .values.flow import Abandoned, NeverReturns
 
 GROWING = frozenset({"add", "sub", "mul", "neg", "shl", "fma", "truediv"})  # may give what their operands' type cannot
-
-
-def wide_dtype(dtype: DType) -> DType | None:
-    """The dtype of sums of `dtype`; None where sums are not wider than their terms."""
-    if dtype.is_half():
-        return DType.float32
-    if not dtype.is_integral() or dtype.is_storage() or dtype.bits == 64:
-        return None
-    return dtype.sum_dtype()
 
 
 def widened_type(type: Any) -> SIMDType | None:
@@ -64,7 +56,7 @@ def widened(here: Point, value: Value, sums: Value) -> Value:
     if wide_dtype(value.dtype) is not sums.dtype:
         return value
     here.locate()
-    return here.builder.one("cast", [value], value.type.with_dtype(sums.dtype))
+    return widen(here, value, sums.dtype)
 
 
 def marked(result: Value, operands: Iterable[Value]) -> Value:
@@ -110,13 +102,13 @@ def may_have_wrapped(value: Value) -> bool:
 # *** which variables are accumulators ***
 
 
-def accumulating(root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int, Any]) -> set[Any]:
+def accumulating(root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int, Any], implicit: Set[int]) -> set[Any]:
     """The keys whose new value in `ends` grows from their old one, for which a value in `stand_ins` stands.
 
-    A key may grow by way of others, as in `a, b = b, a + b`.
+    A key may grow by way of others, as in `a, b = b, a + b`. `implicit` has the casts that the author did not write.
     """
     sources = _sources(root)
-    steps = {key: _reached(end, sources, stand_ins) for key, end in ends.items()}
+    steps = {key: _reached(end, sources, stand_ins, implicit) for key, end in ends.items()}
     found = set()
     for key in ends:
         seen: set[tuple[Any, bool]] = set()
@@ -158,7 +150,9 @@ def _add_sources(op: Op, sources: dict[int, list[Value]]) -> None:
             sources.setdefault(target.serial, []).extend(value for value in values if value is not target)
 
 
-def _reached(end: Value, sources: dict[int, list[Value]], stand_ins: Mapping[int, Any]) -> set[tuple[Any, bool]]:
+def _reached(
+    end: Value, sources: dict[int, list[Value]], stand_ins: Mapping[int, Any], implicit: Set[int]
+) -> set[tuple[Any, bool]]:
     """The keys that a value is made of, each with whether it grows on the way.
 
     What is compared, loaded or cast by the author is no longer the number that a variable began with.
@@ -175,16 +169,16 @@ def _reached(end: Value, sources: dict[int, list[Value]], stand_ins: Mapping[int
             found.add((stand_ins[value.serial], grew))
         elif value.serial in sources:
             rest += [(source, grew) for source in sources[value.serial]]
-        elif value.maker is not None and not _ends_here(value, value.maker):
+        elif value.maker is not None and not _ends_here(value, value.maker, implicit):
             grows = grew or value.maker.opcode.name in GROWING
             rest += [(operand, grows) for operand in value.maker.operands]
     return found
 
 
-def _ends_here(value: Value, maker: Op) -> bool:
+def _ends_here(value: Value, maker: Op, implicit: Set[int]) -> bool:
     if value.type.dtype is DType.bool or any(isinstance(operand.type, PointerType) for operand in maker.operands):
         return True
-    return maker.opcode.name == "cast" and maker.operands[0].weak is None
+    return maker.opcode.name == "cast" and maker.operands[0].weak is None and value.serial not in implicit
 
 
 # *** statements outside of loops ***
@@ -221,7 +215,8 @@ def begin_accumulators(here: Point, node: s.Assign | s.AugAssign, evaluate: Call
         after = frame.env
     same = [name for name in before if name in after and same_shape(after[name], before[name])]
     ends = {key: value for name in same for key, value in numbers_of(after[name], (name,)) if isinstance(value, Value)}
-    grown = accumulating(region, ends, {value.serial: key for key, value in stand_ins.items()})
+    numbers = {value.serial: key for key, value in stand_ins.items()}
+    grown = accumulating(region, ends, numbers, here.evaluator.implicit_casts)
     literals = {key: value for name in names for key, value in _literals(name, before[name])}
     frame.env.update(with_numbers({key: begun(here, literals[key], ends[key]) for key in grown if key in literals}))
 

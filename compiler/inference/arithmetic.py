@@ -21,6 +21,7 @@ from .calls.arguments import check_number
 from .calls.library import call_operator
 from .conversion import PYTHON_ERRORS, coerce, unify
 from .evaluator import Evaluator, Point
+from .exact_terms import note_comparison
 from .mismatches import mismatch, no_row, not_numbers
 from .operator_methods import COMPARISONS, OPERATORS
 from .runtime_checks import guard_divisor
@@ -28,8 +29,9 @@ from .values.compile_time import StructValue, is_comptime_number
 from .values.describe import describe
 from .values.flow import ABSENT
 from .values.index import Index
+from .widening import compared_by_sign, compares_by_sign, may_widen, rotation, shift_count
 
-_FOLDED = (bool, int, float, str, tuple)  # a union would be made anew for each operand
+_FOLDED = (bool, int, float, complex, str, tuple)  # a union would be made anew for each operand
 
 
 def fold(here: Point, row: Row, operands: list[Any]) -> Any:
@@ -44,8 +46,9 @@ def fold(here: Point, row: Row, operands: list[Any]) -> Any:
             raise here.error("EK0206", "this compile-time value grows too large")
         here.step(1 + arithmetic(operands))
         value = row.fold(*operands)
-        if isinstance(value, complex):
-            raise here.error("EK0206", "this compile-time value is a complex number")
+        if isinstance(value, complex) and complex not in map(type, operands):
+            hint = "a complex number as the operand gives one: write it with + 0j"
+            raise here.error("EK0206", "this compile-time value is a complex number", hint=hint)
         return value
     except TypeError:
         raise not_numbers(here, row, operands) from None
@@ -68,12 +71,14 @@ def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
         return folded
     if row.name in ("floordiv", "mod") and not weak:
         guard_divisor(here, operands[1], row.symbol)
+    if row.result == "bool" and type.dtype.is_integral():
+        note_comparison(here, operands)
     if row.in_library(type.dtype):
         value = call_operator(here, row.name, operands)
     else:
         value = here.builder.row(row.name, operands)
     if weak and row.result == "same":
-        value.weak = "float" if row.name == "truediv" else weak
+        value.weak = "float" if row.name == "truediv" and weak != "complex" else weak
         value.origin = frozenset().union(*(v.origin for v in operands))
     return marked(value, operands) if row.result == "same" else value
 
@@ -101,6 +106,8 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, synta
     if a is ABSENT or b is ABSENT:
         return ABSENT
     row = ROWS[op]
+    if op in ("eq", "ne") and (a is None or b is None):
+        return (a is b) == (op == "eq")  # None is known at compile time, and nothing else is equal to it
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return _of_structs(here, op, a, b, nodes)
     if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
@@ -110,6 +117,11 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, synta
         return _pointer_arithmetic(here, op, a, b, nodes)
     if not isinstance(a, Value) and not isinstance(b, Value):
         return fold(here, row, [a, b])
+    if isinstance(a, Value) and isinstance(b, Value) and a.weak is b.weak is None:
+        if op in ("shl", "shr"):
+            b = shift_count(here, b, a.dtype)
+        elif compares_by_sign(row.symbol, a, b):
+            return compared_by_sign(here, row.symbol, a, b)
     left, right = unify(here, row.symbol, a, b, nodes)
     if op == "eq" and left is right and left.serial in here.builder.bounds and is_shipped(here.frame.file):
         return True  # two sizes that are one: the library need not ask as code runs
@@ -178,20 +190,25 @@ def call_row(call: Point, name: str, operands: list[Any]) -> Any:
         for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
             check_number(call, name, operand, key)
         return fold(call, row, operands)
-    return apply_row(call, row, call_numbers(call, name, operands))
+    if name in ("rotl", "rotr") and all(isinstance(v, Value) and v.weak is None for v in operands):
+        operands = [operands[0], rotation(call, operands[1], operands[0].dtype)]
+    return apply_row(call, row, call_numbers(call, name, operands, widening=row.element is None))
 
 
-def call_numbers(call: Point, name: str, operands: list[Any]) -> list[Value]:
+def call_numbers(call: Point, name: str, operands: list[Any], *, widening: bool = True) -> list[Value]:
     """The arguments of a name of the language as run-time values of one type; one of them is such a value."""
     for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
         check_number(call, name, operand, key)
     nodes = [call.nodes.get(key, call.node) for key in STUBS[name].signature.parameters]
     numbers = [v for v in operands if isinstance(v, Value)]
     anchor = min(numbers, key=lambda v: (v.weak is not None, v.sums is None))  # the first that decides the type
+    for number in numbers if widening and anchor.weak is None else ():
+        if number.weak is None and may_widen(anchor, number.type):
+            anchor = number
     out: list[Value] = []
     for operand, node in zip(operands, nodes, strict=True):
         first, _ = (
-            unify(call, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]))
+            unify(call, f"{name}(…)", operand, anchor, (node, nodes[operands.index(anchor)]), widening=widening)
             if operand is not anchor
             else (anchor, anchor)
         )

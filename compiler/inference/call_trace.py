@@ -40,7 +40,7 @@ def _called(step: Location) -> str:
 
 
 def _argument(name: str, value: Any) -> str:
-    if isinstance(value, bool | int | float | str) or value is None:
+    if isinstance(value, bool | int | float | complex | str) or value is None:
         text = f"{name}={literal_text(value)}"
         return text if len(text) <= 40 else f"{name}=..."
     if isinstance(value, DType | SIMDType):

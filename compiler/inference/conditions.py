@@ -18,7 +18,7 @@ from ..ir.program import PointerType, Region, Value
 from .accumulators import marked, together
 from .arithmetic import binary
 from .calls.struct_methods import special
-from .conversion import DEFAULTS, coerce, unify, weak_kind
+from .conversion import DEFAULTS, coerce, unify, weak_kind, widest_kind
 from .evaluator import Evaluator, Point
 from .recovery import Cascade
 from .values.aggregates import parts_of, same_constant, same_kind, with_parts
@@ -34,7 +34,7 @@ def compare_objects(here: Point, op: str, a: Any, b: Any) -> bool:
         raise here.error("EK0202", f"cannot compute {describe(a)} {symbol} {describe(b)}")
     a = a.dtype if isinstance(a, SIMDType) and a.is_scalar else a
     b = b.dtype if isinstance(b, SIMDType) and b.is_scalar else b
-    comparable = (DType, SIMDType, str, bool, int, float, tuple)
+    comparable = (DType, SIMDType, str, bool, int, float, complex, tuple)
     if a is not None and b is not None and not (isinstance(a, comparable) and isinstance(b, comparable)):
         text = f"cannot compute {describe(a)} {ROWS[op].symbol} {describe(b)}"
         raise here.error("EK0202", text)
@@ -102,7 +102,7 @@ def decision(here: Point, runtime: bool = False) -> Any:
     return Value(BOOL)
 
 
-_HAVE_TRUTH = (bool, int, float, str, tuple)
+_HAVE_TRUTH = (bool, int, float, complex, str, tuple)
 
 
 def truth(here: Point, value: Any) -> Any:
@@ -168,8 +168,8 @@ def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.Node, s.Node
 
 
 def open_kind(a: Any, b: Any) -> str | None:
-    """`bool`, `int` or `float` when both alternatives may still adopt a type: so may what is chosen from them."""
+    """The kind of number that is chosen from two that may both still adopt a type, or None."""
     kinds = (weak_kind(a), weak_kind(b))
     if None in kinds:
         return None
-    return "float" if "float" in kinds else "int" if "int" in kinds else "bool"
+    return widest_kind(kinds)

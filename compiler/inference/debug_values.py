@@ -72,6 +72,6 @@ def _form(evaluator: Evaluator, value: Any, operands: list[Value]) -> Form | Non
         return None if None in forms else ("struct", value.type.name, names, tuple(forms))
     if isinstance(value, Stored):
         return ("tensor", operand(value.pointer), tuple(operand(dim) for dim in value.dims))
-    if value is None or isinstance(value, bool | int | float | str | DType | SIMDType):
+    if value is None or isinstance(value, bool | int | float | complex | str | DType | SIMDType):
         return ("constant", value)
     return None

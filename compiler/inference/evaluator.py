@@ -22,6 +22,7 @@ from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of, joined, unlike
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.frontend import syntax
+from ...dsl.language.imports import with_imports
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.builder import Builder
 from ..ir.program import Site, Type, Value
@@ -175,6 +176,11 @@ class Evaluator(Scoped):
         self.errors: list[EinkornError] = []
         self.loop_types: dict[Any, SIMDType] = {}  # of loop variables, as they turned out
         self.sums: dict[Any, DType] = {}  # of those that are accumulators, what they add up; see `accumulators`
+        self.terms: dict[int, Any] = {}  # what is known of terms of sums, by serial; see `exact_terms`
+        self.widened: list[Value] = []  # numbers that were computed anew in a wider dtype
+        self.implicit_casts: set[int] = set()  # what they gave, by serial
+        self.compared: list[tuple[Point, Value]] = []  # narrow integers that the author compares, and where
+        self.wider_results: dict[tuple[int, DType], Value] = {}  # results of `if` operations, computed in another dtype
         self.adopted_types: dict[Any, SIMDType] = {}  # the first that each loop variable of open type met
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""
@@ -213,6 +219,7 @@ class Evaluator(Scoped):
         if place != frame.place(node):
             label, labels = "", ()
             details.pop("hint", None)
+        details["hint"] = with_imports(details.get("hint"), place)
         all_notes = [note if isinstance(note, str) else " ".join(map(str, note)) for note in notes]
         for at, steps in groupby(calls, key=lambda call: call[1]):
             same = [text for text, _ in steps]

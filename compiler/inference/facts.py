@@ -6,13 +6,14 @@ Non-goals: nothing is decided here (see `graph.passes.fusion`), and nothing is c
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...dsl.contract.unit import NodeSpec, Size, Slot
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.signature.schema import Form
 from ...dsl.types.dtype import INT, DType
-from ..ir.program import Region, Value, count_operations, walk
+from ..ir.program import Op, Region, Value, count_operations, walk
 from ..targets import Target
 from .kernels import GroupEvaluator
 from .recovery import Cascade
@@ -89,35 +90,68 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     )
 
 
-def not_elementwise(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> str:
-    """Why an element of the outputs is not made of the elements of the inputs at its place, and of nothing else; ""
-    when it is. What kernels print and assert does not matter here.
+@dataclass(frozen=True)
+class ElementFacts:
+    """How a kernel instance computes one element of its outputs.
+
+    Attributes:
+        trouble: why the element is not made of the elements of the inputs at its place, and of nothing else; "" when it
+            is.
+        operation: the opcode's name, where the element is one operation on an element of each of two inputs; else "".
+    """
+
+    trouble: str
+    operation: str = ""
+
+
+def element_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> ElementFacts:
+    """How `node` computes an element. What kernels print and assert does not matter here.
 
     Raises:
         CompileError: a mistake in the kernel.
     """
     schema = node.kernel.schema
     if schema.mutable:
-        return f"it changes '{schema.mutable[0].name}' in place"
+        return ElementFacts(f"it changes '{schema.mutable[0].name}' in place")
     prober = _Prober(node, shapes, target)
     region = Region()
     try:
         with prober.evaluator.builder.inside(region):
             prober.element(0, 0, prober.index)
     except NotElementwise:
-        return "it does more than one `foreach` over its outputs"
+        return ElementFacts("it does more than one `foreach` over its outputs")
     except (Cascade, Abandoned):
         prober.evaluator.raise_errors()
-        return "its elements cannot be computed one by one"
+        return ElementFacts("its elements cannot be computed one by one")
     prober.evaluator.raise_errors()
     for number, argument in enumerate(schema.inputs):
         probe = prober.probes.get(number)
         if probe is not None and probe.elsewhere and argument.form is not Form.SCALAR:
-            return f"it reads other elements of '{argument.name}' than the one at the place that it computes"
+            text = f"it reads other elements of '{argument.name}' than the one at the place that it computes"
+            return ElementFacts(text)
     operations = list(walk(region))
     if any(op.opcode.has_effects and not op.opcode.reports for op in operations):
-        return "it does more than to compute elements"
+        return ElementFacts("it does more than to compute elements")
     used = {operand for op in operations for operand in op.operands}
     if not used.isdisjoint(prober.components):
-        return "it computes with the index"
-    return "it computes with sizes" if not used.isdisjoint(prober.slots.values()) else ""
+        return ElementFacts("it computes with the index")
+    if not used.isdisjoint(prober.slots.values()):
+        return ElementFacts("it computes with sizes")
+    return ElementFacts("", _only_operation(operations, prober.probes))
+
+
+def _only_operation(operations: Sequence[Op], probes: Mapping[int, Probe]) -> str:
+    """The operation on one load of each of two inputs, where there is no other.
+
+    A cast to the value's own type only ends an expression (see `exact_terms`): it does not count.
+    """
+    loads = [op.results[0] for op in operations if op.opcode.name == "load"]
+    others = [op for op in operations if op.opcode.name != "load" and not _is_end(op)]
+    if len(others) != 1 or len(loads) != 2 or [probe.loads for probe in probes.values()] != [1, 1]:
+        return ""
+    (only,) = others
+    return only.opcode.name if len(only.operands) == 2 and set(only.operands) == set(loads) else ""
+
+
+def _is_end(op: Op) -> bool:
+    return op.opcode.name == "cast" and op.operands[0].type == op.results[0].type

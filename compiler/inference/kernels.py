@@ -36,6 +36,7 @@ from ..targets import Target
 from . import handlers  # noqa: F401  # fills the evaluator's tables
 from .debug_values import beginning, note
 from .evaluator import Evaluator, Point
+from .exact_terms import as_element, check_comparisons
 from .outputs import is_stored, never_stored
 from .recovery import Cascade
 from .target_refusals import is_host_code
@@ -166,7 +167,10 @@ class GroupEvaluator:
                 for name, tensor in scalars:
                     env[name] = tensor.load(evaluator.builder, Index((), components=()))
             note(Point(evaluator, beginning(function.syntax), frame), env)
-            return bool(evaluator.block(function.syntax.body, frame).kinds)
+            with evaluator.scope(widened=[], compared=[]):
+                kinds = evaluator.block(function.syntax.body, frame).kinds
+                check_comparisons(evaluator)
+            return bool(kinds)
 
     @contextmanager
     def about(self, spec: NodeSpec) -> Iterator[None]:
@@ -195,11 +199,12 @@ class GroupEvaluator:
             for argument, (dtype, shape) in zip(arguments, self.nodes[node].outputs, strict=True):
                 outputs.append(Demand(index, **self.tensor_fields(node, argument, shape, dtype)))
             self.run(node, outputs)
-            values = [o.value for o in outputs if isinstance(o, Demand)]
-            if any(v is None for v in values):
+            stored = [o.value for o in outputs if isinstance(o, Demand)]
+            if any(value is None for value in stored):
                 if self.evaluator.errors:
                     raise Cascade
                 raise NotElementwise
+            values = [as_element(self.evaluator, value) for value in stored if value is not None]
             builder.remember(key, values)
         found: Value = values[output]
         return found
@@ -303,7 +308,7 @@ class GroupBuilder(GroupEvaluator):
 
         def consume(index: Index, value: Value) -> None:
             with self.evaluator.builder.inside(self.evaluator.builder.region):  # a memo of its own for every store
-                self.given[root, output] = Given(index, value, **fields)
+                self.given[root, output] = Given(index, as_element(self.evaluator, value), **fields)
                 for move in self.group.moves:
                     index = self.move(move, index)
                 for number, target in enumerate(targets):

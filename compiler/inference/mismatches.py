@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.frontend import syntax
-from ...dsl.types.dtype import SIMDType
+from ...dsl.types.dtype import DType, SIMDType
 from ..ir.operations import KIND_WORDS, Row
 from ..ir.program import PointerType, Value
 from .accumulators import may_have_wrapped
@@ -20,6 +20,7 @@ from .spelling import cast_of, source_of
 from .values.compile_time import Frame, StructValue
 from .values.describe import describe
 from .values.index import Index
+from .widening import reason_for_cast
 
 HINTS = {  # by the row that does not work
     "truediv": "use `//`, or cast to a float first",
@@ -59,9 +60,13 @@ def mismatch(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node,
         text = f"a value cannot be {describe(a)} or else {describe(b)}"
     elif symbol.endswith("(…)"):
         text = f"the arguments of '{symbol.removesuffix('(…)')}' differ in type: {describe(a)} and {describe(b)}"
+    numbers = isinstance(a, Value) and isinstance(b, Value)
+    numbers = numbers and isinstance(a.type, SIMDType) and isinstance(b.type, SIMDType)
+    reason = reason_for_cast(*_towards(a, b)) if numbers else None
     return here.error(
         "EK0202",
         text,
+        notes=[reason] if reason else [],
         label=f"{describe(a)} {symbol} {describe(b)}" if text.startswith("cannot compute") else "",
         expected=describe(a),
         got=describe(b),
@@ -72,7 +77,7 @@ def mismatch(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node,
 def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Node, syntax.Node], frame: Frame) -> str:
     """The hint for numbers of two types: a cast towards the float, else towards the left; vectors get one width."""
     (to, like), (other, node) = (a, nodes[0]), (b, nodes[1])
-    if b.dtype.is_float() and not a.dtype.is_float():
+    if _towards(a, b)[1] is not a.dtype:
         (to, like), (other, node) = (b, nodes[1]), (a, nodes[0])
     assert isinstance(to.type, SIMDType) and isinstance(other.type, SIMDType)
     widths = to.type.width, other.type.width
@@ -81,6 +86,13 @@ def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Node, syntax.Node], fra
     wide = like if widths[0] > widths[1] else node
     text = source_of(wide, frame)
     return f"write {text if text.isidentifier() else f'({text})'}[:{min(widths)}], or join two vectors: a.join(b)"
+
+
+def _towards(a: Value, b: Value) -> tuple[DType, DType]:
+    """Of two dtypes the one that the hint casts, and the one that it casts to."""
+    if (b.dtype.is_complex(), b.dtype.is_float()) > (a.dtype.is_complex(), a.dtype.is_float()):
+        return a.dtype, b.dtype
+    return b.dtype, a.dtype
 
 
 def not_numbers(here: Point, row: Row, operands: list[Any]) -> CompileError:
@@ -105,11 +117,16 @@ def no_row(here: Point, row: Row, operand: Value) -> CompileError:
             hint=f"write .cast({wide}) first, and .cast({type.dtype}) where the result is stored",
         )
     hint = HINTS.get(row.name)
+    if type.dtype.is_complex():
+        ordered = row.name in ("lt", "le", "gt", "ge", "min", "max", "clamp", "sign")
+        text = "complex numbers have no order" if ordered else "it is for real numbers"
+        hint = "work on its parts, z.real and z.imag, or on abs(z)"
+        return here.error("EK0231", f"'{row.symbol}' does not work on {type}: {text}", got=str(type), hint=hint)
     if row.name == "truediv" and may_have_wrapped(operand):
         hint = f"the {type} before the `/` may have wrapped: cast its terms, as in x.cast(int32), and divide by `//`"
-    if hint is None and set(row.mlir) == {"float"}:
+    if hint is None and set(row.mlir) - {"complex"} == {"float"}:
         hint = "cast to a float first"
-    listed = [KIND_WORDS[kind] for kind in row.mlir]
+    listed = [KIND_WORDS[kind] for kind in row.mlir if kind != "complex"]
     words = " and ".join([*([", ".join(listed[:-1])] if listed[:-1] else []), listed[-1]])
     words = words.replace("signed integers, unsigned integers", "integers")
     words = words.replace("signed integers and unsigned integers", "integers")

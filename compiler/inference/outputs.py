@@ -21,7 +21,8 @@ def is_stored(region: Region, pointer: Value) -> bool:
     """Whether anything in a region may write through a pointer, or through one that is made of it."""
     known = {pointer.serial}
     for op in walk(region):
-        if not any(operand.serial in known for operand in op.operands) or op.opcode.reads or op.opcode.hints:
+        reads_only = op.opcode.reads and not op.opcode.writes
+        if not any(operand.serial in known for operand in op.operands) or reads_only or op.opcode.hints:
             continue
         if not op.opcode.is_pure:
             return True

@@ -110,5 +110,6 @@ def number(value: Any, type: SIMDType) -> Any:
     if type.dtype.is_storage():
         scalar = convert(np.array(value)[()], DType.float64 if type.dtype.is_float() else DType.int64, type.dtype)
     else:
-        scalar = np.array(value).astype(dtype)[()] if type.dtype.is_float() else np.array(int(value), dtype)[()]
+        inexact = type.dtype.is_float() or type.dtype.is_complex()
+        scalar = np.array(value).astype(dtype)[()] if inexact else np.array(int(value), dtype)[()]
     return scalar if type.width == 1 else np.full(type.width, scalar)

@@ -16,7 +16,7 @@ from ..ir.opcodes import MASKED_LOAD, MASKED_STORE
 from ..ir.program import Op, PointerType
 from .casts import low_bits
 from .machine import Evaluate, Machine, evaluates
-from .pointers import Memory, Pointer, load, storage, store
+from .pointers import Memory, Pointer, load, seen_as, storage, store
 
 
 @evaluates("load")
@@ -143,6 +143,18 @@ def _aligned(op: Op, machine: Machine) -> Evaluate:
 @evaluates("assume_aligned")
 def _assume_aligned(op: Op, machine: Machine) -> Evaluate:
     return lambda pointer: None
+
+
+@evaluates("pointer_cast")
+def _pointer_cast(op: Op, machine: Machine) -> Evaluate:
+    dtype = op.results[0].dtype
+    return lambda pointer: seen_as(pointer, dtype)
+
+
+@evaluates("constant_table")
+def _constant_table(op: Op, machine: Machine) -> Evaluate:
+    data = np.frombuffer(op.attrs["data"], op.results[0].dtype.to_numpy())
+    return lambda: Pointer(Memory(data, "constant_table", data.shape))
 
 
 @evaluates("nowhere")

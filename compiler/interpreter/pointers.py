@@ -34,6 +34,7 @@ class Memory:
     shape: tuple[int, ...]
     written: Array | None = None
     strides: tuple[int, ...] | None = None
+    written_bytes: Array | None = None  # where pointers of several dtypes point into it: `written` is a part of it
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = T
 
 def as_strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     """A view with these strides in bytes; NumPy's own function does not take every dtype of ml_dtypes."""
+    if array.dtype.kind == "c":
+        return np.lib.stride_tricks.as_strided(array, shape, strides)
     bits = array.view(f"u{array.itemsize}")
     return np.lib.stride_tricks.as_strided(bits, shape, strides).view(array.dtype)
 
@@ -73,6 +76,22 @@ def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> Pointer:
     """Fresh elements that belong to the kernel."""
     data = np.zeros(count, dtype.to_numpy())
     return Pointer(Memory(data, name, (count,), None if zeroed else np.zeros(count, np.bool_)))
+
+
+def seen_as(pointer: Pointer, dtype: DType) -> Pointer:
+    """The same address, of elements of another dtype: as many as fit behind it, and before it."""
+    memory, kind = pointer.memory, dtype.to_numpy()
+    old, new = memory.data.itemsize, kind.itemsize
+    if memory.written is not None and memory.written_bytes is None:
+        memory.written_bytes = np.repeat(memory.written, old)
+        memory.written = memory.written_bytes[::old]
+    start = pointer.offset * old
+    first = start % new
+    count = max(memory.data.size * old - first, 0) // new
+    data = memory.data.view(np.uint8)[first : first + count * new].view(kind)
+    known = None if memory.written_bytes is None else memory.written_bytes[first : first + count * new]
+    seen = Memory(data, memory.name, data.shape, None if known is None else known[::new], None, known)
+    return Pointer(seen, start // new)
 
 
 def load(pointer: Pointer, offset: int, width: int, op: str, location: Location) -> Any:
@@ -96,7 +115,10 @@ def store(value: Any, pointer: Pointer, offset: int, width: int, op: str, locati
     """Writes a scalar or a vector."""
     memory, start = pointer.memory, _checked(pointer, offset, width, "writes", op, location)
     memory.data[start : start + width] = value
-    if memory.written is not None:
+    if memory.written_bytes is not None:
+        size = memory.data.itemsize
+        memory.written_bytes[start * size : (start + width) * size] = True
+    elif memory.written is not None:
         memory.written[start : start + width] = True
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import InternalError
-from ..ir.opcodes import UDIV
+from ..ir.opcodes import REAL, UDIV
 from ..ir.program import Op, PointerType
 from .casts import convert, reinterpret
 from .machine import Evaluate, Machine, evaluates, number
@@ -41,6 +41,23 @@ def _select(op: Op, machine: Machine) -> Evaluate:
     if isinstance(op.results[0].type, PointerType):
         return lambda condition, a, b: a if condition else b
     return where
+
+
+@evaluates("complex")
+def _complex(op: Op, machine: Machine) -> Evaluate:
+    dtype = op.results[0].dtype.to_numpy()
+
+    def join(real: Any, imag: Any) -> Any:
+        joined = np.empty(np.shape(real), dtype)  # `real + 1j * imag` changes infinities and zeros
+        joined.real, joined.imag = real, imag
+        return joined[()]
+
+    return join
+
+
+@evaluates("real", "imag")
+def _part(op: Op, machine: Machine) -> Evaluate:
+    return (lambda value: value.real[()]) if op.opcode is REAL else (lambda value: value.imag[()])
 
 
 @evaluates("udiv", "urem")

@@ -20,10 +20,10 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from ...dsl.diagnostics.places import Place
-from ..ir.opcodes import CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
+from ..ir.opcodes import COMPLEX, CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Function, Location, Op, Region, Value, captures, walk
 from ..ir.rules import Form
-from . import async_copies, atomics, grids, memory, reports, scalars, vectors, warps  # noqa: F401  # each registers its own
+from . import async_copies, atomics, grids, memory, native, reports, scalars, vectors, warps  # noqa: F401  # each registers its own
 from .debugger import KERNEL, debugger, tensor
 from .grids import run_grid
 from .machine import EVALUATORS, Machine, number
@@ -208,7 +208,7 @@ class _Writer:
         callee: Activation | None = None
         run: list[Op] = []
         for op in ops:
-            if op.opcode is CONST and op.results[0].const is not None:
+            if _is_constant(op):
                 run.append(op)  # anywhere will do
                 continue
             path = self.module.activations.path(op.location)
@@ -246,7 +246,7 @@ class _Writer:
     def operation(self, op: Op, depth: int) -> list[ast.stmt]:
         if op.name in STRUCTURED:
             return STRUCTURED[op.name](self, op, depth + 1)
-        if op.opcode is CONST and op.results[0].const is not None:
+        if _is_constant(op):
             return []  # made where it is used
         if op.opcode.row is not None:
             function: Any = evaluate_row(op.name, op.operands[0].simd.dtype)
@@ -254,6 +254,11 @@ class _Writer:
             function = EVALUATORS[op.name](op, self.module.machine)
         value = self.call(function, [self.module.read(v) for v in op.operands])
         return [self.assign(op.results, ast.Yield(value) if op.opcode.waits else value)]
+
+
+def _is_constant(op: Op) -> bool:
+    """Whether a value is made where it is used; a complex number may be made of two constants."""
+    return op.opcode in (CONST, COMPLEX) and op.results[0].const is not None
 
 
 def _chain(location: Location) -> Iterator[Location]:

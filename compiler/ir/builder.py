@@ -17,7 +17,28 @@ from .operations import ROWS
 from .program import Bounds, Location, Op, PointerType, Region, Type, Value
 from .scoped import Scoped
 
+# Operations on complex numbers that are the same operation on each part: no other phase meets them.
+PART_BY_PART = frozenset(
+    {
+        "cast",
+        "const",
+        "extract",
+        "extract_at",
+        "insert",
+        "insert_at",
+        "lanes",
+        "reduce",
+        "select",
+        "shuffle",
+        "splat",
+        "take",
+    }
+)
 LIVE = "live"  # the key of a scope's counters in the memo
+
+
+def _is_complex(value: Value) -> bool:
+    return isinstance(value.type, SIMDType) and value.type.dtype.kind == "complex"
 
 
 class NotPure(Exception):
@@ -65,6 +86,21 @@ class Builder(Scoped):
             self.region = saved
             self.memo.pop()
 
+    @contextmanager
+    def reopened(self, region: Region) -> Iterator[Op]:
+        """Builds into a region that has ended, before the operation that ends it, which this gives.
+
+        Nothing is remembered in it: what was computed since may come after the region.
+        """
+        saved, self.memo = self.memo, [{}]
+        end = region.ops.pop()
+        try:
+            with self.inside(region):
+                yield end
+        finally:
+            region.ops.append(end)
+            self.memo = saved
+
     def remembered(self, key: Any) -> Any:
         """What `remember` stored under the key in this region or one around it."""
         for scope in reversed(self.memo):
@@ -99,7 +135,50 @@ class Builder(Scoped):
 
     def one(self, name: str, operands: Sequence[Value], type: Type, **attrs: Any) -> Value:
         """Appends an operation with one result."""
+        if type.dtype.kind == "complex" and name in PART_BY_PART:
+            return self._of_parts(name, operands, type, attrs)
         return self.add(name, operands, [type], **attrs)[0]
+
+    # *** complex numbers ***
+
+    def _of_parts(self, name: str, operands: Sequence[Value], type: Type, attrs: dict[str, Any]) -> Value:
+        """A complex number made by one operation on the real parts, and the same one on the imaginary parts."""
+        assert isinstance(type, SIMDType)
+        own = type.with_dtype(type.dtype.part)
+        parts = []
+        for which in ("real", "imag"):
+            own_attrs = attrs
+            if name == "const":
+                own_attrs = {"value": getattr(complex(attrs["value"]), which)}
+            taken = [self.part(v, which) if _is_complex(v) or name == "cast" else v for v in operands]
+            if name == "cast" and taken[0].type == own and taken[0].weak is None:
+                parts.append(taken[0])
+            else:
+                parts.append(self.one(name, taken, own, **own_attrs))
+        return self.complex(parts[0], parts[1])
+
+    def complex(self, real: Value, imag: Value) -> Value:
+        """The complex number of two parts of one type."""
+        type = real.simd
+        made = self.one("complex", [real, imag], type.with_dtype(type.dtype.complex_dtype))
+        if real.const is not None and imag.const is not None:
+            made.const = complex(real.const, imag.const)
+        return made
+
+    def part(self, value: Value, which: str) -> Value:
+        """The real or the imaginary part of a number, complex or not: `which` is `real` or `imag`."""
+        type = value.simd
+        if not type.dtype.is_complex():
+            zero = False if type.dtype.kind == "bool" else 0.0 if type.dtype.is_float() else 0
+            return value if which == "real" else self.const(zero, type)
+        if value.maker is not None and value.maker.name == "complex":
+            return value.maker.operands[which == "imag"]
+        key = (which, value.serial)
+        found: Value | None = self.remembered(key)
+        if found is None:
+            found = self.one(which, [value], type.with_dtype(type.dtype.part))
+            self.remember(key, found)
+        return found
 
     def counter(
         self, value: Value, low: Value | None = None, high: Value | None = None, *, closed: bool = False

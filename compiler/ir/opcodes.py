@@ -31,6 +31,7 @@ from .kinds import (
     one_of,
     whole,
 )
+from .native_opcodes import CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH
 from .operations import ROWS, Row
 from .program import Attribute, Op, Opcode, RegionForm, Scope
 from .schedule import Cut, LoopHints
@@ -161,6 +162,9 @@ SELECT = Opcode(
     rule=rules.select,
     lanewise=True,
 )
+COMPLEX = Opcode("complex", "parts -> complex number", (NUMBER,) * 2, (NUMBER,), rule=rules.complex_of, lanewise=True)
+REAL = Opcode("real", "complex number -> its real part", (NUMBER,), (NUMBER,), rule=rules.part_of, lanewise=True)
+IMAG = replace(REAL, name="imag", meaning="complex number -> its imaginary part")
 UDIV = Opcode(
     "udiv",
     "unsigned quotient of index arithmetic; the divisor is known not to be zero",
@@ -287,13 +291,6 @@ ASSUME_ALIGNED = Opcode(
     "a pointer: from here on its address is a multiple of attrs align",
     (POINTER,),
     attrs=_ALIGNED,
-    hints=True,
-)
-PREFETCH = Opcode(
-    "prefetch",
-    "pointer, offset; attrs locality (0 to 3), write",
-    _ADDRESS,
-    attrs={"locality": Attribute(whole(0, 4)), "write": Attribute(_FLAG)},
     hints=True,
 )
 ALLOCA = Opcode(
@@ -591,6 +588,7 @@ def regular(row: Row) -> Opcode:
     )
 
 
+_FURTHER = (CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH)  # of other files
 _IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))
 IRREGULAR: dict[str, Opcode] = {opcode.name: opcode for opcode in _IRREGULAR}
 OPCODES: dict[str, Opcode] = IRREGULAR | {row.name: regular(row) for row in ROWS.values()}

@@ -11,6 +11,7 @@ except `ne`.
 
 from __future__ import annotations
 
+import cmath
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -31,9 +32,9 @@ class Row:
     Attributes:
         name: the key, also the name of the stub or of Python's operator function.
         arity: how many operands, all of one type.
-        mlir: the MLIR operation for each kind of element (`bool`, `int`, `uint`, `float`) that it works on; an entry
-            that starts with `=` names an expansion in `lowering`; `LIBRARY` is a function of the standard library,
-            inlined, so that no such operation is in a typed program.
+        mlir: the MLIR operation for each kind of element (`bool`, `int`, `uint`, `float`, `complex`) that it works on;
+            an entry that starts with `=` names an expansion in `lowering`; `LIBRARY` is a function of the standard
+            library, inlined, so that no such operation is in a typed program.
         fold: Python's meaning, for compile-time numbers.
         symbol: how it is written, for messages.
         result: `same` type as the operands, or `bool` of their width.
@@ -95,13 +96,21 @@ def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
     }
     if name in ("eq", "ne"):
         kinds["bool"] = kinds["int"]
+        kinds["complex"] = LIBRARY
     symbol, negated, swapped = _COMPARISONS[name]
     meaning = getattr(operator, name)
     return Row(name, 2, kinds, meaning, symbol, result="bool", negated=negated, swapped=swapped)
 
 
-def _float(name: str, op: str, fold: Callable[..., Any], arity: int = 1, result: str = "same") -> Row:
-    return Row(name, arity, {"float": op}, fold, name, result)
+def _float(
+    name: str,
+    op: str,
+    fold: Callable[..., Any],
+    arity: int = 1,
+    result: str = "same",
+    more: Mapping[str, str] | None = None,
+) -> Row:
+    return Row(name, arity, {"float": op, **(more or {})}, fold, name, result)
 
 
 def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arity: int = 1) -> Row:
@@ -179,11 +188,18 @@ def _fused(a: float, b: float, c: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
+def _either(real: Callable[[Any], Any], of_complex: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of the numbers of Python, complex or not."""
+    return lambda value: of_complex(value) if isinstance(value, complex) else real(value)
+
+
+_COMPLEX = {"complex": LIBRARY}
+
 _ROWS = (
-    Row("add", 2, _numbers("arith.addi", "arith.addf"), operator.add, "+"),
-    Row("sub", 2, _numbers("arith.subi", "arith.subf"), operator.sub, "-"),
-    Row("mul", 2, _numbers("arith.muli", "arith.mulf"), operator.mul, "*"),
-    Row("truediv", 2, {"float": "arith.divf"}, operator.truediv, "/"),
+    Row("add", 2, _numbers("arith.addi", "arith.addf") | _COMPLEX, operator.add, "+"),
+    Row("sub", 2, _numbers("arith.subi", "arith.subf") | _COMPLEX, operator.sub, "-"),
+    Row("mul", 2, _numbers("arith.muli", "arith.mulf") | _COMPLEX, operator.mul, "*"),
+    Row("truediv", 2, {"float": "arith.divf"} | _COMPLEX, operator.truediv, "/"),
     Row("floordiv", 2, _numbers("=floordiv_int", LIBRARY, "=div_uint"), operator.floordiv, "//"),
     Row("mod", 2, _numbers("=mod_int", LIBRARY, "=rem_uint"), operator.mod, "%"),
     Row("and_", 2, _bits("arith.andi"), operator.and_, "&"),
@@ -197,21 +213,21 @@ _ROWS = (
     _compare("le", "sle", "ole", "ule"),
     _compare("gt", "sgt", "ogt", "ugt"),
     _compare("ge", "sge", "oge", "uge"),
-    Row("neg", 1, _numbers("=neg_int", "arith.negf"), operator.neg, "-"),
+    Row("neg", 1, _numbers("=neg_int", "arith.negf") | _COMPLEX, operator.neg, "-"),
     Row("invert", 1, _bits("=invert"), _inverted, "~"),
     Row("not_", 1, {"bool": "=invert"}, operator.not_, "not"),
     Row("min", 2, _numbers("arith.minsi", "arith.minimumf", "arith.minui") | {"bool": "arith.andi"}, _minimum, "min"),
     Row("max", 2, _numbers("arith.maxsi", "arith.maximumf", "arith.maxui") | {"bool": "arith.ori"}, _maximum, "max"),
-    Row("abs", 1, _numbers("=abs_int", "llvm.intr.fabs", "=identity"), abs, "abs"),
+    Row("abs", 1, _numbers("=abs_int", "llvm.intr.fabs", "=identity") | _COMPLEX, abs, "abs"),
     _float("floor", "llvm.intr.floor", _whole(math.floor)),
     _float("ceil", "llvm.intr.ceil", _whole(math.ceil)),
     _float("round", "llvm.intr.roundeven", _whole(round)),
     _float("trunc", "llvm.intr.trunc", _whole(math.trunc)),
-    _float("sqrt", "llvm.intr.sqrt", math.sqrt),
+    _float("sqrt", "llvm.intr.sqrt", _either(math.sqrt, cmath.sqrt), more=_COMPLEX),
     _float("fma", "llvm.intr.fma", _fused, arity=3),
-    _float("isnan", "=isnan", math.isnan, result="bool"),
-    _float("isinf", "=isinf", math.isinf, result="bool"),
-    _float("isfinite", "=isfinite", math.isfinite, result="bool"),
+    _float("isnan", "=isnan", _either(math.isnan, cmath.isnan), result="bool", more=_COMPLEX),
+    _float("isinf", "=isinf", _either(math.isinf, cmath.isinf), result="bool", more=_COMPLEX),
+    _float("isfinite", "=isfinite", _either(math.isfinite, cmath.isfinite), result="bool", more=_COMPLEX),
     _float("copysign", "llvm.intr.copysign", math.copysign, arity=2),
     Row("popcount", 1, _integers("llvm.intr.ctpop"), _ones, "popcount", element=integers.popcount),
     _width("clz", _integers("=clz"), integers.leading_zeros),
@@ -234,4 +250,10 @@ _ROWS = (
 ROWS: dict[str, Row] = {row.name: row for row in _ROWS}
 assert len(ROWS) == len(_ROWS), "a row is registered twice"
 
-KIND_WORDS = {"bool": "Bool", "int": "signed integers", "uint": "unsigned integers", "float": "floats"}
+KIND_WORDS = {
+    "bool": "Bool",
+    "int": "signed integers",
+    "uint": "unsigned integers",
+    "float": "floats",
+    "complex": "complex numbers",
+}

@@ -42,8 +42,22 @@ def _is_same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
+def complex_of(op: Op) -> str | None:
+    real, imag, result = op.operands[0].simd, op.operands[1].simd, op.results[0].simd
+    same = real == imag == result.with_dtype(result.dtype.part) and result.dtype.is_complex()
+    return None if same else "takes the two parts of its result"
+
+
+def part_of(op: Op) -> str | None:
+    source, result = op.operands[0].simd, op.results[0].simd
+    same = source.dtype.is_complex() and result == source.with_dtype(source.dtype.part)
+    return None if same else "gives a part of a complex number"
+
+
 def cast(op: Op) -> str | None:
     source, to = op.operands[0].simd, op.results[0].simd
+    if source.dtype.is_complex() or to.dtype.is_complex():
+        return "is for numbers that are not complex"
     return None if source.width == to.width else "changes the number of lanes"
 
 
@@ -198,6 +212,27 @@ def offset(op: Op) -> str | None:
     if (source.dtype, source.space) != (to.dtype, to.space) or to.is_whole:
         return f"makes {to} of {source}"
     return "may write where its pointer may not" if source.access == "read-only" != to.access else None
+
+
+def pointer_cast(op: Op) -> str | None:
+    source, to = _pointer(op.operands[0]), _pointer(op.results[0])
+    if source.space != to.space or to.is_whole or source.dtype.is_packed() or to.dtype.is_packed():
+        return f"makes {to} of {source}"
+    return "may write where its pointer may not" if source.access == "read-only" != to.access else None
+
+
+def native(op: Op) -> str | None:
+    if len(op.results) > 1:
+        return "has more than one result"
+    if op.opcode.is_pure and not op.results:
+        return "does nothing"
+    return None if op.attrs["kind"] == "assembly" or not op.attrs["constraints"] else "has constraints of instructions"
+
+
+def constant_table(op: Op) -> str | None:
+    type = _pointer(op.results[0])
+    whole = not type.dtype.is_packed() and len(op.attrs["data"]) % type.dtype.size_in_bytes == 0
+    return None if type.is_whole and type.space == "global" and whole else f"is no table of constants: {type}"
 
 
 def peer(op: Op) -> str | None:

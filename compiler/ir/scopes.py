@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from ...dsl.types.dtype import INT
 from .lanes import Form, Lanes
+from .native_opcodes import POINTER_CAST
 from .opcodes import FOR, GPU_ID, IF, OFFSET, PEER, SELECT, UDIV, UNIFORM, WHILE
 from .operations import ROWS
 from .program import Op, PointerType, Region, Scope, Value, walk
@@ -273,7 +274,7 @@ def _roots(pointer: Value) -> Iterable[Value | None]:
     maker = pointer.maker
     if maker is None:
         yield pointer if isinstance(pointer.type, PointerType) and pointer.type.is_whole else None
-    elif maker.opcode is OFFSET:
+    elif maker.opcode in (OFFSET, POINTER_CAST):
         yield from _roots(maker.operands[0])
     elif maker.opcode is PEER:
         yield None  # another block's memory, which may be this one's

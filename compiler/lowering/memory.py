@@ -12,6 +12,7 @@ from ...dsl.types.dtype import DType, SIMDType
 from ..ir.opcodes import GATHER, SCATTER
 from ..ir.program import Op, PointerType, Value
 from . import casts, coroutines
+from .complex import load_complex, masked_load_complex, masked_store_complex, store_complex
 from .packed_memory import load_packed, store_packed
 from .types import element_type, mlir_type
 from .writer import FunctionWriter, emits
@@ -73,6 +74,17 @@ def _place(w: FunctionWriter, pointer: Value, offset: Value) -> str:
     return w.op(f"llvm.getelementptr {w.name(pointer)}[{w.name(offset)}] : {types}")
 
 
+@emits("pointer_cast")
+def _pointer_cast(w: FunctionWriter, op: Op) -> None:
+    w.result(op, w.name(op.operands[0]))
+
+
+@emits("constant_table")
+def _constant_table(w: FunctionWriter, op: Op) -> None:
+    text = w.type(op.results[0].type)
+    w.result(op, _shared(w, w.module.constants(op.attrs["data"]), text))
+
+
 @emits("nowhere")
 def _nowhere(w: FunctionWriter, op: Op) -> None:
     w.result(op, w.op(f"llvm.mlir.zero : {w.type(op.results[0].type)}"))
@@ -100,7 +112,7 @@ def _to_memory(w: FunctionWriter, value: Value) -> str:
 def alignment(w: FunctionWriter, op: Op, dtype: DType) -> int:
     """What the author promised, else that of an element; a simulated GPU does not depend on the promise."""
     promised: int | None = None if w.target.simulates else op.attrs.get("align")
-    return promised or max(1, dtype.bits // 8)
+    return promised or dtype.align
 
 
 @emits("load")
@@ -112,6 +124,9 @@ def _load(w: FunctionWriter, op: Op) -> None:
         return
     place = address(w, pointer, offset)
     align, memory = alignment(w, op, type.dtype), mlir_type(_memory_type(type))
+    if type.dtype.is_complex():
+        w.result(op, load_complex(w, place, w.type(pointer.type), align, type))
+        return
     value = w.op(f"llvm.load {place} {{alignment = {align} : i64}} : {w.type(pointer.type)} -> {memory}")
     w.result(op, _from_memory(w, value, type))
 
@@ -124,6 +139,9 @@ def _store(w: FunctionWriter, op: Op) -> None:
         return
     name, memory = _to_memory(w, value), mlir_type(_memory_type(value.simd))
     place, align = address(w, pointer, offset), alignment(w, op, value.dtype)
+    if value.dtype.is_complex():
+        store_complex(w, name, place, w.type(pointer.type), align, value.simd)
+        return
     w.line(f"llvm.store {name}, {place} {{alignment = {align} : i64}} : {memory}, {w.type(pointer.type)}")
 
 
@@ -133,6 +151,10 @@ def _masked_load(w: FunctionWriter, op: Op) -> None:
     type = op.results[0].simd
     places, places_type = _addresses(w, pointer, offset)
     memory, filler = mlir_type(_memory_type(type)), _to_memory(w, other)
+    if type.dtype.is_complex():
+        align = alignment(w, op, type.dtype)
+        w.result(op, masked_load_complex(w, places, places_type, w.name(mask), filler, align, type))
+        return
     operands = f"{places}, {w.name(mask)}, {filler} {{alignment = {alignment(w, op, type.dtype)} : i32}}"
     types = f"({places_type}, {w.type(mask.type)}, {memory}) -> {memory}"
     value = w.op(f"llvm.intr.masked.{'gather' if op.opcode is GATHER else 'load'} {operands} : {types}")
@@ -144,6 +166,10 @@ def _masked_store(w: FunctionWriter, op: Op) -> None:
     value, pointer, offset, mask = op.operands
     places, places_type = _addresses(w, pointer, offset)
     memory, written = mlir_type(_memory_type(value.simd)), _to_memory(w, value)
+    if value.dtype.is_complex():
+        align = alignment(w, op, value.dtype)
+        masked_store_complex(w, written, places, places_type, w.name(mask), align, value.simd)
+        return
     operands = f"{written}, {places}, {w.name(mask)} {{alignment = {alignment(w, op, value.dtype)} : i32}}"
     types = f"{memory}, {w.type(mask.type)} into {places_type}"
     w.line(f"llvm.intr.masked.{'scatter' if op.opcode is SCATTER else 'store'} {operands} : {types}")

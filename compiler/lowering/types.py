@@ -24,6 +24,8 @@ def element_type(dtype: DType) -> str:
 
     What is narrower fills a byte: a 4-bit integer with its sign, a narrow float with zeros above its bits.
     """
+    if dtype.kind == "complex":
+        return f"!llvm.struct<({_ELEMENT[dtype.part]}, {_ELEMENT[dtype.part]})>"
     return _ELEMENT.get(dtype) or f"i{max(dtype.bits, 8)}"
 
 
@@ -33,7 +35,10 @@ def register_bytes(type: SIMDType) -> int:
 
 
 def mlir_type(type: SIMDType) -> str:
-    """How MLIR writes a value's type."""
+    """How MLIR writes a value's type; that of complex numbers is a pair of numbers or of vectors."""
+    if type.dtype.kind == "complex":
+        part = lanes_of(element_type(type.dtype.part), type.width)
+        return f"!llvm.struct<({part}, {part})>"
     return lanes_of(element_type(type.dtype), type.width)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dsl.contract.checking import CheckState, What
+from ..ir.native_opcodes import CONSTANT_TABLE
 from ..ir.opcodes import (
     ALLOCA,
     ATOMIC,
@@ -146,6 +147,9 @@ class Watched(WatchedValues):
     ) -> None:  # fmt: skip
         address, places = op.operands[pointer], op.operands[index]
         assert isinstance(address.type, PointerType)
+        if address.maker is not None and address.maker.opcode is CONSTANT_TABLE:
+            super().operation(op)
+            return
         self.use(op, [places, *([] if mask is None else [op.operands[mask]])])
         value = op.operands[stored] if stored is not None else None
         moved = value if value is not None else op.results[0]

@@ -11,6 +11,7 @@ an operation becomes (each family says that itself), and which functions there a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -162,6 +163,18 @@ class ModuleWriter:
             self._share("external", DYNAMIC_SHARED, 0, 16)
         return DYNAMIC_SHARED
 
+    def constants(self, data: bytes) -> str:
+        """The symbol of constant bytes."""
+        symbol = f"constants_{hashlib.sha256(data).hexdigest()[:16]}"
+        if not any(f"@{symbol}(" in text for text in self.functions):
+            attributes = f"addr_space = {self.target.spaces.number('global')} : i32, alignment = 16 : i64"
+            text = "".join(f"\\{byte:02X}" for byte in data)
+            self.functions.append(
+                f'  llvm.mlir.global internal constant @{symbol}("{text}") {{{attributes}}}'
+                f" : !llvm.array<{len(data)} x i8>\n"
+            )
+        return symbol
+
     def _share(self, linkage: str, symbol: str, size: int, alignment: int) -> None:
         space = self.target.spaces.number("shared")
         attributes = f"addr_space = {space} : i32, alignment = {alignment} : i64"
@@ -289,7 +302,16 @@ class FunctionWriter:
 
     def constant(self, value: Any, type: SIMDType) -> str:
         """A number in every lane."""
+        if type.dtype.kind == "complex":
+            part = type.with_dtype(type.dtype.part)
+            return self.joined(self.constant(value.real, part), self.constant(value.imag, part), type)
         return self.op(f"arith.constant {literal(value, type)}")
+
+    def joined(self, real: str, imag: str, type: SIMDType) -> str:
+        """The complex number, or the vector of them, of two parts."""
+        text = mlir_type(type)
+        half = self.op(f"llvm.insertvalue {real}, {self.op(f'llvm.mlir.undef : {text}')}[0] : {text}")
+        return self.op(f"llvm.insertvalue {imag}, {half}[1] : {text}")
 
     def select(self, test: str, a: str, b: str, type: SIMDType) -> str:
         """`a` in the lanes where the test holds, `b` in the others."""
@@ -360,7 +382,7 @@ class FunctionWriter:
             if isinstance(value.type, PointerType):
                 facts += ["llvm.noalias"] if alone else []
                 facts += ["llvm.readonly"] if alone and value in read_only else []
-                facts += [f"llvm.align = {max(1, value.dtype.bits // 8)} : i64"] if self.target.has_grid else []
+                facts += [f"llvm.align = {value.dtype.align} : i64"] if self.target.has_grid else []
             told = f" {{{', '.join(facts)}}}" if facts else ""
             params.append(f"%a{number}: {self.type(value.type)}{told}")
         return params

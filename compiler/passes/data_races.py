@@ -16,7 +16,21 @@ from __future__ import annotations
 
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import is_shipped
-from ..ir.opcodes import ALLOCA, FOR, GPU_ID, IF, LAUNCH, LOAD, MASKED_STORE, OFFSET, PARALLEL, SCATTER, STORE, WHILE
+from ..ir.native_opcodes import POINTER_CAST
+from ..ir.opcodes import (
+    ALLOCA,
+    FOR,
+    GPU_ID,
+    IF,
+    LAUNCH,
+    LOAD,
+    MASKED_STORE,
+    OFFSET,
+    PARALLEL,
+    SCATTER,
+    STORE,
+    WHILE,
+)
 from ..ir.program import Function, Op, Program, Region, Value
 from ..targets import Target
 
@@ -90,7 +104,7 @@ class _Body:
     def operation(self, op: Op, condition: int) -> None:
         if op.opcode in (STORE, MASKED_STORE, SCATTER):
             self.store(op, condition)
-        elif op.opcode is ALLOCA or (op.opcode is OFFSET and op.operands[0] in self.private):
+        elif op.opcode is ALLOCA or (op.opcode in (OFFSET, POINTER_CAST) and op.operands[0] in self.private):
             self.private.add(op.results[0])
         elif op.regions:
             self.structured(op, condition)

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl.types.dtype import SIMDType
-from ..ir.opcodes import BITCAST, CONST, LOAD, PARALLEL, PREFETCH, SPLAT, STORE
+from ..ir.native_opcodes import PREFETCH
+from ..ir.opcodes import BITCAST, CONST, LOAD, PARALLEL, SPLAT, STORE
 from ..ir.program import Program, Region, Value, walk
 from ..targets import Target
 

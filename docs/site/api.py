@@ -41,7 +41,8 @@ INHERITED = {name for kind in (object, Exception, dict, list, Enum) for name in 
 def modules() -> list[str]:
     """The modules that people import, the two large ones first."""
     public = sorted(f"einkorn.{file.parent.name}" for file in PUBLIC.glob("*/__init__.py"))
-    return ["einkorn.dsl", "einkorn.stdlib", "einkorn.graph", "einkorn.graph.ops", "einkorn.testing", *public]
+    own = ["einkorn.dsl", "einkorn.stdlib", "einkorn.graph", "einkorn.graph.ops", "einkorn.testing", "einkorn.errors"]
+    return [*own, *public]
 
 
 def needs_extra(name: str) -> bool:

@@ -3,8 +3,9 @@
     python docs/site/build.py [FOLDER]     # build/site by default; `make docs` installs what it takes
 
 The pages are staged in a folder of their own, since some lie outside docs/ and the reference is written anew. The order
-of pages is that of the tables in the index pages, which are there to be read on their own, too. Links to what is in the
-repository and not on the site become text. Any warning of Sphinx fails the build.
+of pages is that of the tables in the index pages, which are there to be read on their own, too; each table of the first
+page becomes a page, a group of the navigation. Every error code has a page with the text of `einkorn explain`. Links to
+what is in the repository and not on the site become text. Any warning of Sphinx fails the build.
 
 Input: the repository. Output: a folder of HTML. Non-goals: nothing is published.
 """
@@ -20,10 +21,15 @@ from pathlib import Path
 
 from api import modules, page
 
+from einkorn.dsl.diagnostics.explain import explained_codes, explained_page
+
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "site"
 OUTSIDE = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}  # pages that lie beside docs/
 LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
+GROUP = re.compile(r"^### ([^\n]+)\n\n((?:\|[^\n]*\n)+)\n", re.MULTILINE)  # a heading with a table of pages
+CODES = ("errors.md", "package.md")  # the pages with tables of error codes
+LAST_GROUP = ["api/index.md", *(f"{name}.md" for name in OUTSIDE.values())]  # what no table lists
 FENCE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 
 
@@ -63,13 +69,50 @@ def staged(name: str, source: Path, text: str) -> str:
 
     parts = re.split(FENCE, text)
     text = "".join(part if k % 2 else LINK.sub(link, part) for k, part in enumerate(parts))
+    if name in CODES:
+        for code in explained_codes():
+            text = text.replace(f"| {code} |", f"| [{code}](errors/{code}.md) |")
+    if name == "index.md":
+        return GROUP.sub(_group_line, text) + toctree([f"{slug(title)}.md" for title, _ in GROUP.findall(text)])
     if posixpath.basename(name) == "index.md":
         own = children(name, source.read_text(encoding="utf-8"))
-        if name == "index.md":
-            own = [*own, "api/index.md", *(f"{other}.md" for other in OUTSIDE.values())]
-        entries = "\n".join(posixpath.relpath(other, posixpath.dirname(name) or ".") for other in own)
-        text += f"\n:::{{toctree}}\n:hidden:\n\n{entries}\n:::\n"
+        text += toctree([posixpath.relpath(other, posixpath.dirname(name) or ".") for other in own])
     return text
+
+
+def toctree(entries: list[str]) -> str:
+    """The entries below a page in the navigation."""
+    return "\n:::{toctree}\n:hidden:\n\n" + "\n".join(entries) + "\n:::\n"
+
+
+def _group_line(found: re.Match[str]) -> str:
+    """A group on the first page: its name and its pages."""
+    pages = ", ".join(f"[{label}]({target})" for label, target in LINK.findall(found[2]))
+    return f"- [{found[1]}]({slug(found[1])}.md): {pages}\n\n"
+
+
+def slug(title: str) -> str:
+    """The name of a group's page."""
+    return f"group-{re.sub(r'[^a-z]+', '-', title.lower()).strip('-')}"
+
+
+def group_pages(index: str) -> dict[str, str]:
+    """The pages of the groups, made of the tables of the first page."""
+    groups = GROUP.findall(index)
+    made = {}
+    for number, (title, table) in enumerate(groups, 1):
+        own = children("index.md", table)
+        if number == len(groups):
+            own += LAST_GROUP
+            table += "| [API reference](api/index.md) | every public name, from its docstring |\n"
+            table += "".join(f"| [{name.title()}]({name}.md) | {file} |\n" for file, name in OUTSIDE.items())
+        made[f"{slug(title)}.md"] = f"# {title}\n\n{table}{toctree(own)}"
+    return made
+
+
+def error_page(code: str) -> str:
+    """The page of an error code, which the page of all codes links to."""
+    return f"---\norphan: true\n---\n\n{explained_page(code)}\n[All codes](../errors.md)\n"
 
 
 def stage(folder: Path) -> None:
@@ -82,6 +125,12 @@ def stage(folder: Path) -> None:
             target.write_text(staged(name, source, source.read_text(encoding="utf-8")), encoding="utf-8")
         else:
             shutil.copyfile(source, target)
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = group_pages(index) | {f"errors/{code}.md": error_page(code) for code in explained_codes()}
+    (folder / "errors").mkdir()
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "docs" / "pictures", folder / "pictures")
     (folder / "api").mkdir()
     for name in modules():
         (folder / "api" / f"{name}.md").write_text(page(name), encoding="utf-8")

@@ -18,6 +18,7 @@ from ..types.dtype import DType
 from . import abi
 
 Axis = Number | Name
+NUMPY_SCALAR = "numpy"  # as what a scalar of NumPy's is passed that has the dtype of the argument
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class DoorArgument:
         strides: of a view, in elements, as `axes`; a name binds it. None for row-major tensors without gaps.
         mutable: whether it is changed in place.
         scalar: "bool", "int" or "float" where it is passed as such a number of Python's; "number" for both of the last.
+        places: for each axis which axis of the caller's tensor it is, -1 where the tensor lacks it and the size is 1;
+            empty where the order is the caller's.
     """
 
     dtype: DType
@@ -36,14 +39,19 @@ class DoorArgument:
     strides: tuple[Axis, ...] | None = None
     mutable: bool = False
     scalar: str = ""
+    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class DoorOutput:
-    """A tensor that is given back, row-major: its size along each axis, of the names of the arguments."""
+    """A tensor that is given back, row-major: its size along each axis, of the names of the arguments.
+
+    `places` says for each axis which axis of the caller's tensor it is; empty where the order is the same.
+    """
 
     dtype: DType
     axes: tuple[Expression, ...]
+    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,43 +141,96 @@ class PythonForm:
         """The names of the words of the table, in their order."""
         words = [*PYTHON_WORDS]
         words += [f"argument{k}" for k in range(len(spec.arguments))]
+        words += [f"scalar{k}" for k, argument in enumerate(spec.arguments) if argument.scalar == NUMPY_SCALAR]
         for k in range(len(spec.outputs)):
             words += [f"output{k}", f"buffer_class{k}", f"buffer_of{k}"]
         words += [f"constant{k}" for kind, k in spec.pointers if kind == "constant"]
         for k in range(len(self.keywords)):
             words += [f"keyword{k}", f"value{k}", f"bits{k}"]
-        for k in range(self.names):
-            words += [f"module{k}", f"name{k}", f"found{k}"]
-        for k in range(self.cells):
-            words += [f"cell{k}", f"content{k}"]
-        return tuple(words)
+        return (*words, *variable_words(self.names, self.cells))
+
+
+@dataclass(frozen=True)
+class GetterForm:
+    """How a function of Python's gives an object that holds for as long as variables are what they were.
+
+    Attributes:
+        names, cells: as of `PythonForm`.
+    """
+
+    names: int = 0
+    cells: int = 0
+
+    def words(self) -> tuple[str, ...]:
+        """The names of the words of the table, in their order."""
+        return ("lookup", "incref", "next", "next_self", "value", *variable_words(self.names, self.cells))
+
+
+def variable_words(names: int, cells: int) -> list[str]:
+    """The names of the words for variables that are compared with what they were."""
+    words = [f"{word}{k}" for k in range(names) for word in ("module", "name", "found")]
+    return words + [f"{word}{k}" for k in range(cells) for word in ("cell", "content")]
 
 
 TORCH_WORDS = (
     *ENTRY_WORDS,
-    *("next", "slow", "fail", "holds_lock", "grad_mode", "requires_grad"),
-    *("data", "sizes", "rank", "dtype", "contiguous", "empty", "delete"),
-    *("allocate_error", "error_table", "error_kind", "destroy_error", "throw", "lock", "unlock", "incref", "decref"),
+    *("fail", "holds_lock", "version"),
+    *("data", "sizes", "strides", "empty", "copy", "delete", "new_list", "put_list"),
 )
 
 
 @dataclass(frozen=True)
 class TorchForm:
-    """How a kernel of PyTorch's dispatcher calls an entry.
+    """How a door of PyTorch gets its tensors. All tensors of a call, those of lists one by one, and numbers that are
+    passed at run time come as words in a row.
 
     Attributes:
-        parameters: the kind of each compile-time parameter, in the order of the schema.
-        gradients: whether a tensor that requires a gradient may come, since something computes it.
+        inputs: the position of each input among these words; None where they are the inputs in order.
+        outputs: the position of each output that the caller gives; None where the door makes the outputs.
+        gaps: of each output that is given, whether it is not row-major: it is copied to.
+        lists: of each result, -1 for a tensor, or the length of a list; None where each output is a result.
     """
 
-    parameters: tuple[str, ...] = ()
-    gradients: bool = False
+    inputs: tuple[int, ...] | None = None
+    outputs: tuple[int, ...] | None = None
+    gaps: tuple[bool, ...] = ()
+    lists: tuple[int, ...] | None = None
 
     def words(self, spec: DoorSpec) -> tuple[str, ...]:
         """The names of the words of the table, in their order."""
         words = [*TORCH_WORDS]
-        words += [f"argument{k}" for k in range(len(spec.arguments))]
         words += [f"output{k}" for k in range(len(spec.outputs))]
         words += [f"constant{k}" for kind, k in spec.pointers if kind == "constant"]
-        words += [f"value{k}" for k in range(len(self.parameters))]
         return tuple(words)
+
+
+# A kernel of PyTorch's dispatcher finds the door for a call by a key: a word for each number that is a compile-time
+# parameter, the length of each list, and a word for each tensor: its dtype, its rank, and two bits for the stride of
+# each axis, unless it is row-major; then another word has the place of each axis in memory, and whether there are no
+# gaps. The table says what the stack holds (`kinds`, with `masks` for numbers). `index` has how many places there are
+# less one, and in each null or the address of a door's record, at the place that the hash of its key says or behind it.
+# A record is the hash, the number of words of the key, the code of the door, its table, and the key.
+DISPATCH_WORDS = (
+    *("index", "kinds", "masks", "slow", "slow_gate", "room"),
+    *("dtype", "rank", "contiguous", "sizes", "strides", "delete", "list_size", "list_item", "delete_list"),
+    *("grad_mode", "requires_grad", "tangent", "undefined", "included", "keys_offset", "plain_keys"),
+    *("mode0", "mode1", "mode2"),
+    *("allocate_error", "error_table", "error_kind", "destroy_error", "throw", "lock", "unlock", "incref", "decref"),
+)
+STACK_TENSOR, STACK_LIST, STACK_PARAMETER, STACK_NUMBER = range(4)
+HASH_FACTOR = 0x9E3779B97F4A7C15
+MOST_TENSORS = 256  # of a call, those of lists one by one
+MOST_RANK = 15  # of a tensor that is not row-major
+KERNELS = 64  # of the dispatcher that one library has code for
+RANK_SHIFT, AXES_SHIFT = 8, 16  # in the word of a tensor
+AXIS_REPEATED, AXIS_NEIGHBOURS, AXIS_STEPS = 1, 2, 3  # the bits of an axis: stride 0, stride 1, others
+PLACE_BITS, DENSE_SHIFT = 4, 63  # in the second word
+
+
+def hash_of(key: tuple[int, ...]) -> int:
+    """The hash of a key, as generated code computes it."""
+    found = 0
+    for word in key:
+        found = (found ^ word) * HASH_FACTOR % (1 << 64)
+        found ^= found >> 29
+    return found

@@ -22,7 +22,7 @@ CALL_WORDS: Final = (
 )
 
 MOVE: Final = "ek_move"  # what copies elements of so many bytes, from one step to another
-MOVED: Final = (1, 2, 4, 8)
+MOVED: Final = (1, 2, 4, 8, 16)
 
 # The loop of a ufunc, for one dtype of one kernel: `calls` is the address of a table of the words above.
 LOOP_WORDS: Final = ("calls", "entry", "owner", "raise", *(f"move{size}" for size in MOVED))

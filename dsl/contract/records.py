@@ -21,6 +21,7 @@ ATOMS: Mapping[type, Atom] = {
     PortableKernel: (PortableKernel.to_json, read_program),
     DType: (lambda dtype: dtype.name, DType.__getitem__),
     float: (float.hex, float.fromhex),
+    complex: (lambda z: [z.real.hex(), z.imag.hex()], lambda parts: complex(*map(float.fromhex, parts))),
 }
 
 

@@ -69,7 +69,7 @@ class FromNode:
 class Literal:
     """An operand whose elements are all one number, known now."""
 
-    value: bool | int | float
+    value: bool | int | float | complex
     dtype: DType
     shape: tuple[Size, ...]
 

@@ -258,6 +258,10 @@ class AxisError(GraphError, IndexError):
     """An axis that a tensor does not have."""
 
 
+class ElementError(GraphError, IndexError):
+    """An index of elements that a tensor does not have."""
+
+
 class NoGraphError(GraphError, RuntimeError):
     """What a session is to load is no graph."""
 

@@ -123,3 +123,25 @@ def explain(code: str) -> Explanation:
         )
     folder = resources.files(__package__).joinpath("explanations")
     return Explanation(wanted, MEANINGS[wanted], folder.joinpath(f"{wanted}.md").read_text(encoding="utf-8"))
+
+
+def explained_codes() -> list[str]:
+    """The codes that have an explanation, in order."""
+    names = (file.name for file in resources.files(__package__).joinpath("explanations").iterdir())
+    return sorted(name.removesuffix(".md") for name in names if name.endswith(".md"))
+
+
+def explained_page(code: str) -> str:
+    """All that is to be said of a code, as a page of Markdown, with what its examples begin with.
+
+    Raises:
+        EinkornError: EK0711 there is no such code.
+    """
+    explanation = explain(code)
+    kinds = {example.kind for example in explanation.examples}
+    notes = ""
+    if "kernel" in kinds:
+        notes += f"\nKernel files here begin with\n\n```python\n{KERNEL_PRELUDE}```\n"
+    if "python" in kinds:
+        notes += f"\nPrograms here begin with\n\n```python\n{PROGRAM_PRELUDE}```\n"
+    return explanation.markdown() + notes

@@ -88,6 +88,19 @@ def user_place() -> Place | None:
     return None
 
 
+def user_trace() -> Place | None:
+    """As `user_place`, with the places of the user's calls that led there."""
+    frame, places = sys._getframe(1), []
+    while frame is not None:
+        if not is_between(frame.f_globals.get("__name__", "")):
+            places.append(_place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno))
+        frame = frame.f_back  # type: ignore[assignment]
+    found: Place | None = None
+    for place in reversed(places):
+        found = within(place, found)
+    return found
+
+
 @lru_cache(maxsize=4096)
 def _place(file: str, code: CodeType, instruction: int, line: int) -> Place:
     # An op staged in a loop asks for the same instruction each time, hence the cache. Code of two files can be equal,

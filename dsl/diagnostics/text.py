@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import io
 import linecache
+import os
+import stat
 import sys
 import tokenize
 from collections.abc import Callable, Iterator
@@ -75,6 +77,17 @@ def _command(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
         yield Text(sys.orig_argv[sys.orig_argv.index("-c") + 1], file)
 
 
+def _standard_input(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
+    """The text of `python - < file`, which is read again; one that came by a pipe is gone."""
+    if file != "<stdin>" or "readline" in sys.modules:
+        return
+    try:
+        if stat.S_ISREG((status := os.fstat(0)).st_mode):
+            yield Text(os.pread(0, status.st_size, 0).decode(), file)
+    except (OSError, ValueError):
+        return
+
+
 def _history(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
     """The lines of a plain prompt, from the newest back; a statement ends where the next one begins.
 
@@ -123,7 +136,7 @@ def _magic_of(head: str, body: str) -> tuple[str, str, str]:
     return f"%%{magic}", "", cell
 
 
-WAYS: tuple[Way, ...] = (_kept, _file, _lines, _command, _history, _cells)
+WAYS: tuple[Way, ...] = (_kept, _file, _lines, _command, _standard_input, _history, _cells)
 
 
 def keep_text(names: dict[str, Any], file: str, text: str | None = None) -> None:

@@ -126,6 +126,11 @@ def _parse_names(text: str) -> frozenset[str]:
     return frozenset(word.strip().lower() for word in text.split(","))
 
 
+def _parse_settings(text: str) -> dict[str, str | None]:
+    pairs = [word.partition("=") for word in text.split(",")]
+    return {name.strip(): value.strip() if equals else None for name, equals, value in pairs}
+
+
 def _parse_checks(text: str) -> str:
     try:
         return str(parse_checks(text.lower()))
@@ -155,6 +160,13 @@ class Knobs:
         None,
         _parse_checks,
         "What code checks as it runs, where neither the session nor the build says it.",
+    )
+    debug: Knob[dict[str, str | None] | None] = Knob(
+        "EINKORN_DEBUG",
+        "a list, separated by commas, of settings of InferenceSession.debug: nan-check, assert-level=all",
+        None,
+        _parse_settings,
+        "The settings of `InferenceSession.debug` that a program starts with.",
     )
     doors: Knob[bool] = Knob(
         "EINKORN_DOORS",

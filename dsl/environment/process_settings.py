@@ -5,10 +5,11 @@ Each thread that put back what it found would undo what another one needs, or ke
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ..diagnostics.forks import fork_lock, in_child
 
@@ -62,6 +63,14 @@ class ProcessSetting(Generic[T]):
         mine = threading.get_ident()
         self._users = {user: thread for user, thread in self._users.items() if thread == mine}
         self._end()
+
+
+SWITCHING: Final = 1e-4  # seconds; Python's own are 50 times as many
+
+# While compilations are under way, threads give each other the interpreter's lock more often than usual. A thread that
+# waits for it holds up MLIR and LLVM, for which it needs it between their steps alone; and calls of other threads would
+# wait for one that compiles in the background.
+quick_switching = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, lambda before: min(before, SWITCHING))
 
 
 @in_child

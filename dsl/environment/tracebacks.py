@@ -21,9 +21,18 @@ R = TypeVar("R")
 E = TypeVar("E", bound=EinkornError)
 
 
+_shows_internals = False
+
+
+def show_internals(wanted: bool) -> None:
+    """Whether errors keep all their frames, as with `EINKORN_LOG=debug`."""
+    global _shows_internals
+    _shows_internals = wanted
+
+
 def bare(error: E) -> E:
-    """The error with the user's frames alone; with all of them for a fault of Einkorn, and `EINKORN_LOG=debug`."""
-    if isinstance(error, InternalError) or knobs.log == "debug":
+    """The error with the user's frames alone; with all of them for a fault of Einkorn, and where they are wanted."""
+    if isinstance(error, InternalError) or _shows_internals or knobs.log == "debug":
         error.internals = True
         return error
     steps = []

@@ -33,9 +33,9 @@ class GlobalEntry:
     `kind` and `value`: `function` (index into the table of functions), `library` (name of the stub, and the index of
     the function that implements it), `struct` (index into the table of functions), `instance` (such an index and the
     entries of its fields), `stub` (name), `dtype` (DType), `type` (SIMDType), `typevar` (name), `constant` (bool, int,
-    float, str, None or a tuple of entries), `marker` (`SIMD`, `stack`, `Pointer`), `class` (name of a class that groups
-    functions and constants, and a tuple of its members' names and entries), `classmethod` (a member that is given the
-    class: index into the table of functions).
+    float, complex, str, None or a tuple of entries), `marker` (`SIMD`, `stack`, `Pointer`), `class` (name of a class
+    that groups functions and constants, and a tuple of its members' names and entries), `classmethod` (a member that
+    is given the class: index into the table of functions).
     """
 
     kind: str

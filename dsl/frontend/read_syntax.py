@@ -146,6 +146,11 @@ def _constant(data: Any) -> Any:
             return float.fromhex(data["f"])
         except (ValueError, OverflowError):
             pass
+    if type(data) is dict and [*data] == ["c"] and type(data["c"]) is list and [str, str] == [*map(type, data["c"])]:
+        try:
+            return complex(*map(float.fromhex, data["c"]))
+        except (ValueError, OverflowError):
+            pass
     expected('a constant (a float as {"f": hexadecimal})', data)
 
 

@@ -76,7 +76,7 @@ class Stmt(Node):
 
 
 class Constant(Expr):
-    value: bool | int | float | str | None
+    value: bool | int | float | complex | str | None
 
 
 class Name(Expr):
@@ -304,6 +304,8 @@ def to_json(node: Any, *, spans: bool = True) -> Any:
         return {"t": [item if type(item) in _PLAIN else to_json(item, spans=spans) for item in node]}
     if kind is float:
         return {"f": node.hex()}
+    if kind is complex:
+        return {"c": [node.real.hex(), node.imag.hex()]}
     fields = vars(node)
     head: list[Any] = [kind.__name__, list(node.span)] if spans else [kind.__name__]
     for name in kind._fields:

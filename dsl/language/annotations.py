@@ -20,13 +20,17 @@ from .stubs import Exported, Storage
 
 __all__ = [
     "SIMD",
+    "Comparable",
+    "ComplexFloating",
     "DeviceContext",
     "Element",
     "Floating",
+    "Inexact",
     "InputTensor",
     "InputVariadicTensors",
     "Integral",
     "MutableInputTensor",
+    "Number",
     "Numeric",
     "OutputTensor",
     "OutputVariadicTensors",
@@ -83,15 +87,22 @@ class _VariadicMarker(Exported):
         return TensorAnnotation(self.role, parts[0], parts[1], Form.VARIADIC, str(count))
 
 
-if TYPE_CHECKING:  # to a checker a tensor of T is a T, and the dims text is metadata
-    from typing import Annotated as InputTensor
-    from typing import Annotated as InputVariadicTensors
-    from typing import Annotated as MutableInputTensor
-    from typing import Annotated as OutputTensor
-    from typing import Annotated as OutputVariadicTensors
-    from typing import Annotated as VariadicTensors
+if TYPE_CHECKING:
+    MYPY = False  # mypy reads this name as True
+    if MYPY:  # a tensor of T is a T, and the dims text is metadata
+        from typing import Annotated as InputTensor
+        from typing import Annotated as InputVariadicTensors
+        from typing import Annotated as MutableInputTensor
+        from typing import Annotated as OutputTensor
+        from typing import Annotated as OutputVariadicTensors
+        from typing import Annotated as VariadicTensors
+    else:
+        from .members import InputTensor, MutableInputTensor, OutputTensor, OutputVariadicTensors, VariadicTensors
+        from .members import VariadicTensors as InputVariadicTensors
 
-    from .members import Members, Pointer
+    from typing import Protocol
+
+    from .members import Members, Numbers, Pointer
 else:
     InputTensor = _TensorMarker(Role.INPUT)
     OutputTensor = _TensorMarker(Role.OUTPUT)
@@ -107,7 +118,7 @@ else:
             return None
 
     Pointer = _Pointer()
-    Members = object
+    Members, Numbers, Protocol = (type(name, (), {}) for name in ("Members", "Numbers", "Protocol"))
 
 
 class Target:
@@ -157,34 +168,65 @@ stack = Storage(
 )
 
 
-class Numeric(Members):
+class _Bound(Members):
+    dtypes: ClassVar[tuple[DType, ...]]
+
+
+class Numeric(_Bound, Numbers, Protocol):  # type: ignore[misc]  # numbers of Python are numeric, too
     """Bound of a type variable: any integer or floating type."""
 
-    dtypes: ClassVar[tuple[DType, ...]] = types.NUMERIC
 
-
-class Floating(Numeric):
+class Floating(Numeric, Protocol):
     """Bound of a type variable: any floating type."""
 
-    dtypes: ClassVar[tuple[DType, ...]] = types.FLOATING
 
-
-class Integral(Numeric):
+class Integral(Numeric, Protocol):
     """Bound of a type variable: any integer type."""
 
-    dtypes: ClassVar[tuple[DType, ...]] = types.INTEGRAL
 
-
-class Element(Numeric):
+class Element(Numeric, Protocol):
     """Bound of a type variable: any type at all, bool among them."""
 
-    dtypes: ClassVar[tuple[DType, ...]] = types.ANY
+
+class Storable(Numeric, Protocol):
+    """Bound of a type variable: every type that memory holds: complex ones and storage types too, which only move."""
 
 
-class Storable(Numeric):
-    """Bound of a type variable: every type that memory holds, the storage types too, which are only moved and cast."""
-
-    dtypes: ClassVar[tuple[DType, ...]] = types.STORABLE
+class ComplexFloating(Numeric, Protocol):
+    """Bound of a type variable: complex64 and complex128."""
 
 
-BOUNDS: tuple[type[Numeric], ...] = (Numeric, Floating, Integral, Element, Storable)
+class Comparable(Numeric, Protocol):
+    """Bound of a type variable: any type that kernels compute with: bool, integers, floats, complex numbers."""
+
+
+class Inexact(Numeric, Protocol):
+    """Bound of a type variable: any floating or complex type."""
+
+
+class Number(Numeric, Protocol):
+    """Bound of a type variable: any integer, floating or complex type."""
+
+
+# Beside the classes: in them it would be a member that a number needs to be numeric.
+Numeric.dtypes = types.NUMERIC
+Floating.dtypes = types.FLOATING
+Integral.dtypes = types.INTEGRAL
+Element.dtypes = types.ANY
+Storable.dtypes = types.STORABLE
+Comparable.dtypes = types.COMPARABLE
+ComplexFloating.dtypes = types.COMPLEX
+Inexact.dtypes = types.INEXACT
+Number.dtypes = types.NUMBER
+
+BOUNDS: tuple[Any, ...] = (
+    Numeric,
+    Floating,
+    Integral,
+    Element,
+    Storable,
+    Comparable,
+    ComplexFloating,
+    Inexact,
+    Number,
+)

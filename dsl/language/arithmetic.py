@@ -6,8 +6,8 @@ language itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, overload
 
 from .dtypes import int16, int32, int64
 from .stubs import stub
@@ -22,9 +22,12 @@ __all__ = [
     "ceil",
     "ceildiv",
     "clamp",
+    "conj",
     "copysign",
+    "exact",
     "floor",
     "fma",
+    "imag",
     "isfinite",
     "isinf",
     "isnan",
@@ -34,6 +37,7 @@ __all__ = [
     "mul_high",
     "mul_wide",
     "nextafter",
+    "real",
     "round",
     "select",
     "sign",
@@ -43,19 +47,30 @@ __all__ = [
 ]
 
 
-@stub("row")
+# Outside of kernels, names that Python has too take what Python's take (see `stubs.Stub`).
+
+
+@overload
+def min(values: Iterable[Any], /, *, key: Callable[[Any], Any] | None = ..., default: Any = ...) -> Any: ...
+@overload
+def min(x: Any, y: Any, /, *more: Any, key: Callable[[Any], Any] | None = ...) -> Any: ...
+@stub("row")  # type: ignore[misc]
 def min(x: Any, y: Any, *more: Any) -> Any:
     """The smaller of two values; NaN if either is NaN; -0.0 is smaller than 0.0. More than two arguments fold left."""
 
 
-@stub("row")
+@overload
+def max(values: Iterable[Any], /, *, key: Callable[[Any], Any] | None = ..., default: Any = ...) -> Any: ...
+@overload
+def max(x: Any, y: Any, /, *more: Any, key: Callable[[Any], Any] | None = ...) -> Any: ...
+@stub("row")  # type: ignore[misc]
 def max(x: Any, y: Any, *more: Any) -> Any:
     """The larger of two values; NaN if either is NaN. More than two arguments fold left."""
 
 
 @stub("row")
 def abs(x: Any) -> Any:
-    """The absolute value. The smallest signed integer stays as it is."""
+    """The absolute value; of a complex number a float. The smallest signed integer stays as it is."""
 
 
 @stub("row")
@@ -68,7 +83,11 @@ def ceil(x: Any) -> Any:
     """The smallest whole number not below a float, as a float."""
 
 
-@stub("row")
+@overload
+def round(x: Any) -> Any: ...
+@overload
+def round(x: Any, ndigits: int | None) -> Any: ...
+@stub("row")  # type: ignore[misc]
 def round(x: Any) -> Any:
     """The nearest whole number of a float, ties to even, as a float."""
 
@@ -80,7 +99,7 @@ def trunc(x: Any) -> Any:
 
 @stub("row")
 def sqrt(x: Any) -> Any:
-    """The square root of a float, correctly rounded."""
+    """The square root of a float, correctly rounded; of a complex number the one with a real part of 0 or more."""
 
 
 @stub("row")
@@ -128,6 +147,21 @@ def nextafter(x: Any, y: Any) -> Any:
     return select(isnan(x) | isnan(y), x + y, select(x == y, y, neighbour))
 
 
+def real(x: Any) -> Any:
+    """The real part of a complex number; any other number as it is."""
+    return x.real
+
+
+def imag(x: Any) -> Any:
+    """The imaginary part of a complex number; 0 of any other number."""
+    return x.imag
+
+
+def conj(x: Any) -> Any:
+    """The complex number with the opposite imaginary part; any other number as it is."""
+    return x.conjugate()
+
+
 @stub("row")
 def abs_diff(x: Any, y: Any) -> Any:
     """The distance between two numbers, in their type; of signed integers it wraps where it does not fit."""
@@ -156,6 +190,13 @@ def bitcast(x: Any, dtype: Any) -> Any:
 
 
 # *** arithmetic of integers that does not wrap, or keeps what wrapping loses ***
+
+
+@stub("rule")
+def exact(x: Any) -> Any:
+    """`x` with the integer arithmetic that computes it done in the narrowest dtype in which it does not wrap: Int16 for
+    a product of two Int8. What fits its dtype, and what is no such arithmetic, stays as it is. At most 64 bits.
+    """
 
 
 @stub("row")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..types.dtype import INT, SCALARS, DType
 
 if TYPE_CHECKING:
-    from .annotations import Element, Floating, Integral, Storable
+    from .annotations import ComplexFloating, Element, Floating, Integral, Storable
 
     class bool8(Element):
         """True or false, a byte each."""
@@ -54,6 +54,12 @@ if TYPE_CHECKING:
 
     class float64(Floating):
         """Floats of 64 bits."""
+
+    class complex64(ComplexFloating):
+        """Complex numbers of two float32."""
+
+    class complex128(ComplexFloating):
+        """Complex numbers of two float64."""
 
     class int4(Storable):
         """Signed integers of 4 bits, which memory holds and no kernel computes with."""
@@ -99,6 +105,8 @@ if TYPE_CHECKING:
     BFloat16 = bfloat16
     Float32 = float32
     Float64 = float64
+    Complex64 = complex64
+    Complex128 = complex128
     Int4 = int4
     UInt4 = uint4
     Float4_e2m1fn = float4_e2m1fn

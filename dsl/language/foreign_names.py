@@ -6,10 +6,12 @@ Non-goals: no name gets a meaning from here.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
 from ..types.dtype import DType
+from .formulas import FORMULAS
 from .stubs import STUBS
 
 # The same function under another name: what is written is replaced, its arguments stay.
@@ -38,6 +40,8 @@ RENAMED = {
     "double": "float64",
     "elect_sync": "gpu.warp.elect",
     "fabs": "abs",
+    "fix": "trunc",
+    "float_power": "pow",
     "fmax": "max",
     "fmin": "min",
     "global_idx": "gpu.global_idx",
@@ -102,6 +106,7 @@ _REDUCED = {
 _PRODUCT = "write the loops of the product, or use ops.matmul in the graph"
 _STORAGE = "outputs stand in the signature; storage of a fixed size is stack[T](n)"
 _INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
+_CONSTANTS = ("pi", "tau", "e")
 _MATH = "write `import math` at the top of the file, and math.{}"
 _NAMES = {
     **dict.fromkeys(("zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "array"), _STORAGE),
@@ -114,23 +119,27 @@ _NAMES = {
     "arange": "numbers in a row are a loop, `for k in range(n)`, or a vector, iota(int32, 8)",
     "constexpr": "what is known at compile time is a parameter: after the `*` of the signature, `*, block: int = 64`",
     "ctx": "take it as the last argument of the op: ctx: DeviceContext",
-    "divmod": "divmod(a, b) is (a // b, a % b)",
     "inf": 'write float("inf")',
     "nan": 'write float("nan")',
     "load": "an element is x[i], and x.load(i, width=8) is a vector of them",
     "prange": "parallel_for(n, body) calls body(k) in parallel",
     "program_id": "in a kernel that ctx.launch runs, gpu.block_idx.x is the number of the block",
-    "relu": "relu(x) is max(x, 0)",
     "shared_array": "memory that the threads of a block share is gpu.shared[T](n)",
-    "sigmoid": "sigmoid(x) is 1 / (1 + exp(-x))",
-    "silu": "silu(x) is x / (1 + exp(-x))",
-    "square": "square(x) is x * x",
     "tl": "an element is x[i], a vector x.load(i, width=8), and functions such as exp are in einkorn.dsl",
-    **{name: _MATH.format(name) for name in ("pi", "tau", "e")},
+    "math": "write `import math` at the top of the file",
+    **dict.fromkeys(("np", "numpy", "torch", "jnp"), "functions of numbers, such as exp(x), are in einkorn.dsl"),
+    **{name: _MATH.format(name) for name in _CONSTANTS},
 }
 _CASTS = {"astype": "", "to": "", "type": "", "view": ""}
 _CASTS |= {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "bool": "bool8"}
 _PYTHON_TYPES = {"float": "float64", "int": "int64", "bool": "bool8", "bool_": "bool8"}
+COMPLEX = {
+    "complex": "float64",
+    "complex64": "float32",
+    "complex128": "float64",
+    "cfloat": "float32",
+    "cdouble": "float64",
+}
 _KEYWORDS = {"var": "a variable is made by its first assignment", "let": "a variable is made by its first assignment"}
 _KEYWORDS |= {"fn": "a function begins with def", "++": "counting up is k += 1", "--": "counting down is k -= 1"}
 _VALUES = {
@@ -163,12 +172,17 @@ _TENSORS = {
 }
 
 
-def of_name(name: str) -> str | None:
-    """The hint for an unknown name."""
+def of_name(name: str, known: Collection[str] = ()) -> str | None:
+    """The hint for an unknown name; `known` are the names that the author's text has there."""
     if name in RENAMED:
         return f"write {RENAMED[name]}"
     if name in LIBRARY:
         return f"write `from einkorn.stdlib import {name}` at the top of the file"
+    if name in _CONSTANTS and "math" in known:
+        return f"write math.{name}"
+    if name in FORMULAS:
+        arguments, formula = FORMULAS[name]
+        return f"{name}({arguments}) is {formula}"
     return _NAMES.get(name)
 
 
@@ -184,6 +198,8 @@ def of_dtype(value: Any) -> str | None:
     if not isinstance(value, str | type) and type(value).__name__ != "dtype":
         return None
     name = value if isinstance(value, str) else getattr(value, "__name__", str(value)).rpartition(".")[2]
+    if name in COMPLEX and name not in DType.__members__:
+        return f'write {COMPLEX[name]} for {name}, with an axis of 2 for the real and the imaginary part, as in "n 2"'
     here = _PYTHON_TYPES.get(name, RENAMED.get(name, name))
     if here not in DType.__members__ and here != "bool8":
         return None
@@ -191,7 +207,10 @@ def of_dtype(value: Any) -> str | None:
 
 
 def of_foreign(name: str) -> str | None:
-    """The hint for a function or a dtype of another package, by the last part of its name."""
+    """The hint for a function or a dtype of another package, by its name with that of the module."""
+    module, _, name = name.rpartition(".")
+    if name == "remainder" and module != "math":  # that of IEEE 754 has this name in `math` and in the language
+        return "remainder(a, b) is a % b"
     here = RENAMED.get(name, name)
     if name in _REDUCED:
         return f"{name}(x) is {_reduction('x', name)}"
@@ -226,7 +245,8 @@ def of_tensor(name: str, text: str) -> str | None:
 def of_object(value: Any, name: str) -> str | None:
     """The hint for an object that kernels do not see: what to make of it outside of them."""
     if hasattr(value, "ndim") and hasattr(value, "tolist"):
-        return f"make it an input of the op, or a tuple of numbers: {name} = tuple({name}.tolist())"
+        rows = {1: f"tuple({name}.tolist())", 2: f"tuple(map(tuple, {name}.tolist()))"}.get(value.ndim)
+        return "make it an input of the op" + (f", or a tuple of numbers: {name} = {rows}" if rows else "")
     if isinstance(value, list | set | bytes | range):
         return f"make it a tuple: {name} = tuple({name}), or an input of the op"
     if isinstance(value, dict):
@@ -251,4 +271,4 @@ def over_tensor(function: str, text: str) -> str | None:
 def _reduction(text: str, name: str) -> str:
     written = _REDUCED[name].format(text)
     monoid = _REDUCED[name].partition(", ")[2].partition(")")[0]
-    return f"{written}, or rowwise({text}, {monoid}, body) for each row; they are in einkorn.stdlib"
+    return f"{written}, or rowwise({text}, {monoid}, body) for each row"

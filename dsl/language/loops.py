@@ -29,8 +29,11 @@ __all__ = [
 
 
 @stub("rule")
-def foreach(out: Any, body: Callable[..., Any]) -> None:
-    """Stores `body(index)` into every element of `out`; a tuple of outputs takes a tuple of values."""
+def foreach(out: Any, body: Callable[..., Any], *, simd_width: int | None = None) -> None:
+    """Stores `body(index)` into every element of `out`; a tuple of outputs takes a tuple of values.
+
+    On a CPU the loop takes `simd_width` elements as one vector, or as many as suit the machine when it is left out.
+    """
 
 
 @stub("rule")

@@ -6,7 +6,7 @@ Non-goals: the functions themselves (see `stdlib/math/functions.py` and its neig
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from .stubs import stub
 
@@ -95,7 +95,11 @@ def log1p(x: Any) -> Any:
     """`log(1 + x)`, exact also near 0."""
 
 
-@stub("library")
+@overload
+def pow(x: Any, y: Any) -> Any: ...
+@overload
+def pow(x: Any, y: Any, mod: int | None) -> Any: ...
+@stub("library")  # type: ignore[misc]
 def pow(x: Any, y: Any) -> Any:
     """x to the power y, also written `x ** y`. Integers take a power >= 0 and wrap."""
 

@@ -1,14 +1,26 @@
 """Declares what values answer: the members of numbers, vectors, tensors and pointers, for editors and type checkers.
 
-A dims text is metadata: `InputTensor[T, "m n"]` is `T` to a checker, and `Numeric`, the bound of every type variable of
-kernels, has the members of tensors and of elements alike. What a kernel may really do is checked by the compiler, which
-knows more. Nothing here is imported as a file runs.
+`Numeric`, the bound of every type variable of kernels, has the members of tensors and of elements alike. What a kernel
+may really do is checked by the compiler, which knows more. Nothing here is imported as a file runs.
+
+To mypy `InputTensor[T, "m n"]` is `T`, and the dims text metadata. Pyright reads the classes at the end of this file:
+their `__class_getitem__` makes what stands between the brackets a value, not a type. A class that is a protocol with a
+base that is none has all members of that base, and an argument needs those of the protocols alone: an array, a tensor
+or a number is an `InputTensor` for a call, and inside the kernel an `InputTensor` has the members of the language.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+
+    class Protocol:
+        """A protocol of Python has protocols alone as its bases."""
+
 
 T = TypeVar("T")
 
@@ -66,6 +78,20 @@ class Members:
 
     def pointer(self, *index: Any) -> Any:
         """The address of an element."""
+
+    @property
+    def real(self) -> Any:
+        """The real part of a complex number; any other number as it is."""
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part of a complex number; 0 of any other number."""
+
+    def conj(self) -> Any:
+        """The complex number with the opposite imaginary part; any other number as it is."""
+
+    def conjugate(self) -> Any:
+        """Another name of `conj`."""
 
     def cast(self, dtype: Any, *, saturate: bool = False) -> Any:
         """The number as another dtype; `saturate` holds it at the ends of an integer type instead of wrapping."""
@@ -181,6 +207,7 @@ class Members:
     def __lshift__(self, other: Any) -> Any: ...
     def __rshift__(self, other: Any) -> Any: ...
     def __neg__(self) -> Any: ...
+    def __abs__(self) -> Any: ...
     def __invert__(self) -> Any: ...
     def __lt__(self, other: Any) -> Any: ...
     def __le__(self, other: Any) -> Any: ...
@@ -192,6 +219,9 @@ class Pointer(Generic[T]):
     """The address of elements of a dtype."""
 
     dtype: Any
+
+    def bitcast(self, dtype: Any) -> Any:
+        """The same address, of elements of another dtype. It has to be a multiple of their size."""
 
     def load(
         self,
@@ -221,3 +251,67 @@ class Pointer(Generic[T]):
     def __add__(self, count: Any) -> Any: ...
     def __radd__(self, count: Any) -> Any: ...
     def __sub__(self, count: Any) -> Any: ...
+
+
+class Numbers(Protocol):
+    """Arrays, tensors, values of graphs, numbers; no text, list, dict or None."""
+
+    def __abs__(self) -> Any: ...
+
+
+class Memory(Protocol):
+    """Buffers, and anything else with DLPack."""
+
+    def __dlpack__(self, **keywords: Any) -> Any: ...
+
+
+Argument = Numbers | Memory  # what a kernel is called with
+
+
+class Destination(Protocol):
+    """What a kernel writes to, inside of another kernel."""
+
+    def is_one(self, axis: int) -> bool: ...
+
+
+class InputTensor(Members, Numbers, Protocol):  # type: ignore[misc]
+    """A tensor to read."""
+
+    def __class_getitem__(cls, item: Any) -> Any: ...
+
+
+class MutableInputTensor(Members, Numbers, Protocol):  # type: ignore[misc]
+    """A tensor that is changed in place."""
+
+    def __class_getitem__(cls, item: Any) -> Any: ...
+
+
+class OutputTensor(Members, Destination, Protocol):  # type: ignore[misc]
+    """A tensor to write."""
+
+    def __class_getitem__(cls, item: Any) -> Any: ...
+
+
+class VariadicTensors:
+    """Several tensors to read."""
+
+    def __class_getitem__(cls, item: Any) -> Any: ...
+    def __getitem__(self, index: Any) -> Any: ...
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __iter__(self) -> Any: ...
+
+
+class OutputVariadicTensors(VariadicTensors):
+    """Several tensors to write."""
+
+
+class OutputMark(OutputTensor):
+    """Accepted by arguments that are outputs, and by no others."""
+
+    __abs__: None  # type: ignore[assignment]
+
+
+class VariadicMark(OutputVariadicTensors):
+    """Accepted by arguments that stand for any number of tensors, and by no others."""

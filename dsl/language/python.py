@@ -42,6 +42,11 @@ def float_(x: Any) -> Any:
     """A compile-time number as a float; a run-time value as `Float64`."""
 
 
+@stub("rule", "complex")
+def complex_(real: Any = 0, imag: Any = 0) -> Any:
+    """The complex number of two parts: complex128 of parts of 64 bits, complex64 of shorter floats."""
+
+
 @stub("rule", "bool")
 def bool_(x: Any) -> Any:
     """Whether a number is not zero."""

@@ -2,13 +2,15 @@
 
 A `Stub` stands for an operation that the compiler knows under the same name: a row of its table of operations, or a
 rule of its own. A library stub (`exp`, `sin`, …) is written in the language itself, in the standard library. Outside a
-kernel a stub only says that it belongs into one.
+kernel a stub only says that it belongs into one; `abs`, `max` and other names of Python's do what Python's do there,
+so that `from einkorn.dsl import *` changes nothing for the rest of a file.
 
 Input: functions without a body, for their signatures and texts. Output: `STUBS`. Non-goals: no meaning in code.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib
 import inspect
@@ -44,6 +46,11 @@ class Exported:
 
 def _module() -> Any:
     return importlib.import_module(f"{PACKAGE}.dsl")
+
+
+def exported_names() -> frozenset[str]:
+    """The names of `einkorn.dsl`."""
+    return frozenset(_module().__all__)
 
 
 def _path_of(value: object) -> tuple[str, ...]:
@@ -86,6 +93,8 @@ class Stub(Exported):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.in_python:
             return self.function(*args, **kwargs)
+        if hasattr(builtins, self.name):
+            return getattr(builtins, self.name)(*args, **kwargs)
         raise EinkornError(
             f"'{self.name}' works inside kernels only",
             code="EK0106",

@@ -315,7 +315,7 @@ def _check_numbers(archive: Archive, form: tuple[int, int], abi: int) -> None:
     if form[0] == FORMAT[0] and abi in READ_ABIS:
         return
     newer = form[0] > FORMAT[0] or (form[0] == FORMAT[0] and abi > ABI)
-    upgrade = "upgrade Einkorn (pip install --upgrade einkorn)"
+    upgrade = "install a newer Einkorn"
     rebuild = "build the package again from its sources with this Einkorn (`einkorn build`)"
     hint = f"{upgrade}, or {rebuild}" if newer else rebuild
     if form[0] != FORMAT[0]:

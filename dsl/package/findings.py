@@ -36,6 +36,7 @@ class Finding:
         parameters: what was best.
         ratio: the time of the default by that of the best.
         version: of Einkorn.
+        rejected: candidates that were not considered, and why.
     """
 
     op: str
@@ -47,6 +48,7 @@ class Finding:
     parameters: tuple[tuple[str, Value], ...]
     ratio: float
     version: str
+    rejected: tuple[tuple[str, str], ...] = ()
 
     @property
     def about(self) -> tuple[Any, ...]:
@@ -66,7 +68,8 @@ class Finding:
         ranges = {name: [low, high] for name, low, high in self.ranges}
         lists = {"dtypes": list(self.dtypes), "ranges": ranges}
         texts = {"op": self.op, "digest": self.digest, "target": self.target, "version": self.version}
-        return {**texts, **lists, **pairs, "ratio": self.ratio}
+        rejected = {"rejected": dict(self.rejected)} if self.rejected else {}
+        return {**texts, **lists, **pairs, **rejected, "ratio": self.ratio}
 
 
 def range_of(size: int) -> tuple[int, int]:
@@ -107,6 +110,7 @@ def _finding(data: Any) -> Finding | None:
             tuple((name, _value(value)) for name, value in data["parameters"].items()),
             float(data["ratio"]),
             _text(data["version"]),
+            tuple((_text(name), _text(why)) for name, why in data.get("rejected", {}).items()),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

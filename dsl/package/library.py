@@ -67,16 +67,20 @@ class LoadedKernel:
         return reduced
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether there may be findings of tuning for it."""
+        return self.tuning is not None or (self.package is not None and self.package.manifest.tuning is not None)
+
+    @property
     def findings(self) -> Sequence[Finding]:
         """What tuning found for it: what is in the user's cache, then what is in its package."""
-        packaged = self.package is not None and self.package.manifest.tuning is not None
-        if self.tuning is None and not packaged:
+        if not self.is_tuned:
             return ()
         with shielded():
             from .findings import kept  # most kernels are not tuned
 
         digest, name = self.portable.digest, self.schema.name
-        own = self.package.findings if packaged and self.package is not None else ()
+        own = () if self.package is None or self.package.manifest.tuning is None else self.package.findings
         return [*kept(digest), *(each for each in own if (each.op, each.digest) == (name, digest))]
 
     @cached
@@ -158,6 +162,9 @@ class KernelLibrary:
         return self.kernels[op]
 
 
+KERNELS = "kernels"  # the folder of kernel files in a project
+
+
 def load_library(path: str | Path, collected: list[EinkornError] | None = None) -> KernelLibrary:
     """Loads the kernels of a file that a frontend reads, a folder of such files, or a `.pkg`.
 
@@ -180,7 +187,7 @@ def load_library(path: str | Path, collected: list[EinkornError] | None = None) 
         if not os.access(where, os.R_OK | os.X_OK):
             raise PackageError(f"the folder '{path}' cannot be read: Permission denied", code="EK0501", got=str(path))
         # Where nothing registers kernels, mistakes that kept a file from being read are worth more than that.
-        files = kernel_files(where) or [file for file in sources_in(where) if frontend_of(file).is_broken(file)]
+        files = kernel_files(where) or [file for file in _candidates(where) if frontend_of(file).is_broken(file)]
         return _from_files(str(path), files, collected)
     if is_source(where):
         return _from_files(str(path), [where], collected)
@@ -190,14 +197,23 @@ def load_library(path: str | Path, collected: list[EinkornError] | None = None) 
 def kernel_files(path: str | Path) -> list[Path]:
     """The source files that a library is made of; none for a package, or where nothing is.
 
-    Of a folder these are the files that hold kernels, as their frontends tell.
+    Of a folder these are the files that hold kernels, as their frontends tell. If it has none, and a folder `kernels`
+    as `einkorn new` makes it, they are the files of that.
     """
     where = _existing(path)
     if where is None:
         return []
     if where.is_dir():
-        return [file for file in sources_in(where) if frontend_of(file).holds_kernels(file)]
+        return [file for file in _candidates(where) if frontend_of(file).holds_kernels(file)]
     return [where] if is_source(where) and where.is_file() else []
+
+
+def _candidates(folder: Path) -> list[Path]:
+    """The files of a folder that may hold kernels; of its folder `kernels`, where it has none itself."""
+    files, below = sources_in(folder), folder / KERNELS
+    if below.is_dir() and not any(frontend_of(file).holds_kernels(file) for file in files):
+        files += sources_in(below)
+    return files
 
 
 def _existing(path: str | Path) -> Path | None:

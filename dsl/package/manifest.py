@@ -64,7 +64,7 @@ class Instance:
 
     dtypes: tuple[tuple[str, str], ...] = ()
     ranks: tuple[tuple[str, int], ...] = ()
-    parameters: tuple[tuple[str, bool | int | float | str], ...] = ()
+    parameters: tuple[tuple[str, bool | int | float | str | tuple[int, ...]], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -360,7 +360,9 @@ class _Reader:
     def count(self, data: Any, at: str) -> int:
         return data if type(data) is int and data >= 0 else self.wrong(at, "an integer from 0", data)
 
-    def scalar(self, data: Any, at: str) -> bool | int | float | str:
+    def scalar(self, data: Any, at: str) -> bool | int | float | str | tuple[int, ...]:
+        if isinstance(data, list) and all(type(each) is int for each in data):
+            return tuple(data)
         return data if isinstance(data, bool | int | float | str) else self.wrong(at, "a number, string or bool", data)
 
     def wrong(self, at: str, expected: str, got: Any) -> Any:

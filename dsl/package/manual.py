@@ -100,6 +100,8 @@ def _promises(schema: OpSchema) -> Iterable[str]:
         yield "Neighbours do not melt into it, nor it into them."
     if schema.writes_once:
         yield "Every element of its outputs is stored once: what follows can be done in its stores."
+    if schema.batch:
+        yield f"The members of the batch `*{schema.batch}` are computed independently."
     if schema.fastmath:
         yield f"It takes liberties with floating point: {', '.join(sorted(schema.fastmath))}."
     if any(isinstance(argument, ContextArgument) for argument in schema.arguments):

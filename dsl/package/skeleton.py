@@ -75,14 +75,17 @@ print(model(x, np.ones_like(x))[0].to_numpy())
 
 README = """# $name
 
-Kernels for Einkorn: written once, compiled for CPUs and GPUs.
+Kernels for Einkorn: written once, compiled for CPUs and GPUs. With the Python of an environment that has Einkorn and
+pytest:
 
-    python -m pip install einkorn pytest
     python example.py                     # the op in a graph
     python -m pytest                      # the op against its reference
-    einkorn check kernels/                # mistakes, without building
-    einkorn build kernels/ -o $name.pkg --target host
-    einkorn doc kernels/                  # the reference of the ops
+    python -m einkorn check kernels/      # mistakes, without building
+    python -m einkorn build kernels/ -o $name.pkg --target host
+    python -m einkorn doc kernels/        # the reference of the ops
+    python -m mypy .                      # calls of kernels with arguments that they do not take
+
+mypy reads the setting of `pyproject.toml`; Pyright needs none.
 
 | file | what it is |
 |---|---|
@@ -93,6 +96,9 @@ Kernels for Einkorn: written once, compiled for CPUs and GPUs.
 
 PYPROJECT = """[tool.pytest.ini_options]
 testpaths = ["tests"]
+
+[tool.mypy]
+plugins = ["einkorn.mypy"]
 
 [tool.ruff]
 line-length = 120

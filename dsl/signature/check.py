@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..diagnostics.errors import CompileError, Remark, did_you_mean, joined
 from .dims import AnyAxis, Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
 from .parse_dims import dims_error, parse_dims
-from .schema import Form, OpSchema, TensorArgument
+from .schema import Form, OpSchema, Role, TensorArgument
 from .variadic import OVER_TENSORS, own_names
 
 
@@ -40,6 +40,7 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
         checker.check_uses()
         checker.check_variadic()
         checker.check_packs()
+        checker.check_batch()
     return checker.errors
 
 
@@ -204,6 +205,24 @@ class _SchemaCheck:
                     return
                 pending.remove(ready)
                 known |= {i.name for i in self.items[ready.name] if isinstance(i, Pack) and i.name != "_"}
+
+    def check_batch(self) -> None:
+        """The pack of a promised batch begins all outputs and some inputs, and is the only pack of each."""
+        name, begun, mistakes = self.schema.batch, 0, len(self.errors)
+        if not name:
+            return
+        for argument in self.schema.tensors:
+            items = self.items[argument.name]
+            begins = items[:1] == (Pack(name),)
+            begun += begins and argument.role is not Role.OUTPUT
+            if begins and not any(isinstance(item, Pack) for item in items[1:]) and argument.form is Form.TENSOR:
+                continue
+            if begins or any(name in _alone(item) for item in items) or argument.role is Role.OUTPUT:
+                text = f'batch="{name}" wants dims that begin with "*{name}" and have no other pack'
+                self.fail("EK0319", text, argument, hint=f'"*{name} n", or no batch=')
+        if not begun and len(self.errors) == mistakes:
+            text = f'batch="{name}" names a pack that no input begins with'
+            self.fail("EK0319", text, self.schema.tensors[0], hint=f'x: InputTensor[T, "*{name} n"]')
 
     def _new_packs(self, argument: TensorArgument, known: set[str]) -> list[str]:
         packs = (item for item in self.items[argument.name] if isinstance(item, Pack))

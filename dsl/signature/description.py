@@ -9,6 +9,7 @@ import inspect
 from typing import Any
 
 from ..types.dtype import DType
+from .parameters import kind_name
 from .schema import Form, OpSchema, Parameter, TensorArgument
 
 
@@ -32,7 +33,7 @@ def tensor_text(argument: TensorArgument) -> str:
 
 
 def kind_text(parameter: Parameter) -> str:
-    return "DType" if parameter.kind == "dtype" else parameter.kind
+    return "DType" if parameter.kind == "dtype" else kind_name(parameter.kind)
 
 
 def value_text(parameter: Parameter) -> str:

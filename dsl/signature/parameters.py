@@ -37,7 +37,7 @@ def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Pla
     # A misspelt name may be that of a missing one.
     missing = [p for p in schema.parameters if p.required and p.name not in given] if not errors else []
     if missing:
-        names = ", ".join(f"{p.name}: {p.kind}" for p in missing)
+        names = ", ".join(f"{p.name}: {kind_name(p.kind)}" for p in missing)
         noun = "parameter" if len(missing) == 1 else "parameters"
         error = _wrong_parameter(schema, f"missing {noun} {names}", missing[0].name, place, "EK0321")
         written = ", ".join(f'"{p.name}": {_SAMPLES[p.kind][0]}' for p in missing)
@@ -67,12 +67,18 @@ def identity(value: object) -> tuple[str, str]:
     return type(value).__name__, str(value)
 
 
+def kind_name(kind: str) -> str:
+    """A kind of parameters as signatures write it."""
+    return {"ints": "tuple[int, ...]"}.get(kind, kind)
+
+
 _SAMPLES = {  # by the kind of a parameter: in Python, and on the command line
     "int": ("8", "8"),
     "float": ("0.5", "0.5"),
     "bool": ("True", "true"),
     "str": ('"..."', "..."),
     "dtype": ("DType.float32", "float32"),
+    "ints": ("(1, 2)", "1,2"),
 }
 
 
@@ -86,13 +92,13 @@ def _checked(schema: OpSchema, parameter: Parameter, value: object, place: Place
     elif parameter.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         hint = "no float holds this integer exactly"
     raise GraphError(
-        f"op {schema.name!r}: parameter {parameter.name!r} is {parameter.kind}, but got {value!r}"
+        f"op {schema.name!r}: parameter {parameter.name!r} is {kind_name(parameter.kind)}, but got {value!r}"
         f" ({type(value).__name__})",
         code="EK0322",
         place=place,
         op=schema.name,
         argument=parameter.name,
-        expected=parameter.kind,
+        expected=kind_name(parameter.kind),
         got=type(value).__name__,
         hint=hint,
     )
@@ -109,6 +115,10 @@ def _convert(kind: str, value: object) -> Any:
         return value if isinstance(value, DType) else None
     if is_bool:
         return None
+    if kind == "ints":
+        listed = isinstance(value, tuple | list)
+        numbers_in = [_convert("int", each) for each in value] if listed else [None]  # type: ignore[attr-defined]
+        return None if None in numbers_in else tuple(numbers_in)
     if kind == "float" and isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
         return float(value)
     try:

@@ -80,7 +80,14 @@ class ContextArgument:
 
 Argument = TensorArgument | ContextArgument
 
-PARAMETER_KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str, "dtype": DType}
+PARAMETER_KINDS: dict[str, type] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "dtype": DType,
+    "ints": tuple,  # of ints
+}
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,8 @@ class OpSchema:
         late: the names of output dims that the op's shape function computes from the inputs' elements, in its order.
         override: whether the kernel takes the place of another op of its name: one of another library, or a built-in
             one.
+        batch: the name of a pack that all outputs and some inputs begin with, whose members are computed independently;
+            "" where nothing is promised.
     """
 
     name: str
@@ -129,6 +138,7 @@ class OpSchema:
     counts: tuple[tuple[str, int], ...] = ()
     late: tuple[str, ...] = ()
     override: bool = False
+    batch: str = ""
 
     @cached
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -184,8 +194,7 @@ class OpSchema:
             "name": self.name,
             "arguments": [_argument_to_json(a) for a in self.arguments],
             "parameters": [
-                {"name": p.name, "kind": p.kind}
-                | ({} if p.required else {"default": p.default.name if isinstance(p.default, DType) else p.default})
+                {"name": p.name, "kind": p.kind} | ({} if p.required else {"default": _plain(p.default)})
                 for p in self.parameters
             ],
             "typevars": {name: [d.name for d in dtypes] for name, dtypes in self.typevars},
@@ -197,7 +206,12 @@ class OpSchema:
         } | {name: value for name, value in self._optional() if value}
 
     def _optional(self) -> tuple[tuple[str, Any], ...]:
-        return ("counts", dict(self.counts)), ("late", list(self.late)), ("override", self.override)
+        return (
+            ("counts", dict(self.counts)),
+            ("late", list(self.late)),
+            ("override", self.override),
+            ("batch", self.batch),
+        )
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> OpSchema:
@@ -209,6 +223,8 @@ class OpSchema:
             default = p.get("default")
             if p["kind"] == "dtype" and default is not None:
                 default = DType[default]
+            if p["kind"] == "ints" and default is not None:
+                default = tuple(default)
             parameters.append(Parameter(p["name"], p["kind"], "default" not in p, default))
         return OpSchema(
             name=data["name"],
@@ -223,7 +239,13 @@ class OpSchema:
             counts=tuple(data.get("counts", {}).items()),
             late=tuple(data.get("late", ())),
             override=data.get("override", False),
+            batch=data.get("batch", ""),
         )
+
+
+def _plain(default: Any) -> Any:
+    """A default as JSON has it."""
+    return default.name if isinstance(default, DType) else list(default) if isinstance(default, tuple) else default
 
 
 def _argument_to_json(argument: Argument) -> dict[str, Any]:

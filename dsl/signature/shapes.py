@@ -206,7 +206,7 @@ def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ..
                 f"the inputs do not tell {noun} '{item}' of output {argument.name!r}",
                 argument,
                 code="EK0314",
-                hint="say it with out_types",
+                hint="say it with out_types, or compute it in a function under `@op.shape`",
             )
     return tuple(shape)
 

@@ -34,7 +34,9 @@ class TuningSpace:
         key: the dims on whose sizes the choice depends; a starred one counts by the product of its sizes.
         rounds: how many times each candidate is timed; the median counts.
         limit: how many seconds a candidate may take, compilation included.
-        exact: whether its results have to be those of the default bit for bit, or else within a tolerance.
+        exact: whether its results have to be those of the default bit for bit.
+        tolerance: how far they may be from exact ones, as a share of them; None for as far as rounding explains, or the
+            default's are.
     """
 
     values: tuple[tuple[str, tuple[Any, ...]], ...]
@@ -42,6 +44,7 @@ class TuningSpace:
     rounds: int = 3
     limit: float = 10.0
     exact: bool = True
+    tolerance: float | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -65,6 +68,7 @@ def tuning_space(
     limit: float,
     exact: bool,
     place: Place | None,
+    tolerance: float | None = None,
 ) -> TuningSpace:
     """A space that fits the signature.
 
@@ -99,7 +103,10 @@ def tuning_space(
         raise refuse(f"rounds={rounds!r} is no number of rounds", "at least 1")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < 1e6:
         raise refuse(f"limit={limit!r} is no time in seconds", "more than 0")
-    space = TuningSpace(tuple(listed.items()), names, rounds, float(limit), bool(exact))
+    if tolerance is not None and (type(tolerance) not in (int, float) or not 0 <= tolerance < 1):
+        raise refuse(f"tolerance={tolerance!r} is no share of a result", "a number from 0 to 1, such as 1e-5")
+    near = None if tolerance is None else float(tolerance)
+    space = TuningSpace(tuple(listed.items()), names, rounds, float(limit), bool(exact) and near is None, near)
     if (count := len(space.candidates())) > MOST:
         raise refuse(f"there are {count:,} combinations to try", f"at most {MOST:,}")
     return space

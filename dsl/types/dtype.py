@@ -29,7 +29,7 @@ class DType(Enum):
 
     *Storage types* (4-bit integers, floats below 16 bits) are loaded, stored, chosen and cast; arithmetic is for the
     types that they are cast to. Elements of 4 bits are *packed*: two share a byte, the first in its low half. Floats of
-    6 bits take a byte each, in its low bits.
+    6 bits take a byte each, in its low bits. A complex element is two floats, the real part first.
     """
 
     bool = ("bool", 8)
@@ -55,6 +55,8 @@ class DType(Enum):
     bfloat16 = ("float", 16, FloatFormat(8, 7, 127))
     float32 = ("float", 32, FloatFormat(8, 23, 127))
     float64 = ("float", 64, FloatFormat(11, 52, 1023))
+    complex64 = ("complex", 64)
+    complex128 = ("complex", 128)
 
     def __init__(self, kind: str, bits: int, format: FloatFormat | None = None) -> None:
         self.kind = kind
@@ -99,13 +101,30 @@ class DType(Enum):
         """Whether this is a floating-point type."""
         return self.kind == "float"
 
+    def is_complex(self) -> builtins.bool:
+        """Whether elements are complex numbers."""
+        return self.kind == "complex"
+
+    @property
+    def part(self) -> DType:
+        """The floating-point type of the real and the imaginary part; this one where it is not complex."""
+        return {64: DType.float32, 128: DType.float64}[self.bits] if self.kind == "complex" else self
+
+    @property
+    def complex_dtype(self) -> DType:
+        """The complex type whose parts hold the values of this one: complex64 for float32 and types below it."""
+        if self.kind == "complex":
+            return self
+        wide = self is DType.float64 or (self.is_integral() and self.bits > 16)
+        return DType.complex128 if wide else DType.complex64
+
     def is_integral(self) -> builtins.bool:
         """Whether this is a signed or unsigned integer type; bool is not."""
         return self.kind in ("int", "uint")
 
     def is_signed(self) -> builtins.bool:
         """Whether values can be negative."""
-        return self.kind == "int" or (self.kind == "float" and self.format.sign != 0)
+        return self.kind in ("int", "complex") or (self.kind == "float" and self.format.sign != 0)
 
     def is_signed_integral(self) -> builtins.bool:
         """Whether this is a signed integer type."""
@@ -127,7 +146,7 @@ class DType(Enum):
     @property
     def align(self) -> int:
         """Bytes of which the address of an element is a multiple; 1 for packed types."""
-        return 1 if self.is_packed() else self.size_in_bytes
+        return 1 if self.is_packed() else self.part.size_in_bytes
 
     def is_half(self) -> builtins.bool:
         """Whether this is one of the 16-bit floating types, which compute through float32."""
@@ -135,7 +154,7 @@ class DType(Enum):
 
     def sum_dtype(self) -> DType:
         """The dtype of sums and products, as in NumPy: int64 or uint64 of integers, int64 of bools, else this one."""
-        if self.is_float():
+        if self.is_float() or self.is_complex():
             return self
         return DType.uint64 if self.is_unsigned_integral() else DType.int64
 
@@ -170,7 +189,7 @@ class DType(Enum):
         """The DType of a NumPy dtype or of anything that NumPy takes for one.
 
         Raises:
-            DTypeError: NumPy's type has no counterpart here (complex, structured, byte-swapped, …).
+            DTypeError: NumPy's type has no counterpart here (structured, byte-swapped, …).
         """
         known = _KNOWN.get(dtype)
         if known is not None:
@@ -285,7 +304,11 @@ INTEGRAL = SIGNED + UNSIGNED
 NUMERIC = FLOATING + INTEGRAL
 ANY = (*NUMERIC, DType.bool)
 STORAGE = tuple(dtype for dtype in DType if dtype.is_storage())
-STORABLE = (*ANY, *STORAGE)
+COMPLEX = (DType.complex64, DType.complex128)
+INEXACT = FLOATING + COMPLEX
+NUMBER = NUMERIC + COMPLEX
+COMPARABLE = (*ANY, *COMPLEX)
+STORABLE = (*ANY, *STORAGE, *COMPLEX)
 
 
 @dataclass(frozen=True)

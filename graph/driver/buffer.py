@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -24,8 +25,10 @@ from ...dsl.types.packing import pack
 from ..arguments import dtype_of, flag_of, list_of, wrong
 from . import dlpack
 from .arrays import check_storable, check_unmasked, index_of, is_pinned, mapped, rounded, sizes_of, source_of
+from .buffer_operators import refuse_arithmetic
 from .device import Array
-from .devices import CPU, Device, DeviceRef, device_of
+from .devices import CPU, Device, DeviceRef, device_of, place_of_stream
+from .streams import DeviceStream
 
 
 class Buffer:
@@ -36,6 +39,7 @@ class Buffer:
         shape: sizes >= 0, one an axis.
         device: where to allocate; the host when left out.
         pinned: whether to allocate memory of the host instead that `device` copies from and to directly.
+        stream: the stream of the device that uses it first; the thread's when left out. It says the device, too.
 
     The elements are undefined until written; `Buffer.zeros` clears them.
 
@@ -44,24 +48,34 @@ class Buffer:
         DeviceError: the device is not there.
     """
 
-    __slots__ = ("__weakref__", "_array", "_device", "_dtype")
+    __slots__ = ("__weakref__", "_array", "_device", "_dtype", "_marked_by_hand")
     _array: Array  # what the tensor lies in; subclasses have something else there
     _class_for: ClassVar[Callable[[Device, DType], type[Buffer]]]  # `device_buffer.buffer_class`
     _taken: ClassVar[Callable[[Any], Buffer | None]]  # `device_buffer.taken`
 
     @placed
     def __new__(
-        cls, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+        cls,
+        dtype: DType,
+        shape: Sequence[int],
+        device: Device | DeviceRef | None = None,
+        pinned: bool = False,
+        stream: DeviceStream | None = None,
     ) -> Buffer:
-        where = CPU() if pinned else device_of(device)
+        where = CPU() if pinned else device_of(device) if stream is None else place_of_stream(device, stream)
         made: Buffer = object.__new__(Buffer._class_for(where, dtype_of("dtype", dtype)))
         return made
 
     @placed
     def __init__(
-        self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+        self,
+        dtype: DType,
+        shape: Sequence[int],
+        device: Device | DeviceRef | None = None,
+        pinned: bool = False,
+        stream: DeviceStream | None = None,
     ) -> None:
-        self._device = device_of(device)
+        self._device = device_of(device) if stream is None else place_of_stream(device, stream)
         self._dtype = dtype
         sizes = sizes_of(shape, dtype)
         self._array = self._allocate(sizes, pinned).view(dtype.to_numpy()).reshape(sizes)
@@ -228,6 +242,12 @@ class Buffer:
         return self._device
 
     @property
+    def stream(self) -> DeviceStream:
+        """The stream of the device that used the memory last; on the host the default one."""
+        used = getattr(getattr(self._array, "block", None), "stream", None)
+        return used if isinstance(used, DeviceStream) else self._device.default_stream
+
+    @property
     def is_host(self) -> bool:
         """Whether the memory is the process's own."""
         return self._device.is_host
@@ -375,8 +395,15 @@ class Buffer:
         return self.copy()
 
     @placed
-    def copy(self, device: Device | DeviceRef | None = None) -> Buffer:
-        """A contiguous copy, on another device when one is given."""
+    def copy(
+        self, device: Device | DeviceRef | DeviceStream | None = None, *, stream: DeviceStream | None = None
+    ) -> Buffer:
+        """A contiguous copy, on another device when one is given, by work on a stream where one is given."""
+        if isinstance(device, DeviceStream):
+            device, stream = None, device
+        if stream is not None:
+            with stream:
+                return self.copy(place_of_stream(device, stream))
         buffer = Buffer(self._dtype, self.shape, self._device if device is None else device)
         buffer._take(self)
         return buffer
@@ -394,18 +421,43 @@ class Buffer:
         self._array.fill(0)
 
     @overload
-    def to(self, device: Device | DeviceRef) -> Buffer: ...
+    def to(self, device: Device | DeviceRef | DeviceStream) -> Buffer: ...
 
     @overload
-    def to(self, device: Iterable[Device | DeviceRef]) -> list[Buffer]: ...
+    def to(self, device: Iterable[Device | DeviceRef | DeviceStream]) -> list[Buffer]: ...
 
-    def to(self, device: Device | DeviceRef | Iterable[Device | DeviceRef]) -> Buffer | list[Buffer]:
-        """This buffer on `device`, copied only when it lies elsewhere; for several devices, a list."""
+    def to(
+        self, device: Device | DeviceRef | DeviceStream | Iterable[Device | DeviceRef | DeviceStream]
+    ) -> Buffer | list[Buffer]:
+        """This buffer on `device`, copied only when it lies elsewhere; for several devices, a list. A stream stands for
+        its device, and the copy is work on it."""
+        if isinstance(device, DeviceStream):
+            with device:
+                place: Device = device.device
+                return self.to(place)
         if not isinstance(device, Device | DeviceRef):
             devices = list_of("device", device, "devices", "EK0802")
-            return [self.to(DeviceRef.from_device(one)) for one in devices]
+            return [self.to(d if isinstance(d, Device | DeviceStream) else DeviceRef.from_device(d)) for d in devices]
         target = device.to_device() if isinstance(device, DeviceRef) else device
         return self if target == self._device else self.copy(target)
+
+    def disable_auto_sync(self) -> None:
+        """Lets the program say when the elements are ready, by `mark_as_ready`.
+
+        Reading the buffer waits for the stream that used it last, and for no other. So it always waits long enough.
+        """
+        self._marked_by_hand = True
+
+    @placed
+    def mark_as_ready(self) -> None:
+        """Says that the work that is enqueued by now makes the elements ready.
+
+        Raises:
+            DeviceError: EK0845 without `disable_auto_sync` before.
+        """
+        if not getattr(self, "_marked_by_hand", False):
+            text = "mark_as_ready is for buffers whose synchronization the program does itself"
+            raise DeviceError(text, code="EK0845", hint="call buffer.disable_auto_sync() first")
 
     @placed
     def inplace_copy_from(self, src: Buffer) -> None:
@@ -469,32 +521,7 @@ def _restored(elements: Array, dtype: str, shape: tuple[int, ...], device: Devic
     return near.to(device)
 
 
-def _refusal(symbol: str, name: str) -> Callable[[Buffer, Any], Any]:
-    """What an operator does: for arrays and tensors it is theirs, else it is an error that says what to write."""
-
-    def operator(self: Buffer, other: Any = None) -> Any:
-        if other is not None and not isinstance(other, Buffer | bool | int | float | complex):
-            return NotImplemented
-        raise DTypeError(
-            f"a Buffer is memory and has no arithmetic: `{symbol}`",
-            code="EK0814",
-            got="Buffer" if other is None else f"Buffer and {type(other).__name__}",
-            hint="compute with buffer.to_numpy(), which copies nothing on the host, or with einkorn.tensor.Tensor",
-        )
-
-    operator.__name__ = operator.__qualname__ = name
-    return placed(operator)
-
-
-_BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
-_BINARY |= {"matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
-for _name, _symbol in _BINARY.items():
-    for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
-        setattr(Buffer, _form, _refusal(f"{_symbol}=" if _form.startswith("__i") else _symbol, _form))
-for _name, _symbol in {"neg": "-", "pos": "+", "abs": "abs", "invert": "~"}.items():
-    setattr(Buffer, f"__{_name}__", _refusal(_symbol, f"__{_name}__"))
-for _name, _symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
-    setattr(Buffer, f"__{_name}__", _refusal(_symbol, f"__{_name}__"))
+refuse_arithmetic(Buffer)
 
 
 class WholeBuffer(Buffer):
@@ -511,10 +538,17 @@ class WholeBuffer(Buffer):
 
     @placed
     def __init__(
-        self, dtype: DType, shape: Sequence[int], device: Device | DeviceRef | None = None, pinned: bool = False
+        self,
+        dtype: DType,
+        shape: Sequence[int],
+        device: Device | DeviceRef | None = None,
+        pinned: bool = False,
+        stream: DeviceStream | None = None,
     ) -> None:
-        self._device, self._dtype, self._shape = device_of(device), dtype, sizes_of(shape, dtype)
-        self._array = self._allocate(self._shape, pinned)
+        self._device = device_of(device) if stream is None else place_of_stream(device, stream)
+        self._dtype, self._shape = dtype, sizes_of(shape, dtype)
+        with stream or nullcontext():
+            self._array = self._allocate(self._shape, pinned)
         if pinned:
             self._device = CPU()
 

@@ -64,7 +64,7 @@ def bindings() -> Any:
     Raises:
         DeviceError: EK0831 it is not installed.
     """
-    return package("cuda.bindings.driver", CUDA_LIBRARY, "cuda-bindings", "cuda")
+    return package("cuda.bindings.driver", CUDA_LIBRARY, "cuda-bindings")
 
 
 class CudaLibrary(GpuLibrary):

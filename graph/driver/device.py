@@ -132,6 +132,7 @@ class Driver(ABC):
     in_order: bool = False
     draws: bool = False
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
+    device: Any = None  # a `Device` that it drives
     default_stream: Any = None  # made when it is first asked for; see `streams`
     streams: int = 0  # how many were ever made; with one, nothing has to be ordered
 

@@ -144,6 +144,7 @@ class Device:
     def __init__(self, id: int = 0) -> None:
         self.id = id
         self.driver = driver_of(self.label, id)
+        self.driver.device = self
 
     @property
     def api(self) -> str:
@@ -253,6 +254,7 @@ class Accelerator(Device):
                 from .simulated import open_simulated  # few programs have one
 
             self.id, self.driver = number or 0, open_simulated(id, like, seed, checks, schedule, number)
+            self.driver.device = self
             return
         if type(id) is not int or not 0 <= id < accelerator_count():
             raise _no_accelerator(id)
@@ -350,3 +352,20 @@ def device_of(device: Device | DeviceRef | None) -> Device:
     if isinstance(device, Device):
         return device
     return CPU() if device is None else DeviceRef.from_device(device).to_device()
+
+
+def place_of_stream(device: Device | DeviceRef | None, stream: DeviceStream) -> Device:
+    """The device of a stream.
+
+    Raises:
+        DeviceError: EK0802 it is no stream, EK0806 another device is given with it.
+    """
+    if not isinstance(stream, DeviceStream):
+        got, at = shown_value(stream), user_place()
+        text = f"argument 'stream' has to be a DeviceStream, and is {got}"
+        raise DeviceError(text, code="EK0802", place=at, argument="stream", expected="a DeviceStream", got=got)
+    place: Device = stream.device
+    if device is not None and device_of(device) != place:
+        text = f"the stream is one of {place}, and the device is {device_of(device)}"
+        raise DeviceError(text, code="EK0806", argument="stream", expected=str(device_of(device)), got=str(place))
+    return place

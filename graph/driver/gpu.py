@@ -557,7 +557,7 @@ class GpuDriver(Driver):
         }
 
 
-def package(module: str, library: str, distribution: str, extra: str) -> Any:
+def package(module: str, library: str, distribution: str) -> Any:
     """A package that reaches a GPU's library.
 
     Raises:
@@ -571,5 +571,5 @@ def package(module: str, library: str, distribution: str, extra: str) -> Any:
             code="EK0831",
             expected=distribution,
             notes=[str(error)],
-            hint=f'pip install "einkorn[{extra}]"',
+            hint=f"pip install {distribution}",
         ) from None

@@ -37,8 +37,8 @@ def bindings() -> Any:
     Raises:
         DeviceError: EK0831 it is not installed, EK0838 there are two runtimes in the process.
     """
-    found = package("rocm.bindings.hip", HIP_LIBRARY, "hip-python", "rocm")
-    paths = package("rocm.bindings.util.paths", HIP_LIBRARY, "hip-python", "rocm")
+    found = package("rocm.bindings.hip", HIP_LIBRARY, "hip-python")
+    paths = package("rocm.bindings.util.paths", HIP_LIBRARY, "hip-python")
     _refuse_two(loaded_files(HIP_LIBRARY))  # before one is called
     path, search = os.fsencode(library_to_load(HIP_LIBRARY)), paths.get_library_path
     paths.get_library_path = lambda name, *more: path if name == "amdhip64" else search(name, *more)

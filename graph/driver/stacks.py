@@ -44,11 +44,15 @@ class _Mark:
 
 
 def mark_thread(address: Callable[[], int]) -> None:
-    """Says to generated code that this thread has enough of a stack, if it does; `address` gives the thread's own."""
+    """Says to generated code that this thread has enough of a stack, if it does; `address` gives the thread's own, or 0
+    where it is not known now."""
     try:
         mark = _known.mark
     except AttributeError:
-        mark = _known.mark = _Mark(address())
+        thread = address()
+        if not thread:
+            return
+        mark = _known.mark = _Mark(thread)
     mark.set()  # another thread may have taken the word
 
 

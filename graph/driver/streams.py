@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import UnpicklableError
 from ...dsl.diagnostics.forks import fork_lock
@@ -52,6 +52,12 @@ class DeviceStream:
     def __reduce__(self) -> NoReturn:
         hint = "pickle the device, and make a stream of it there: DeviceStream(device)"
         raise UnpicklableError.of("a DeviceStream", "its queue is one of this process", hint)
+
+    @property
+    def device(self) -> Any:
+        """The `Device` whose queue it is."""
+        device: Any = self.driver.device
+        return device
 
     def synchronize(self) -> None:
         """Waits until all work on the stream is done."""

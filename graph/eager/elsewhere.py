@@ -10,8 +10,6 @@ from inspect import getattr_static
 from typing import Any
 
 ELSEWHERE = {
-    "ndim": "x.rank",
-    "size": "x.num_elements()",
     "numel": "x.num_elements()",
     "astype": "x.cast(dtype)",
     "view": "x.reshape(shape)",

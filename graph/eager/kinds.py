@@ -18,6 +18,7 @@ from ...dsl.types.dtype import DType
 from ..arguments import in_short, least_bytes
 from ..driver.buffer import Buffer
 from ..driver.devices import CPU, Device, DeviceRef
+from ..types.dims import Sizes
 from ..types.tensor_type import TensorType, shown
 
 MOST = 1 << 16  # kinds that are remembered; a process that meets more begins anew
@@ -31,14 +32,16 @@ class Kind:
         dtype: the element type.
         sizes: one int an axis.
         device: where it lies; `ref` is its name.
+        shape: the sizes as tensors show them.
         plain: whether its value is a NumPy array; elsewhere and for packed dtypes it is a `Buffer`.
     """
 
-    __slots__ = ("device", "dtype", "plain", "ref", "sizes")
+    __slots__ = ("device", "dtype", "plain", "ref", "shape", "sizes")
 
     def __init__(self, dtype: DType, sizes: tuple[int, ...], device: Device) -> None:
         self.dtype = dtype
         self.sizes = sizes
+        self.shape = Sizes(sizes)
         self.device = device
         self.ref = DeviceRef.from_device(device)
         self.plain = device.is_host and not dtype.is_packed()

@@ -37,9 +37,9 @@ def permuted(call: Call, x: Kind, dims: Sequence[int]) -> Move:
     return lambda values, numbers: [contiguous(values[0].transpose(order))]
 
 
-def transposed(call: Call, x: Kind, first: int, second: int) -> Move:
+def transposed(call: Call, x: Kind, axis_1: int, axis_2: int) -> Move:
     """Two axes swapped."""
-    return lambda values, numbers: [contiguous(values[0].swapaxes(first, second))]
+    return lambda values, numbers: [contiguous(values[0].swapaxes(axis_1, axis_2))]
 
 
 def broadcast(call: Call, *_: Any, **__: Any) -> Move:
@@ -76,7 +76,7 @@ def sliced(call: Call, x: Kind, starts: Sequence[int], sizes: Sequence[int], ste
 
     def move(values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         items = [_slice(start, step, size) for start, (step, size) in zip(numbers, pairs, strict=True)]
-        return [contiguous(values[0][tuple(items)]).reshape(shape)]
+        return [contiguous(values[0][(*items, ...)]).reshape(shape)]
 
     return move
 

@@ -21,7 +21,7 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from .. import ops
-from ..arguments import axis_of, dtype_of
+from ..arguments import axes_given, axis_of, dtype_of
 from ..driver.devices import Device, DeviceRef
 from ..ops.indexing import Range, take
 from ..ops.operands import as_shape
@@ -82,12 +82,17 @@ def _reshape(x: TensorValue, shape: Sequence[Dim]) -> TensorValue:
     return ops.reshape(ops.rebind(flat, [math.prod(shape, start=Dim(1))]), shape)
 
 
-def _transpose_arguments(
-    x: Any, dim_1: Any = None, dim_2: Any = None, *, dim1: Any = None, dim2: Any = None
-) -> Arguments:
-    """The two axes, which tensors may be told as `dim1` and `dim2`, too."""
-    given = (dim_1 if dim1 is None else dim1, dim_2 if dim2 is None else dim2)
-    return (x, *(each for each in given if each is not None)), {}
+def _transpose_arguments(x: Any, *axes: Any, **named: Any) -> Arguments:
+    """The two axes, whose names may also be `dim_1` and `dim_2`, or `dim1` and `dim2`."""
+    if len(axes) > 2:
+        raise TypeError("transpose swaps two axes")  # `record` names the op and its parameters
+    names = {f"{start}{k}": f"axis_{k}" for start in ("dim_", "dim") for k in (1, 2)}
+    return (x, *axes), {names.get(name, name): value for name, value in named.items()}
+
+
+def _permute_arguments(x: Any, *dims: Any, **named: Any) -> Arguments:
+    """The axes as a list, where they stand side by side."""
+    return (x, list(axes_given(dims)) if len(dims) > 1 else dims[0]) if dims else (x,), named
 
 
 def _split_arguments(x: Any, split_sizes: Any = None, axis: int = 0, **named: Any) -> Arguments:
@@ -134,6 +139,7 @@ PREPARED: dict[str, Callable[..., Arguments]] = {
     "reshape": _reshape_arguments,
     "split": _split_arguments,
     "transpose": _transpose_arguments,
+    "permute": _permute_arguments,
     "chunk": _chunk_arguments,
     "nonzero": _counted(1),
     "masked_scatter": _counted(3),
@@ -192,10 +198,20 @@ def slice_tensor(x: Any, indices: Any) -> Any:
 @placed
 def part(x: Any, indices: Any) -> Any:
     """`x[indices]`: as `slice_tensor`; lists, arrays and tensors with axes pick elements, as NumPy's indices do."""
-    items = indices if isinstance(indices, tuple) else (indices,)
+    items = tuple(map(_known, indices)) if isinstance(indices, tuple) else (_known(indices),)
     if any(map(_picks, items)) and not ACTIVE.get() and not is_staged(x) and not any(map(is_staged, items)):
         return picked(x, items)
     return slice_tensor(x, items)
+
+
+def _known(item: Any) -> Any:
+    """A slice with the numbers of tensors that bound it, where these have values."""
+    if not isinstance(item, slice):
+        return item
+    bounds = (item.start, item.stop, item.step)
+    if ACTIVE.get() or not any(isinstance(each, Recorded) for each in bounds) or any(map(is_staged, bounds)):
+        return item
+    return slice(*[python.index(each) if isinstance(each, Tensor) else each for each in bounds])
 
 
 def _picks(item: Any) -> bool:
@@ -343,7 +359,7 @@ def _add_methods() -> None:
     names = {name: function for (owner, name), function in METHODS.items() if owner is TensorValue}
     names |= {name: OPS[name].function for name in FURTHER}
     for name, function in names.items():
-        if name in REFLECTED.values() or name in ("print", "to"):
+        if name in REFLECTED.values() or name in ("print", "to", "transfer_to"):
             continue
         if name == "__getitem__":
             setattr(Methods, name, part)
@@ -372,7 +388,7 @@ def _of_method(name: str, function: Callable[..., Any]) -> Operator:
         return Operator(name.strip("_"), function, numbers=True, places=places)
     places, categories, rest = categories_of(function)
     made = Operator(name, function, places=(OPERAND, *places[1:]), categories=categories, rest=rest)
-    made.prepare = PREPARED.get(name)
+    made.prepare, made.shortcut = PREPARED.get(name), SHORTCUTS.get(name)
     return made
 
 

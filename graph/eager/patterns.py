@@ -379,12 +379,14 @@ def checked(call: Call, split: Split) -> list[Any]:
 
 
 def _python_type(dtype: DType) -> type:
+    if dtype.is_complex():
+        return complex
     return float if dtype.is_float() else bool if dtype is DType.bool else int
 
 
 def _converted(call: Call, position: int, number: Any, split: Split) -> Any:
     dtype, low, high = call.checks[position]
-    if low <= number <= high:
+    if not dtype.is_complex() and not isinstance(number, complex) and low <= number <= high:
         return _python_type(dtype)(number)
     try:
         return _python_type(dtype)(weak_array(number, dtype, call.name, "", user_place()).item())

@@ -9,11 +9,7 @@ Input: calls, and where their operands come from. Output: `Program`. Non-goals: 
 
 from __future__ import annotations
 
-import atexit
 import logging
-import queue
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
-from ...dsl.diagnostics.forks import fork_lock, in_child
+from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.compiling import compiling
-from ...dsl.environment.stacks import start_with_room
 from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
+from ..engine.background import BACKGROUND
 from ..engine.doors import scalar_of
 from ..engine.model import Model
 from ..engine.python_door import python_door
@@ -54,9 +50,6 @@ class Step:
     operands: tuple[int, ...]
 
 
-_made: weakref.WeakSet[Program] = weakref.WeakSet()
-
-
 class Program:
     """Several calls as one graph.
 
@@ -80,7 +73,6 @@ class Program:
         self.door: Any = None
         self.runs = 0
         self.lock = fork_lock()
-        _made.add(self)
         dtypes = [dtype for step in steps for dtype in step.call.pattern.numbers]
         self.numbers = {dtype: [k for k, d in enumerate(dtypes) if d is dtype] for dtype in dict.fromkeys(dtypes)}
         self.names: Names = names_in(self.steps, self.leaves)
@@ -110,10 +102,15 @@ class Program:
         model = self.model or self.compiled()
         self.runs += 1
         if self.runs == DOOR_AT and self.device.is_host:
-            single = [scalar_of(dtype) if len(places) == 1 else "" for dtype, places in self.numbers.items()]
-            scalars = [""] * len(self.leaves) + single + [""] * bool(self.carried)
-            self.door = python_door(model._call, model._ir.name, self._by_model, scalars=scalars, out=False)
+            BACKGROUND.submit(lambda: self._open_door(model))
+        elif self.runs > DOOR_AT:
+            BACKGROUND.resume()
         return self.door or self._by_model
+
+    def _open_door(self, model: Model) -> None:
+        single = [scalar_of(dtype) if len(places) == 1 else "" for dtype, places in self.numbers.items()]
+        scalars = [""] * len(self.leaves) + single + [""] * bool(self.carried)
+        self.door = python_door(model._call, model._ir.name, self._by_model, scalars=scalars, out=False)
 
     def _by_model(self, *inputs: Any) -> Any:
         """A value, or a tuple of several, by the model."""
@@ -125,6 +122,20 @@ class Program:
         assert self.model is not None
         values = tuple(value_of(buffer) for buffer in self.model.execute(*given))
         return values[0] if len(values) == 1 else values
+
+    def want(self) -> None:
+        """Compiles it in the background."""
+        if self.queued:
+            BACKGROUND.resume()
+            return
+        self.queued = True
+        BACKGROUND.submit(self._compile_if_possible)
+
+    def _compile_if_possible(self) -> None:
+        try:
+            self.compiled()
+        except EinkornError as error:  # it goes on op by op, where the same is said of the op
+            _log.warning("several ops cannot become one graph: %s", error.message)
 
     @compiling
     def compiled(self) -> Model:
@@ -238,71 +249,3 @@ class _Runner:
         if program.door is not None and self.sizes is None and call.result is not None and len(call.checks) < 2:
             call.door = program.door
         return program.run(values, numbers, self.sizes)
-
-
-# *** compiling beside ***
-
-
-class Compiler:
-    """A thread that compiles programs while the others run them op by op."""
-
-    def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self.queue: queue.SimpleQueue[Program | None] = queue.SimpleQueue()
-        self.thread: threading.Thread | None = None
-        self.lock = fork_lock()
-        self.open = 0
-        self.idle = threading.Condition(self.lock)
-
-    def want(self, program: Program) -> None:
-        """Compiles a program when there is time."""
-        with self.lock:
-            if program.queued:
-                return
-            program.queued = True
-            self.open += 1
-            if self.thread is None:
-                self.thread = threading.Thread(target=self._work, name="einkorn-eager", daemon=True)
-                start_with_room(self.thread)  # it compiles
-        self.queue.put(program)
-
-    def _work(self) -> None:
-        while (program := self.queue.get()) is not None:
-            try:
-                program.compiled()
-            except EinkornError as error:  # it goes on op by op, where the same is said of the op
-                _log.warning("several ops cannot become one graph: %s", error.message)
-            except Exception:
-                _log.exception("several ops cannot become one graph")
-            finally:
-                with self.lock:
-                    self.open -= 1
-                    self.idle.notify_all()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Waits until nothing is left to compile; whether that is so."""
-        with self.lock:
-            return self.idle.wait_for(lambda: self.open == 0, seconds)
-
-    def stop(self) -> None:
-        """Ends the thread, after what it compiles now: it must not run while the interpreter goes away."""
-        thread = self.thread
-        if thread is not None:
-            while not self.queue.empty():
-                self.queue.get()
-            self.queue.put(None)
-            thread.join()
-
-
-COMPILER = Compiler()
-atexit.register(COMPILER.stop)
-
-
-@in_child
-def _after_fork() -> None:
-    """In a child there is no thread that compiles, and none that holds a lock."""
-    COMPILER._reset()
-    for program in list(_made):
-        program.queued = program.model is not None

@@ -20,7 +20,7 @@ from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
 from .nodes import CLASSES, Made, Pending, Recorded, result_of
 from .patterns import Call
-from .programs import COMPILER, Program, Step, names_in, run_call
+from .programs import Program, Step, names_in, run_call
 
 CUT = 64  # calls of a part
 MEETINGS = 3  # how often a part is met before it is compiled
@@ -187,8 +187,8 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
         except EinkornError:  # op by op it is found which one it was, and where it was called
             part.finish(_op_by_op(part))
             return
-    if program.met >= MEETINGS and not program.queued:
-        COMPILER.want(program)
+    if program.met >= MEETINGS:
+        program.want()
     part.finish(_op_by_op(part))
 
 

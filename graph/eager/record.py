@@ -161,7 +161,7 @@ def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str
     """The arguments with tensors in the place of arrays, which take the dtype of the tensors that they meet."""
     strong = [each for each in _flat([*args, *kwargs.values()]) if isinstance(each, Recorded)]
     dtype: DType | None = strong[0]._kind.dtype if strong else None
-    if dtype is not None and operator.integers is not None and not dtype.is_float():
+    if dtype is not None and operator.integers is not None and not dtype.part.is_float():
         dtype = operator.integers
     device = strong[0]._kind.device if strong else HOST
 
@@ -173,7 +173,7 @@ def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str
         if dtype is None:
             return Tensor.constant(value)
         own = np.asarray(value).dtype if isinstance(value, np.ndarray) else Buffer.from_dlpack(value).dtype.to_numpy()
-        if not operator.numbers and (own.kind in "biu" or not dtype.is_float()):
+        if not operator.numbers and (own.kind in "biu" or not dtype.part.is_float()):
             return Tensor.constant(value, device=device)  # indices and masks keep their dtype
         array = weak_array(value, dtype, operator.name, "", user_place())
         array = np.array(array, order="C")

@@ -9,13 +9,15 @@ them for type checkers.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Generator, Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import DTypeError, GraphError, shown_value
+from ...dsl.diagnostics.errors import DTypeError, ElementError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
@@ -25,7 +27,7 @@ from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef, device_of
 from ..staging.graph import Graph
 from ..staging.value import BufferValue, TensorValue
-from ..types.dims import Dim, Shape
+from ..types.dims import Dim, Shape, Sizes
 from ..types.promotion import literal_array
 from ..types.tensor_type import TensorType, shown
 from .contexts import MODE, GraphRealizationContext, RealizationState, defaults
@@ -36,7 +38,8 @@ from .methods import Methods
 from .nodes import CLASSES, FRESH, FUNCTIONS, SHARED, Recorded
 from .programs import value_of as kept
 
-Sizes = Iterable[int | Dim]
+Dims = Iterable[int | Dim]
+ARRAY_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 _new = object.__new__
 
 
@@ -87,7 +90,8 @@ class Tensor(Methods, Recorded, Elsewhere):
 
         Args:
             value: what it holds.
-            dtype: when left out arrays and bools keep theirs, and numbers take the default, float32 on the host.
+            dtype: when left out arrays and bools keep theirs, complex numbers become complex64, and other numbers take
+                the default, float32 on the host.
             device: where it lies; the default device when left out.
         """
         if isinstance(value, Tensor):
@@ -95,14 +99,14 @@ class Tensor(Methods, Recorded, Elsewhere):
         chosen, place = defaults(dtype, device)
         array = literal_array(value, dtype, "constant", user_place())
         keeps = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__") or array.dtype == np.bool_
-        if dtype is None and not keeps:
+        if dtype is None and not keeps and array.dtype.kind != "c":
             array = literal_array(value, chosen, "constant", user_place())
         return _placed_on(array, place)
 
     @classmethod
     @placed
     def full(
-        cls, shape: Sizes, value: float, *, dtype: DType | None = None, device: Device | DeviceRef | None = None
+        cls, shape: Dims, value: float, *, dtype: DType | None = None, device: Device | DeviceRef | None = None
     ) -> Tensor:
         """A tensor of one number."""
         chosen, place = defaults(dtype, device)
@@ -120,13 +124,13 @@ class Tensor(Methods, Recorded, Elsewhere):
 
     @classmethod
     @placed
-    def zeros(cls, shape: Sizes, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+    def zeros(cls, shape: Dims, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
         """A tensor of zeros."""
         return cls.full(shape, 0, dtype=dtype, device=device)
 
     @classmethod
     @placed
-    def ones(cls, shape: Sizes, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
+    def ones(cls, shape: Dims, *, dtype: DType | None = None, device: Device | DeviceRef | None = None) -> Tensor:
         """A tensor of ones."""
         return cls.full(shape, 1, dtype=dtype, device=device)
 
@@ -227,14 +231,23 @@ class Tensor(Methods, Recorded, Elsewhere):
         return self._kind.dtype if not isinstance(self._pending, RealizationState) else self._pending.value.dtype
 
     @property
-    def shape(self) -> Shape:
-        """One `Dim` an axis."""
-        return Shape(self._kind.sizes) if not isinstance(self._pending, RealizationState) else self._pending.value.shape
+    def shape(self) -> Sizes:
+        """One int an axis; of a value of a graph one `Dim` an axis."""
+        if isinstance(self._pending, RealizationState):
+            return self._pending.value.shape  # type: ignore[return-value]
+        return self._kind.shape
 
     @property
     def rank(self) -> int:
         """The number of axes."""
         return len(self.shape)
+
+    ndim = rank
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.num_elements()
 
     @property
     def device(self) -> Device:
@@ -251,6 +264,18 @@ class Tensor(Methods, Recorded, Elsewhere):
     def T(self) -> Tensor:
         """The last two axes swapped."""
         return self.transpose(-1, -2)
+
+    mT = T
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        """`einkorn.array_api`, the functions of the array API standard for tensors.
+
+        Raises:
+            GraphError: EK0819, the standard has no such version.
+        """
+        if api_version is not None and api_version not in ARRAY_API_VERSIONS:
+            wrong("api_version", api_version, f"one of {', '.join(ARRAY_API_VERSIONS)}", code="EK0819")
+        return importlib.import_module("einkorn.array_api")
 
     def __pos__(self) -> Tensor:
         return self
@@ -327,7 +352,16 @@ class Tensor(Methods, Recorded, Elsewhere):
         return array.copy() if copy else array
 
     @placed
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        options = {name: value for name, value in given.items() if value is not None}
         return exported(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -369,6 +403,10 @@ class Tensor(Methods, Recorded, Elsewhere):
     @placed
     def __int__(self) -> int:
         return int(self.item())
+
+    @placed
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     @placed
     def __index__(self) -> int:
@@ -425,6 +463,12 @@ class Tensor(Methods, Recorded, Elsewhere):
         place = device_of(device)
         return self if place == self._kind.device else made(kept(wrapped(value_now(self)).to(place)))
 
+    transfer_to = to
+
+    def to_device(self, device: Device | DeviceRef, /, *, stream: Any = None) -> Tensor:
+        """As `to`, under the name that the array API standard gives it; copies are ordered without `stream`."""
+        return self.to(device)
+
     @placed
     def __setitem__(self, indices: Any, value: Any) -> None:
         """Writes numbers, an array or a tensor, broadcast, to the elements that the indices name."""
@@ -444,14 +488,14 @@ def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
     """The elements that lists, arrays and masks among the indices pick, as NumPy has them.
 
     Raises:
-        GraphError: EK0425, the indices do not suit the tensor.
+        ElementError: EK0425, the indices do not suit the tensor; it is an IndexError, too.
     """
     indices = tuple(_index(each) for each in items)
     try:
         found = elements_of(tensor)[indices]
     except (IndexError, TypeError) as error:
         got = ", ".join("a tensor" if isinstance(each, Tensor) else shown_value(each) for each in items)
-        raise GraphError(
+        raise ElementError(
             f"a tensor of shape {_shown(tensor)} has no such elements: {error}",
             code="EK0425",
             place=user_place(),
@@ -496,7 +540,7 @@ def _placed_on(array: np.ndarray[Any, Any], device: Device) -> Tensor:
     return made(kept(Buffer.from_numpy(array).to(device)))
 
 
-def _sizes(shape: Sizes) -> tuple[int, ...]:
+def _sizes(shape: Dims) -> tuple[int, ...]:
     sizes = tuple(int(dim) for dim in Shape(list_of("shape", shape, "sizes")))
     if min(sizes, default=0) < 0:
         wrong("shape", shape, "sizes that are not below 0")
@@ -518,7 +562,7 @@ def _arrays(value: Any) -> Any:
 
 def _readable(tensor: Tensor) -> np.ndarray[Any, Any]:
     array = elements_of(tensor)
-    return array if array.dtype.kind in "biuf" else array.astype(np.float32 if tensor.dtype.is_float() else np.int8)
+    return array if array.dtype.kind in "biufc" else array.astype(np.float32 if tensor.dtype.is_float() else np.int8)
 
 
 def _shown(tensor: Tensor) -> str:

@@ -409,15 +409,16 @@ def _probed(ir: GraphIR, node: Node) -> tuple[Any, Any, Any]:
     return inputs, outputs, bound_dtypes(node, [t.dtype for t in types])
 
 
-def not_elementwise(ir: GraphIR, node: Node) -> str:
-    """Why an element of the node's results is not made of the elements of its operands at its place alone; "" when it
-    is. Kept in the cache.
+def element_facts(ir: GraphIR, node: Node) -> tuple[str, str]:
+    """Why an element of the node's results is not made of the elements of its operands at its place alone, "" when it
+    is; and the name of the opcode that makes it of an element of each of two operands, if that is all. Kept in the
+    cache.
     """
     target = targets_of(ir.device.to_device())[-1]
     inputs, outputs, dtypes = _probed(ir, node)
     parameters = tuple((name, identity(value)) for name, value in node.parameters)
     name = content_key(
-        "elementwise", repr((node.kernel.digest, dtypes, parameters, inputs, outputs, target.key)), fingerprint()
+        "element", repr((node.kernel.digest, dtypes, parameters, inputs, outputs, target.key)), fingerprint()
     )
     known = shared_cache().get(name, ".facts")
     if known is None:
@@ -425,9 +426,10 @@ def not_elementwise(ir: GraphIR, node: Node) -> str:
             from ...compiler.inference import facts
 
         spec = NodeSpec(node.kernel.portable, dtypes, node.parameters, (), outputs)
-        known = facts.not_elementwise(spec, inputs, target).encode()
+        known = json.dumps(dataclasses.astuple(facts.element_facts(spec, inputs, target))).encode()
         shared_cache().put(name, known, ".facts")
-    return known.decode()
+    trouble, operation = json.loads(known)
+    return trouble, operation
 
 
 def _kept_facts(name: str) -> KnownFacts | None:

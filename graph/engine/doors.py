@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...dsl.contract import abi
-from ...dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec
+from ...dsl.contract.doors import NUMPY_SCALAR, DoorArgument, DoorOutput, DoorSpec
 from ...dsl.diagnostics.errors import TargetError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import shielded
@@ -57,6 +57,7 @@ SCALARS = {
     "int": (*WHOLE, *REAL),
     "float": REAL,
     "number": REAL,
+    NUMPY_SCALAR: (DType.bool, *WHOLE, DType.float16, *REAL),
 }  # what doors make of Python's numbers
 
 
@@ -68,10 +69,23 @@ def scalar_of(dtype: DType) -> str:
 # *** what is to be known of an entry ***
 
 
-def door_spec(caller: Caller, scalars: Sequence[str] = ()) -> DoorSpec | None:
+def door_spec(
+    caller: Caller,
+    scalars: Sequence[str] = (),
+    order: Sequence[int] = (),
+    ranks: Sequence[int] = (),
+    bounds: Sequence[tuple[Dim, int, int]] = (),
+    *,
+    apart: bool = False,
+) -> DoorSpec | None:
     """What a door has to know of a caller's entry, or None where only Python can call it.
 
-    `scalars` says as what number of Python's each input is passed; "" for an array.
+    Args:
+        scalars: as what number of Python's each input is passed; "" for an array.
+        order: for each axis which axis of the tensors of a call it is, where these lie in another order.
+        ranks: how many axes each tensor of such a call has.
+        bounds: sizes, of each the least and the most that it serves.
+        apart: whether the door looks at what views share with tensors that are changed.
     """
     if not _is_plain(caller):
         return None
@@ -88,15 +102,18 @@ def door_spec(caller: Caller, scalars: Sequence[str] = ()) -> DoorSpec | None:
         scalar = scalars[number] if scalars else ""
         if scalar and type.dtype not in SCALARS[scalar]:
             return None
-        if strides is not None and any(isinstance(each, BufferType) for each in ir.inputs):
+        if strides is not None and not apart and any(isinstance(each, BufferType) for each in ir.inputs):
             return None  # what is changed has to be apart from all others, which is looked at elsewhere
-        arguments.append(DoorArgument(type.dtype, axes, strides, changed, scalar))
+        places = tuple(axis + ranks[number] - len(order) for axis in order) if order and ranks[number] else ()
+        lying = tuple(max(place, -1) for place in places)
+        arguments.append(DoorArgument(type.dtype, axes, strides, changed, scalar, lying))
     try:
         slots = tuple(expression(dim, names) for dim in plan.slots)
         outputs = tuple(
-            DoorOutput(type.dtype, tuple(expression(dim, names) for dim in type.shape)) for type in ir.output_types
+            DoorOutput(type.dtype, tuple(expression(dim, names) for dim in type.shape), tuple(order))
+            for type in ir.output_types
         )
-        relations = tuple(_relations(ir, names))
+        relations = (*_relations(ir, names), *_bounded(bounds, names))
     except KeyError:  # a size that is computed on the way
         return None
     pointers = tuple(buffer.source for buffer in plan.buffers)
@@ -143,6 +160,16 @@ def _relations(ir: GraphIR, names: Mapping[str, str]) -> Iterable[tuple[Expressi
                     yield axis, zero, False
             if len(axes) > 1:  # it has no number where it needs more than 64 bits
                 yield functools.reduce(lambda a, b: Binary("*", a, b), axes), zero, False
+
+
+def _bounded(
+    bounds: Sequence[tuple[Dim, int, int]], names: Mapping[str, str]
+) -> Iterable[tuple[Expression, Expression, bool]]:
+    """Bounds of sizes, as relations."""
+    for dim, low, high in bounds:
+        size = expression(dim, names)
+        yield size, Number(low), False
+        yield Number(high), size, False
 
 
 def expression(dim: Dim, names: Mapping[str, str]) -> Expression:
@@ -202,6 +229,9 @@ def load_door(name: str, spec: DoorSpec, form: Any = None, *, own: bool = False)
     """
     if not knobs.doors or knobs.no_jit:
         return None
+    known = None if own else _opened.get((name, spec, form))
+    if known is not None:  # without waiting for one that is compiled now
+        return known
     with shielded(), _lock:
         known = None if own else _opened.get((name, spec, form))
         if known is not None:

@@ -25,12 +25,13 @@ from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
 from ..driver.buffer import Buffer
 from ..driver.device import Driver, Storage
-from ..driver.devices import DeviceRef, placed_on
+from ..driver.devices import Device, DeviceRef, placed_on
 from ..ir import GraphIR
 from ..passes.fusion import Partition
 from ..types.dims import StaticDim
 from ..types.strides import Pattern
 from ..types.tensor_type import ShapedType
+from .background import BACKGROUND
 from .bound import BoundModel, placed_by_name
 from .call import Caller
 from .captures import AnyCaller, Captures
@@ -194,7 +195,7 @@ class Model(Rich):
             raise bare(error) from error.__cause__
 
     def _execute(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> list[Buffer]:
-        """A call by Python; the third plain one opens a door."""
+        """A call by Python; after the third plain one a door is made."""
         if len(inputs) != len(self._checks):
             raise GraphError(
                 f"graph '{self._ir.name}' takes {len(self._checks)} inputs, {len(inputs)} are given",
@@ -226,20 +227,16 @@ class Model(Rich):
             self._give_back(call)
 
     def _count_call(self, inputs: Sequence[Any]) -> None:
-        """Opens a door when calls repeat, where there can be one."""
+        """Lets a door be made in the background when calls repeat, where there can be one."""
         self._looks -= 1
+        BACKGROUND.resume()
         patterns = patterns_served(inputs)
         if patterns is None:
             return
         calls = self._calls[patterns] = self._calls.get(patterns, 0) + 1
-        if calls != OPEN_AT or len(self._doors) >= MOST_DOORS:
-            return
         caller = self._call.known.get(patterns) if any(patterns) else self._call
-        then = _By(self) if self._door is None else self._door
-        door = None if caller is None else python_door(caller, self._ir.name, then, buffers="list")
-        if door is not None:
-            self._doors.append(door)
-            self._door = door
+        if calls == OPEN_AT and len(self._doors) < MOST_DOORS and caller is not None:
+            BACKGROUND.submit(functools.partial(_open_door, weakref.ref(self), self._doors, caller))
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
@@ -455,6 +452,25 @@ class Model(Rich):
         return [spec.name for spec in self.input_metadata]
 
     @property
+    def devices(self) -> list[Device]:
+        """The devices that the graph runs on."""
+        return list(self._own.devices)
+
+    @property
+    def input_devices(self) -> list[Device]:
+        """The device on which each input has to lie: `buffer.to(model.input_devices[0])`."""
+        return self._places(self._ir.inputs)
+
+    @property
+    def output_devices(self) -> list[Device]:
+        """The device on which each output lies."""
+        return self._places(self._ir.output_types)
+
+    def _places(self, types: Iterable[ShapedType]) -> list[Device]:
+        with placed_on(self._own.devices):
+            return [type.device.to_device() for type in types]
+
+    @property
     def kernel_summaries(self) -> list[KernelSummary]:
         """What was fused into what, a summary for each kernel, with the reason for each edge that was not fused."""
         with placed_on(self._own.devices):
@@ -493,6 +509,18 @@ def _spec(name: str, type: ShapedType) -> TensorSpec:
 OPEN_AT = 3  # calls; kernels have doors of their own by then
 MOST_DOORS = 4  # of a model
 LOOKS = 64  # calls by Python of which is asked whether they repeat
+
+
+def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: Caller) -> None:
+    """Makes a door of a model, unless its doors were forgotten meanwhile."""
+    model = model_of()
+    if model is None or model._doors is not doors or len(doors) >= MOST_DOORS:
+        return
+    then = _By(model) if model._door is None else model._door
+    door = python_door(caller, model._ir.name, then, buffers="list")
+    if door is not None and model._doors is doors:
+        doors.append(door)
+        model._door = door
 
 
 class _By:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Event:
     """Something that took time: when it began and how long it took, in nanoseconds, and in which thread.
 
-    `kind` is "call" (of a model), "load" (of code for a new kind of views), "group" (of fused kernels), "copy" (between
-    devices) or "task" (a part of a group, on one thread).
+    `kind` is "span" (of the program, by its author), "call" (of a model), "load" (of code for a new kind of views),
+    "group" (of fused kernels), "copy" (between devices) or "task" (a part of a group, on one thread).
     """
 
     kind: str
@@ -99,6 +99,14 @@ class Profile(Rich):
             rows.append(Row(model, number, first.name, len(times), total, median, total / whole, first.details))
         return sorted(rows, key=lambda row: -row.total)
 
+    def spans(self) -> dict[str, list[int]]:
+        """The nanoseconds of all runs of each span of the program, by its name; those that took longest come first."""
+        found: dict[str, list[int]] = {}
+        for event in self.events:
+            if event.kind == "span":
+                found.setdefault(event.name, []).append(event.duration)
+        return dict(sorted(found.items(), key=lambda item: -sum(item[1])))
+
     def trace(self) -> dict[str, Any]:
         """The events in Chrome's trace event format, for chrome://tracing and Perfetto; times in microseconds."""
         zero = min((event.start for event in self.events), default=0)
@@ -117,7 +125,7 @@ class Profile(Rich):
                     "cat": event.kind,
                     "ts": (event.start - zero) / 1000,
                     "dur": event.duration / 1000,
-                    "args": {"model": event.model, **event.details},
+                    "args": ({"model": event.model} if event.model else {}) | dict(event.details),
                 }
             )
         return {"traceEvents": listed, "displayTimeUnit": "ns"}
@@ -127,13 +135,15 @@ class Profile(Rich):
         with shielded():
             from .memory_counters import added
 
-        return {"groups": [asdict(row) for row in self.rows()], "memory": added(self.counted).to_list()}
+        spans = [{"name": name, "runs": len(times), "total": sum(times)} for name, times in self.spans().items()]
+        return {"groups": [asdict(row) for row in self.rows()], "spans": spans, "memory": added(self.counted).to_list()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the trace as JSON, all at once."""
         replace_file(Path(path), [json.dumps(self.trace()).encode()])
 
 
+OPEN: list[Profile] = []  # those of sessions
 AMBIENT: list[Profile] = []  # the last one measures the models of every session that is made
 
 

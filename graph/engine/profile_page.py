@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from statistics import median
 
 from .memory_counters import added
 from .memory_page import STYLE, memory_section
@@ -18,6 +19,8 @@ from .profile import Event, Profile, Row
 WIDTH, LABEL, ROW = 1100, 260, 22  # of the timeline, in pixels
 MOST_EVENTS = 4000  # that a timeline draws
 MOST_BARS = 40
+# Kinds of events from above to below, and what their lanes are called.
+LANES = {"span": "spans", "call": "calls", "load": "loads", "group": "groups", "copy": "copies", "task": "tasks"}
 
 _STYLE = """
 table { border-collapse: collapse; width: 100% } td, th { padding: .2rem .6rem; text-align: right;
@@ -25,7 +28,7 @@ table { border-collapse: collapse; width: 100% } td, th { padding: .2rem .6rem; 
 td:first-child, th:first-child, td:nth-child(2), th:nth-child(2) { text-align: left }
 td.bar { width: 30%; padding-right: 0 } td.bar div { background: var(--group); height: .8rem; border-radius: 2px }
 svg { width: 100%; height: auto } svg text { fill: var(--faint); font: 12px system-ui }
-.group, .load { fill: var(--group) } .task { fill: var(--task) } .call { fill: var(--call) }
+.group, .load, .copy { fill: var(--group) } .task { fill: var(--task) } .call, .span { fill: var(--call) }
 .axis { stroke: var(--line) }
 """
 
@@ -58,7 +61,18 @@ def profile_table(profile: Profile) -> str:
         for line in lines
     ]
     memory = ["", added(profile.counted).table()] if profile.counted else []
-    return "\n".join([*shown, "", _summary(profile), *memory])
+    return "\n".join([*shown, "", _summary(profile), *_span_lines(profile), *memory])
+
+
+def _span_lines(profile: Profile) -> list[str]:
+    """A line for each span of the program."""
+    spans = profile.spans()
+    width = max(map(len, spans), default=0)
+    lines = [
+        f"{name.ljust(width)}  {len(times)} runs, {shown_time(sum(times))}, median {shown_time(median(times))}"
+        for name, times in spans.items()
+    ]
+    return ["", "spans of the program", *lines] if lines else []
 
 
 def _summary(profile: Profile) -> str:
@@ -77,6 +91,7 @@ def profile_page(profile: Profile, title: str = "Profile") -> str:
         f'<p class="faint">{html.escape(_summary(profile))}. Each beginning and end costs about 1 us to tell.</p>',
         "<h2>Groups</h2>",
         _bars(profile.rows()),
+        *_span_table(profile),
         "<h2>Timeline</h2>",
         _timeline(profile),
     ]
@@ -105,6 +120,17 @@ def _bars(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "</table>", note])
 
 
+def _span_table(profile: Profile) -> list[str]:
+    """The spans of the program, where it has some."""
+    lines = [
+        f"<tr><td>{html.escape(name)}</td><td></td><td>{len(times)}</td><td>{shown_time(median(times))}</td>"
+        f"<td>{shown_time(sum(times))}</td></tr>"
+        for name, times in profile.spans().items()
+    ]
+    head = "<table><tr><th>span</th><th></th><th>runs</th><th>median</th><th>total</th></tr>"
+    return ["<h2>Spans of the program</h2>", "\n".join([head, *lines, "</table>"])] if lines else []
+
+
 def _timeline(profile: Profile) -> str:
     events = sorted(profile.events, key=lambda event: event.start)[:MOST_EVENTS]
     if not events:
@@ -117,7 +143,7 @@ def _timeline(profile: Profile) -> str:
     parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="what each thread did when">']
     for number, (thread, kind) in enumerate(lanes):
         name = profile.threads.get(thread, str(thread))
-        parts.append(f'<text x="0" y="{number * ROW + 15}">{html.escape(f"{name}: {kind}s")}</text>')
+        parts.append(f'<text x="0" y="{number * ROW + 15}">{html.escape(f"{name}: {LANES[kind]}")}</text>')
     for event in events:
         lane = lanes.index((event.thread, event.kind))
         at, width = LABEL + (event.start - zero) * scale, max(event.duration * scale, 0.5)
@@ -137,4 +163,4 @@ def _timeline(profile: Profile) -> str:
 
 
 def _lane(event: Event) -> tuple[int, int]:
-    return event.thread, ("call", "load", "group", "task").index(event.kind)
+    return event.thread, list(LANES).index(event.kind)

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...dsl.contract.doors import PYTHON_WORDS, RUNNING_NEXT, DoorSpec, PythonForm
+from ...dsl.contract.doors import NUMPY_SCALAR, PYTHON_WORDS, RUNNING_NEXT, DoorSpec, GetterForm, PythonForm
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.environment.tracebacks import bare
 from ..driver.buffer import Buffer
@@ -33,6 +33,7 @@ from ..driver.device_buffer import buffer_class
 from ..driver.python_api import address_of, new_function, pointer_of_capsule
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import mark_thread
+from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, whole
 from .call import Caller
 from .doors import DoorOwner, door_spec, entry_words, load_door
@@ -40,6 +41,7 @@ from .doors import DoorOwner, door_spec, entry_words, load_door
 _log = logging.getLogger("einkorn.load")
 
 FLAGS: Final = 3  # METH_VARARGS | METH_KEYWORDS
+ONE: Final = 8  # METH_O
 ALLOCATE: Final = 94  # PyArray_NewFromDescr, in NumPy's table of functions
 OBJECT: Final = 16  # bytes of the header of an object
 ABSENT: Final = object()
@@ -99,6 +101,9 @@ def python_door(
     buffers: str = "",
     held: Sequence[bool] = (),
     out: bool = True,
+    order: Sequence[int] = (),
+    ranks: Sequence[int] = (),
+    bounds: Sequence[tuple[Dim, int, int]] = (),
     explain: Callable[[EinkornError], EinkornError] | None = None,
 ) -> Any:
     """A function that calls the code of a caller, or None where there can be none.
@@ -114,11 +119,13 @@ def python_door(
         cells: (cell, value) of each variable of a function; or a function and its code.
         buffers, held: as what outputs are given, and which arguments have to be buffers; see `PythonForm`.
         out: whether `out=` may give the memory for a single output.
+        order, ranks: of arrays whose axes are passed in another order; see `door_spec`.
+        bounds: sizes, of each the least and the most that the code is for.
         explain: makes of the error of a call the one that is raised.
     """
     if not python_works():
         return None
-    spec = door_spec(caller, scalars)
+    spec = door_spec(caller, scalars, order, ranks, bounds)
     if spec is None:
         return None
     kinds = tuple(type(value).__name__ for value in (keywords or {}).values())
@@ -138,15 +145,42 @@ def python_door(
         kept += [(interned := sys.intern(word)), value]
         bits = struct.unpack("<q", struct.pack("<d", value))[0] if type(value) is float else 0
         words |= {f"keyword{k}": id(interned), f"value{k}": id(value), f"bits{k}": bits}
+    _add_variables(words, kept, names, cells)
+    table = np.array([words[word] & MASK for word in form.words(spec)], np.uint64).view(DoorTable)
+    table.address, table.form, table.owner = library.address("ek_door"), form, owner
+    return _function(name, table.address, table, kept)
+
+
+def python_getter(
+    name: str,
+    value: Any,
+    then: Callable[..., Any],
+    names: Sequence[tuple[Mapping[Any, Any], Any, Any]],
+    cells: Sequence[tuple[Any, Any]],
+) -> Any:
+    """A function of one argument that gives `value` for as long as variables are what they were, and calls `then` with
+    its argument afterwards; None where there can be none. `names` and `cells` as of `python_door`.
+    """
+    form = GetterForm(len(names), len(cells))
+    library = load_door("getter", DoorSpec((), (), (), ()), form) if python_works() else None
+    if library is None:
+        return None
+    kept: list[Any] = [library, value, last := _Last(then)]
+    words = {**_api(), "next": address_of("PyObject_CallOneArg"), "next_self": id(last), "value": id(value)}
+    _add_variables(words, kept, names, cells)
+    table = np.array([words[word] & MASK for word in form.words()], np.uint64).view(DoorTable)
+    table.address = library.address("ek_door")
+    return _function(name, table.address, table, kept, ONE)
+
+
+def _add_variables(words: dict[str, int], kept: list[Any], names: Sequence[Any], cells: Sequence[Any]) -> None:
+    """The words that say which variables are compared, and with what."""
     for k, (module, word, value) in enumerate(names):
         kept += [module, (key := sys.intern(word) if type(word) is str else word), value]
         words |= {f"module{k}": id(module), f"name{k}": id(key), f"found{k}": 0 if value is ABSENT else id(value)}
     for k, (cell, value) in enumerate(cells):
         kept += [cell, value]
         words |= {f"cell{k}": id(cell) + _beyond_cell(cell), f"content{k}": id(value)}
-    table = np.array([words[word] & MASK for word in form.words(spec)], np.uint64).view(DoorTable)
-    table.address, table.form, table.owner = library.address("ek_door"), form, owner
-    return _function(name, table.address, table, kept)
 
 
 def _beyond_cell(held: Any) -> int:
@@ -177,6 +211,9 @@ def _add_values(words: dict[str, int], held: list[Any], caller: Caller, spec: Do
     for k, check in enumerate(caller.checks):
         words[f"argument{k}"] = id(check.dtype)
         held.append(check.dtype)
+    for k, argument in enumerate(spec.arguments):
+        if argument.scalar == NUMPY_SCALAR:
+            words[f"scalar{k}"] = id(argument.dtype.to_numpy().type)
     words["device"] = id(caller.device)
     for k, output in enumerate(spec.outputs):
         dtype, kind = output.dtype.to_numpy(), buffer_class(caller.device, output.dtype)
@@ -196,7 +233,7 @@ class _Last:
         self.then = then
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        mark_thread(_thread())
+        mark_thread(_thread)
         try:
             return self.then(*args, **kwargs)
         except EinkornError as error:
@@ -220,8 +257,8 @@ def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: An
     return bare(error if explain is None else explain(error))
 
 
-def _function(name: str, code: int, table: DoorTable, held: Sequence[Any]) -> Any:
-    method = _Method(name.encode(), code, FLAGS, None)
+def _function(name: str, code: int, table: DoorTable, held: Sequence[Any], flags: int = FLAGS) -> Any:
+    method = _Method(name.encode(), code, flags, None)
     table.keep = (method, *held)
     return new_function(ctypes.addressof(method), table, name)
 
@@ -307,12 +344,14 @@ def _probe(library: SharedLibrary) -> bool:
     return layout == [array.shape, array.strides] and others == wanted
 
 
+def _thread() -> int:
+    """The address of the calling thread; 0 where there are no doors."""
+    library = load_door("probe", DoorSpec((), (), (), ()))  # without it nothing is known: doors may be allowed again
+    return 0 if library is None else int(_thread_function(library)())
+
+
 @functools.cache
-def _thread() -> Callable[[], int]:
-    """What gives the address of the calling thread."""
-    library = load_door("probe", DoorSpec((), (), (), ()))
-    if library is None:
-        return lambda: 0
+def _thread_function(library: SharedLibrary) -> Callable[[], int]:
     function = ctypes.PYFUNCTYPE(ctypes.c_size_t)(library.address("ek_thread"))
     function.library = library  # type: ignore[attr-defined]  # kept: the code is in it
     return function

@@ -174,7 +174,7 @@ def failure_error(
     if staged and (place is None or is_shipped(place.file)):
         place, staged = staged[0], staged[1:]  # the author wrote the graph, not the kernel
         if isinstance(place, InnerPlace):
-            notes = [f"the subgraph that it is in was called at {place.caller}", *notes]
+            notes = [f"it was staged by the call at {place.caller}", *notes]
             place = Place(place.file, place.line, place.column, place.end_line, place.end_column)
     calls = [(text, at) for text, anchor in report.notes if (at := place_at(anchor, kernels)) is not None]
     told = [f"{text} {at}" for text, at in calls]

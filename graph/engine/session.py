@@ -6,16 +6,14 @@ Input: a `Graph`. Output: a `Model`. Non-goals: how code is found and made (see 
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ...dsl.contract.checks import Checks, parse_checks
+from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.compiling import compiling
@@ -23,48 +21,22 @@ from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
-from ..driver.device import Storage
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
-from ..ir import GraphIR
 from ..staging.graph import Graph
 from ..staging.kernels import Extensions, KernelLibrary
-from .code import LoadedCode
-from .compile import chosen_checks, interpret_graph
+from .compiled import CompiledModel, LoadOptions
+from .debug import ASSERT_LEVELS, DEBUG
 from .extensions import with_extensions
-from .load import load_graph, load_parts
 from .model import Model
-from .outputs import Filling
-from .prints import STYLES, PrintOptions, with_style
-from .profile import AMBIENT, Profile
-from .weights import weights_of
+from .prints import STYLES, PrintOptions
+from .profile import AMBIENT, OPEN, Profile
 
 MOST_THREADS = 1024
 MOST_DIGITS = 99
-ASSERT_LEVELS = {"none": "off", "safe": "safe", "all": "all"}
 
 
 def _library(extensions: Extensions | None) -> KernelLibrary:
     return KernelLibrary(() if extensions is None else extensions)
-
-
-def _printing(load: Callable[..., LoadedCode], options: PrintOptions) -> Callable[..., LoadedCode]:
-    return lambda ir: replace(load(ir), prints=options)
-
-
-def _waiting(load: Callable[..., LoadedCode]) -> Callable[..., LoadedCode]:
-    return lambda ir: replace(load(ir), waits=True)
-
-
-def _placed(load: Callable[..., LoadedCode], devices: Sequence[Device]) -> Callable[..., LoadedCode]:
-    """The same, whenever it is asked: a model loads variants in the middle of a call."""
-    if all(device.is_host for device in devices):
-        return load
-
-    def placed(ir: Any) -> LoadedCode:
-        with placed_on(devices):
-            return load(ir)
-
-    return placed
 
 
 class InferenceSession:
@@ -88,6 +60,8 @@ class InferenceSession:
         PackageError: a custom extension cannot be loaded.
         EinkornError (EK0710): checks= is none of these.
     """
+
+    debug = DEBUG  # settings for all sessions: `InferenceSession.debug.nan_check = True`
 
     def __init__(
         self,
@@ -123,12 +97,13 @@ class InferenceSession:
 
     def set_assert_level(self, level: str) -> None:
         """Which checks the graphs that are loaded from now on make as they run: "none" of them, not even asserts;
-        "safe", as `checks=` says; or "all".
+        "safe" or "warn", as `checks="safe"` says; or "all".
 
         Raises:
             GraphError: it is none of these.
         """
-        chosen = choice_of("level", getattr(level, "value", level), tuple(ASSERT_LEVELS), CODE)
+        known = [name for name in ASSERT_LEVELS if name]
+        chosen = choice_of("level", getattr(level, "value", level), known, CODE)
         self.checks = parse_checks(ASSERT_LEVELS[chosen])
 
     def set_print_options(
@@ -173,9 +148,11 @@ class InferenceSession:
         """
         profile = Profile()
         self._start_profile(profile)
+        OPEN.append(profile)
         try:
             yield profile
         finally:
+            OPEN.remove(profile)
             self._start_profile(None)
             if path is not None:
                 profile.save(path)
@@ -212,21 +189,63 @@ class InferenceSession:
             DeviceError: the graph uses a device that the session does not have.
             GraphError: the graph has no output yet.
         """
-        if not isinstance(graph, Graph):
-            raise NoGraphError(
-                f"load takes a Graph, not {shown_value(graph)}", code="EK0409", place=user_place(), argument="graph"
-            )
         with placed_on(self.devices):
-            return self._load(graph, custom_extensions, weights_registry, checks)
+            return self._model(self._compiled("load", graph, custom_extensions, checks), weights_registry)
+
+    @without_internals
+    def compile(
+        self, graph: Graph, *, custom_extensions: Extensions | None = None, checks: str | None = None
+    ) -> CompiledModel:
+        """The code of a graph, before its weights are there: `init` makes models of it, each with weights of its own.
+
+        Args:
+            graph, custom_extensions, checks: as of `load`.
+
+        Raises:
+            as `load`, but for what concerns weights.
+        """
+        with placed_on(self.devices):
+            compiled = self._compiled("compile", graph, custom_extensions, checks)
+            compiled.prepare()
+        return compiled
+
+    @without_internals
+    def init(self, compiled: CompiledModel, *, weights_registry: Mapping[str, Any] | None = None) -> Model:
+        """A model of compiled code with weights, as of `load`. Nothing is compiled.
+
+        Raises:
+            GraphError: EK0409 it is not what `compile` gives; EK0433 weights are missing, or do not fit.
+        """
+        if not isinstance(compiled, CompiledModel):
+            text = f"init takes what compile gives, not {shown_value(compiled)}"
+            raise NoGraphError(text, code="EK0409", place=user_place(), argument="compiled")
+        with placed_on(compiled.options.devices):
+            return self._model(compiled, weights_registry)
+
+    @without_internals
+    def init_all(
+        self, compiled: Iterable[CompiledModel], *, weights_registry: Mapping[str, Any] | None = None
+    ) -> list[Model]:
+        """A model of each, with weights from one registry."""
+        listed = list_of("compiled", compiled, "what compile gives", "EK0409")
+        return [self.init(each, weights_registry=weights_registry) for each in listed]
 
     @compiling
-    def _load(
-        self,
-        graph: Graph,
-        custom_extensions: Extensions | None,
-        weights_registry: Mapping[str, Any] | None,
-        checks: str | None,
-    ) -> Model:
+    def _model(self, compiled: CompiledModel, weights_registry: Mapping[str, Any] | None) -> Model:
+        model = compiled.model(weights_registry)
+        self._models.add(model)
+        if self._profile is not None:
+            model.profile(self._profile)
+        return model
+
+    @compiling
+    def _compiled(
+        self, caller: str, graph: Graph, custom_extensions: Extensions | None, checks: str | None
+    ) -> CompiledModel:
+        """A graph of devices that are here, with the libraries of this session."""
+        if not isinstance(graph, Graph):
+            text = f"{caller} takes a Graph, not {shown_value(graph)}"
+            raise NoGraphError(text, code="EK0409", place=user_place(), argument="graph")
         ir = with_extensions(graph.ir, [self._library, _library(custom_extensions)])
         here = {DeviceRef.from_device(device) for device in self.devices}
         for used in ir.types:
@@ -239,13 +258,11 @@ class InferenceSession:
                     expected=str(used.device),
                     got=names,
                 )
-        wanted = self.checks if checks is None else parse_checks(checks)
-        options = LoadOptions(tuple(self.devices), self.num_threads, wanted, self.interpret, self._prints)
-        model = options.model(ir, weights_of(ir, weights_registry))
-        self._models.add(model)
-        if self._profile is not None:
-            model.profile(self._profile)
-        return model
+        self.debug.keep(graph)
+        wanted = self.debug.checks(self.checks if checks is None else parse_checks(checks))
+        prints, waits = self.debug.prints(self._prints), self.debug.device_sync_mode
+        options = LoadOptions(tuple(self.devices), self.num_threads, wanted, self.interpret, prints, waits)
+        return CompiledModel(options, ir)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_models", "_profile")}
@@ -253,42 +270,3 @@ class InferenceSession:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._models, self._profile = weakref.WeakSet(), None
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """What a session says of the models that it loads."""
-
-    devices: tuple[Device, ...]
-    num_threads: int | None
-    checks: Checks | None
-    interpret: bool
-    prints: PrintOptions
-
-    def model(self, ir: GraphIR, weights: Mapping[int, Storage]) -> Model:
-        """The graph as a model."""
-        load: Callable[..., LoadedCode] = functools.partial(
-            interpret_graph if self.interpret else load_graph, checks=self.checks
-        )
-        load = _placed(load, self.devices)
-        if self.prints != PrintOptions():
-            styled, load = with_style(ir, self.prints), _printing(load, self.prints)
-        else:
-            styled = ir
-        level = chosen_checks(self.checks)
-        whole = level is not None and level.level == "all"
-        hosts = [device.to_device().is_host for device in ir.devices]
-        filled = whole and any(hosts)
-        load = _waiting(load) if whole and not all(hosts) else load
-        model = Model(styled, load, Filling() if filled else None, weights, threads=self.num_threads)
-        model.made_again = functools.partial(_loaded_again, self, ir)
-        if knobs.verify_fusion and not (filled or self.interpret) and hosts == [True]:
-            model.verify_fusion(functools.partial(load_parts, checks=self.checks))
-        return model
-
-
-@compiling
-def _loaded_again(options: LoadOptions, ir: GraphIR, registry: Mapping[str, Any]) -> Model:
-    """A model that was pickled or copied, in this process."""
-    with placed_on(options.devices):
-        return options.model(ir, weights_of(ir, registry))

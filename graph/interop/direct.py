@@ -10,8 +10,8 @@ which serve repeated calls before they get here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,16 @@ from ..driver.devices import CPU, Device
 from ..ops.custom import custom, inplace_custom
 from ..staging.value import Value
 from ..types.promotion import weak_array
+from .arranged import Arranged, arranged
 from .binding import OUT, Given, bind_call
-from .explained import explained, explained_mismatch
+from .explained import explained
 from .front import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
 from .specialise import AnyKernel, Prepared, Specialisation, prepared, specialised
 from .specialise import Given as Kind
+from .spread import spread_of
 
 # Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
 LIBRARIES = {"torch": "torch.callers", "jax": "jax"}
@@ -54,13 +56,38 @@ def call(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     """
     state = prepared(kernel)
     state.look_around()
-    result = _answer(kernel, state, args, kwargs)
-    serve(kernel, state, args, kwargs)
+    laid = arranged(state.joint, args, kwargs) if state.joint else None
+    if laid is None or not _is_elementwise(kernel, state, laid):
+        result = _answer(kernel, state, args, kwargs)
+        serve(kernel, state, args, kwargs)
+        return result
+    try:
+        result = laid.restored(_answer(kernel, state, laid.args, laid.kwargs), kwargs.get(OUT))
+    except (DTypeError, GraphError):  # nothing has run: the error is one of the call as it is written
+        return _answer(kernel, state, args, kwargs)
+    serve(kernel, state, args, kwargs, laid)
     return result
 
 
+def _is_elementwise(kernel: AnyKernel, state: Prepared, laid: Arranged) -> bool:
+    """Whether the kernel computes the same with the axes in another order."""
+    look = look_of(laid.args, laid.kwargs, state.joint)
+    known = state.elementwise.get(look) if look is not None else None
+    if known is None:
+        try:
+            given = bind_call(state.schema, laid.args, laid.kwargs)
+            operands = _operands(state.schema, given)
+            found = _specialised(kernel, state, given, operands, CPU(), None)
+        except EinkornError:  # the call says it
+            return False
+        known = not import_whole(f"{PACKAGE}.graph.interop.elementwise").trouble_of(found)
+        if look is not None:
+            state.elementwise[look] = known
+    return known
+
+
 def _answer(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    look = look_of(args, kwargs)
+    look = look_of(args, kwargs, state.joint)
     if look is not None:
         known = state.looks.get(look)
         if known is not None:
@@ -72,9 +99,9 @@ def _answer(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: M
         hook = getattr(type(value), HOOK, None)
         if hook is not None:
             _refuse_out(state.schema, given, f"is called with {type(value).__name__}s, which out= does not write")
-            return hook(kernel, args, kwargs)
+            return hook(kernel, _repeated(state, args, given), kwargs)
     if any(isinstance(value, Value) for value in given.values):
-        return _staged(kernel, state.schema, args, given)
+        return _staged(kernel, state.schema, _repeated(state, args, given), given)
     return called(kernel, state, given, look)
 
 
@@ -93,22 +120,28 @@ def called(
     library = _library(given)
     if library is not None:
         return library.call(kernel, given.values, given.parameters, given.out)
-    op, names = schema.name, _names(schema, given.counts)
-    operands = [operand_of(value, op, name) for value, name in zip(given.values, names, strict=False)]
+    op, names, operands = schema.name, _names(schema, given.counts), _operands(schema, given)
     device = device_of_call(op, names, operands)
     memory = None if given.out is None else memory_of(op, given.out)
+    if state.joint and (memory is not None or state.loaded.is_tuned):
+        operands = _broadcasting().as_views(state, operands, memory)
     found = _specialised(kernel, state, given, operands, device, memory)
     if made is not None:
         found = made(found)
-    elif state.loaded.tuning is not None:
+    elif state.loaded.is_tuned and found.spread is None:
         tuned = import_whole(f"{PACKAGE}.graph.interop.tuned").tuned  # most kernels are not
         values = [_value(found, number, operand) for number, operand in enumerate(operands)]
-        given = dataclasses.replace(given, parameters=tuned(found, state.loaded, given, values))
+        given = replace(given, parameters=tuned(found, state.loaded, given, values))
         found = _specialised(kernel, state, given, operands, device, memory)
     result = run(found, operands, memory, given.out)
-    if look is not None and state.loaded.tuning is None:
+    if look is not None and not state.loaded.is_tuned:
         keep(state.looks, look, found, given.values, kind_of_results(operands))
     return result
+
+
+def _operands(schema: OpSchema, given: Given) -> list[Operand]:
+    names = _names(schema, given.counts)
+    return [operand_of(value, schema.name, name) for value, name in zip(given.values, names, strict=False)]
 
 
 def _library(given: Given) -> Any:
@@ -149,10 +182,19 @@ def _specialised(
         for number, operand in enumerate(operands)
     ]
     outputs = None if memory is None or not _open(state.schema) else [None if m is None else m.dtype for m in memory]
+    spread = spread_of([operands[k].shape for k in state.joint])
     try:
-        return specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs)
+        found = specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs, spread)
     except EinkornError as error:
-        raise (explained_mismatch(state.schema, given, operands) or error) from None
+        raise _broadcasting().mismatch(kernel, state, given, operands, kinds, spread) or error from None
+    if spread is not None:
+        _broadcasting().check_elementwise(found, given, operands)
+    return found
+
+
+def _broadcasting() -> Any:
+    """What broadcasts; loaded when shapes differ."""
+    return import_whole(f"{PACKAGE}.graph.interop.broadcasting")
 
 
 def kind_of(operand: Operand, told: bool = False) -> Kind:
@@ -259,6 +301,16 @@ def _refuse_out(schema: OpSchema, given: Given, why: str) -> None:
 
 
 # *** values of graphs ***
+
+
+def _repeated(state: Prepared, args: tuple[Any, ...], given: Given) -> tuple[Any, ...]:
+    """The values of graphs, or tensors of `einkorn.tensor`, of a call; those that broadcast in their common shape."""
+    values = [args[k] for k in state.joint] if len(args) == len(state.schema.inputs) else []
+    shapes = [tuple(getattr(value, "shape", ())) for value in values]
+    if not shapes or shapes.count(shapes[0]) == len(shapes):
+        return args
+    found: tuple[Any, ...] = _broadcasting().broadcast_values(state, args, given.parameters)
+    return found
 
 
 def _staged(kernel: AnyKernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from ...dsl.diagnostics.errors import CompileError, EinkornError, each_of
 from ...dsl.diagnostics.places import user_place
 from ...dsl.signature.bind import bind
-from ...dsl.signature.schema import OpSchema
+from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.signature.variadic import expand
 from ...dsl.types.dtype import DType
 from ..engine.inputs import WRONG_INPUT
 from .binding import Given
 from .kinds import Operand
 from .specialise import Specialisation
+from .spread import common_shape, is_one_axis
 
+_SHAPES = ("EK0311", "EK0312")  # errors of shapes that broadcasting might have avoided
 IN_GRAPHS = "say it with out_types"  # the hint of `dsl.signature`
 
 
@@ -66,8 +68,39 @@ def explained(error: EinkornError, made: Specialisation, operands: Sequence[Oper
         specs = [(dtype, operand.shape) for dtype, operand in zip(types, operands, strict=True)]
         found = _mismatch(schema, made.parameters, specs)
         if found is not None:
-            return found
+            return advised(found, schema, operands, "")
     return named(error, schema)
+
+
+def advised(error: EinkornError, schema: OpSchema, operands: Sequence[Operand], trouble: str) -> EinkornError:
+    """An error of shapes with the reason why the call does not broadcast, and with the way to write it.
+
+    Args:
+        error: what the signature says of the shapes.
+        trouble: why the kernel is not elementwise; "" where it is, or where its signature does not broadcast.
+    """
+    places = [k for k, a in enumerate(schema.inputs) if a.form is not Form.SCALAR and k < len(operands)]
+    shapes = [operands[k].shape for k in places]
+    if len({schema.inputs[k].dims for k in places}) != 1 or schema.variadic:
+        return error
+    target, dims = common_shape(shapes), schema.inputs[places[0]].dims
+    for each in each_of(error):
+        if each.code not in _SHAPES or each.hint:
+            continue
+        if target is None:
+            listed = " and ".join(map(str, dict.fromkeys(shapes)))
+            each.notes.append(f"shapes {listed} do not broadcast: sizes of an axis have to be equal, or 1")
+        elif is_one_axis(schema):
+            call = f"{schema.name.rpartition('::')[2]}.ufunc({', '.join(a.name for a in schema.inputs)})"
+            each.notes.append(f'"{dims}" is one axis; the dims "*s" stand for any number of axes')
+            each.hint = f'call {call}, or declare all tensors with the dims "*s"'
+        elif shapes.count(target) < len(shapes):
+            only = f'its dims are "{dims}", and only "*s" and "n" broadcast'
+            names = [schema.inputs[k].name for k, shape in zip(places, shapes, strict=True) if shape != target]
+            name = each.argument if each.argument in names else names[0]
+            each.notes.append(f"op '{schema.name}' does not broadcast its arguments: {trouble or only}")
+            each.hint = f"pass np.broadcast_to({name}, {target})"
+    return error
 
 
 def named(error: EinkornError, schema: OpSchema) -> EinkornError:

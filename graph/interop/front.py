@@ -1,8 +1,8 @@
-"""Puts doors in front of kernels: from the third call of a kind on, no step is made in Python.
+"""Puts doors in front of kernels: soon after the second call of a kind, no step of a call is made in Python.
 
 A kernel object gets a class of its own whose `__call__` is a built-in function: its newest door. Each door hands
 on what it does not serve to the one before it, the first to Python. There are at most four: dtypes, ranks, parameters,
-kinds of views. What comes later stays with Python.
+kinds of views. What comes later stays with Python. Doors are made in the background: no call waits for one.
 
 Input: calls that Python has served. Output: none; the kernel is called otherwise from then on. Non-goals: what a door
 is (see `engine.python_door`).
@@ -12,37 +12,50 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...dsl.contract.doors import NUMPY_SCALAR
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.forks import fork_lock
+from ...dsl.diagnostics.installation import PACKAGE
+from ...dsl.diagnostics.shield import import_whole
 from ...dsl.frontend.caller import Called
 from ...dsl.frontend.reads import Reads
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
+from ..engine.background import BACKGROUND
 from ..engine.call import Caller
 from ..engine.python_door import ABSENT, python_door
 from ..types.strides import pattern_of, whole
+from .arranged import Arranged
 from .explained import explained
-from .specialise import CHECKS, AnyKernel, Prepared, Specialisation, specialise
+from .own_class import set_own
+from .specialise import CHECKS, AnyKernel, Prepared, Specialisation, prepared, specialise
+from .spread import Spread, spread_of
 
 MOST = 4  # doors of a kernel
+MOST_TUNED = 16  # of one that has other parameters for other sizes
 OPEN_AT = 2  # calls of a kind
 KINDS = 64  # that are counted
+OTHER = "other"  # a number of NumPy's that is converted
 NUMBERS = {bool: "bool", int: "int", float: "float"}
 
 _lock = fork_lock()
 
 
-def serve(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """After a call that Python has served: a door for calls like this one, when they repeat."""
+def serve(
+    kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any], laid: Arranged | None = None
+) -> None:
+    """After a call that Python has served: a door for calls like this one, when they repeat. `laid` is the call as its
+    arrays lie, where Python has served that."""
     front: Front | None = state.front
     if front is None or front.loaded is not state.loaded:  # its doors compare with other variables
         front = state.front = Front(kernel, state)
-    front.note(state, args, kwargs)
+    front.note(state, args, kwargs, laid)
 
 
 class Front:
@@ -55,58 +68,98 @@ class Front:
         self.count = 0
         self.calls: dict[Any, int] = {}  # by kind, as long as there may be a door
 
-    def note(self, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Counts a call; the second of a kind opens a door."""
-        if self.count >= MOST:
+    def note(
+        self, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any], laid: Arranged | None = None
+    ) -> None:
+        """Counts a call; after the second of a kind a door is made."""
+        tuned = state.loaded.is_tuned
+        if self.count >= (MOST_TUNED if tuned else MOST):
+            BACKGROUND.resume()
             return
-        kind = _kind(args, kwargs)
+        order: Sequence[int] = ()
+        ranks: Sequence[int] = ()
+        if laid is not None:
+            order, ranks = laid.order, [np.ndim(value) for value in args]
+            args, kwargs = laid.args, laid.kwargs
+        kind = _kind(args, kwargs, state.joint)
         if kind is None:
             return
+        kind = (*kind, order, *ranks)
+        chosen = _chosen(kernel, args, kwargs) if tuned and (kernel := self.kernel()) is not None else None
+        if tuned and chosen is None:
+            return
+        if chosen is not None:
+            kind = (*kind, chosen[1])
         with _lock:
             calls = self.calls.get(kind, 0) + 1
             if calls > OPEN_AT or (calls == 1 and len(self.calls) >= KINDS):
+                BACKGROUND.resume()
                 return
             self.calls[kind] = calls
             if calls == OPEN_AT:
-                self.open(state, args, kwargs)
+                self.want(state, args, kwargs, order, ranks, chosen)
 
-    def open(self, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Makes a door for calls like this one, where there can be one, and puts it before the others."""
+    def want(
+        self,
+        state: Prepared,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        order: Sequence[int],
+        ranks: Sequence[int],
+        chosen: tuple[Specialisation, Any] | None,
+    ) -> None:
+        """Lets a door for calls like this one be made in the background, where there can be one."""
         kernel, reads = self.kernel(), variables(state.reads)
         if kernel is None or reads is None:
             return
         named = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
-        made = _served(kernel, args, named)
-        if made is None or (caller := _caller(made, args)) is None:
+        made, bounds = (_served(kernel, state, args, named), ()) if chosen is None else chosen
+        if made is None or not made.is_loaded or made.late or (caller := _caller(made, args)) is None:
+            return
+        scalars = [_scalar_name(value, type_.dtype) for value, type_ in zip(args, made.inputs, strict=True)]
+        if OTHER in scalars:
             return
         names, cells = reads
-        scalars = [NUMBERS.get(type(value), "") for value in args]
         held = [type(value) is Buffer for value in args]
-        door = python_door(
+        self.count += 1
+        make = partial(
+            python_door,
             caller,
             kernel.__name__,
-            self.first,
             scalars=scalars,
             keywords=named,
             names=[*names, (*CHECKS, ABSENT if state.checks is None else state.checks)],
             cells=cells,
             buffers="same" if any(held) else "",
             held=held if any(held) else (),
+            order=order,
+            ranks=ranks,
+            bounds=bounds,
             explain=lambda error: explained(error, made, ()),
         )
-        if door is not None:
-            self.first, self.count = door, self.count + 1
-            self.install()
+        BACKGROUND.submit(partial(self.open, make))
+
+    def open(self, make: Callable[..., Any]) -> None:
+        """Makes a door, and puts it before the others."""
+        door = make(then=self.first)
+        present = self.is_present()
+        with _lock:
+            if door is None:
+                self.count -= 1
+            elif present:
+                self.first = door
+                self.install()
+
+    def is_present(self) -> bool:
+        """Whether the kernel's program is still that of these doors."""
+        kernel = self.kernel()
+        return kernel is not None and prepared(kernel).front is self
 
     def install(self) -> None:
         """Lets the kernel be called through the newest door."""
         kernel = self.kernel()
-        own = type(kernel)
-        if kernel is not None and Called in own.__bases__:  # the class is still that of all kernels
-            members = {"__call__": self.first, "__doc__": vars(own)["__doc__"], "__module__": own.__module__}
-            kernel.__class__ = type(own.__name__, (own,), members)
-        elif kernel is not None:
-            type(kernel).__call__ = self.first  # type: ignore[method-assign]
+        if kernel is not None:
+            set_own(kernel, "__call__", self.first)
 
 
 class _ToPython:
@@ -123,7 +176,7 @@ class _ToPython:
         return Called.__call__(kernel, *args, **kwargs)
 
 
-def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Sequence[int]) -> Any:
     """What one door serves; None where none does."""
     found: list[Any] = []
     for value in args:
@@ -132,13 +185,33 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             if not whole(array):
                 return None
             found.append((type(value), array.dtype, array.ndim, pattern_of(array)))
-        elif type(value) in NUMBERS:
+        elif type(value) in NUMBERS or _is_scalar(value):
             found.append(type(value))
         else:
             return None
+    if any(map(_is_scalar, args)) and not any(type(value) is np.ndarray for value in args):
+        return None
     if "out" in kwargs and type(kwargs["out"]) is not np.ndarray:
         return None
-    return tuple(found), frozenset((name, type(value), value) for name, value in kwargs.items() if name != "out")
+    said = ((name, tuple(value) if type(value) is list else value) for name, value in kwargs.items() if name != "out")
+    named = frozenset((name, type(value), value) for name, value in said)
+    return tuple(found), named, _spread(args, joint)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a number of NumPy's own dtypes."""
+    return isinstance(value, np.generic) and value.dtype.num < np.dtype(object).num
+
+
+def _scalar_name(value: Any, dtype: DType) -> str:
+    """As what a door takes an argument; see `DoorArgument`. A number of NumPy's has to have the argument's dtype."""
+    if not _is_scalar(value):
+        return NUMBERS.get(type(value), "")
+    return NUMPY_SCALAR if value.dtype == dtype.to_numpy() else OTHER
+
+
+def _spread(args: tuple[Any, ...], joint: Sequence[int]) -> Spread | None:
+    return spread_of([getattr(args[k], "shape", ()) for k in joint])
 
 
 def _array_of(value: Any) -> Any:
@@ -146,17 +219,35 @@ def _array_of(value: Any) -> Any:
     return value._array if type(value) is Buffer else value if isinstance(value, np.ndarray) else None
 
 
-def _served(kernel: AnyKernel, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> Specialisation | None:
+def _served(
+    kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], parameters: Mapping[str, Any]
+) -> Specialisation | None:
     """What has served such a call."""
     kinds: list[Any] = []
-    for value in args:
+    inputs = state.schema.inputs
+    told = {a.dtype for a, value in zip(inputs, args, strict=False) if _array_of(value) is not None}
+    for argument, value in zip(inputs, args, strict=False):
         array = _array_of(value)
-        kinds.append(value if array is None else (DType.from_numpy(array.dtype), array.ndim))
+        if _is_scalar(value):  # as `direct.kind_of`
+            kinds.append(value.item() if argument.dtype in told else (DType.from_numpy(value.dtype), 0))
+        else:
+            kinds.append(value if array is None else (DType.from_numpy(array.dtype), array.ndim))
     try:
-        made = specialise(kernel, kinds, parameters)
+        made = specialise(kernel, kinds, parameters, spread=_spread(args, state.joint))
     except EinkornError:  # `out=` told dtypes that nothing else tells
         return None
-    return made if made.is_loaded and not made.late else None
+    return made
+
+
+def _chosen(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Specialisation, Any] | None:
+    """What has served such a call of a kernel that is tuned, and the bounds of the sizes for which it is chosen."""
+    said = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
+    made = _served(kernel, prepared(kernel), args, said)
+    if made is None or made.spread is not None:  # calls that broadcast go by Python
+        return None
+    shapes = [np.shape(_array_of(value)) if _array_of(value) is not None else () for value in args]
+    chosen: tuple[Specialisation, Any] = import_whole(f"{PACKAGE}.graph.interop.tuned").choice(made, shapes, said)
+    return chosen
 
 
 def _caller(made: Specialisation, args: tuple[Any, ...]) -> Caller | None:

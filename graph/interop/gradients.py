@@ -36,11 +36,18 @@ class Context:
         inputs: what it was given, in the order of the signature; a list for a variadic argument.
         outputs: what it gave.
         parameters: the value of every parameter by name.
+        needs_input_grad: for each input whether its gradient is needed; a list for a variadic argument.
     """
 
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     parameters: dict[str, Any]
+    needs_input_grad: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.needs_input_grad:
+            needs = tuple([True] * len(each) if isinstance(each, list | tuple) else True for each in self.inputs)
+            object.__setattr__(self, "needs_input_grad", needs)
 
 
 class Runner(Protocol):

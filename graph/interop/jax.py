@@ -23,16 +23,19 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.parameters import bind_parameters, identity
-from ...dsl.signature.schema import Form
+from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.types.dtype import DType
 from ..engine.session import InferenceSession
-from .elementwise import adds_axis
+from ..types.promotion import weak_array
+from .broadcasting import broadcast_shape
+from .elementwise import adds_axis, batch_axes
 from .gradients import BackwardGraph, Context, gradients
 from .jax_callee import Levels, members
 from .jax_handlers import Handler, failed, handler_of
 from .jax_primitives import call as staged_call
 from .kernels import kernel_named
 from .specialise import AnyKernel, Given, Specialisation, prepared, specialise
+from .tuned import choice
 
 HOST = "cpu"  # what JAX calls it
 Rule = Callable[..., Any]
@@ -160,6 +163,8 @@ class Op:
             known = not numbers and key in self._fitting
         if known:
             return list(args)
+        given, args = args, self._repeated(args, parameters)
+        numbers = [k for k in numbers if type(args[k]) in (bool, int, float)]
         made = self._specialisation(args, counts, parameters)
         arrays = [
             jax.numpy.asarray(value, dtype=made.inputs[k].dtype.to_numpy())
@@ -169,10 +174,29 @@ class Op:
         ]
         made.output_shapes([array.shape for array in arrays])
         self._check_devices(arrays)
-        if not numbers and all(isinstance(value, jax.Array) for value in args):
+        if args is given and not numbers and all(isinstance(value, jax.Array) for value in args):
             with self._lock:
                 self._fitting.add(key)
         return arrays
+
+    def _repeated(self, args: Sequence[Any], parameters: Mapping[str, Any]) -> Sequence[Any]:
+        """The arguments, those that broadcast with the shape that they have in common."""
+        joint = prepared(self.kernel).joint
+        schema = self.kernel.schema
+        if not joint or len(args) != len(schema.inputs):
+            return args
+        shapes = [tuple(getattr(value, "shape", ())) for value in args]
+        if all(shapes[k] == shapes[joint[0]] for k in joint):
+            return args
+        plain = [type(value) in (bool, int, float) for value in args]
+        names = [argument.name for argument in schema.inputs]
+        dtypes = [None if p else _kind(schema.name, n, v)[0] for p, n, v in zip(plain, names, args, strict=True)]  # type: ignore[index]
+        shape = broadcast_shape(self.kernel, shapes, dtypes, parameters)
+        if shape is None:
+            return args
+        known = next(dtype for k, dtype in enumerate(dtypes) if k in joint and dtype is not None)
+        arrays = [_number(schema, k, v, known) if plain[k] and k in joint else v for k, v in enumerate(args)]
+        return [jax.numpy.broadcast_to(v, shape) if k in joint else v for k, v in enumerate(arrays)]
 
     def _specialisation(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, Any]) -> Specialisation:
         schema = self.kernel.schema
@@ -265,12 +289,38 @@ class _KernelCall:
         inner = members(args, levels)
         made = self._specialisation(inner)
         shapes = made.output_shapes([array.shape for array in inner])
+        batch = self.batch(inner) if split and not levels else None
+        if batch is not None and not adds_axis(made):
+            return self._split_batch(args, batch)
         handler = handler_of(made.model, made.checks, merges=adds_axis(made))
         return tuple(map(_canonical, handler.call(args, shapes, made.mutable, levels, split)))
+
+    def _split_batch(self, args: Sequence[Any], batch: Sequence[int]) -> tuple[Any, ...]:
+        """One call that XLA may split along the axes of a batch.
+
+        XLA splits along axes that others follow, and replicates operands with fewer axes than it splits along: so the
+        batch gets axes of size 1 at both ends.
+        """
+        count = max(batch)
+        alone = max((value.ndim for value, axes in zip(args, batch, strict=True) if not axes), default=0)
+        ones = tuple(range(max(0, alone + 1 - count)))
+        added = (*ones, len(ones) + count)
+        wide = [jax.numpy.expand_dims(value, added) if axes else value for value, axes in zip(args, batch, strict=True)]
+        made = self._specialisation(wide)
+        shapes = made.output_shapes([array.shape for array in wide])
+        results = handler_of(made.model, made.checks).call(wide, shapes, split=len(ones) + count, ends=True)
+        return tuple(_canonical(jax.numpy.squeeze(result, added)) for result in results)
 
     def adds_axis(self, avals: Sequence[Any]) -> bool:
         """Whether the kernel is elementwise, and is not to be called for one member after the other."""
         return self.op.vmap != "sequential" and adds_axis(self._specialisation(avals))
+
+    def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
+        """As the kernel promises, with a batch of one axis at least."""
+        if self.op.vmap == "sequential" or any(count is not None for count in self.counts):
+            return None
+        found = batch_axes(self.op.kernel.schema, [len(aval.shape) for aval in avals])
+        return found if found and any(found) else None
 
     def changed(self, avals: Sequence[Any]) -> Sequence[int]:
         """Which operands are changed in place."""
@@ -324,7 +374,8 @@ class _KernelCall:
         return flat
 
     def _specialisation(self, values: Sequence[Any]) -> Specialisation:
-        return self.op._specialisation(values, self.counts, self.parameters)
+        made = self.op._specialisation(values, self.counts, self.parameters)
+        return choice(made, [value.shape for value in values], self.parameters)[0]
 
 
 class _GraphCall:
@@ -350,6 +401,10 @@ class _GraphCall:
     def adds_axis(self, avals: Sequence[Any]) -> bool:
         """A graph has fixed ranks."""
         return False
+
+    def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
+        """None: nothing is promised of a graph."""
+        return None
 
     def changed(self, avals: Sequence[Any]) -> Sequence[int]:
         """None."""
@@ -463,6 +518,13 @@ def _nested(flat: Sequence[Any], counts: Counts) -> list[Any]:
 def _aval(value: Any) -> Any:
     """What a call depends on of an argument."""
     return (value.dtype, value.shape) if hasattr(value, "dtype") and hasattr(value, "shape") else (None, id(value))
+
+
+def _number(schema: OpSchema, k: int, value: Any, known: DType) -> Any:
+    """A number as an array without axes, of the dtype that it meets."""
+    argument = schema.inputs[k]
+    dtype = argument.dtype if isinstance(argument.dtype, DType) else known
+    return jax.numpy.asarray(weak_array(value, dtype, f"op '{schema.name}'", argument.name, user_place()))
 
 
 def _kind(op: str, name: str, value: Any) -> Given:

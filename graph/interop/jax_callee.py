@@ -42,6 +42,9 @@ class Callee(Protocol):
     def adds_axis(self, avals: Sequence[Any]) -> bool:
         """Whether all tensors may get one axis more in front, and elements are computed as before."""
 
+    def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
+        """How many axes of a batch of independent members each operand begins with; None where there is no batch."""
+
     def numbers(self) -> Sequence[bool]:
         """For each operand whether it is one number for all elements, and gets no axis."""
 

@@ -114,6 +114,7 @@ class Handler:
         changed: Sequence[int] = (),
         levels: Levels = (),
         split: int = 0,
+        ends: bool = False,
     ) -> tuple[Any, ...]:
         """One call in a trace: outputs of these shapes, then the new values of the inputs that are changed.
 
@@ -123,14 +124,15 @@ class Handler:
             changed: the positions of the inputs that are changed; they have all axes of the batch.
             levels: of the batch.
             split: how many axes XLA may split the call along.
+            ends: whether further axes follow those already, in all operands that have them and in the results.
         """
         batch = batch_sizes([value.shape for value in args], levels)
         batched = [any(level[k] for level in levels) for k, _ in enumerate(args)]
         operands = [_whole(value, [level[k] for level in levels], batch) for k, value in enumerate(args)]
         if not self.name:
             return self._by_callback(operands, shapes, changed, batch)
-        if not split or changed:
-            return self._bound(operands, shapes, changed, batch, 0)
+        if not split or changed or ends:
+            return self._bound(operands, shapes, changed, batch, split if ends else 0)
         if not levels:  # XLA splits along axes that others follow
             operands = [jax.numpy.expand_dims(value, -1) if value.ndim else value for value in operands]
             results = self._bound(operands, [(*shape, 1) for shape in shapes], (), (), split)

@@ -38,7 +38,8 @@ def _shared(callee: Callee, avals: Sequence[Any], levels: Levels) -> Shared:
         present = [tuple(k for k, level in enumerate(levels) if level[number]) for number, _ in enumerate(avals)]
         return Shared(tuple(present), len(levels))
     if not callee.adds_axis(avals):
-        return Shared(((),) * len(avals), 0)
+        batch = callee.batch(avals) or (0,) * len(avals)
+        return Shared(tuple(tuple(range(count)) for count in batch), max(batch, default=0))
     single = callee.numbers()
     axes = [() if one else tuple(range(len(aval.shape))) for aval, one in zip(avals, single, strict=True)]
     return Shared(tuple(axes), max(map(len, axes)))

@@ -63,7 +63,7 @@ def operand_of(value: Any, op: str, argument: str) -> Operand:
         check_unmasked(value, argument, f"op '{op}'")
         array = value if type(value) is np.ndarray else value.view(np.ndarray)
         return Operand(value, array, NUMPY, _dtype_of(value, op, argument), value.shape, CPU())
-    if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
         return Operand(value, value, NUMBER, None, (), None)
     if isinstance(value, np.generic):
         return Operand(value, np.asarray(value), NUMBER, _dtype_of(value, op, argument), (), None)
@@ -93,8 +93,16 @@ def _dtype_of(value: Any, op: str, argument: str) -> DType:
             argument=argument,
             expected=error.expected,
             got=str(value.dtype),
-            hint=error.hint,
+            hint=_of_parts(value.dtype, argument) or error.hint,
         ) from None
+
+
+def _of_parts(dtype: Any, argument: str) -> str | None:
+    """How complex numbers are passed: their parts on an axis of their own."""
+    part = {"complex64": "float32", "complex128": "float64"}.get(str(dtype))
+    if part is None:
+        return None
+    return f"pass its parts on an axis of 2: {argument}.view(np.{part}).reshape(*{argument}.shape, 2)"
 
 
 def _by_dlpack(value: Any, op: str, argument: str) -> Operand:

@@ -7,12 +7,14 @@ Input: an object. Output: a `Card`. Non-goals: how it is drawn (see `cards`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
 from ...dsl.diagnostics.cards import Card, Code, Note, Part, Table
 from ...dsl.diagnostics.errors import EinkornError, plural
 from ...dsl.frontend.caller import Called
+from ...dsl.package.findings import Finding
 from ...dsl.signature.description import call_text
 from ..engine.memory_counters import added
 from ..engine.model import Model, TensorSpec
@@ -43,6 +45,8 @@ def _kernel(kernel: AnyKernel) -> Card:
     made = made_for(kernel)
     if made:
         parts.append(_specialisations(made))
+        if findings := made[0].loaded.findings:
+            parts += _findings(findings)
     facts = [*dtypes, *changed, *([("defined at", str(schema.place))] if schema.place else [])]
     return Card("kernel", call_text(schema), parts, facts)
 
@@ -59,6 +63,19 @@ def _specialisations(made: list[Specialisation]) -> Table:
         for each in made
     ]
     return Table(("takes", "gives", "parameters", "device", "ready"), rows, title="called with")
+
+
+def _findings(findings: Sequence[Finding]) -> list[Part]:
+    """What tuning chose, and what it rejected."""
+    rows, rejected = [], []
+    for each in findings:
+        sizes = ", ".join(f"{name} {low} to {high}" for name, low, high in each.ranges) or "all"
+        chosen = ", ".join(f"{name}={value}" for name, value in each.parameters)
+        rows.append((", ".join(each.dtypes), sizes, chosen, f"{each.ratio:.2f}", each.target))
+        rejected += [(sizes, candidate, why) for candidate, why in each.rejected]
+    heads = ("dtypes", "sizes", "parameters", "times as fast", "target")
+    tables: list[Part] = [Table(heads, rows, numbers=(3,), title="tuned")]
+    return tables + ([Table(("sizes", "rejected", "why"), rejected, title="not chosen")] if rejected else [])
 
 
 def _shown(type: ShapedType) -> str:
@@ -139,6 +156,7 @@ def _tuning(table: TuningTable) -> Card:
         ratio = "" if candidate.ratio is None else f"{candidate.ratio:.2f}"
         marks = ", ".join(word for word, is_so in (("best", number == table.best), ("default", number == 0)) if is_so)
         values = [str(getattr(value, "name", value)) for value in candidate.parameters.values()]
-        rows.append([*values, time, ratio, marks, f"{100 * (candidate.seconds or 0.0) / longest:.1f}%"])
-    heads = [*table.candidates[0].parameters, "a call", "times as fast", "", ""]
+        error = "" if candidate.error is None else f"{candidate.error:.1f}"
+        rows.append([*values, time, ratio, error, marks, f"{100 * (candidate.seconds or 0.0) / longest:.1f}%"])
+    heads = [*table.candidates[0].parameters, "a call", "times as fast", "ulp from float64", "", ""]
     return Card("tuning", f"{table.op} ({shapes})", [Table(heads, rows, bars=len(heads) - 1)])

@@ -37,6 +37,7 @@ from .kernels import kernel_named
 from .kinds import operand_of
 from .numba_calls import is_native, native_call, overlap, refusal
 from .specialise import AnyKernel, Specialisation, specialise
+from .tuned import choice
 
 _FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # a number of each is as weak as Python's
 
@@ -77,7 +78,7 @@ def function(
 
 
 def _sample(kind: str) -> Any:
-    return {"bool": True, "int": 1, "float": 1.0, "str": "", "dtype": DType.float32}[kind]
+    return {"bool": True, "int": 1, "float": 1.0, "str": "", "dtype": DType.float32, "ints": (1, 2)}[kind]
 
 
 def _identifier(schema: OpSchema) -> str:
@@ -138,6 +139,7 @@ def _chosen(
         parameters = dict(fixed) | {n: v for n, v in ((n, _literal(schema, n, t)) for n, t in given.items()) if v != ()}
         kinds = [_kind(schema, number, type) for number, type in enumerate(inputs)]
         made = specialise(kernel, kinds, parameters)
+        made, _ = choice(made, [[None] * type.rank for type in made.inputs], parameters)
         _check_mutable(made, inputs)
         return _implementation(made, said, inputs)
     except EinkornError as error:  # numba tries what it knows, and shows the texts of TypingErrors

@@ -9,7 +9,7 @@ native loops (see `ufunc`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,15 @@ class PythonUfunc:
     Args:
         kernel: an elementwise kernel.
         rows: dtypes of inputs and outputs, those to which NumPy converts most readily first.
+        identity: as `numpy.frompyfunc` takes it: without the keyword the order of elements matters.
     """
 
-    identity = signature = None
+    signature = None
 
-    def __init__(self, kernel: AnyKernel, rows: Sequence[tuple[DType, ...]]) -> None:
+    def __init__(self, kernel: AnyKernel, rows: Sequence[tuple[DType, ...]], identity: Mapping[str, Any]) -> None:
         schema = kernel.schema
         self._kernel, self._rows = kernel, rows
+        self._identity, self.identity = identity, identity.get("identity")
         self.__name__, self.__doc__ = schema.name.replace("::", "_"), schema.doc
         self.nin, self.nout, self.nargs = len(schema.inputs), len(schema.outputs), len(rows[0])
         self.ntypes, self.types = len(rows), [self._type(row) for row in rows if _known(row)]
@@ -159,7 +161,10 @@ class PythonUfunc:
             results = self._run(row, [np.array([value], d) for value, d in zip(values, dtypes, strict=False)])
             return results[0][0] if self.nout == 1 else tuple(result[0] for result in results)
 
-        made: np.ufunc = np.frompyfunc(one, self.nin, self.nout)
+        dtype = row[-1].to_numpy()
+        known = {name: value if value is None else np.array(value).astype(dtype).item()
+                 for name, value in self._identity.items()}  # fmt: skip
+        made: np.ufunc = np.frompyfunc(one, self.nin, self.nout, **known)
         return made
 
 

@@ -22,6 +22,7 @@ from ..engine.model import Model
 from .explained import explained
 from .kinds import BUFFER, NUMPY, Operand, operand_of
 from .specialise import Specialisation
+from .spread import spread_of
 
 MISS = object()
 HOST = DeviceRef.CPU()
@@ -30,8 +31,11 @@ _BEFORE = ("EK0451", "EK0452", "EK0453", "EK0454", "EK0461", "EK0462", "EK0464",
 _NUMBERS = (float, int, bool)
 
 
-def look_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What tells calls apart that mean different things; None for a call that is never kept."""
+def look_of(args: Sequence[Any], kwargs: Mapping[str, Any], joint: Sequence[int] = ()) -> Any:
+    """What tells calls apart that mean different things; None for a call that is never kept.
+
+    `joint` are the positions of the arguments that broadcast together.
+    """
     looks: list[Any] = []
     for value in args:
         kind = type(value)
@@ -54,6 +58,8 @@ def look_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             looks.append((name, value.hex()))
         else:
             return None
+    if joint and len(joint) <= len(args):
+        looks.append(spread_of([getattr(args[k], "shape", ()) for k in joint]))
     return tuple(looks)
 
 

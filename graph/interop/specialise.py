@@ -39,16 +39,18 @@ from ..engine.model import Model
 from ..engine.session import InferenceSession
 from ..ir import Constraint, Node
 from ..ops.movement import rebind
+from ..ops.operands import broadcast
 from ..ops.stage import require, stage
 from ..passes.memory_plan import Plan
 from ..staging.graph import Graph
 from ..staging.value import BufferValue, Value
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
+from .spread import Spread, common_shape, joint_inputs
 
 Kind = tuple[DType, int]  # what a specialisation depends on of a tensor: its dtype and its rank
 AnyKernel = Kernel | LibraryKernel
-Given = Kind | bool | int | float  # of an argument; a number takes the dtype of what it meets
+Given = Kind | bool | int | float | complex  # of an argument; a number takes the dtype of what it meets
 
 
 @dataclass(eq=False)
@@ -67,6 +69,7 @@ class Specialisation:
         where: the device itself, or its name where nobody has opened it yet.
         graph: of one op, or of the op and its shape function.
         checks: what its code checks; None leaves it to the environment.
+        spread: how the inputs that broadcast do so; None where their shapes are equal.
     """
 
     kernel: AnyKernel | LoadedKernel
@@ -79,6 +82,7 @@ class Specialisation:
     where: DeviceRef | Device
     graph: Graph
     checks: str | None
+    spread: Spread | None = None
 
     def __post_init__(self) -> None:
         self.lock = fork_lock()
@@ -128,6 +132,10 @@ class Specialisation:
         Raises:
             GraphError: the sizes contradict the signature; EK0314, they are late.
         """
+        if self.spread is not None:
+            joint = joint_inputs(self.schema)
+            common = common_shape([tuple(shapes[k]) for k in joint])
+            shapes = [common if k in joint and common is not None else shape for k, shape in enumerate(shapes)]
         specs = [(type.dtype, tuple(shape)) for type, shape in zip(self.inputs, shapes, strict=True)]
         binding = bind(self._typed, specs, self.parameters, place=user_place())
         return [tuple(shape) for _, shape in binding.outputs]
@@ -194,6 +202,7 @@ class Prepared:
         self.loaded = loaded
         self.known: dict[Any, Specialisation] = {}
         self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
+        self.elementwise: dict[Any, bool] = {}  # by what calls look like
         self.front: Any = None  # the doors of the kernel
         self.ufuncs: dict[bool, Any] = {}  # the kernel as a ufunc, with native loops and without
         self.checks: Any = None  # what the environment said of checks when these two were begun
@@ -209,6 +218,11 @@ class Prepared:
     def schema(self) -> OpSchema:
         """The kernel's signature."""
         return self.loaded.schema
+
+    @cached
+    def joint(self) -> tuple[int, ...]:
+        """The positions of the inputs that broadcast together, if the kernel is elementwise."""
+        return joint_inputs(self.schema)
 
     @property
     def reads(self) -> Reads:
@@ -279,6 +293,7 @@ def specialise(
     *,
     checks: str | None = None,
     outputs: Sequence[DType | None] | None = None,
+    spread: Spread | None = None,
 ) -> Specialisation:
     """A kernel for arguments of these kinds.
 
@@ -291,6 +306,7 @@ def specialise(
         device: where it runs; the host when left out.
         checks: what its code checks, as for sessions.
         outputs: dtypes of outputs that nothing else tells.
+        spread: how inputs of different shapes broadcast; the kernel has to be elementwise.
 
     Raises:
         GraphError, DTypeError: the arguments contradict the signature; see `dsl.signature.bind.bind`.
@@ -300,7 +316,7 @@ def specialise(
     bound = bind_parameters(state.schema, parameters or {}, place=place)
     listed = [list(map(_One, given)) if isinstance(given, list) else _One(given) for given in arguments]
     counts, flat = counted_inputs(state.schema, listed, bound, place)
-    return specialised(kernel, state, [one.given for one in flat], counts, bound, device, checks, outputs)
+    return specialised(kernel, state, [one.given for one in flat], counts, bound, device, checks, outputs, spread)
 
 
 class _One:
@@ -319,6 +335,7 @@ def specialised(
     device: DeviceRef | Device | None = None,
     checks: str | None = None,
     outputs: Sequence[DType | None] | None = None,
+    spread: Spread | None = None,
 ) -> Specialisation:
     """As `specialise`, with the tensors of variadic arguments one by one, so many of each, and all parameters."""
     loaded = state.loaded
@@ -331,20 +348,27 @@ def specialised(
     level = str(parse_checks(checks)) if checks is not None else knobs.checks
     told = None if outputs is None else tuple(outputs)
     named = tuple((name, identity(value)) for name, value in bound.items())
-    key = (tuple(counts.items()), kinds, named, where, level, told)
+    key = (tuple(counts.items()), kinds, named, where, level, told, spread)
     found = state.known.get(key)
     if found is None:
         with state.lock:
             found = state.known.get(key)
             if found is None:
-                found = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, told)
+                found = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, told, spread)
     return found
+
+
+def with_parameters(made: Specialisation, parameters: Mapping[str, Any]) -> Specialisation:
+    """The same kernel for the same kinds of arguments, with other values of parameters."""
+    kinds = [(type.dtype, type.rank) for type in made.inputs]
+    counts, bound = dict(made.schema.counts), {**made.parameters, **parameters}
+    return specialised(made.kernel, prepared(made.kernel), kinds, counts, bound, made.where, made.checks)
 
 
 # *** dtypes ***
 
 _HOST = DeviceRef.CPU()
-_DEFAULTS = (DType.bool, DType.int64, DType.float32)  # of Python's numbers, from the lowest category
+_DEFAULTS = (DType.bool, DType.int64, DType.float32, DType.complex64)  # of Python's numbers, from the lowest category
 
 
 def _kinds(
@@ -374,8 +398,8 @@ def _kinds(
     return tuple(found)
 
 
-def _category(number: bool | int | float) -> int:
-    return 0 if isinstance(number, bool) else 1 if isinstance(number, int) else 2
+def _category(number: bool | int | float | complex) -> int:
+    return 0 if isinstance(number, bool) else 1 if isinstance(number, int) else 2 if isinstance(number, float) else 3
 
 
 # *** graphs of one op ***
@@ -390,11 +414,10 @@ def _made(
     where: DeviceRef | Device,
     checks: str | None,
     outputs: tuple[DType | None, ...] | None,
+    spread: Spread | None,
 ) -> Specialisation:
     schema, device = loaded.schema, DeviceRef.from_device(where)
-    names = axis_names(schema, [rank for _, rank in kinds], parameters)
-    if names is None:
-        _refuse(schema, kinds, parameters)
+    names = _axis_names(schema, kinds, parameters, spread)
     types: list[ShapedType] = []
     for argument, (dtype, _), axes in zip(schema.inputs, kinds, names.inputs, strict=True):
         made = BufferType if argument.role is Role.MUTABLE else TensorType
@@ -404,12 +427,36 @@ def _made(
     graph.name_inputs([argument.name for argument in schema.inputs])
     with shielded(), graph:
         values = [_operand(graph, names, k) for k in range(len(types))]
+        if spread is not None:
+            joint = joint_inputs(schema)
+            repeated = broadcast(schema.name, {schema.inputs[k].name: values[k] for k in joint})  # type: ignore[misc]
+            values = [repeated[joint.index(k)] if k in joint else value for k, value in enumerate(values)]
         results = stage(loaded, values, parameters, device, _expected(graph, schema, names, outputs, device))
         graph.output(*results)
     _forget_places(graph)
     return Specialisation(
-        kernel, loaded, tuple(types), tuple(r.type for r in results), names, parameters, device, where, graph, checks
-    )
+        kernel, loaded, tuple(types), tuple(r.type for r in results), names, parameters, device, where, graph, checks,
+        spread,
+    )  # fmt: skip
+
+
+def _axis_names(
+    schema: OpSchema, kinds: Sequence[Kind], parameters: dict[str, Any], spread: Spread | None
+) -> AxisNames:
+    """The names of the axes of the inputs; axes that are repeated have size 1."""
+    ranks = [rank for _, rank in kinds]
+    if spread is None:
+        names = axis_names(schema, ranks, parameters)
+        return names if names is not None else _refuse(schema, kinds, parameters)
+    most, joint = max(map(len, spread)), joint_inputs(schema)
+    common = [(dtype, most if k in joint else rank) for k, (dtype, rank) in enumerate(kinds)]
+    names = axis_names(schema, [rank for _, rank in common], parameters)
+    if names is None:
+        _refuse(schema, kinds, parameters)
+    for k, axes in zip(joint, spread, strict=True):
+        own = names.inputs[k][most - len(axes) :]
+        names.inputs[k] = tuple(1 if repeated else name for name, repeated in zip(own, axes, strict=True))
+    return names
 
 
 def _forget_places(graph: Graph) -> None:

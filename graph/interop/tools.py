@@ -32,6 +32,7 @@ from .binding import Given, bind_call
 from .direct import called, kind_of
 from .kinds import Operand, device_of_call, operand_of
 from .specialise import AnyKernel, Specialisation, prepared, specialised
+from .spread import spread_of
 
 
 @placed
@@ -75,7 +76,9 @@ def _made(
         operands.append(_of_type(value) if isinstance(value, ShapedType) else operand_of(value, op, name))
     device = device_of_call(op, names, operands)
     kinds = [kind_of(operand) for operand in operands]
-    return specialised(kernel, state, kinds, given.counts, given.parameters, device, checks), given
+    spread = spread_of([operands[k].shape for k in state.joint])
+    made = specialised(kernel, state, kinds, given.counts, given.parameters, device, checks, None, spread)
+    return made, given
 
 
 def _of_type(type: ShapedType) -> Operand:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.knobs import knobs
-from ...dsl.package.findings import Finding, keep, kept, range_of
+from ...dsl.package.findings import Finding, keep, range_of
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.signature.tuning import TuningSpace, plain, sizes_by_name
@@ -25,11 +25,12 @@ from ..driver.buffer import Buffer
 from ..driver.devices import Device
 from ..engine.compile import compiled_for
 from ..engine.progress import shown_progress
-from ..ops.tuned import values_of
+from ..ops.tuned import finding_for, values_of
 from ..tuning.search import search
 from ..tuning.table import TuningTable
+from ..types.dims import Dim
 from .binding import Given
-from .specialise import Specialisation, specialise
+from .specialise import Specialisation, specialise, with_parameters
 
 _log = logging.getLogger("einkorn.tune")
 _lock = fork_lock()  # one search at a time: others would be timed with it
@@ -44,19 +45,46 @@ def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequ
         given: the call.
         values: an array, a buffer or a number for each tensor that goes in.
     """
+    shapes = [getattr(value, "shape", ()) for value in values]
+    found = known(made, loaded, shapes, given.said)
     space = loaded.tuning
-    assert space is not None
-    if not space.names.isdisjoint(given.said):
-        return given.parameters
-    sizes = sizes_of(made, space, values)
-    found = known(made, space, sizes)
-    if found is None and not knobs.no_jit:
+    if found is None and space is not None and space.names.isdisjoint(given.said) and not knobs.no_jit:
         with _lock:
-            found = known(made, space, sizes)
+            found = known(made, loaded, shapes, given.said)
             if found is None:
                 _, found = tune(made, loaded, space, values, given.counts)
                 keep(found)
     return {**given.parameters, **(values_of(found, made.schema) if found is not None else {})}
+
+
+Bounds = tuple[tuple[Dim, int, int], ...]  # sizes, of each the least and the most that a choice holds for
+
+
+def choice(made: Specialisation, shapes: Sequence[Sequence[Any]], said: Iterable[str]) -> tuple[Specialisation, Bounds]:
+    """The specialisation with the parameters that were found to be best for such a call, and for which sizes they are.
+
+    Args:
+        made: the kernel for the parameters of the call, and these kinds of arguments.
+        shapes: of the inputs; what is no int is not known.
+        said: the names of the parameters that the call says.
+    """
+    loaded = made.loaded
+    findings = loaded.findings
+    names = {name for finding in findings for name, _ in finding.parameters}
+    names |= set() if loaded.tuning is None else loaded.tuning.names
+    if not names.isdisjoint(said := set(said)) or not names:
+        return made, ()
+    known_shapes = [[size if isinstance(size, int) else None for size in shape] for shape in shapes]
+    found = known(made, loaded, known_shapes, said)
+    if found is not None:
+        made, ranges = with_parameters(made, values_of(found, made.schema)), found.ranges
+    else:  # what is found later, or for other sizes, does not hold for these
+        key = loaded.tuning.key if loaded.tuning is not None else [n for f in findings for n, *_ in f.ranges]
+        sizes = sizes_by_name(made.schema, known_shapes, made.parameters, dict.fromkeys(key))
+        ranges = tuple((name, *range_of(size)) for name, size in sizes.items() if size is not None)
+    symbols = [type.shape for type in made.inputs]
+    dims = sizes_by_name(made.schema, symbols, made.parameters, [name for name, *_ in ranges])
+    return made, tuple((Dim(dims[name]), low, high) for name, low, high in ranges)
 
 
 def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) -> dict[str, int]:
@@ -64,15 +92,12 @@ def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) ->
     return sizes_by_name(made.schema, [getattr(value, "shape", ()) for value in values], made.parameters, space.key)
 
 
-def known(made: Specialisation, space: TuningSpace, sizes: Mapping[str, int]) -> Finding | None:
-    """What was found before, in the user's cache."""
-    loaded = made.loaded
-    about = _about(made, space)
-    for finding in kept(loaded.portable.digest):
-        fits = (finding.op, finding.target) == (about["op"], about["target"])
-        if fits and finding.fits(about["dtypes"], dict(about["given"]), sizes):
-            return finding
-    return None
+def known(
+    made: Specialisation, loaded: LoadedKernel, shapes: Sequence[Sequence[int | None]], said: Iterable[str]
+) -> Finding | None:
+    """What was found before for such a call."""
+    dtypes = [type.dtype.name for type in made.inputs]
+    return finding_for(loaded, compiled_for(_device(made).driver), dtypes, shapes, said, made.parameters)
 
 
 def tune(
@@ -102,11 +127,16 @@ def tune(
             show=show,
         )
     _log.info("op '%s': %s of %d candidates", made.schema.name, table.parameters, len(table.candidates))
+    for candidate, why in table.rejected:
+        _log.info("op '%s': %s is rejected: %s", made.schema.name, candidate, why)
     sizes = sizes_of(made, space, values)
     ranges = tuple((name, *range_of(size)) for name, size in sizes.items())
     chosen = tuple((name, plain(value)) for name, value in table.parameters.items())
     version = importlib.metadata.version("einkorn")
-    return table, Finding(**_about(made, space), ranges=ranges, parameters=chosen, ratio=table.ratio, version=version)
+    about, rejected = _about(made, space), tuple(table.rejected)
+    return table, Finding(
+        **about, ranges=ranges, parameters=chosen, ratio=table.ratio, version=version, rejected=rejected
+    )
 
 
 def _grouped(loaded: LoadedKernel, values: Sequence[Any], counts: Mapping[str, int]) -> list[Any]:

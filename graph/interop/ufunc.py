@@ -25,25 +25,39 @@ from ...dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS, MOVE, MOVED
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
+from ...dsl.frontend.caller import Called
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
 from ..driver.python_api import address_of, pointer_of_capsule
 from ..engine.doors import load_door
-from .elementwise import signature_trouble, trouble_of
+from ..engine.python_door import ABSENT, python_getter
+from .elementwise import operation_of, signature_trouble, trouble_of
 from .foreign_calls import call_table, foreign_calls, own_door
+from .front import variables
+from .own_class import drop_own, set_own
 from .python_ufunc import PythonUfunc
-from .specialise import AnyKernel, Specialisation, prepared, specialise
+from .specialise import CHECKS, AnyKernel, Specialisation, prepared, specialise
 
 MOST = 64  # loops of one ufunc: more type variables than that allow are not multiplied out
 
 _FROM_FUNCTIONS, _ADD_LOOP = 1, 43  # in NumPy's table of functions for ufuncs
-_STRIDED_LOOP = 5
-_NO_FLOAT_ERRORS = 2  # flag of a loop: kernels leave the floating-point flags to nobody
+_REDUCTION_INITIAL, _STRIDED_LOOP = 4, 5
+# What NumPy takes for the identity of a ufunc, by opcode: operations whose order does not matter are reduced along
+# several axes at once. `min` and `max` have no element that changes nothing.
+_NO_IDENTITY, _REORDERABLE = -1, -2
+_IDENTITIES = {"add": 0, "mul": 1, "and_": 2, "or_": 0, "xor": 0, "min": _REORDERABLE, "max": _REORDERABLE}
+_VALUES: dict[int, dict[str, Any]] = {-2: {"identity": None}, -1: {}, 0: {"identity": 0}, 1: {"identity": 1},
+                                      2: {"identity": -1}}  # fmt: skip
+_NO_FLOAT_ERRORS = 1 << 1  # flag of a loop: kernels leave the floating-point flags to nobody
+_IS_REORDERABLE = 1 << 3  # flag of a loop: elements may be reduced in any order
 _ARITY, _TYPES_OFFSETS = (16, 20), {"functions": 32, "data": 40, "ntypes": 48, "types": 64}
 
 
 class _Slot(ctypes.Structure):
     _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
+
+
+_InitialFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_void_p)
 
 
 class _LoopSpec(ctypes.Structure):
@@ -61,17 +75,29 @@ class _LoopSpec(ctypes.Structure):
 def ufunc_of(kernel: AnyKernel) -> np.ufunc | PythonUfunc:
     """The kernel as a ufunc; the same one as long as the kernel, and what it reads, stay as they are.
 
+    From then on the kernel's attribute `ufunc` is read without Python, where there are doors.
+
     Raises:
         GraphError: EK0898 the kernel is not elementwise, with the reason.
         CompileError: a mistake in the kernel.
     """
+    checks = CHECKS[0].get(CHECKS[1], ABSENT)
     state, native = prepared(kernel), _loops_work()
     with state.lock:
         found: np.ufunc | PythonUfunc | None = state.ufuncs.get(native)
         if found is None:
             rows = _elementwise_rows(kernel)
-            found = state.ufuncs[native] = _Maker(kernel, rows).made() if native else PythonUfunc(kernel, rows)
-        return found
+            identity = _identity(kernel, rows)
+            found = _Maker(kernel, rows, identity).made() if native else PythonUfunc(kernel, rows, _VALUES[identity])
+            state.ufuncs[native] = found
+        reads = variables(state.reads)
+        if native and reads is not None:
+            getter = python_getter("ufunc", found, ufunc_of, [*reads[0], (*CHECKS, checks)], reads[1])
+            if getter is not None:
+                set_own(kernel, "ufunc", property(getter, doc=Called.ufunc.__doc__))
+        else:
+            drop_own(kernel, "ufunc")
+    return found
 
 
 def _loops_work() -> bool:
@@ -114,9 +140,18 @@ def _rows(schema: OpSchema) -> list[tuple[DType, ...]]:
     return rows
 
 
+def _identity(kernel: AnyKernel, rows: Sequence[tuple[DType, ...]]) -> int:
+    """What NumPy takes for the identity: that of the one operation that all loops are, where they are one."""
+    schema, firsts = kernel.schema, {row[0].kind: row for row in reversed(rows)}
+    if (len(schema.inputs), len(schema.outputs)) != (2, 1) or any(len(set(row)) > 1 for row in rows):
+        return _NO_IDENTITY
+    operations = {operation_of(_specialised(kernel, row)) for row in firsts.values()}
+    return _IDENTITIES.get(operations.pop(), _NO_IDENTITY) if len(operations) == 1 else _NO_IDENTITY
+
+
 def _rank(dtype: DType) -> tuple[int, int, bool]:
     """NumPy takes the first loop that it can convert to without loss: small ones come first."""
-    return ("bool", "uint", "int", "float").index(dtype.kind), dtype.bits, dtype is DType.bfloat16
+    return ("bool", "uint", "int", "float", "complex").index(dtype.kind), dtype.bits, dtype is DType.bfloat16
 
 
 def _specialised(kernel: AnyKernel, row: Sequence[DType]) -> Specialisation:
@@ -127,9 +162,10 @@ def _specialised(kernel: AnyKernel, row: Sequence[DType]) -> Specialisation:
 class _Maker:
     """Makes one ufunc, and its loops when they are asked for. It lives as long as the process, as ufuncs do."""
 
-    def __init__(self, kernel: AnyKernel, rows: list[tuple[DType, ...]]) -> None:
+    def __init__(self, kernel: AnyKernel, rows: list[tuple[DType, ...]], identity: int) -> None:
         self.kernel = kernel
         self.rows = rows
+        self.identity = identity
         self.kept: list[Any] = []
 
     def made(self) -> np.ufunc:
@@ -141,19 +177,37 @@ class _Maker:
                                  ctypes.c_int)(table[_FROM_FUNCTIONS])  # fmt: skip
         add = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(table[_ADD_LOOP])
         self.kept += [self, name, doc]
-        made: np.ufunc = make(None, None, None, 0, len(schema.inputs), len(schema.outputs), -1, name, doc, 0)
+        made: np.ufunc = make(None, None, None, 0, len(schema.inputs), len(schema.outputs), self.identity, name, doc, 0)
         _kernels[id(made)] = self.kernel
         for number, address in enumerate(self._loops()):
             dtypes = [row_dtype.to_numpy() for row_dtype in self.rows[number]]
             classes = (ctypes.c_void_p * len(dtypes))(*(id(type(dtype)) for dtype in dtypes))
-            slots = (_Slot * 2)(_Slot(_STRIDED_LOOP, address), _Slot(0, None))
+            initial = self._initial(dtypes[-1])
+            slots = (_Slot * 3)(_Slot(_STRIDED_LOOP, address), *initial, _Slot(0, None))
             sizes = len(schema.inputs), len(schema.outputs)
-            loop = _LoopSpec(name, *sizes, 0, _NO_FLOAT_ERRORS, ctypes.addressof(classes), ctypes.addressof(slots))
+            flags = _NO_FLOAT_ERRORS | (0 if self.identity == _NO_IDENTITY else _IS_REORDERABLE)
+            loop = _LoopSpec(name, *sizes, 0, flags, ctypes.addressof(classes), ctypes.addressof(slots))
             add(made, ctypes.addressof(loop))
             self.kept += [dtypes, classes, slots, loop]
         self._promote(made)
         _kept.append(self.kept)
         return made
+
+    def _initial(self, dtype: np.dtype[Any]) -> list[_Slot]:
+        """The slot for the function that says what a reduction begins with, where the ufunc has an identity."""
+        value = _VALUES[self.identity].get("identity")
+        if value is None:
+            return []
+        empty = np.array(value).astype(dtype).tobytes()
+        # To any other float, -0.0 adds nothing, where 0.0 would make 0.0 of -0.0.
+        first = np.array(-0.0).astype(dtype).tobytes() if self.identity == 0 and dtype.kind not in "biu" else empty
+
+        def initial(_: int | None, is_empty: int, to: int) -> int:
+            ctypes.memmove(to, empty if is_empty else first, len(empty))
+            return 1
+
+        self.kept.append(function := _InitialFunction(initial))
+        return [_Slot(_REDUCTION_INITIAL, ctypes.cast(function, ctypes.c_void_p).value)]
 
     def _promote(self, made: np.ufunc) -> None:
         """Lets NumPy convert to the loops of its own dtypes, as it does for its own ufuncs: by their list of types."""
@@ -193,6 +247,7 @@ class _Maker:
 
     def _forbidden(self) -> NoReturn:
         name = self.kernel.schema.name
+        drop_own(self.kernel, "ufunc")
         raise GraphError(
             f"a loop of ufunc '{name}' is compiled when it is first used, which is not possible any more",
             code="EK0899",

@@ -7,7 +7,7 @@ a row of the table of op types (`table`, `call`); the rows lie in `rows/`, a fil
 arithmetic on shapes above all, is computed then, with symbolic dims as values (`known`).
 
 Input: a file or a `ModelProto`. Output: a `Graph`. Non-goals: no op is defined here, and nothing runs. Needs the
-package `onnx` (`pip install einkorn[onnx]`), which is loaded with the first import of a model.
+package `onnx` (`pip install onnx`), which is loaded with the first import of a model.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def from_onnx(
             "the package 'onnx', which reads models, is not installed",
             code="EK0525",
             place=user_place(),
-            hint="pip install 'einkorn[onnx]'",
+            hint="pip install onnx",
         )
     with shielded():
         from .importer import import_model  # most programs import no model

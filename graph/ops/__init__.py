@@ -19,6 +19,7 @@
     gathering     elements where indices point
     scattering    updates where indices point
     matrices      bands, triangles, outer products
+    factorising   linear systems, determinants, eigenvalues, singular values
     creation      sequences, one number over and over, sizes
     convolution   convolutions, blocks of images
     pooling       pools
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .debugging import *
     from .einsum import *
     from .elementwise import *
+    from .factorising import *
     from .gathering import *
     from .indexing import *
     from .mathematics import *
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from .movement import *
     from .norms import *
     from .order import *
+    from .parts import *
     from .pooling import *
     from .rearranging import *
     from .reduction import *
@@ -88,6 +91,7 @@ else:
         debugging,
         einsum,
         elementwise,
+        factorising,
         gathering,
         indexing,
         mathematics,
@@ -97,6 +101,7 @@ else:
         norms,
         order,
         other_names,
+        parts,
         pooling,
         random,
         rearranging,

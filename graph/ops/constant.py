@@ -29,7 +29,7 @@ def constant(
     Args:
         value: a number (rank 0), nested lists of numbers, an array, or any DLPack producer.
         dtype: what to convert to; left out, arrays keep theirs, and Python's bools become bool, ints int64, floats
-            float32. Floats may be rounded; integers take only whole numbers in their range.
+            float32, complex numbers complex64. Floats may be rounded; integers take only whole numbers in their range.
         device: where it lies; the host when left out.
 
     Raises:

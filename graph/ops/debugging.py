@@ -64,8 +64,8 @@ def _print_buffer(value: BufferValue, label: str = "debug_buffer") -> None:
 
 
 @op(dtypes={"x": "storable"}, example="ops.fence(x)")
-def fence(x: TensorValueLike) -> TensorValue:
-    """The same tensor, in memory of its own, with the ops around it kept apart.
+def fence(x: TensorValueLike, *others: TensorValueLike) -> TensorValue | list[TensorValue]:
+    """The same tensor, in memory of its own, with the ops around it kept apart; of several tensors a list.
 
     Prints and changes of buffers that were staged before happen before it is made, those that are staged later happen
     after, and no kernel is fused across it.
@@ -73,8 +73,9 @@ def fence(x: TensorValueLike) -> TensorValue:
     Raises:
         DTypeError: EK0403 or EK0411, no tensor.
     """
-    value = tensor("fence", "x", x)
-    return builtin(_FAMILY, "fence", [value], {}, [value.type])[0]
+    values = [tensor("fence", "x", x), *(tensor("fence", f"others[{k}]", each) for k, each in enumerate(others))]
+    apart = [builtin(_FAMILY, "fence", [value], {}, [value.type])[0] for value in values]
+    return apart if others else apart[0]
 
 
 @op(example="ops.assert_same_device(x, weight=y) or x")

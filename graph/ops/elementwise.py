@@ -15,29 +15,29 @@ from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.types.dtype import DType
 from ..arguments import choice_of, dtype_of
 from ..staging.value import TensorValue, TensorValueLike
-from .operands import cast_to, tensor
+from .operands import cast_to, check_kind, parts_kernel, tensor
 from .rows import elementwise
 from .stage import builtin, fail, op
 
 # *** arithmetic ***
 
 
-@elementwise("numeric", operator="__add__")
+@elementwise("number", operator="__add__")
 def add(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs + rhs; integers wrap."""
 
 
-@elementwise("numeric", operator="__sub__")
+@elementwise("number", operator="__sub__")
 def sub(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs - rhs; integers wrap."""
 
 
-@elementwise("numeric", operator="__mul__")
+@elementwise("number", operator="__mul__")
 def mul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs * rhs; integers wrap."""
 
 
-@elementwise("any", integers=DType.float64, operator="__truediv__")
+@elementwise("comparable", integers=DType.float64, operator="__truediv__")
 def div(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """True division. Integers (and bools) are divided in float64."""
 
@@ -52,7 +52,7 @@ def mod(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs - rhs * floor(lhs / rhs): the remainder with the sign of rhs, as Python's %."""
 
 
-@elementwise("numeric", operator="__pow__")
+@elementwise("number", operator="__pow__")
 def pow(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs to the power rhs."""
 
@@ -70,12 +70,12 @@ def minimum(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
 # *** comparisons ***
 
 
-@elementwise("any", operator="__eq__")
+@elementwise("comparable", operator="__eq__")
 def equal(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs == rhs as bool; false where either is NaN."""
 
 
-@elementwise("any", operator="__ne__")
+@elementwise("comparable", operator="__ne__")
 def not_equal(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """lhs != rhs as bool; true where either is NaN."""
 
@@ -126,14 +126,17 @@ def logical_not(x: TensorValueLike) -> TensorValue:
 # *** functions of one tensor ***
 
 
-@elementwise("numeric", operator="__neg__")
+@elementwise("number", operator="__neg__")
 def negate(x: TensorValueLike) -> TensorValue:
     """-x; integers wrap."""
 
 
-@elementwise("numeric", operator="__abs__")
+@op(dtypes={"x": "number"}, example="ops.abs(x)", operator="__abs__")
 def abs(x: TensorValueLike) -> TensorValue:
-    """The absolute value; the smallest signed integer stays what it is."""
+    """The absolute value, of complex numbers a float; the smallest signed integer stays what it is."""
+    value = tensor("abs", "x", x)
+    check_kind("abs", "x", value, "number")
+    return parts_kernel("modulus", value) if value.dtype.is_complex() else builtin("elementwise", "abs", [value])[0]
 
 
 @elementwise("numeric")
@@ -141,12 +144,12 @@ def relu(x: TensorValueLike) -> TensorValue:
     """max(x, 0); NaN stays NaN."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def exp(x: TensorValueLike) -> TensorValue:
     """e to the power x."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def log(x: TensorValueLike) -> TensorValue:
     """The natural logarithm; NaN below 0, -inf at 0."""
 
@@ -166,7 +169,7 @@ def atanh(x: TensorValueLike) -> TensorValue:
     """The number whose hyperbolic tangent is x; NaN beyond -1 and 1."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def sqrt(x: TensorValueLike) -> TensorValue:
     """The square root; NaN below 0."""
 
@@ -176,17 +179,17 @@ def rsqrt(x: TensorValueLike) -> TensorValue:
     """1 / sqrt(x)."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def sin(x: TensorValueLike) -> TensorValue:
     """The sine of x in radians."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def cos(x: TensorValueLike) -> TensorValue:
     """The cosine of x in radians."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def tanh(x: TensorValueLike) -> TensorValue:
     """The hyperbolic tangent."""
 
@@ -239,12 +242,12 @@ def trunc(x: TensorValueLike) -> TensorValue:
     """x without its fraction, as a float."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def is_nan(x: TensorValueLike) -> TensorValue:
     """True where x is NaN."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def is_inf(x: TensorValueLike) -> TensorValue:
     """True where x is plus or minus infinity."""
 
@@ -272,6 +275,10 @@ def cast(x: TensorValueLike, dtype: DType) -> TensorValue:
     return cast_to(value, dtype_of("dtype", dtype, "EK0413"))
 
 
+def _is_complex(*dtypes: DType) -> bool:
+    return any(dtype.is_complex() for dtype in dtypes)
+
+
 @op(dtypes={"x": "storable"}, example="ops.bitcast(x, DType.int32)")
 def bitcast(x: TensorValueLike, dtype: DType) -> TensorValue:
     """The bits of `x` read as another dtype of the same width.
@@ -283,7 +290,7 @@ def bitcast(x: TensorValueLike, dtype: DType) -> TensorValue:
     wanted = dtype_of("dtype", dtype, "EK0413")
     if value.dtype is wanted:
         return value
-    if wanted.bits != value.dtype.bits or DType.bool in (wanted, value.dtype):
+    if wanted.bits != value.dtype.bits or DType.bool in (wanted, value.dtype) or _is_complex(wanted, value.dtype):
         text = f"the bits of {value.dtype} are none of {wanted}"
         expected = f"a dtype of {value.dtype.bits} bits"
         fail("bitcast", text, code="EK0413", kind=DTypeError, argument="dtype", expected=expected, got=str(wanted))

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError, brief
+from ...dsl.diagnostics.errors import ElementError, GraphError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import LIMIT, axis_of, in_short, int_of, list_of
@@ -223,6 +223,7 @@ def _without_ellipsis(items: list[Any], rank: int) -> list[Any]:
             _NAME,
             f"{named} indices are too many for rank {rank}",
             code="EK0425",
+            kind=ElementError,
             argument="indices",
             expected=rank,
             got=named,
@@ -246,7 +247,7 @@ def _bound(item: Any, axis: int, value: Value) -> Bound:
     number = int_of(f"indices[{axis}]", item, "EK0425", _INDEX)
     if not -LIMIT <= number <= LIMIT:
         text = f"index {in_short(number)} on axis {axis} is out of range"
-        fail(_NAME, text, code="EK0425", argument="indices", got=in_short(number))
+        fail(_NAME, text, code="EK0425", kind=ElementError, argument="indices", got=in_short(number))
     return number
 
 
@@ -338,7 +339,7 @@ def _need(left: Dim, right: int | Dim, message: str, hint: str | None = None) ->
         require(_NAME, "at_least", left, Dim(right), f"{_NAME}: {message}")
         return
     if not holds:
-        fail(_NAME, message, code="EK0425", argument="indices", hint=hint)
+        fail(_NAME, message, code="EK0425", kind=ElementError, argument="indices", hint=hint)
 
 
 def _text(item: slice) -> str:

@@ -16,7 +16,7 @@ from .stage import builtin, fail, op
 # *** of one number ***
 
 
-@elementwise("float")
+@elementwise("inexact")
 def tan(x: TensorValueLike) -> TensorValue:
     """The tangent of x in radians."""
 
@@ -31,12 +31,12 @@ def atan(x: TensorValueLike) -> TensorValue:
     """The angle between -pi/2 and pi/2 whose tangent is x."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def sinh(x: TensorValueLike) -> TensorValue:
     """The hyperbolic sine."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def cosh(x: TensorValueLike) -> TensorValue:
     """The hyperbolic cosine."""
 
@@ -51,7 +51,7 @@ def acosh(x: TensorValueLike) -> TensorValue:
     """The number >= 0 whose hyperbolic cosine is x; NaN below 1."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def exp2(x: TensorValueLike) -> TensorValue:
     """2 to the power x."""
 
@@ -61,12 +61,12 @@ def expm1(x: TensorValueLike) -> TensorValue:
     """exp(x) - 1, exact also near 0."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def log2(x: TensorValueLike) -> TensorValue:
     """The logarithm to base 2; NaN below 0, -inf at 0."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def log10(x: TensorValueLike) -> TensorValue:
     """The logarithm to base 10; NaN below 0, -inf at 0."""
 
@@ -86,12 +86,12 @@ def lgamma(x: TensorValueLike) -> TensorValue:
     """The logarithm of the absolute value of the gamma function; inf at 0, -1, -2, …"""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def reciprocal(x: TensorValueLike) -> TensorValue:
     """1 / x."""
 
 
-@elementwise("numeric")
+@elementwise("number")
 def square(x: TensorValueLike) -> TensorValue:
     """x * x; integers wrap."""
 
@@ -101,7 +101,7 @@ def sign(x: TensorValueLike) -> TensorValue:
     """-1, 0 or 1 in the dtype of x; NaN of NaN."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def is_finite(x: TensorValueLike) -> TensorValue:
     """True where x is neither infinite nor NaN."""
 

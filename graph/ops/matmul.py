@@ -11,8 +11,18 @@ from __future__ import annotations
 
 from ..ir import Node
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, permuted, tensors
+from ..types.tensor_type import TensorType, shown
+from .operands import (
+    HINT_FOR_SYMBOLS,
+    as_real,
+    as_shape,
+    broadcast_shapes,
+    check_kind,
+    expand,
+    joined_parts,
+    permuted,
+    tensors,
+)
 from .stage import builtin, current, fail, op
 
 _FAMILY = "matmul"
@@ -30,7 +40,7 @@ def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
         DTypeError: bool operands, or dtypes that do not go together.
     """
     left, right = tensors("matmul", lhs=lhs, rhs=rhs)
-    check_kind("matmul", "lhs", left, "numeric")
+    check_kind("matmul", "lhs", left, "number")
     for argument, value in (("lhs", left), ("rhs", right)):
         if value.rank == 0:
             fail("matmul", f"argument '{argument}' has rank 0", code="EK0421", argument=argument, expected="rank >= 1")
@@ -39,9 +49,19 @@ def matmul(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     row, column = left.rank == 1, right.rank == 1
     a = as_shape(left, [1, *left.shape]) if row else left
     b = as_shape(right, [*right.shape, 1]) if column else right
-    product = _product(a, b)
+    product = _complex_product(a, b) if a.dtype.is_complex() else _product(a, b)
     kept = [*product.shape[:-2], *(() if row else (product.shape[-2],)), *(() if column else (product.shape[-1],))]
     return as_shape(product, kept)
+
+
+def _complex_product(a: TensorValue, b: TensorValue) -> TensorValue:
+    """A product of real matrices: pairs of parts times the matrix that each number of `b` is for them."""
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    pairs = as_shape(as_real(a), [*a.shape[:-1], k * 2])
+    factor = TensorType(b.dtype.part, [*b.shape[:-1], 2, n, 2], b.device)
+    matrix = builtin("complex", "as_factor", [b], {}, [factor])[0]
+    product = _product(pairs, as_shape(matrix, [*b.shape[:-2], k * 2, n * 2]))
+    return joined_parts(as_shape(product, [*product.shape[:-2], m, n, 2]))
 
 
 def _product(a: TensorValue, b: TensorValue) -> TensorValue:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ...dsl.diagnostics.places import user_place
-from ..arguments import axis_of, list_of, text_of
+from ..arguments import axes_given, axis_of, list_of, text_of
 from ..driver.devices import Device, DeviceRef
 from ..ir import TRANSFER, Constant
 from ..staging.value import TensorValue, TensorValueLike
@@ -119,7 +119,7 @@ def unsqueeze(x: TensorValueLike, axis: int) -> TensorValue:
     return as_shape(value, [*value.shape[:at], 1, *value.shape[at:]])
 
 
-@op(dtypes={"x": "storable"}, example="ops.permute(x, [2, 0, 1])", method="permute")
+@op(dtypes={"x": "storable"}, example="ops.permute(x, [2, 0, 1])")
 def permute(x: TensorValueLike, dims: Iterable[int]) -> TensorValue:
     """Axis k of the result is axis `dims[k]` of `x`.
 
@@ -151,10 +151,16 @@ def transpose(x: TensorValueLike, axis_1: int, axis_2: int) -> TensorValue:
     return permuted(value, order)
 
 
+@add_method(TensorValue, "permute")
+def _permute(x: TensorValue, *dims: int | Iterable[int]) -> TensorValue:
+    """See `ops.permute`; the axes may stand side by side, too."""
+    return permute(x, axes_given(dims))
+
+
 @add_method(TensorValue, "transpose")
-def _transpose(x: TensorValue, dim_1: int, dim_2: int) -> TensorValue:
+def _transpose(x: TensorValue, axis_1: int, axis_2: int) -> TensorValue:
     """See `ops.transpose`."""
-    return transpose(x, dim_1, dim_2)
+    return transpose(x, axis_1, axis_2)
 
 
 @op(dtypes={"x": "storable"}, example='ops.broadcast_to(x, [3, "n", 4])', method="broadcast_to")
@@ -395,3 +401,6 @@ def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
     kernel = graph.kernels.builtin(_FAMILY, TRANSFER)
     made = graph.stage(kernel, [value], {}, [TensorType(value.dtype, value.shape, target)], place)
     return made[0].tensor
+
+
+add_method(TensorValue, "transfer_to")(transfer_to)

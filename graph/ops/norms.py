@@ -39,29 +39,34 @@ def layer_norm(input: TensorValueLike, gamma: TensorValueLike, beta: TensorValue
     return builtin(_FAMILY, "layer_norm", [value, *weights], {"epsilon": _epsilon("epsilon", epsilon)})[0]
 
 
-@op(dtypes={"x": "float", "weight": "float"}, example="ops.rms_norm(x, weight, eps=1e-6)")
+@op(dtypes={"x": "float", "weight": "float"}, example="ops.rms_norm(x, weight, epsilon=1e-6)")
 def rms_norm(
     x: TensorValueLike,
     weight: TensorValueLike,
-    eps: float,
+    epsilon: float | None = None,
     weight_offset: float = 0.0,
     multiply_before_cast: bool = False,
+    *,
+    eps: float | None = None,
 ) -> TensorValue:
-    """x / sqrt(mean(x * x) + eps) * (weight + weight_offset) along the last axis.
+    """x / sqrt(mean(x * x) + epsilon) * (weight + weight_offset) along the last axis.
 
     Args:
         x: a tensor of floats.
         weight: one number for each element of the last axis.
-        eps: keeps the root away from 0.
+        epsilon: keeps the root away from 0.
         weight_offset: added to the weights first; often 0 or 1.
         multiply_before_cast: half types are rounded after the product alone; else before it, too.
+        eps: another name of `epsilon`.
 
     Raises:
-        GraphError: weight has another size than the last axis; eps is not positive.
+        GraphError: weight has another size than the last axis; epsilon is not positive, or given twice.
     """
     value = _input("rms_norm", "x", x, 1)
+    if epsilon is not None and eps is not None:
+        wrong("eps", eps, "left out where 'epsilon' is given")
     parameters = {
-        "eps": _epsilon("eps", eps),
+        "eps": _epsilon("epsilon", epsilon) if eps is None else _epsilon("eps", eps),
         "weight_offset": number_of("weight_offset", weight_offset),
         "multiply_before_cast": flag_of("multiply_before_cast", multiply_before_cast),
     }

@@ -164,15 +164,24 @@ class Kind:
         return tuple(dtype for dtype in DType if self.holds(dtype))
 
 
+def _computes(dtype: DType) -> bool:
+    """Whether kernels compute with elements of this dtype as with real numbers."""
+    return not dtype.is_storage() and not dtype.is_complex()
+
+
 _TO_FLOAT = "ops.cast(x, DType.float32)"
 # What operands may be. Storage types are moved, chosen and cast, and nothing else: only "storable" has them.
 KINDS = {
     "float": Kind(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
-    "numeric": Kind(lambda t: t is not DType.bool and not t.is_storage(), "numeric"),
+    "numeric": Kind(lambda t: t is not DType.bool and _computes(t), "numeric"),
+    "number": Kind(lambda t: t is not DType.bool and not t.is_storage(), "numeric or complex"),
+    "inexact": Kind(lambda t: t.is_complex() or (t.is_float() and not t.is_storage()), "floating-point", _TO_FLOAT),
+    "complex": Kind(lambda t: t.is_complex(), "complex", "ops.cast(x, DType.complex64)"),
     "integral": Kind(lambda t: t.is_integral() and not t.is_storage(), "integer"),
     "index": Kind(lambda t: t.is_integral() and not t.is_storage(), "an integer", "ops.cast(x, DType.int64)"),
     "bool": Kind(lambda t: t is DType.bool, "bool", "a comparison, such as x != 0, gives one"),
-    "any": Kind(lambda t: not t.is_storage(), "of a type that computes"),
+    "any": Kind(lambda t: _computes(t), "of a type that computes"),
+    "comparable": Kind(lambda t: not t.is_storage(), "of a type that computes"),
     "storable": Kind(lambda t: True, "of any type"),
 }
 
@@ -182,7 +191,10 @@ def check_kind(name: str, argument: str, value: Value, kind: str) -> None:
     wanted, dtype = KINDS[kind], value.dtype
     if wanted.holds(dtype):
         return
-    stored_float = dtype.is_storage() and dtype.is_float() and kind in ("numeric", "any")
+    hint = wanted.hint
+    if dtype.is_complex():
+        hint = "ops.real(x), ops.imag(x) and ops.abs(x) give real numbers"
+    stored_float = dtype.is_storage() and dtype.is_float() and kind in ("numeric", "number", "any", "comparable")
     fail(
         name,
         f"argument '{argument}' has to be {wanted.wanted}, and is {dtype}",
@@ -191,7 +203,7 @@ def check_kind(name: str, argument: str, value: Value, kind: str) -> None:
         argument=argument,
         expected=wanted.wanted,
         got=str(dtype),
-        hint=_TO_FLOAT if stored_float else wanted.hint,
+        hint=_TO_FLOAT if stored_float else hint,
     )
 
 
@@ -326,8 +338,29 @@ def cast_to(value: TensorValue, dtype: DType) -> TensorValue:
     """`value` in another dtype; no node when it has it."""
     if value.dtype is dtype:
         return value
+    if value.dtype.is_complex() and not dtype.is_complex():
+        text = f"complex numbers cannot become {dtype}: that would drop their imaginary parts"
+        hint = "ops.real(x), ops.imag(x) and ops.abs(x) give real numbers"
+        fail("cast", text, code="EK0413", kind=DTypeError, argument="x", expected="real numbers", hint=hint)
     out = value.type.with_dtype(dtype)
     return builtin("elementwise", "cast", [value], {"dtype": dtype}, [out])[0]
+
+
+def parts_kernel(kernel: str, value: TensorValue) -> TensorValue:
+    """A kernel that gives a real number for each complex one."""
+    return builtin("complex", kernel, [value], {}, [value.type.with_dtype(value.dtype.part)])[0]
+
+
+def as_real(value: TensorValue) -> TensorValue:
+    """Complex numbers as pairs of floats in a last axis."""
+    out = TensorType(value.dtype.part, [*value.shape, 2], value.device)
+    return builtin("complex", "as_real", [value], {}, [out])[0]
+
+
+def joined_parts(value: TensorValue) -> TensorValue:
+    """Pairs of floats in a last axis as complex numbers."""
+    out = TensorType(value.dtype.complex_dtype, value.shape[:-1], value.device)
+    return builtin("complex", "as_complex", [value], {}, [out])[0]
 
 
 def broadcast(name: str, operands: Mapping[str, TensorValue]) -> list[TensorValue]:

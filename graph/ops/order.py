@@ -1,4 +1,4 @@
-"""Stages what orders elements: sorts, places in order, the k largest and smallest.
+"""Stages what orders elements: sorts, places in order, the k largest and smallest; and looks for places in an order.
 
 All of it is stable: equal elements keep their order, -0.0 and 0.0 are equal, and NaN comes last in either direction.
 
@@ -11,8 +11,9 @@ from ...dsl.diagnostics.errors import GraphError
 from ..arguments import axis_of, flag_of, in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim
+from ..types.tensor_type import shown
 from .indexing import slice_tensor
-from .operands import check_kind, permuted, tensor
+from .operands import check_kind, permuted, tensor, tensors
 from .stage import builtin, fail, op, require
 
 _FAMILY = "order"
@@ -20,20 +21,24 @@ MOST_INSERTED = 64  # elements that are kept in order while a row is gone over; 
 
 
 @op(dtypes={"x": "any"}, example="ops.argsort(x, ascending=True)")
-def argsort(x: TensorValueLike, ascending: bool = True, axis: int = 0) -> TensorValue:
+def argsort(
+    x: TensorValueLike, ascending: bool = True, axis: int = 0, *, descending: bool | None = None
+) -> TensorValue:
     """The int64 places of the elements along the first axis, or another one, in order; NaN last.
 
     Args:
         x: a tensor; the result has its shape.
         ascending: whether the smallest come first, else the largest; equal elements keep their order.
         axis: the axis along which elements are ordered.
+        descending: the opposite of `ascending`, by the name that `sort` has for it; instead of that.
 
     Raises:
         GraphError: axis is out of range; x has rank 0.
     """
-    value, at, descending = _taken("argsort", "x", x, axis, not flag_of("ascending", ascending))
+    rising = flag_of("ascending", ascending) if descending is None else not flag_of("descending", descending)
+    value, at, turned = _taken("argsort", "x", x, axis, not rising)
     rows = _rows(value, at)
-    return _back(builtin(_FAMILY, "argsort", [rows], _parameters(rows, descending))[0], at)
+    return _back(builtin(_FAMILY, "argsort", [rows], _parameters(rows, turned))[0], at)
 
 
 @op(dtypes={"x": "any"}, example="ops.sort(x, axis=-1)")
@@ -46,6 +51,27 @@ def sort(x: TensorValueLike, axis: int = -1, descending: bool = False) -> Tensor
     value, at, turned = _taken("sort", "x", x, axis, descending)
     rows = _rows(value, at)
     return _back(builtin(_FAMILY, "sort", [rows], _parameters(rows, turned))[0], at)
+
+
+@op(dtypes={"row": "any", "x": "any"}, example="ops.searchsorted(row, x)")
+def searchsorted(row: TensorValueLike, x: TensorValueLike, right: bool = False) -> TensorValue:
+    """The int64 places in a row before which each element of x keeps it in order.
+
+    Args:
+        row: a tensor of one axis in ascending order, NaN last, as `sort` gives it; it is not checked.
+        x: what is looked for, of the same dtype after promotion.
+        right: whether the place is the one behind elements that are equal.
+
+    Raises:
+        GraphError: EK0421, row has another rank than 1.
+        DTypeError: dtypes that do not go together.
+    """
+    ordered, wanted = tensors("searchsorted", row=row, x=x)
+    check_kind("searchsorted", "row", ordered, "any")
+    if ordered.rank != 1:
+        text = f"row has the shape {shown(ordered.shape)}"
+        fail("searchsorted", text, code="EK0421", argument="row", expected="rank 1", got=ordered.rank)
+    return builtin(_FAMILY, "searchsorted", [ordered, wanted], {"right": flag_of("right", right)})[0]
 
 
 @op(dtypes={"input": "any"}, example="ops.top_k(input, 2, axis=-1)")

@@ -33,7 +33,25 @@ from .stage import builtin, op
 __all__ = ["SeedType", "bernoulli", "dropout", "gaussian", "normal", "seed", "set_seed", "uniform"]
 
 _FAMILY = "random"
-SeedType = TensorType(DType.int64, [], DeviceRef.CPU())
+
+
+class _SeedType(TensorType):
+    """The type of seeds on the host; called with a device, the type of seeds there."""
+
+    def __call__(self, device: DeviceRef | Device) -> TensorType:
+        return TensorType(self.dtype, self.shape, device)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or self(self.device) == other
+
+    def __hash__(self) -> int:
+        return hash(self(self.device))
+
+    def __str__(self) -> str:
+        return str(self(self.device))
+
+
+SeedType = _SeedType(DType.int64, [], DeviceRef.CPU())
 DimLike = int | str | Dim
 
 

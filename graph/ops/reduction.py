@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...dsl.types.dtype import DType
 from ..staging.value import Axes, TensorValue, TensorValueLike
-from .elementwise import maximum, minimum
+from .elementwise import logical_and, logical_or, maximum, minimum
 from .operands import check_kind, tensor
 from .rows import along, axes_of, check_not_empty, reduce_axes, reduction
 from .stage import add_method, fail, op
@@ -26,7 +26,7 @@ class _Default(Enum):
     LAST = -1
 
 
-@reduction("any", sums=True, kernel="reduce_sum", method="sum")
+@reduction("comparable", sums=True, kernel="reduce_sum", method="sum", of_complex="pairs")
 def sum(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     """The sum along `axis`; 0 over no elements. Integers and bools give int64, or uint64 if they are unsigned.
 
@@ -35,22 +35,22 @@ def sum(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorVal
     """
 
 
-@reduction("numeric", integers=DType.float64, kernel="reduce_mean", method="mean")
+@reduction("comparable", integers=DType.float64, kernel="reduce_mean", method="mean", of_complex="pairs")
 def mean(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
-    """The arithmetic mean along `axis`; NaN over no elements. Integers give float64, as `div` does."""
+    """The arithmetic mean along `axis`; NaN over no elements. Integers and bools give float64, as `div` does."""
 
 
-@reduction("numeric", places=True, method="argmax")
+@reduction("any", places=True, bools=DType.uint8, method="argmax")
 def argmax(x: TensorValueLike, axis: int | None = -1, keepdims: bool = True) -> TensorValue:
     """The int64 index of the first maximum along `axis`, or among all elements in row-major order. NaN wins."""
 
 
-@reduction("numeric", places=True, method="argmin")
+@reduction("any", places=True, bools=DType.uint8, method="argmin")
 def argmin(x: TensorValueLike, axis: int | None = -1, keepdims: bool = True) -> TensorValue:
     """The int64 index of the first minimum along `axis`, or among all elements in row-major order. NaN wins."""
 
 
-@reduction("any", sums=True, kernel="reduce_prod")
+@reduction("comparable", sums=True, kernel="reduce_prod", of_complex="reduce_prod")
 def prod(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     """The product along `axis`; 1 over no elements. Dtypes as of `sum`."""
 
@@ -110,7 +110,7 @@ def logsoftmax(value: TensorValueLike, axis: int = -1) -> TensorValue:
     """The logarithm of `softmax`, without its underflow."""
 
 
-@op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.max(x, axis=0)")
+@op(dtypes={"x": "any", "y": "any"}, example="ops.max(x, axis=0)")
 def max(
     x: TensorValueLike,
     y: TensorValueLike | None = None,
@@ -118,9 +118,9 @@ def max(
     axis: Axes | Literal[_Default.LAST] = _Default.LAST,
     keepdims: bool = True,
 ) -> TensorValue:
-    """Of one tensor the maximum along `axis` (the last one when left out); of two the elementwise maximum. NaN wins.
+    """Of one tensor the maximum along `axis` (the last one when left out); of two the elementwise maximum.
 
-    With two tensors there is no `axis` and no `keepdims`.
+    NaN wins, and True is above False. With two tensors there is no `axis` and no `keepdims`.
 
     Raises:
         GraphError: an axis out of range, named twice, or without elements (also at the call, where its size comes
@@ -129,7 +129,7 @@ def max(
     return _of_two("max", x, y, axis, keepdims) if y is not None else _of_one("max", x, axis, keepdims)
 
 
-@op(dtypes={"x": "numeric", "y": "numeric"}, example="ops.min(x, axis=0)")
+@op(dtypes={"x": "any", "y": "any"}, example="ops.min(x, axis=0)")
 def min(
     x: TensorValueLike,
     y: TensorValueLike | None = None,
@@ -137,9 +137,9 @@ def min(
     axis: Axes | Literal[_Default.LAST] = _Default.LAST,
     keepdims: bool = True,
 ) -> TensorValue:
-    """Of one tensor the minimum along `axis` (the last one when left out); of two the elementwise minimum. NaN wins.
+    """Of one tensor the minimum along `axis` (the last one when left out); of two the elementwise minimum.
 
-    With two tensors there is no `axis` and no `keepdims`.
+    NaN wins, and False is below True. With two tensors there is no `axis` and no `keepdims`.
 
     Raises:
         GraphError: as `max`.
@@ -171,13 +171,22 @@ def _of_two(name: str, x: TensorValueLike, y: TensorValueLike, axis: Axes | _Def
         fail(name, text, code="EK0478", argument=argument, expected="one tensor", got="two operands", hint=hint)
     for argument, value in (("x", x), ("y", y)):
         if isinstance(value, TensorValue):
-            check_kind(name, argument, value, "numeric")
+            check_kind(name, argument, value, "any")
+    if _is_bool(x) and _is_bool(y):
+        return (logical_or if name == "max" else logical_and)(x, y)
     return (maximum if name == "max" else minimum)(x, y)
+
+
+def _is_bool(value: object) -> bool:
+    return value.dtype is DType.bool if isinstance(value, TensorValue) else isinstance(value, bool)
 
 
 def _of_one(name: str, x: TensorValueLike, axis: Axes | _Default, keepdims: bool) -> TensorValue:
     value = tensor(name, "x", x)
-    check_kind(name, "x", value, "numeric")
+    check_kind(name, "x", value, "any")
     axes = axes_of(name, -1 if isinstance(axis, _Default) else axis, value.rank)
     check_not_empty(name, value, axes)
-    return reduce_axes(name, ("reduction", f"reduce_{name}"), value, axes, keepdims)
+    kernel = f"reduce_{name}"
+    if value.dtype is DType.bool:
+        kernel = "reduce_any" if name == "max" else "reduce_all"
+    return reduce_axes(name, ("reduction", kernel), value, axes, keepdims)

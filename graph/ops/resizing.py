@@ -34,6 +34,7 @@ _COORDINATES = (
     "tf_crop_and_resize",
 )
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_NUMBERED = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")  # what 0, 1, 2, 3 stand for
 
 
 @op(dtypes={"input": "numeric"}, example="ops.resize(input, (2, 3, 7, 9))")
@@ -50,7 +51,7 @@ def resize(
     Args:
         input: (batch, channels, height, width).
         shape: the whole shape of the result; batch and channels stay.
-        interpolation: BILINEAR, BICUBIC or NEAREST.
+        interpolation: BILINEAR, BICUBIC or NEAREST, by its name, too: "bilinear".
 
     Raises:
         GraphError: EK0421 another rank; EK0492 a shape of another length, of another batch or other channels; EK0414
@@ -77,8 +78,8 @@ def resize(
 def resize_nearest(
     input: TensorValueLike,
     size: Iterable[DimLike],
-    coordinate_transform_mode: str = "half_pixel",
-    round_mode: str = "round_prefer_floor",
+    coordinate_transform_mode: str | int = "half_pixel",
+    round_mode: str | int = "round_prefer_floor",
     scales: Sequence[float] | None = None,
     roi: Sequence[float] | None = None,
     extrapolation_value: float = 0.0,
@@ -89,8 +90,9 @@ def resize_nearest(
         input: a tensor of any rank.
         size: the shape of the result.
         coordinate_transform_mode: where elements lie: half_pixel, half_pixel_symmetric, pytorch_half_pixel,
-            align_corners, asymmetric or tf_crop_and_resize, with the meanings that ONNX gives them.
-        round_mode: round_prefer_floor, round_prefer_ceil, floor or ceil.
+            align_corners, asymmetric or tf_crop_and_resize, with the meanings that ONNX gives them; or a number: 0 is
+            half_pixel, 1 align_corners, 2 asymmetric, 3 pytorch_half_pixel.
+        round_mode: round_prefer_floor, round_prefer_ceil, floor or ceil; or its number in this order, from 0 on.
         scales: for each axis how many elements there are for one of `input`, where that is not what the sizes say.
         roi: for tf_crop_and_resize the starts of all axes, and then their ends; 0 and 1 are those of the input.
         extrapolation_value: what lies outside, for tf_crop_and_resize.
@@ -100,7 +102,7 @@ def resize_nearest(
     """
     name = "resize_nearest"
     value = tensor(name, "input", input)
-    rounding = choice_of("round_mode", round_mode, _ROUNDING, "EK0414")
+    rounding = choice_of("round_mode", _mode(round_mode, _ROUNDING), _ROUNDING, "EK0414")
     options = _options(value, coordinate_transform_mode, scales, roi, extrapolation_value)
     return _resized(name, value, _target(name, value, size, "size"), name, {"rounding": rounding}, options)
 
@@ -109,7 +111,7 @@ def resize_nearest(
 def resize_linear(
     input: TensorValueLike,
     size: Iterable[DimLike],
-    coordinate_transform_mode: str = "half_pixel",
+    coordinate_transform_mode: str | int = "half_pixel",
     antialias: bool = False,
     scales: Sequence[float] | None = None,
     roi: Sequence[float] | None = None,
@@ -137,7 +139,7 @@ def resize_linear(
 def resize_bicubic(
     input: TensorValueLike,
     size: Iterable[DimLike],
-    coordinate_transform_mode: str = "half_pixel",
+    coordinate_transform_mode: str | int = "half_pixel",
     antialias: bool = False,
     cubic_coeff_a: float = -0.75,
     scales: Sequence[float] | None = None,
@@ -175,6 +177,12 @@ def _target(name: str, value: TensorValue, shape: Any, argument: str = "shape") 
     return target
 
 
+def _mode(given: Any, numbered: Sequence[str]) -> Any:
+    """The name of a mode that is given by its number; anything else as it is."""
+    known = type(given) is int and 0 <= given < len(numbered)
+    return numbered[given] if known else given
+
+
 def _number(argument: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         wrong(argument, value, "a number")
@@ -191,7 +199,8 @@ def _numbers(argument: str, value: Any, count: int) -> list[float]:
 def _options(value: TensorValue, coordinates: Any, scales: Any, roi: Any, extrapolation: Any) -> dict[str, Any]:
     """How places are found: a list of numbers for each axis, where there is one."""
     rank = value.rank
-    chosen = choice_of("coordinate_transform_mode", coordinates, _COORDINATES, "EK0414")
+    mode = _mode(coordinates, _NUMBERED)
+    chosen = choice_of("coordinate_transform_mode", mode, _COORDINATES, "EK0414")
     factors = [0.0] * rank if scales is None else _numbers("scales", scales, rank)
     if scales is not None and min(factors, default=1.0) <= 0:
         wrong("scales", factors, "numbers above 0")

@@ -35,7 +35,7 @@ from ..staging.value import Axes, TensorValue
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.promotion import promote
 from ..types.tensor_type import TensorType, shown
-from .operands import as_shape, broadcast, cast_to, check_kind, permuted, tensor, tensors
+from .operands import as_real, as_shape, broadcast, cast_to, check_kind, joined_parts, permuted, tensor, tensors
 from .stage import F, Op, builtin, declared, fail, require
 
 Reader = Callable[[str, Any], Any]  # makes the value of a parameter from an attribute's name and what a user passes
@@ -86,6 +86,7 @@ def along(
     kinds: str,
     *,
     sums: bool = False,
+    pairs: bool = False,
     attributes: Mapping[str, Reader] | None = None,
     family: str | None = None,
     kernel: str | None = None,
@@ -96,6 +97,7 @@ def along(
     Args:
         kinds: the dtypes that it takes, a key of `operands.KINDS`.
         sums: integers and bools give int64 or uint64 (see `DType.sum_dtype`), in the shape of the operand.
+        pairs: complex numbers go through it as pairs of floats.
         attributes, family, kernel, method: as of `elementwise`.
     """
     readers = attributes or {}
@@ -105,8 +107,12 @@ def along(
         value = tensor(name, operand, x)
         check_kind(name, operand, value, kinds)
         read = {attribute: reader(attribute, given[attribute]) for attribute, reader in readers.items()}
+        read["axis"] = axis_of(given["axis"], value.rank)
+        apart = pairs and value.dtype.is_complex()
+        value = as_real(value) if apart else value
         expected = [value.type.with_dtype(value.dtype.sum_dtype())] if sums else None
-        return builtin(*kernel, [value], {"axis": axis_of(given["axis"], value.rank), **read}, expected)[0]
+        found = builtin(*kernel, [value], read, expected)[0]
+        return joined_parts(found) if apart else found
 
     return _row("along", stage, kinds, {}, ("axis", *readers), None, (family, kernel, method, None), sums)
 
@@ -117,7 +123,9 @@ def reduction(
     integers: DType | None = None,
     sums: bool = False,
     places: bool = False,
+    bools: DType | None = None,
     changes: bool = False,
+    of_complex: str = "",
     family: str | None = None,
     kernel: str | None = None,
     method: str | None = None,
@@ -129,7 +137,9 @@ def reduction(
         integers: as of `elementwise`.
         sums: integers and bools give int64 or uint64: see `DType.sum_dtype`.
         places: the result is the place of an element: of one axis or of all of them, which must not be empty.
+        bools: the dtype in which bools are computed; their own when left out.
         changes: one element alone becomes another value, too: without axes there is something to compute.
+        of_complex: how complex numbers are reduced: as "pairs" of floats, or by another kernel of this name.
         family, kernel, method: as of `elementwise`.
     """
 
@@ -137,8 +147,16 @@ def reduction(
         operand, x = next(iter(given.items()))
         value = tensor(name, operand, x)
         check_kind(name, operand, value, kinds)
-        if integers is not None and not value.dtype.is_float():
+        if of_complex and value.dtype.is_complex():
+            axes = axes_of(name, given["axis"], value.rank)
+            if of_complex == "pairs":
+                part = value.dtype.part if sums else None
+                return joined_parts(reduce_axes(name, kernel, as_real(value), axes, given["keepdims"], part))
+            return reduce_axes(name, ("complex", of_complex), value, axes, given["keepdims"])
+        if integers is not None and not (value.dtype.is_float() or value.dtype.is_complex()):
             value = cast_to(value, integers)
+        if bools is not None and value.dtype is DType.bool:
+            value = cast_to(value, bools)
         axis, keepdims = given["axis"], given["keepdims"]
         if not places:
             axes = axes_of(name, axis, value.rank)
@@ -153,7 +171,8 @@ def reduction(
             return as_shape(reduce_axes(name, kernel, as_shape(value, [1]), (0,), keepdims), [])
         return reduce_axes(name, kernel, value, axes, keepdims)
 
-    return _row("reduction", stage, kinds, {}, ("axis", "keepdims"), integers, (family, kernel, method, None), sums)
+    reached = (family, kernel, method, None)
+    return _row("reduction", stage, kinds, {}, ("axis", "keepdims"), integers, reached, sums, bools)
 
 
 def _row(
@@ -165,6 +184,7 @@ def _row(
     integers: DType | None,
     reached: tuple[str | None, str | None, str | None, str | None],
     sums: bool = False,
+    bools: DType | None = None,
 ) -> Callable[[F], F]:
     """What the forms have in common: makes a signature an op. `reached` is family, kernel, method and operator."""
     family, kernel, method, operator = reached
@@ -187,7 +207,7 @@ def _row(
                 given = {n: given[n] if n in given else kwargs.get(n, defaults.get(n)) for n in names}
             return stage(name, called, given)
 
-        op = Op(name, call, form, called, operands, integers, sums)
+        op = Op(name, call, form, called, operands, integers, sums, bools)
         return declared(op, method, operator)  # type: ignore[return-value]
 
     return declare
@@ -206,7 +226,7 @@ def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType 
         wanted = None
         if integers is not None and strong:
             common = promote([value.dtype for _, value in strong], name, user_place())
-            wanted = None if common.is_float() else integers
+            wanted = None if common.is_float() or common.is_complex() else integers
         operands = dict(zip(values, tensors(name, wanted, **values), strict=True))
         first = next(iter(operands))
     check_kind(name, first, operands[first], kinds)

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
+from ...dsl.types.dtype import DType
 from ..arguments import choice_of, flag_of, number_of, wrong
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.layouts import ConvInputLayout
 from ..types.tensor_type import shown
-from .operands import HINT_FOR_SYMBOLS, DimLike, check_kind, permuted, tensor, tensors
+from .constant import constant
+from .operands import HINT_FOR_SYMBOLS, DimLike, as_shape, cast_to, check_kind, permuted, same_device, tensor, tensors
 from .stage import builtin, fail, op
 from .windows import is_first, numbers_of
 
@@ -147,20 +149,21 @@ def roi_align(
 def non_maximum_suppression(
     boxes: TensorValueLike,
     scores: TensorValueLike,
-    max_output_boxes_per_class: int,
-    iou_threshold: float = 0.0,
-    score_threshold: float | None = None,
+    max_output_boxes_per_class: int | TensorValueLike,
+    iou_threshold: float | TensorValueLike = 0.0,
+    score_threshold: float | TensorValueLike | None = None,
     center_point_box: bool = False,
 ) -> TensorValue:
     """The best boxes of each image and class, without those that overlap a better one: rows (image, class, box), int64.
 
     Classes follow one another, and the boxes of a class by their scores, the best first; of equal ones the first. How
-    many there are, only the data tell.
+    many there are, only the data tell. The limits are numbers, or tensors of one element that come with the call.
 
     Args:
         boxes: (batch, boxes, 4): y1, x1, y2, x2 of two opposite corners.
         scores: (batch, classes, boxes); NaN is never kept.
-        max_output_boxes_per_class: how many boxes of an image and class are kept at most.
+        max_output_boxes_per_class: how many boxes of an image and class are kept at most; none where a tensor has a
+            number below 0.
         iou_threshold: a box goes when what it shares with a better one is more than this part of both together.
         score_threshold: only boxes with more than this count; None for all of them.
         center_point_box: boxes are x and y of the middle, width and height.
@@ -177,15 +180,39 @@ def non_maximum_suppression(
             fail(name, text, code="EK0421", argument=argument, expected="rank 3", got=shown(each.shape))
     _expect(name, "boxes", value, [value.shape[0], value.shape[1], Dim(4)])
     _expect(name, "scores", found, [value.shape[0], found.shape[1], value.shape[1]])
-    parameters = {
-        "most": numbers_of("max_output_boxes_per_class", max_output_boxes_per_class, 1, 0)[0],
-        "overlap": _number("iou_threshold", iou_threshold),
-        "least": -inf if score_threshold is None else _number("score_threshold", score_threshold),
-        "bounded": score_threshold is not None,
-        "center": flag_of("center_point_box", center_point_box),
+    ways = {"bounded": score_threshold is not None, "center": flag_of("center_point_box", center_point_box)}
+    given = {
+        "max_output_boxes_per_class": max_output_boxes_per_class,
+        "iou_threshold": iou_threshold,
+        "score_threshold": 0.0 if score_threshold is None else score_threshold,
     }
-    kept = builtin(_FAMILY, "nms_kept", [value, found], parameters)[0]
+    if any(isinstance(each, TensorValue) or hasattr(each, "__tensorvalue__") for each in given.values()):
+        scalars = [_limit(name, argument, each, value) for argument, each in given.items()]
+        kept = builtin(_FAMILY, "nms_kept_within", [value, found, *scalars], ways)[0]
+    else:
+        limits = {
+            "most": numbers_of("max_output_boxes_per_class", max_output_boxes_per_class, 1, 0)[0],
+            "overlap": _number("iou_threshold", iou_threshold),
+            "least": -inf if score_threshold is None else _number("score_threshold", score_threshold),
+        }
+        kept = builtin(_FAMILY, "nms_kept", [value, found], limits | ways)[0]
     return builtin(_FAMILY, "nms_listed", [kept])[0]
+
+
+def _limit(name: str, argument: str, given: Any, like: TensorValue) -> TensorValue:
+    """A limit as a scalar beside the boxes: an int64 for a number of boxes, else a float64."""
+    counts = argument == "max_output_boxes_per_class"
+    dtype = DType.int64 if counts else DType.float64
+    if not isinstance(given, TensorValue) and not hasattr(given, "__tensorvalue__"):
+        number = numbers_of(argument, given, 1, 0)[0] if counts else _number(argument, given)
+        return constant(number, dtype, like.device)
+    limit = tensor(name, argument, given)
+    check_kind(name, argument, limit, "integral" if counts else "float")
+    if limit.shape.num_elements != 1:
+        text = f"argument '{argument}' has shape {shown(limit.shape)}, and not one element"
+        fail(name, text, code="EK0492", argument=argument, expected="one element", got=shown(limit.shape))
+    same_device(name, {"boxes": like, argument: limit})
+    return as_shape(cast_to(limit, dtype), [])
 
 
 def _expect(name: str, argument: str, value: TensorValue, wanted: list[Dim]) -> None:

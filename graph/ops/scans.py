@@ -13,7 +13,7 @@ from .rows import along
 _FLAGS = {"exclusive": flag_of, "reverse": flag_of}
 
 
-@along("any", sums=True, attributes=_FLAGS)
+@along("comparable", sums=True, pairs=True, attributes=_FLAGS)
 def cumsum(x: TensorValueLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> TensorValue:
     """The sum of each element and of those before it along `axis`, in the dtype of `sum`.
 

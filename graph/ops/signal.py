@@ -19,7 +19,7 @@ from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.layouts import Normalization
 from ..types.tensor_type import TensorType, shown
-from .operands import as_shape, cast_to, check_kind, permuted, tensor
+from .operands import as_real, as_shape, cast_to, check_kind, joined_parts, permuted, tensor
 from .stage import builtin, current, fail, op, require, stage
 
 __all__ = ["as_interleaved_complex", "fft", "hann_window", "ifft", "irfft", "rfft"]
@@ -34,7 +34,7 @@ _SCALINGS = {
 }
 
 
-@op(dtypes={"input_tensor": "float"}, example="ops.fft(input_tensor)")
+@op(dtypes={"input_tensor": "inexact"}, example="ops.fft(input_tensor)")
 def fft(
     input_tensor: TensorValueLike,
     n: int | None = None,
@@ -45,7 +45,8 @@ def fft(
     """The Fourier transform along `axis`: pairs of real and imaginary part, in a last axis of size 2.
 
     Args:
-        input_tensor: pairs in its last axis, which `axis` does not count; real numbers if `input_is_complex` is False.
+        input_tensor: complex numbers, which give complex numbers; or floats: pairs in its last axis, which `axis` does
+            not count, or real numbers if `input_is_complex` is False.
         n: how many elements are transformed, cut off or filled with zeros; as many as there are when left out.
         axis: negative ones count from the end.
         normalization: "backward" scales the inverse by 1 / n, "forward" this one, "ortho" both by the root of it.
@@ -57,7 +58,7 @@ def fft(
     return _transform("fft", input_tensor, n, axis, normalization, input_is_complex, inverse=False)
 
 
-@op(dtypes={"input_tensor": "float"}, example="ops.ifft(input_tensor)")
+@op(dtypes={"input_tensor": "inexact"}, example="ops.ifft(input_tensor)")
 def ifft(
     input_tensor: TensorValueLike,
     n: int | None = None,
@@ -83,7 +84,7 @@ def rfft(
     return _transform("rfft", input_tensor, n, axis, normalization, False, inverse=False, half=True)
 
 
-@op(dtypes={"input_tensor": "float"}, example="ops.irfft(input_tensor, n=6, input_is_complex=True)")
+@op(dtypes={"input_tensor": "inexact"}, example="ops.irfft(input_tensor, n=6, input_is_complex=True)")
 def irfft(
     input_tensor: TensorValueLike,
     n: int | None = None,
@@ -95,7 +96,8 @@ def irfft(
     """The real numbers of which `rfft` gives these first n // 2 + 1 elements.
 
     Args:
-        input_tensor: pairs in its last axis, which `axis` does not count; real parts if `input_is_complex` is False.
+        input_tensor: complex numbers; or floats: pairs in its last axis, which `axis` does not count, or real parts if
+            `input_is_complex` is False.
         n: how many numbers come out; twice the elements less 2 when left out. The input is cut off at n // 2 + 1, or
             filled with zeros.
         axis: negative ones count from the end.
@@ -186,7 +188,10 @@ def _transform(
 ) -> TensorValue:
     """Rows along an axis go through the kernel: a row of pairs, or of numbers with an axis of size 1 behind them."""
     value = tensor(name, "input_tensor", x)
-    check_kind(name, "input_tensor", value, "float")
+    check_kind(name, "input_tensor", value, "float" if name == "rfft" else "inexact")
+    if value.dtype.is_complex():
+        found = _transform(name, as_real(value), n, axis, normalization, True, inverse=inverse, half=half)
+        return found if half else joined_parts(found)
     text = normalization.value if isinstance(normalization, Normalization) else normalization
     scaling = _SCALINGS[choice_of("normalization", text, _SCALINGS, "EK0414")][inverse]
     if flag_of("input_is_complex", pairs):

@@ -44,6 +44,7 @@ class Op:
         operands: which kinds of dtypes each tensor may have (see `operands.KINDS`), by argument.
         integers: the dtype in which integers and bools are computed, if it is not their own.
         sums: whether integers and bools give int64 or uint64, in which they are computed.
+        bools: the dtype in which bools are computed, if it is not their own.
         methods: its names on `TensorValue`.
         example: a call, in which the tensors have the names of the arguments; of an irregular op.
         host_only: why no code for GPUs can be made of it; empty where it can.
@@ -56,6 +57,7 @@ class Op:
     operands: Mapping[str, str] = field(default_factory=dict)
     integers: DType | None = None
     sums: bool = False
+    bools: DType | None = None
     methods: tuple[str, ...] = ()
     example: str = ""
     host_only: str = ""

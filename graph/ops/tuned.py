@@ -8,7 +8,7 @@ Input: a kernel, operands, the parameters that a call says. Output: those, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import EinkornError
@@ -30,8 +30,7 @@ def tuned(
     kernel: LoadedKernel, operands: Sequence[Value], given: Mapping[str, Any], device: DeviceRef
 ) -> Mapping[str, Any]:
     """The parameters of a call."""
-    findings = kernel.findings
-    if not findings:
+    if not kernel.findings:
         return given
     try:
         target = Driver.compiled_for(device.to_device().driver)
@@ -39,11 +38,30 @@ def tuned(
     except EinkornError:  # a device that is not here; and what is wrong with parameters is said where they are bound
         return given
     shapes = [[dim.dim if isinstance(dim, StaticDim) else None for dim in value.shape] for value in operands]
-    dtypes = [value.dtype.name for value in operands]
-    for finding in findings:
-        if finding.target == target and _fits(finding, kernel, given, bound, dtypes, shapes):
-            return {**given, **values_of(finding, kernel.schema)}
-    return given
+    finding = finding_for(kernel, target, [value.dtype.name for value in operands], shapes, given, bound)
+    return given if finding is None else {**given, **values_of(finding, kernel.schema)}
+
+
+def finding_for(
+    kernel: LoadedKernel,
+    target: str,
+    dtypes: Sequence[str],
+    shapes: Sequence[Sequence[int | None]],
+    said: Iterable[str],
+    bound: Mapping[str, Any],
+) -> Finding | None:
+    """What tuning found for such a call, whoever makes it: in the user's cache, or in the kernel's package.
+
+    Args:
+        target: the compile target.
+        dtypes, shapes: of the inputs; a size that is not known is None.
+        said: the names of the parameters that the call says.
+        bound: the values of all parameters.
+    """
+    for finding in kernel.findings:
+        if finding.target == target and _fits(finding, kernel, said, bound, dtypes, shapes):
+            return finding
+    return None
 
 
 def values_of(finding: Finding, schema: OpSchema) -> dict[str, Any]:
@@ -55,13 +73,13 @@ def values_of(finding: Finding, schema: OpSchema) -> dict[str, Any]:
 def _fits(
     finding: Finding,
     kernel: LoadedKernel,
-    given: Mapping[str, Any],
+    said: Iterable[str],
     bound: Mapping[str, Any],
     dtypes: Sequence[str],
     shapes: Sequence[Sequence[int | None]],
 ) -> bool:
     names = {name for name, _ in finding.parameters}
-    if not names.isdisjoint(given) or not names <= set(bound):
+    if not names.isdisjoint(said) or not names <= set(bound):
         return False
     others = {name: plain(value) for name, value in bound.items() if name not in names}
     key = [name for name, *_ in finding.ranges]

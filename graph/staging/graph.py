@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
-from ...dsl.diagnostics.places import Place, user_place
+from ...dsl.diagnostics.places import Place, user_place, user_trace
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.tracebacks import placed, without_internals
 from ...dsl.package.library import KernelLibrary as Library
@@ -54,6 +54,7 @@ from ..types.promotion import is_weak, literal_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
+from .debug import GRAPH_DEBUG
 from .hoist import Needs, hoist_sizes
 from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .removal import without
@@ -102,6 +103,7 @@ class Graph(Rich):
     """
 
     current = _Current()
+    debug = GRAPH_DEBUG  # settings for all graphs
 
     if TYPE_CHECKING:  # what `drawing` adds
 
@@ -300,7 +302,8 @@ class Graph(Rich):
         """The value of a weight in this graph, which has it from now on.
 
         Args:
-            weight: what stands for it outside of graphs. Adding it again gives the same value.
+            weight: what stands for it outside of graphs. Adding it again gives the same value, and so does an equal
+                one: of the same name, type and alignment.
             force_initial_weight_on_host: keeps the documented form; a weight lies where its type says from the start.
 
         Raises:
@@ -312,18 +315,9 @@ class Graph(Rich):
         place = user_place()
         if not isinstance(weight, Weight):
             wrong("weight", weight, "a Weight", code="EK0432", hint="einkorn.graph.Weight(name, dtype, shape, device)")
-        name = weight.name
         self._check_open("add_weight", place)
-        if any(added.name == name for added, _ in self._weights):
-            refuse(
-                f"graph {self.name!r} has another weight of the name {name!r}",
-                code="EK0432",
-                argument="weight",
-                got=name,
-                hint="use one Weight in all places, or give each a name of its own",
-            )
         with self.transaction():
-            value = self.stage_weight(name, weight.type, weight.align or 1, place)
+            value = self.stage_weight(weight.name, weight.type, weight.align or 1, place)
             self._weights.append((weight, value))
         return value
 
@@ -407,6 +401,7 @@ class Graph(Rich):
         """
         name = kernel.schema.name
         self._check_open(name, place)
+        place = user_trace() if GRAPH_DEBUG.source_tracebacks else place
         operands = tuple(operands)
         for argument, value in zip(kernel.schema.inputs, operands, strict=True):
             self.check_value(name, argument.name, value, place)

@@ -22,6 +22,7 @@ class Subject:
         parameters: those of the default.
         exact: whether results have to be those of the default bit for bit.
         rounds: how many times each candidate is timed.
+        tolerance: how far results may be from exact ones, as a share of them.
     """
 
     package: str
@@ -32,6 +33,7 @@ class Subject:
     parameters: dict[str, Any]
     exact: bool
     rounds: int
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,16 @@ class Try:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of it: `seconds` a call, or why there are none, in short and as the error tells it."""
+    """What became of it: `seconds` a call, or why there are none, in short and as the error tells it.
+
+    `error` is how far its results are from those in float64, in units in the last place, where it is known.
+    """
 
     seconds: float | None
     compiled: float = 0.0
     why: str = ""
     told: str = ""
+    error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ def search(
             dict(parameters),
             space.exact,
             space.rounds,
+            space.tolerance,
         )
         with _Child(subject) as child:
             return _Search(child, space, candidates, show).table(subject)
@@ -113,7 +114,7 @@ class _Search:
         ratios = self._final(tried)
         best = max(ratios, key=lambda n: ratios[n])
         rows = [
-            Candidate(candidate, result.seconds, result.compiled, ratios.get(number), result.why)
+            Candidate(candidate, result.seconds, result.compiled, ratios.get(number), result.why, result.error)
             for number, (candidate, result) in enumerate(zip(self.candidates, tried, strict=True))
         ]
         flat = [each for value in subject.values for each in (value if isinstance(value, list) else [value])]

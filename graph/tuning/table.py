@@ -25,6 +25,7 @@ class Candidate:
         compiled: seconds that compilation and the first call took.
         ratio: the time of the default by its own, timed in turn; None for those that were not among the best.
         why: why it was not timed.
+        error: how far its results are from those in float64, in units in the last place; None where that is not known.
     """
 
     parameters: dict[str, Any]
@@ -32,6 +33,7 @@ class Candidate:
     compiled: float = 0.0
     ratio: float | None = None
     why: str = ""
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class TuningTable(Rich):
         return (self.candidates[self.best].ratio or 1.0) if self.best else 1.0
 
     @property
+    def rejected(self) -> list[tuple[str, str]]:
+        """The candidates that were not timed, and why."""
+        return [(_said(each.parameters), each.why) for each in self.candidates if each.seconds is None]
+
+    @property
     def order(self) -> list[int]:
         """The numbers of the candidates: the fastest first, then those that were not timed."""
         worst = float("inf")
@@ -61,14 +68,20 @@ class TuningTable(Rich):
         return sorted(range(len(seconds)), key=lambda n: (worst if (s := seconds[n]) is None else s, n))
 
     def csv(self) -> str:
-        """A line a candidate, in the order of trying: parameters, seconds, ratio, seconds of compilation, why not."""
+        """A line a candidate, in the order of trying: parameters, times, its distance from float64, why not."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*self.candidates[0].parameters, "seconds", "ratio", "compile_seconds", "why_not"])
+        writer.writerow([*self.candidates[0].parameters, "seconds", "ratio", "compile_seconds", "ulp", "why_not"])
         for candidate in self.candidates:
             values = [getattr(value, "name", value) for value in candidate.parameters.values()]
-            writer.writerow([*values, candidate.seconds, candidate.ratio, candidate.compiled, candidate.why])
+            writer.writerow(
+                [*values, candidate.seconds, candidate.ratio, candidate.compiled, candidate.error, candidate.why]
+            )
         return text.getvalue()
 
     def __str__(self) -> str:
         return self.as_text()
+
+
+def _said(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={getattr(value, 'name', value)}" for name, value in parameters.items())

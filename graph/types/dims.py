@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex, overload
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
@@ -388,3 +388,58 @@ class Shape(tuple[Dim, ...]):
 
     def __repr__(self) -> str:
         return f"Shape({self})"
+
+
+class Sizes(Shape):
+    """The sizes of a tensor that has values: a `Shape` whose sizes are all known, and are Python's ints."""
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[int]) -> Sizes:
+        return tuple.__new__(cls, sizes)
+
+    @property
+    def is_static(self) -> bool:
+        """Always true."""
+        return True
+
+    @property
+    def static_dims(self) -> list[int]:
+        """All sizes."""
+        return list(tuple.__iter__(self))  # type: ignore[arg-type]
+
+    @property
+    def num_elements(self) -> int:  # type: ignore[override]
+        """The product of the sizes; 1 for rank 0."""
+        return math.prod(self.static_dims)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """There are none."""
+        return ()
+
+    @overload  # type: ignore[override]
+    def __getitem__(self, key: SupportsIndex, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Sizes: ...
+    def __getitem__(self, key: SupportsIndex | slice, /) -> int | Sizes:
+        found: Any = tuple.__getitem__(self, key)
+        return Sizes(found) if isinstance(key, slice) else found
+
+    def __iter__(self) -> Iterator[int]:  # type: ignore[override]
+        return tuple.__iter__(self)  # type: ignore[arg-type]
+
+    def __add__(self, other: Iterable[int | str | Dim]) -> Shape:  # type: ignore[override]
+        return _joined(tuple(self), list_of("shape", other, "sizes"))
+
+    def __radd__(self, other: Iterable[int | str | Dim]) -> Shape:
+        return _joined(tuple(list_of("shape", other, "sizes")), list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sizes, (tuple(self),)
+
+
+def _joined(first: Sequence[Any], second: Sequence[Any]) -> Shape:
+    """The sizes one behind the other: ints, if all are."""
+    sizes = (*first, *second)
+    return Sizes(sizes) if all(type(each) is int for each in sizes) else Shape(sizes)

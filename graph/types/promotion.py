@@ -1,16 +1,17 @@
 """Decides which dtype an op computes in, and how plain numbers and arrays take part.
 
-Tensors are *strong*: the result has the dtype of one of them, never a new, wider one. Of their dtypes the one of the
-highest category (bool < unsigned < signed < float) and, in it, of the largest width is picked. Integers and bools that
-meet floats are rounded to them. Else the dtype has to hold every value of the others, or the op is refused and the user
-casts.
+Tensors are *strong*: of their dtypes the one of the highest category (bool < unsigned < signed < float < complex) and,
+in it, of the largest width is picked. Integers and bools that meet floats are rounded to them. An unsigned integer that
+a signed one does not hold meets it in the smallest signed type that holds both, as in NumPy and the array API standard.
+Else the dtype has to hold every value of the others, or the op is refused and the user casts.
 
     int8 and float16 -> float16        float16 and bfloat16 -> refused: neither holds the other
-    uint8 and int16  -> int16          uint8 and int8       -> refused: int8 ends at 127
+    uint8 and int16  -> int16          uint8 and int8       -> int16
+    uint32 and int8  -> int64          uint64 and int64     -> refused: no integer type holds both
 
 Python numbers, NumPy scalars and arrays, and other DLPack arrays are *weak*: they take the dtype that the tensors
 agreed on. Floats are rounded to it but may not overflow it; integers must be exact in it; a float never becomes an
-integer.
+integer, nor a complex number a real one.
 
 Input: dtypes, weak values. Output: a dtype, NumPy arrays. Non-goals: no staging of casts; no broadcasting.
 """
@@ -28,7 +29,7 @@ from ...dsl.types.dtype import DType
 from ..driver.arrays import check_unmasked, lost, rounded
 from ..driver.buffer import Buffer
 
-_CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+_CATEGORIES = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
 
 MOST_DIGITS = 320  # of a number that is shown whole; float64 has 309 before the point
 
@@ -41,6 +42,10 @@ def holds(wide: DType, narrow: DType) -> bool:
         return False
     if narrow is DType.bool:
         return True
+    if wide.is_complex():
+        return holds(wide.part, narrow.part)
+    if narrow.is_complex():
+        return False
     if wide.is_float():
         if narrow.is_float():  # float16 and bfloat16 hold neither each other; otherwise width decides
             return wide.bits > narrow.bits
@@ -52,7 +57,9 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 def _rounds(wide: DType, narrow: DType) -> bool:
     """Whether an op rounds `narrow` to `wide`: integers and bools, where they meet floats."""
-    return wide.is_float() and not narrow.is_float() and not (wide.is_storage() or narrow.is_storage())
+    if wide.is_storage() or narrow.is_storage() or narrow.is_complex():
+        return False
+    return (wide.is_float() or wide.is_complex()) and not narrow.is_float()
 
 
 def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DType:
@@ -63,8 +70,15 @@ def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DTy
     """
     known = list(dtypes)
     picked = max(known, key=lambda dtype: (_CATEGORIES[dtype.kind], dtype.bits))
+    if picked.is_signed_integral():
+        unsigned = max(
+            (dtype.bits for dtype in known if dtype.is_unsigned_integral() and not dtype.is_storage()), default=0
+        )
+        if not picked.is_storage() and picked.bits <= unsigned < 64:
+            picked = DType[f"int{2 * unsigned}"]
     for dtype in known:
         if not holds(picked, dtype) and not _rounds(picked, dtype):
+            wider = dtype.complex_dtype if picked.is_complex() else picked
             raise DTypeError(
                 f"{op}: {dtype} and {picked} do not go together: {picked} cannot hold every value of {dtype}",
                 code="EK0410",
@@ -72,14 +86,14 @@ def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DTy
                 op=op,
                 expected=str(picked),
                 got=str(dtype),
-                hint=f"cast one of them, as in ops.cast(x, DType.{picked})",
+                hint=f"cast one of them, as in ops.cast(x, DType.{wider})",
             )
     return picked
 
 
 def is_weak(value: Any) -> bool:
     """Whether this is a number or array that takes the dtype of the tensors it meets."""
-    return isinstance(value, bool | int | float | np.generic | np.ndarray) or hasattr(value, "__dlpack__")
+    return isinstance(value, bool | int | float | complex | np.generic | np.ndarray) or hasattr(value, "__dlpack__")
 
 
 def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | None = None) -> np.ndarray[Any, Any]:
@@ -104,6 +118,14 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
         )
 
     check_unmasked(value, argument, op)
+    if dtype.is_complex():
+        source = np.asarray(value)  # a tensor of another library, too
+        parts = [part if source.ndim else part.item() for part in (source.real, source.imag)]
+        if source.dtype.kind != "c":
+            return weak_array(value, dtype.part, op, argument, place).astype(dtype.to_numpy())
+        joined = np.empty(source.shape, dtype.to_numpy())
+        joined.real, joined.imag = (weak_array(part, dtype.part, op, argument, place) for part in parts)
+        return joined
     if isinstance(value, int):  # bool too; and ints that no NumPy type holds
         return np.array(_exact_int(int(value), dtype, refuse), dtype.to_numpy())
     source = (
@@ -112,6 +134,9 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
         else (Buffer.from_dlpack(value).to_numpy())
     )
     own = _own_dtype(source, op, argument, place)
+    if own.is_complex():
+        shown = value if isinstance(value, complex) else f"an array of {own}"
+        raise refuse(shown, "is complex and cannot become", f"cast the tensor to {dtype.complex_dtype}")
     if own.is_float():
         if not dtype.is_float():
             shown = value if isinstance(value, float) else f"an array of {own}"
@@ -192,8 +217,9 @@ def _inside(wide: np.ndarray[Any, Any], low: int, high: int) -> np.ndarray[Any, 
 def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None = None) -> np.ndarray[Any, Any]:
     """The array that a literal stands for, contiguous and a copy.
 
-    Without `dtype`, arrays keep theirs; Python's bools become bool, ints int64, floats float32. With it, values are
-    rounded to it, but an integer type takes neither fractions nor values out of its range, and bool only 0 and 1.
+    Without `dtype`, arrays keep theirs; Python's bools become bool, ints int64, floats float32, complex numbers
+    complex64. With it, values are rounded to it, but an integer type takes neither fractions nor values out of its
+    range, and bool only 0 and 1.
 
     Raises:
         DTypeError: EK0413, the value is no number, or its dtype has no counterpart here.
@@ -209,7 +235,17 @@ def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None 
     plain = not isinstance(value, np.ndarray | np.generic)
     if plain and source.dtype.kind == "f" and dtype is None:
         dtype = DType.float32
+    if plain and source.dtype.kind == "c" and dtype is None:
+        dtype = DType.complex64
     own = _own_dtype(source, op, "value", place)
+    if dtype is not None and dtype.is_complex() and dtype is not own:
+        joined = np.empty(source.shape, dtype.to_numpy())
+        joined.real, joined.imag = (literal_array(each, dtype.part, op, place) for each in (source.real, source.imag))
+        return joined
+    if own.is_complex() and dtype is not None and dtype is not own:
+        text = f"{op}: complex numbers have no place in {dtype}"
+        hint = f"take the real parts, or write dtype=DType.{dtype.complex_dtype}"
+        raise GraphError(text, code="EK0412", place=place, op=op, argument="value", expected=str(dtype), hint=hint)
     if dtype is None or dtype is own:
         return np.array(source, own.to_numpy(), order="C")
     with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import ctz, gpu, implements, int32, int64, map_parts, min, static_assert, unroll
-from .folds import as_group, finished, for_each, joined, settled
+from .folds import as_group, exact_terms, finished, for_each, joined, settled
 
 STEPS = 6  # a warp has 64 lanes at most
 
@@ -23,41 +23,45 @@ STEPS = 6  # a warp has 64 lanes at most
 @implements(gpu.warp.reduce)
 def warp_reduce(v: Any, monoid: Any, *, mask: Any = None) -> Any:
     monoids = as_group(monoid)
-    states = _lifted(monoids, v, gpu.lane_idx)
+    term = exact_terms(v, monoids)
+    states = _lifted(monoids, term, gpu.lane_idx)
     if mask == None:  # noqa: E711
-        return _values(monoid, gpu.warp.broadcast(states_of_warp(monoids, states)), v)
-    return _values(monoid, _among(monoids, states, v, mask, gpu.warp_size), v)
+        return _values(monoid, gpu.warp.broadcast(states_of_warp(monoids, states)), term)
+    return _values(monoid, _among(monoids, states, term, mask, gpu.warp_size), term)
 
 
 @implements(gpu.warp.scan)
 def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False, mask: Any = None) -> Any:
     monoids = as_group(monoid)
+    term = exact_terms(v, monoids)
     if mask != None:  # noqa: E711
         behind = gpu.lane_idx if exclusive else gpu.lane_idx + 1
-        return _values(monoid, _among(monoids, _lifted(monoids, v, gpu.lane_idx), v, mask, behind), v)
-    states = _scanned(monoids, _lifted(monoids, v, gpu.lane_idx))
-    return _values(monoid, _before(monoids, states, v) if exclusive else states, v)
+        return _values(monoid, _among(monoids, _lifted(monoids, term, gpu.lane_idx), term, mask, behind), term)
+    states = _scanned(monoids, _lifted(monoids, term, gpu.lane_idx))
+    return _values(monoid, _before(monoids, states, term) if exclusive else states, term)
 
 
 @implements(gpu.block.reduce)
 def block_reduce(v: Any, monoid: Any) -> Any:
     monoids = as_group(monoid)
-    return _values(monoid, states_of_block(monoids, _lifted(monoids, v, _thread())), v)
+    term = exact_terms(v, monoids)
+    return _values(monoid, states_of_block(monoids, _lifted(monoids, term, _thread())), term)
 
 
 @implements(gpu.block.scan)
 def block_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
     monoids = as_group(monoid)
-    states = _scanned(monoids, _lifted(monoids, v, _thread()))
+    term = exact_terms(v, monoids)
+    states = _scanned(monoids, _lifted(monoids, term, _thread()))
     slots = _slots(states)
     if gpu.lane_idx == _present() - 1:
         _keep(slots, gpu.warp_idx, states)
     gpu.barrier()
-    before = _nothing(monoids, v)
+    before = _nothing(monoids, term)
     for warp in range(gpu.warp_idx):
         before = joined(monoids, before, _kept(slots, warp, states))
     gpu.barrier()
-    return _values(monoid, joined(monoids, before, _before(monoids, states, v) if exclusive else states), v)
+    return _values(monoid, joined(monoids, before, _before(monoids, states, term) if exclusive else states), term)
 
 
 @implements(gpu.block.broadcast)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import SIMD, bool8, ceildiv, int32, map_parts, select, static_assert, unroll
+from ...dsl import SIMD, bool8, ceildiv, exact, int32, map_parts, select, static_assert, unroll
 
 BLOCK = 4096  # elements of a row that lanes take before they settle
 COLUMN_BLOCK = 256  # elements of a column that are joined before they settle
@@ -43,15 +43,29 @@ def column_pieces_of(n: Any) -> Any:
 
 
 def element(of: Any, values: Any) -> Any:
-    """What a monoid is given for an element of each tensor: what `of` makes of them, or they themselves."""
-    if of == None:  # noqa: E711
+    """What a monoid is given for an element of each tensor: what `of` makes of them (see `as_terms`), or themselves."""
+    function, monoids = of
+    if function == None:  # noqa: E711
         return values if len(values) > 1 else values[0]
-    return of(*values)
+    return exact_terms(function(*values), monoids)
+
+
+def as_terms(of: Any, monoids: Any) -> Any:
+    """`of` together with the monoids that are given what it computes, as `element` takes it."""
+    return of, monoids
+
+
+def exact_terms(value: Any, monoids: Any) -> Any:
+    """A value as the monoids are given it: computed without wrapping where one of them adds up."""
+    adds = False
+    for monoid in monoids:
+        adds = adds or monoid.adds
+    return map_parts(exact, value) if adds else value
 
 
 def dtype_of(xs: Any, of: Any, monoids: Any) -> Any:
     """The dtype of what the monoids are given; a tuple or struct of dtypes for a tuple or struct of numbers."""
-    sample = element(of, for_each(xs, lambda _, x: x.dtype(False if x.dtype == bool8 else 0)))
+    sample = element(of, for_each(xs, lambda _, x: _any_number(x.dtype)))
     one = is_one_number(sample)
     for monoid in monoids:
         static_assert(
@@ -67,6 +81,12 @@ def dtype_of(xs: Any, of: Any, monoids: Any) -> Any:
         return part.dtype
 
     return map_parts(dtype, sample)
+
+
+def _any_number(dtype: Any) -> Any:
+    """A number of which only the dtype is known: arithmetic on a constant would be known not to wrap."""
+    zero = dtype(False if dtype == bool8 else 0)
+    return zero | zero if dtype.is_integral() else zero
 
 
 # *** states ***

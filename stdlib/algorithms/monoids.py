@@ -59,6 +59,7 @@ class Monoid:
 
     lanes = 16
     takes_numbers = False  # whether elements may not be tuples or structs
+    adds = False  # whether elements are added up or multiplied: what `of` computes of narrow integers does not wrap
     fold: Anything = None
 
     def __init_subclass__(cls) -> None:
@@ -120,6 +121,7 @@ class Sum(Monoid):
     """
 
     takes_numbers = True
+    adds = True
     lanes = 32
 
     @staticmethod

@@ -33,7 +33,7 @@ def in_float64(function: Function) -> Function:
 
     def reference(*arrays: Array, **parameters: Any) -> Array:
         dtype = arrays[0].dtype
-        wide = arrays if dtype.kind in "iub" else [a.astype(np.float64) for a in arrays]
+        wide = arrays if dtype.kind in "iub" else [a.astype(_wide(dtype)) for a in arrays]
         return np.asarray(function(*wide, **parameters)).astype(dtype)
 
     return reference
@@ -44,11 +44,16 @@ def in_sums(function: Function) -> Function:
 
     def reference(array: Array, **parameters: Any) -> Array:
         if array.dtype.kind not in "iub":
-            return np.asarray(function(array.astype(np.float64), **parameters)).astype(array.dtype)
+            return np.asarray(function(array.astype(_wide(array.dtype)), **parameters)).astype(array.dtype)
         wide = np.uint64 if array.dtype.kind == "u" else np.int64
         return np.asarray(function(array.astype(wide), **parameters))
 
     return reference
+
+
+def _wide(dtype: np.dtype[Any]) -> type[np.generic]:
+    """The widest type of the kind of an inexact one that references compute in."""
+    return np.complex128 if dtype.kind == "c" else np.float64
 
 
 def plain(function: Function) -> Function:

@@ -36,6 +36,7 @@ from .folds import (
     COLUMN_PIECES,
     PIECES,
     as_group,
+    as_terms,
     column_pieces_of,
     dtype_of,
     element,
@@ -89,6 +90,7 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = None) -
     """
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
+    of = as_terms(of, monoids)
     for_each(xs, lambda k, other: _fits(xs[0], other, axis) if k > 0 else None)
     if axis == None:  # noqa: E711
         _by_row(xs, monoids, body, of, (), xs[0].size, _at_position)
@@ -114,6 +116,7 @@ def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
     )
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
+    of = as_terms(of, monoids)
     for_each(xs, lambda k, other: same_sizes(other, xs[0]) if k > 0 else None)
     dtype = dtype_of(xs, of, monoids)
     n = xs[0].size

@@ -35,7 +35,7 @@ from ...dsl import (
     within_parallel,
 )
 from .algorithm import product, same_sizes, unravelled
-from .folds import PIECES, dtype_of, element, for_each, pieces_of
+from .folds import PIECES, as_terms, dtype_of, element, for_each, pieces_of
 from .rows import COLUMNS, FEW, TASK
 from .teams import in_teams, scanned_by_team, thread_of, threads_of
 
@@ -61,6 +61,7 @@ def scan(
     """
     xs = x if isinstance(x, tuple) else (x,)
     outs = out if isinstance(out, tuple) else (out,)
+    of = as_terms(of, (monoid,))
     for_each((*xs[1:], *outs), lambda _, other: same_sizes(other, xs[0]))
     if axis == -1 or axis == xs[0].rank - 1:
         _scan_rows(outs, xs, monoid, exclusive, reverse, of)

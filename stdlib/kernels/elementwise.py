@@ -14,12 +14,29 @@ from typing import TypeVar
 import numpy as np
 
 from ... import dsl
-from ...dsl import Element, Floating, InputTensor, Numeric, OutputTensor, Storable, bool8, foreach, register, select
+from ...dsl import (
+    Comparable,
+    Element,
+    Floating,
+    Inexact,
+    InputTensor,
+    Number,
+    Numeric,
+    OutputTensor,
+    Storable,
+    bool8,
+    foreach,
+    register,
+    select,
+)
 from ..algorithms.algorithm import widened
 from ..algorithms.references import in_float32, in_float64, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
+K = TypeVar("K", bound=Comparable)
+M = TypeVar("M", bound=Number)
+X = TypeVar("X", bound=Inexact)
 E = TypeVar("E", bound=Element)
 S = TypeVar("S", bound=Storable)
 U = TypeVar("U", bound=Storable)
@@ -33,7 +50,7 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
 @register("add")
-def add(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
+def add(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x + y; integers wrap."""
     foreach(out, lambda i: x[i] + y[i])
 
@@ -42,7 +59,7 @@ add.reference(in_float32(np.add))
 
 
 @register("sub")
-def sub(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
+def sub(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x - y; integers wrap."""
     foreach(out, lambda i: x[i] - y[i])
 
@@ -51,7 +68,7 @@ sub.reference(in_float32(np.subtract))
 
 
 @register("mul")
-def mul(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
+def mul(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x * y; integers wrap."""
     foreach(out, lambda i: x[i] * y[i])
 
@@ -60,7 +77,7 @@ mul.reference(in_float32(np.multiply))
 
 
 @register("div")
-def div(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]) -> None:
+def div(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"], y: InputTensor[X, "*s"]) -> None:
     """x / y, correctly rounded."""
     foreach(out, lambda i: x[i] / y[i])
 
@@ -87,7 +104,7 @@ mod.reference(in_float32(np.remainder))
 
 
 @register("pow")
-def pow(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
+def pow(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x to the power y. Integers wrap; a negative power gives 0, but for the bases 1 and -1."""
     foreach(out, lambda i: dsl.pow(x[i], y[i]))
 
@@ -121,7 +138,7 @@ minimum.reference(in_float32(np.minimum))
 
 
 @register("equal")
-def equal(out: OutputTensor[bool8, "*s"], x: InputTensor[E, "*s"], y: InputTensor[E, "*s"]) -> None:
+def equal(out: OutputTensor[bool8, "*s"], x: InputTensor[K, "*s"], y: InputTensor[K, "*s"]) -> None:
     """Whether x == y; false where either is NaN."""
     foreach(out, lambda i: x[i] == y[i])
 
@@ -130,7 +147,7 @@ equal.reference(plain(np.equal))
 
 
 @register("not_equal")
-def not_equal(out: OutputTensor[bool8, "*s"], x: InputTensor[E, "*s"], y: InputTensor[E, "*s"]) -> None:
+def not_equal(out: OutputTensor[bool8, "*s"], x: InputTensor[K, "*s"], y: InputTensor[K, "*s"]) -> None:
     """Whether x != y; true where either is NaN."""
     foreach(out, lambda i: x[i] != y[i])
 
@@ -215,7 +232,7 @@ logical_not.reference(plain(np.logical_not))
 
 
 @register("negate")
-def negate(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
+def negate(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"]) -> None:
     """-x; integers wrap."""
     foreach(out, lambda i: -x[i])
 
@@ -253,7 +270,7 @@ clamp.reference(in_float32(lambda x, low, high: np.minimum(np.maximum(x, low), h
 
 
 @register("exp")
-def exp(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def exp(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """e to the power x."""
     foreach(out, lambda i: dsl.exp(x[i]))
 
@@ -262,7 +279,7 @@ exp.reference(in_float64(np.exp))
 
 
 @register("log")
-def log(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def log(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The natural logarithm; NaN below 0, -inf at 0."""
     foreach(out, lambda i: dsl.log(x[i]))
 
@@ -298,7 +315,7 @@ atanh.reference(in_float64(np.arctanh))
 
 
 @register("sqrt")
-def sqrt(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def sqrt(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The square root, correctly rounded; NaN below 0."""
     foreach(out, lambda i: dsl.sqrt(x[i]))
 
@@ -316,7 +333,7 @@ rsqrt.reference(in_float64(lambda x: 1 / np.sqrt(x)))
 
 
 @register("sin")
-def sin(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def sin(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The sine of x in radians."""
     foreach(out, lambda i: dsl.sin(x[i]))
 
@@ -325,7 +342,7 @@ sin.reference(in_float64(np.sin))
 
 
 @register("cos")
-def cos(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def cos(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The cosine of x in radians."""
     foreach(out, lambda i: dsl.cos(x[i]))
 
@@ -334,7 +351,7 @@ cos.reference(in_float64(np.cos))
 
 
 @register("tanh")
-def tanh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def tanh(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The hyperbolic tangent."""
     foreach(out, lambda i: dsl.tanh(x[i]))
 
@@ -436,7 +453,7 @@ trunc.reference(plain(np.trunc))
 
 
 @register("is_nan")
-def is_nan(out: OutputTensor[bool8, "*s"], x: InputTensor[F, "*s"]) -> None:
+def is_nan(out: OutputTensor[bool8, "*s"], x: InputTensor[X, "*s"]) -> None:
     """Whether x is NaN."""
     foreach(out, lambda i: dsl.isnan(x[i]))
 
@@ -445,7 +462,7 @@ is_nan.reference(plain(np.isnan))
 
 
 @register("is_inf")
-def is_inf(out: OutputTensor[bool8, "*s"], x: InputTensor[F, "*s"]) -> None:
+def is_inf(out: OutputTensor[bool8, "*s"], x: InputTensor[X, "*s"]) -> None:
     """Whether x is plus or minus infinity."""
     foreach(out, lambda i: dsl.isinf(x[i]))
 

@@ -13,11 +13,13 @@ from typing import TypeVar
 import numpy as np
 
 from ... import dsl
-from ...dsl import Floating, InputTensor, Numeric, OutputTensor, bool8, foreach, register, select
+from ...dsl import Floating, Inexact, InputTensor, Number, Numeric, OutputTensor, bool8, foreach, register, select
 from ..algorithms.references import in_float32, in_float64, plain
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
+M = TypeVar("M", bound=Number)
+X = TypeVar("X", bound=Inexact)
 
 ERFC = np.vectorize(math.erfc, otypes=[np.float64])
 
@@ -30,7 +32,7 @@ LGAMMA = np.vectorize(_lgamma, otypes=[np.float64])
 
 
 @register("tan")
-def tan(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def tan(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The tangent of x in radians."""
     foreach(out, lambda i: dsl.tan(x[i]))
 
@@ -57,7 +59,7 @@ atan.reference(in_float64(np.arctan))
 
 
 @register("sinh")
-def sinh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def sinh(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The hyperbolic sine."""
     foreach(out, lambda i: dsl.sinh(x[i]))
 
@@ -66,7 +68,7 @@ sinh.reference(in_float64(np.sinh))
 
 
 @register("cosh")
-def cosh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def cosh(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The hyperbolic cosine."""
     foreach(out, lambda i: dsl.cosh(x[i]))
 
@@ -93,7 +95,7 @@ acosh.reference(in_float64(np.arccosh))
 
 
 @register("exp2")
-def exp2(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def exp2(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """2 to the power x."""
     foreach(out, lambda i: dsl.exp2(x[i]))
 
@@ -111,7 +113,7 @@ expm1.reference(in_float64(np.expm1))
 
 
 @register("log2")
-def log2(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def log2(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The logarithm to base 2; NaN below 0, -inf at 0."""
     foreach(out, lambda i: dsl.log2(x[i]))
 
@@ -120,7 +122,7 @@ log2.reference(in_float64(np.log2))
 
 
 @register("log10")
-def log10(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def log10(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The logarithm to base 10; NaN below 0, -inf at 0."""
     foreach(out, lambda i: dsl.log10(x[i]))
 
@@ -156,7 +158,7 @@ lgamma.reference(in_float64(LGAMMA))
 
 
 @register("reciprocal")
-def reciprocal(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def reciprocal(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """1 / x."""
     foreach(out, lambda i: 1 / x[i])
 
@@ -165,7 +167,7 @@ reciprocal.reference(in_float32(lambda x: 1 / x))
 
 
 @register("square")
-def square(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
+def square(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"]) -> None:
     """x * x; integers wrap."""
     foreach(out, lambda i: x[i] * x[i])
 
@@ -183,7 +185,7 @@ sign.reference(in_float32(np.sign))
 
 
 @register("is_finite")
-def is_finite(out: OutputTensor[bool8, "*s"], x: InputTensor[F, "*s"]) -> None:
+def is_finite(out: OutputTensor[bool8, "*s"], x: InputTensor[X, "*s"]) -> None:
     """Whether x is neither infinite nor NaN."""
     foreach(out, lambda i: dsl.isfinite(x[i]))
 

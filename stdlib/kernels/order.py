@@ -25,6 +25,7 @@ from ...dsl import (
     bitcast,
     ceildiv,
     compiled_for,
+    foreach,
     gpu,
     int32,
     int64,
@@ -120,6 +121,29 @@ def top_k(
     sorting.top_k(values, places, x, k, axis=axis, descending=descending)
 
 
+@register("searchsorted")
+def searchsorted(
+    out: OutputTensor[int64, "*s"], row: InputTensor[E, "n"], x: InputTensor[E, "*s"], *, right: bool
+) -> None:
+    """How many elements of a row that is in order come before each element of x, or do not come behind it."""
+    n = row.dim(0)
+
+    def place(i):
+        key = sorting.key_of(x, same, False, i)
+        low = Int(0)
+        high = n
+        while low < high:
+            middle = (low + high) // 2
+            found = sorting.key_of(row, same, False, (middle,))
+            if found < key or (right and found == key):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    foreach(out, place)
+
+
 # *** references ***
 
 
@@ -158,6 +182,13 @@ def top_k_reference(x, *, k, axis, descending):
     places = _order(rows, descending)[..., :k]
     values = np.take_along_axis(rows, places, -1)
     return np.moveaxis(values, -1, axis), np.moveaxis(places, -1, axis)
+
+
+@searchsorted.reference
+def searchsorted_reference(row, x, *, right):
+    if x.dtype.kind == "V" or x.dtype.name == "bfloat16":
+        row, x = row.astype(np.float32), x.astype(np.float32)
+    return np.searchsorted(row, x, "right" if right else "left").astype(np.int64).reshape(x.shape)
 
 
 # *** words ***

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    Float64,
     Floating,
     InputTensor,
     Int,
+    Int64,
     OutputTensor,
     abs,
     ceil,
@@ -283,7 +285,27 @@ def nms_kept(
     The box with the largest score is kept, unless it overlaps one that is kept already by more than `overlap`; and so
     on, until there are `most`. With `bounded` only scores above `least` count.
     """
+    _keep(out, boxes, scores, most, overlap, least, bounded, center, wide_dtype(F))
+
+
+@register("nms_kept_within", fuse=False)
+def nms_kept_within(
+    out: OutputTensor[int64, "b k s"],
+    boxes: InputTensor[F, "b s 4"],
+    scores: InputTensor[F, "b k s"],
+    most: Int64,
+    overlap: Float64,
+    least: Float64,
+    *,
+    bounded: bool,
+    center: bool,
+) -> None:
+    """The same with limits that come with the call."""
     wide = wide_dtype(F)
+    _keep(out, boxes, scores, most, overlap.cast(wide), least.cast(wide), bounded, center, wide)
+
+
+def _keep(out, boxes, scores, most, overlap, least, bounded, center, wide):
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
     def one_class(task):

@@ -5,8 +5,8 @@ and no call of a mathematics library or of a target's own approximation. So ever
 over elements becomes vector code: cases are chosen with `select`.
 
 Input: floats of any dtype, scalar or SIMD (half types compute through float32). Output: values of the same type;
-special values as C99 (annex F) has them. Non-goals: no rounding modes but to nearest, no floating-point flags, no
-complex numbers.
+special values as C99 (annex F) has them. Complex numbers are in `math.complex`. Non-goals: no rounding modes but to
+nearest, no floating-point flags.
 
 How the polynomials were made: each is a minimax polynomial (Remez's exchange at 60 digits) of the function that is
 named next to it, on the interval that is named, for a weight that turns its error into the relative error of the final
@@ -41,6 +41,7 @@ from ...dsl import (
     unroll,
 )
 from . import circular as math_circular  # noqa: F401
+from . import complex as math_complex  # noqa: F401
 from . import error as math_error  # noqa: F401
 from . import exponential as math_exponential  # noqa: F401
 from . import gamma as math_gamma  # noqa: F401

@@ -47,10 +47,11 @@ OPENED_LATE = {
     "graph.drawing.page",
 }
 # Imported by users, by Python itself, by kinds of devices that are added.
-ENTRIES = {"", "__main__", "testing", "graph.weights", "graph.driver.halves"}
+ENTRIES = {"", "__main__", "testing", "errors", "graph.weights", "graph.driver.halves"}
 # Found by their names: by `dsl.frontend.caller`, by `dsl.diagnostics.rich`, and the one that is a process of its own.
 ENTRIES |= {
     "dsl.package.pickled",
+    "graph.interop.broadcasting",
     "graph.interop.direct",
     "graph.interop.notebook",
     "graph.interop.tools",

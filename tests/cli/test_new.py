@@ -48,6 +48,16 @@ def test_its_commands_do_what_its_readme_says(
         assert shown in capsys.readouterr().out
 
 
+def test_its_folder_is_a_library(
+    library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(library.parent)
+    assert cli.run(["check", "my_ops"]) == 0
+    assert capsys.readouterr().out == "1 file, 1 kernel, 7 instances: no errors\n"
+    assert cli.run(["check", "."]) == 1  # the folder above is none
+    assert "no kernels are registered in '.'" in capsys.readouterr().out
+
+
 def test_it_is_neat(library: Path) -> None:
     run(library, "-m", "ruff", "check", "--no-cache", ".")
     run(library, "-m", "ruff", "format", "--no-cache", "--check", ".")

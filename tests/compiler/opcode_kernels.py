@@ -10,17 +10,22 @@ from einkorn.dsl import (
     atomic,
     bitcast,
     bool8,
+    complex64,
+    constant_table,
+    external_call,
     float32,
     foreach,
     gpu,
     int4,
     int32,
     int64,
+    llvm_intrinsic,
     parallel_for,
     register,
     select,
     stack,
     store,
+    uint8,
 )
 
 
@@ -43,6 +48,12 @@ def scalars(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], k: In
     assert total < 100, f"{total} is too much"
     print(f"{n} elements, {total}")
     out[0] = float32(total)
+
+
+@register("complex_numbers")
+def complex_numbers(out: OutputTensor[complex64, "n"], x: InputTensor[complex64, "n"]):
+    """Complex numbers of parts, and their parts."""
+    foreach(out, lambda i: complex64(x[i].imag, x[i].real))
 
 
 def positive(x):
@@ -133,6 +144,15 @@ def grid(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: Dev
     ctx.launch(turn, kept, x, grid=1, block=4, shared=16)
     ctx.launch(turn, out, kept, grid=1, block=4, shared=16)
     ctx.launch(paired, out, x, grid=2, block=2, cluster=2)
+
+
+@register("native")
+def native(out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"]):
+    """Tables, pointers to another dtype, and code by name."""
+    table = constant_table((1, 2, 3), int32)
+    out.pointer().bitcast(uint8)[0] = uint8(1)
+    counted = llvm_intrinsic("llvm.ctpop.i32", int32, x[0], has_side_effects=False)
+    out[1] = external_call("abs", int32, counted) + table[x.dim(0) % 3]
 
 
 @register("rows")

@@ -102,6 +102,12 @@ def test_the_page_stands_alone(text: str, page: Page) -> None:
     assert html.escape("First line & <b>.") in text and "<b>" not in text
 
 
+def test_the_page_opens_at_the_op(text: str, page: Page) -> None:
+    (line,) = re.findall(r'<div class="l" id="op" data-n="(\d+)"', text)
+    (shown,) = (each for number, _, each in page.panes["source", ""] if number == int(line) and "def " in each)
+    assert KERNEL.splitlines()[int(line) - 1].strip() == shown.strip()
+
+
 def test_every_target_has_every_stage(page: Page) -> None:
     stages = {"typed program", "MLIR", "LLVM IR", "assembly"}
     expected = {(stage, target) for stage in stages for target in ("x86-64-v3", "sm_90a", "gfx942")}

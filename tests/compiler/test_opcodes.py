@@ -51,9 +51,11 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("host", "nibbles", [(DType.int4, (101,))]),
     ("host", "lanes", [(F32, (50, 8)), (DType.int32, (50, 8))]),
     ("host", "counters", [(DType.int32, (50,)), (DType.int32, (50,))]),
+    ("host", "native", [(DType.int32, (50,))]),
     ("sm_90", "grid", [(F32, (50,))]),
     ("sm_90", "rows", [(F32, (50,))]),
     ("sm_90", "wide", [(F32, (20000,))]),
+    ("host", "complex_numbers", [(DType.complex64, (50,))]),
 ]
 
 
@@ -263,6 +265,9 @@ FREE: dict[str, str] = {
     "aligned": r"operand \d: Pointer.*|no last of operands",
     "assume_aligned": r"operand 0: Pointer.*",
     "offset": r"operand 0: Pointer.*read-only\]",
+    "pointer_cast": r"(operand|result) 0: Pointer.*",
+    "native": r"(operand|result) \d: .*|an operand more|no last of (operands|results)|code = everything",
+    "native_pure": r"(operand|result) \d: .*|an operand more|no last of operands|code = everything",
     "nowhere": r"result 0: Pointer.*",
     "scratch": r"result 0: Pointer.*",
     "alloca": r"result 0: Pointer.*|count = 1180591620717411303424",

@@ -102,10 +102,16 @@ class Workplace:
         """The error of a graph of one op from this kernel file; afterwards the process has to be as good as new."""
         self.write("kernels.py", PRELUDE + kernels)
         error = self.mistake(lambda: self.run(MODEL.format(dtype=dtype)))
-        for each in {words_of(each): each for each in getattr(error, "errors", [error])}.values():
-            self.follow(PRELUDE + kernels, each)
+        self.follow_hints(hints.with_own_imports(PRELUDE + kernels))
         self.still_works()
         return error
+
+    def follow_hints(self, text: str) -> None:
+        """Does what the hint of each mistake of a kernel file says, of several that say the same that of one."""
+        self.write("kernels.py", text)
+        errors = check_kernels("kernels.py").errors
+        for error in {words_of(error): error for error in errors}.values():
+            self.follow(text, error)
 
     def follow(self, text: str, error: EinkornError) -> None:
         """Does what the hint of a mistake says, if it names a replacement: the mistake has to be gone."""

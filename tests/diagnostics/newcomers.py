@@ -21,6 +21,7 @@ LINE = 'out: OutputTensor[T, "n"], x: InputTensor[T, "n"]'
 PLANE = 'out: OutputTensor[T, "m n"], x: InputTensor[T, "m n"]'
 ROWS = 'out: OutputTensor[T, "m"], x: InputTensor[T, "m n"]'
 COUNTS = 'out: OutputTensor[T, "n"], x: InputTensor[T, "n"], nb: InputTensor[int32, "n"]'
+WIDE_COUNTS = COUNTS.replace("int32", "uint64")
 NUMPY = "import numpy as np\n"
 LIBRARY = "from einkorn.stdlib import *\n"
 
@@ -375,8 +376,8 @@ _TABLES = [
 ]
 
 _LOOPS = [
-    Mistake("range_of_int32", kernel("for r in range(nb[0] + 1):\n    out[r] = x[r]", COUNTS), FOLLOW),
-    Mistake("second_bound", kernel("for r in range(0, nb[0]):\n    out[r] = x[r]", COUNTS), FOLLOW),
+    Mistake("range_of_uint64", kernel("for r in range(nb[0] + 1):\n    out[r] = x[r]", WIDE_COUNTS), FOLLOW),
+    Mistake("second_bound", kernel("for r in range(0, nb[0]):\n    out[r] = x[r]", WIDE_COUNTS), FOLLOW),
     Mistake("range_of_float", kernel("for r in range(x[0]):\n    out[r] = x[r]"), FOLLOW),
     Mistake("slice_of_float", kernel("y = x[x[0]:]\nout[0] = y[0]"), FOLLOW),
     Mistake("position_of_float", kernel("out[0] = x.at(x[0])"), FOLLOW),
@@ -566,7 +567,7 @@ _OTHERS = [
         "comparisons",
         element("1.0 if i[0] == 1 or i[0] == 2 else 0.0"),
     ),
-    Mistake("identity", element("1.0 if x is None else x[i]"), "`==`", element("1.0 if x.rank == 2 else x[i]")),
+    Mistake("identity", element("1.0 if x is out else x[i]"), "`==`", element("1.0 if x.rank == 2 else x[i]")),
     Mistake(
         "walrus",
         element("(y := x[i]) + y"),
@@ -645,6 +646,78 @@ _SIGNATURES = [
     ),
 ]
 
+_WHOLE = 'out: OutputTensor[T, "n"], x: InputTensor[int32, "n"]'
+_MEETING = [
+    Mistake(
+        "integer_times_float", declared(_WHOLE.replace("T,", "float32,"), "foreach(out, lambda i: x[i] * 0.5)"), FOLLOW
+    ),
+    Mistake(
+        "integer_in_max", declared(_WHOLE.replace("T,", "float32,"), "foreach(out, lambda i: max(x[i], 0.5))"), FOLLOW
+    ),
+    Mistake(
+        "integer_times_whole", declared(_WHOLE.replace("T,", "int32,"), "foreach(out, lambda i: x[i] * 2.0)"), FOLLOW
+    ),
+    Mistake(
+        "unannotated",
+        declared('out, x: InputTensor[float32, "n"]'),
+        'write `out: OutputTensor[T, "n"]`',
+        declared('out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]'),
+    ),
+    Mistake(
+        "complex_input",
+        declared('out: OutputTensor[float32, "n"], x: InputTensor[np.complex64, "n"]', before=NUMPY),
+        "write complex64 for complex64",
+        declared(
+            'out: OutputTensor[float32, "n"], x: InputTensor[complex64, "n"]', "foreach(out, lambda i: x[i].real)"
+        ),
+    ),
+    Mistake(
+        "numpy_matrix",
+        element("x[i] * W[0][1]", before=f"{NUMPY}W = np.array([[1.0, 2.0]])"),
+        "tuple(map(tuple, W.tolist()))",
+        element("x[i] * W[0][1]", before=f"{NUMPY}W = np.array([[1.0, 2.0]])\nW = tuple(map(tuple, W.tolist()))"),
+    ),
+    Mistake(
+        "np_logaddexp",
+        element("np.logaddexp(x[i], x[i])", before=NUMPY),
+        "logaddexp(a, b) is max(a, b) + log1p(exp(-abs(a - b)))",
+        element("max(x[i], x[i]) + log1p(exp(-abs(x[i] - x[i])))"),
+    ),
+    Mistake("np_remainder", element("np.remainder(x[i], 2)", before=NUMPY), "is a % b", element("x[i] % 2")),
+]
+
+_SOME = "from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, register"
+
+
+def _not_imported(name: str, text: str, before: str = "") -> Mistake:
+    """A kernel file that imports less than it uses."""
+    return Mistake(f"not_imported_{name}", before + text.replace("from einkorn.dsl import *", _SOME), FOLLOW)
+
+
+_IMPORTS = [
+    _not_imported("function", element("exp(x[i])")),
+    _not_imported("renamed", element("where(x[i] > 0, x[i], 0)")),
+    _not_imported("misspelt", element("sqr(x[i])")),
+    _not_imported("dtype", element("x[i].cast(float32).cast(T)")),
+    _not_imported("dtype_of_signature", declared('out: OutputTensor[T, "n"], x: InputTensor[T, "n"], y: Float32')),
+    _not_imported(
+        "dtype_of_late_signature",
+        declared('out: OutputTensor[T, "n"], x: InputTensor[T, "n"], y: Float32'),
+        "from __future__ import annotations\n",
+    ),
+    _not_imported("loop", kernel("parallel_for(x.dim(0), lambda i: out.store(x[i], i))")),
+    _not_imported("math", element("x[i] * math.pi")),
+    _not_imported("constant_of_math", element("x[i] * pi", before="import math")),
+    _not_imported("from_math", element("exp(x[i])", before="from math import exp")),
+    _not_imported("from_numpy", element("maximum(x[i], 0)", before="from numpy import maximum")),
+    Mistake(
+        "not_imported_numpy",
+        element("np.exp(x[i])").replace("from einkorn.dsl import *", _SOME),
+        "import it: `from einkorn.dsl import exp`",
+        element("exp(x[i])"),
+    ),
+]
+
 MISTAKES: list[Mistake] = [
     *(Mistake(name, element(text), FOLLOW) for name, text in _METHODS + _FUNCTIONS),
     *(Mistake(name, element(text, before=NUMPY), FOLLOW) for name, text in _FOREIGN),
@@ -658,4 +731,6 @@ MISTAKES: list[Mistake] = [
     *_NUMBERS,
     *_OTHERS,
     *_SIGNATURES,
+    *_IMPORTS,
+    *_MEETING,
 ]

@@ -269,7 +269,7 @@ def op5(out: OutputTensor[T, "k"], x: InputTensor[T, "n"]):
 
 @op5.shape
 def op5_shape(x):
-    return x.dim(0) + Int32(2) + sqr(3)
+    return x.dim(0) + UInt64(2) + sqr(3)
 """
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels").glob("*.py"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.hints import follow
+from support.hints import follow, with_own_imports
 
 from einkorn import dsl, stdlib
 from einkorn.__main__ import run
@@ -41,16 +41,18 @@ def wrong(text: str) -> tuple[EinkornError, ...]:
 @pytest.mark.parametrize("mistake", newcomers.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_hint_that_is_followed_works(mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
-    errors = wrong(mistake.wrong)
+    wrong_text = with_own_imports(mistake.wrong)
+    errors = wrong(wrong_text)
     assert errors, "nothing is wrong with it"
     assert errors[0].hint is not None, errors[0]
     if mistake.said == newcomers.FOLLOW:
-        text = follow(mistake.wrong, errors[0])
+        text = follow(wrong_text, errors[0])
         assert text is not None, errors[0]
         assert not errors_of(text), f"{errors[0]}\n\nwhat follows from it:\n{text}\n\n{errors_of(text)[0]}"
         return
     assert mistake.said in errors[0].hint, errors[0]
-    assert not errors_of(mistake.right), errors_of(mistake.right)[0]
+    right = with_own_imports(mistake.right)
+    assert not errors_of(right), errors_of(right)[0]
 
 
 def test_there_are_many_and_each_once() -> None:
@@ -62,7 +64,7 @@ def test_a_cast_is_right_for_every_dtype(tmp_path: Path, monkeypatch: pytest.Mon
     """Hints are told for one dtype of a type variable, and hold for all."""
     monkeypatch.chdir(tmp_path)
     for mistake in newcomers.MISTAKES:
-        for error in (error for error in wrong(mistake.wrong) if error.code != "EK0113"):
+        for error in (error for error in wrong(with_own_imports(mistake.wrong)) if error.code != "EK0113"):
             for name in re.findall(r"\.cast\((\w+)\)", error.hint or ""):
                 assert not name.startswith("float") or re.search(rf"\b{name}\b", mistake.wrong, re.IGNORECASE), error
 

@@ -117,7 +117,7 @@ class Reader:
             words = shlex.split(command)
             settings = [word for word in words if re.match(r"EINKORN_\w+=", word)]
             words = words[len(settings) :]
-            if words[0] != "einkorn":
+            if words[0].rpartition("/")[2] != "einkorn":
                 continue
             done = subprocess.run(
                 [sys.executable, "-m", "einkorn", *words[1:]],

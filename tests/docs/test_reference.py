@@ -9,7 +9,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from einkorn.dsl.language import arithmetic, atomics, bits, gpu, loops, mathematics
+from einkorn.dsl.language import arithmetic, atomics, bits, gpu, loops, mathematics, native
 from einkorn.dsl.language.stubs import Namespace, Storage, Stub
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language" / "names.md"
@@ -20,6 +20,7 @@ FAMILIES = {
     "Mathematics": mathematics,
     "Loops and the target": loops,
     "Atomic operations": atomics,
+    "Next to the machine": native,
     "Grids": gpu,
 }
 

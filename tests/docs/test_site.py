@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from einkorn.dsl.diagnostics.explain import explained_codes
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 
@@ -44,9 +46,25 @@ def test_every_page_stands_once_in_the_navigation(site: tuple[Any, Any, Path]) -
                 walk(posixpath.normpath(posixpath.join(posixpath.dirname(page), entry)))
 
     walk("index.md")
+    groups = [page for page in listed if page.startswith("group-")]
+    assert len(groups) == 5 and listed[1] == groups[0]  # nothing else stands at the top of the navigation
     there = [str(file.relative_to(pages)) for kind in ("*.md", "*.ipynb") for file in pages.rglob(kind)]
+    there = [
+        page for page in there if not page.startswith("errors/")
+    ]  # 300 of them: the page of all codes links to them
     assert sorted(listed) == sorted(there)
     assert {"contributing.md", "changelog.md", "api/einkorn.graph.md", "language/loops.md"} < set(listed)
+
+
+def test_every_error_code_has_a_page(site: tuple[Any, Any, Path]) -> None:
+    build, _, pages = site
+    codes = "".join((pages / name).read_text(encoding="utf-8") for name in build.CODES)
+    for code in explained_codes():
+        assert f"| [{code}](errors/{code}.md) |" in codes
+        text = (pages / "errors" / f"{code}.md").read_text(encoding="utf-8")
+        assert f"\n# {code}\n" in text and len(text) > 150
+    narrowed = (pages / "errors" / "EK0213.md").read_text(encoding="utf-8")
+    assert "Wrong:\n\n```python" in narrowed and "Right:\n\n```python" in narrowed
 
 
 def test_links_of_the_site_lead_to_its_pages(site: tuple[Any, Any, Path]) -> None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from einkorn import dsl
 
 ROOT = Path(__file__).resolve().parents[2]
+PATHS = [str(ROOT / ".links"), str(ROOT / ".links" / "public")]
+PYRIGHT = next(
+    (
+        found
+        for name in ("pyright", "basedpyright")
+        if (found := shutil.which(name, path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"]))))
+    ),
+    None,
+)
 KERNEL = """from typing import TypeVar
 
 from einkorn.dsl import Floating, InputTensor, Int, OutputTensor, float32, foreach, register
@@ -57,7 +71,7 @@ def checked(texts: Sequence[str], folder: Path) -> list[list[str]]:
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", "", "--cache-dir", os.devnull, *files],
         cwd=folder,
-        env={"MYPYPATH": str(ROOT / ".links"), "PATH": ""},
+        env={"MYPYPATH": os.pathsep.join(PATHS), "PATH": ""},
         capture_output=True,
         text=True,
     )
@@ -85,3 +99,48 @@ def test_kernels_as_a_type_checker_sees_them(tmp_path: Path) -> None:
     few, many, unknown = errors(names)
     assert 'Missing positional argument "value" in call to "add"' in few
     assert 'Too many arguments for "exp"' in many and '"clampp" is not defined' in unknown
+
+
+USES = Path(__file__).with_name("checked_uses.py")
+
+
+def marked_lines() -> list[int]:
+    return [number for number, line in enumerate(USES.read_text().splitlines(), 1) if line.endswith("# wrong")]
+
+
+def test_there_are_twenty_right_uses_and_twenty_wrong_ones() -> None:
+    right = USES.read_text().partition("# Right.")[2].partition("# Wrong.")[0].strip().splitlines()
+    assert len(right) >= 20 and len(marked_lines()) >= 20
+
+
+def test_mypy_finds_each_misuse_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "mypy.ini").write_text(
+        f"[mypy]\nplugins = einkorn.mypy\nmypy_path = {':'.join(PATHS)}\n"
+        "follow_imports = silent\ncheck_untyped_defs = True\n"
+    )
+    shutil.copy(USES, tmp_path / "uses.py")
+    command = ["-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", str(ROOT / ".mypy_cache"), "uses.py"]
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
+    found = {
+        int(line.split(":")[1])
+        for line in done.stdout.splitlines()
+        if line.startswith("uses.py:") and " error: " in line
+    }
+    assert sorted(found) == marked_lines(), done.stdout + done.stderr
+
+
+def test_without_the_plugin_mypy_accepts_every_right_use(tmp_path: Path) -> None:
+    right = USES.read_text().partition("# Wrong.")[0]
+    (found,) = checked([right], tmp_path)
+    assert errors(found) == []
+
+
+@pytest.mark.skipif(PYRIGHT is None, reason="Pyright is not installed")
+def test_pyright_finds_each_misuse_and_nothing_else(tmp_path: Path) -> None:
+    settings = {"typeCheckingMode": "standard", "extraPaths": PATHS, "include": ["uses.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    shutil.copy(USES, tmp_path / "uses.py")
+    command = [str(PYRIGHT), "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    found = [each for each in json.loads(done.stdout)["generalDiagnostics"] if each["severity"] == "error"]
+    assert sorted({each["range"]["start"]["line"] + 1 for each in found}) == marked_lines(), done.stdout

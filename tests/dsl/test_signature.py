@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -358,7 +359,7 @@ BLOCKS = op("out out T (n//block)", "x in T n", parameters=[Parameter("block", "
             {},
             None,
             "error[EK0314]: op 'reshape': the inputs do not tell the sizes '*t' of output 'out'\n"
-            "hint: say it with out_types",
+            "hint: say it with out_types, or compute it in a function under `@op.shape`",
         ),
         (
             op("out out T k", "x in T *s", name="compress"),
@@ -366,7 +367,7 @@ BLOCKS = op("out out T (n//block)", "x in T n", parameters=[Parameter("block", "
             {},
             None,
             "error[EK0314]: op 'compress': the inputs do not tell the size 'k' of output 'out'\n"
-            "hint: say it with out_types",
+            "hint: say it with out_types, or compute it in a function under `@op.shape`",
         ),
         (
             ADD,
@@ -586,6 +587,26 @@ def test_parameter_errors(given: dict[str, object], text: str) -> None:
             op("o out T *c *d", "x in T n"),
             "EK0309",
             "op 'op', argument 'o': nothing tells where *c ends and *d begins",
+        ),
+        (
+            replace(op("o out T n", "x in T *b n"), batch="b"),
+            "EK0319",
+            "op 'op', argument 'o': batch=\"b\" wants dims that begin with \"*b\" and have no other pack",
+        ),
+        (
+            replace(op("o out T *b *s", "x in T *b", "y in T *s"), batch="b"),
+            "EK0319",
+            "op 'op', argument 'o': batch=\"b\" wants dims that begin with \"*b\" and have no other pack",
+        ),
+        (
+            replace(op("o out T *b", "x in T n *b"), batch="b"),
+            "EK0319",
+            "op 'op', argument 'x': batch=\"b\" wants dims that begin with \"*b\" and have no other pack",
+        ),
+        (
+            replace(op("o out T *c", "x in T n", parameters=[Parameter("c", "int", True)]), batch="c"),
+            "EK0319",
+            "op 'op', argument 'o': batch=\"c\" names a pack that no input begins with",
         ),
         (op("o out T s", "x in T *s"), "EK0304", "op 'op', argument 'o': 's' is one axis and also a pack '*s'"),
         (

@@ -8,6 +8,7 @@ import inspect
 import linecache
 import os
 import pty
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -337,3 +338,34 @@ def test_autoreload_takes_names_that_were_imported_along(
     assert shell.user_ns["taken"] is taken
     assert [numbers(taken), numbers(sys.modules["auto_kernels"].typed)] == [[11.5, 12.5]] * 2
     del sys.modules["auto_kernels"]
+
+
+PROGRAM = """
+import numpy as np
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, struct
+
+
+@struct
+class Pair:
+    low: float32
+    high: float32
+
+
+@register("halve")
+def halve(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: Pair(x[i], x[i]).low / 2)
+
+
+print(halve(np.ones(2, np.float32)))
+"""
+
+
+def test_programs_on_standard_input(tmp_path: Path) -> None:
+    file = tmp_path / "program"
+    file.write_text(PROGRAM)
+    with file.open() as stream:
+        done = subprocess.run([sys.executable, "-"], stdin=stream, capture_output=True, text=True)
+    assert done.stdout == "[0.5 0.5]\n", done.stderr
+    piped = subprocess.run([sys.executable, "-"], input=PROGRAM, capture_output=True, text=True)
+    hint = "Python keeps no text of a program from a pipe: write it to a file, or python -c \"$(cat)\" <<'EOF'"
+    assert "error[EK0104]" in piped.stderr and f"hint: {hint}" in piped.stderr

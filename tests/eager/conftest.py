@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from support import graphs
 
-from einkorn.graph.eager.programs import COMPILER
+from einkorn.graph.engine.background import BACKGROUND
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with graphs.cache_in(tmp_path_factory.mktemp("cache")):
         yield
-        COMPILER.wait()
+        BACKGROUND.wait()

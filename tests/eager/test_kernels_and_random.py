@@ -16,7 +16,8 @@ from einkorn import functional as F
 from einkorn import random
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.graph import CPU, Accelerator, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.eager.programs import COMPILER, COUNTS
+from einkorn.graph.eager.programs import COUNTS
+from einkorn.graph.engine.background import BACKGROUND
 
 FILE = Path(__file__).parent / "kernels.py"
 
@@ -42,7 +43,7 @@ def test_kernels_take_tensors(kernels: ModuleType) -> None:
     low, high = kernels.eager_both(x, 5 - x)
     assert low.tolist() == [[1, 2], [2, 1]] and high.tolist() == [[4, 3], [3, 4]]
     kernels.eager_scaled(Tensor.ones([3, 2]))
-    COMPILER.wait()
+    BACKGROUND.wait()
     before = dict(COUNTS)
     for n in (5, 17):
         assert kernels.eager_scaled(Tensor.ones([n, 2])).numpy().sum() == 4 * n
@@ -161,7 +162,7 @@ def test_random_numbers() -> None:
     first, second = random.normal([1000]), random.normal([1000])
     assert abs(first.numpy().mean()) < 0.1 and abs(first.numpy().std() - 1) < 0.1
     assert (first.numpy() != second.numpy()).all()
-    COMPILER.wait()
+    BACKGROUND.wait()
     before = dict(COUNTS)
     random.set_seed(1)
     with F.lazy():
@@ -182,7 +183,7 @@ def test_random_numbers() -> None:
         ]
         graph.output(*made)
     expected = [each.to_numpy() for each in InferenceSession().load(graph)()]
-    COMPILER.wait()
+    BACKGROUND.wait()
     before = dict(COUNTS)
     random.set_seed(9)
     found = [

@@ -13,7 +13,8 @@ from einkorn.tensor import Tensor
 from einkorn import functional as F
 from einkorn import random
 from einkorn.graph import DType
-from einkorn.graph.eager.programs import COMPILER, COUNTS
+from einkorn.graph.eager.programs import COUNTS
+from einkorn.graph.engine.background import BACKGROUND
 
 ROOT = Path(__file__).resolve().parents[2]
 AROUND = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
@@ -74,7 +75,7 @@ def test_gradient_descent() -> None:
     y = x @ true.T
     for k in range(80):
         if k == 2:
-            COMPILER.wait()
+            BACKGROUND.wait()
             before = dict(COUNTS)
         error = x @ w.T - y
         w = w - 0.3 / (1 + k / 1000) * (error.T @ x) / 64.0

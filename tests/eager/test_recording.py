@@ -16,16 +16,17 @@ from einkorn import functional as F
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.graph import DType
 from einkorn.graph.eager import programs, realize
-from einkorn.graph.eager.programs import COMPILER, COUNTS
+from einkorn.graph.eager.programs import COUNTS
+from einkorn.graph.engine.background import BACKGROUND
 
 
 @contextmanager
 def compiled(single: int | None = None, whole: int | None = None) -> Iterator[None]:
     """Counts the graphs that are compiled within."""
-    COMPILER.wait()
+    BACKGROUND.wait()
     before = dict(COUNTS)
     yield
-    COMPILER.wait()
+    BACKGROUND.wait()
     found = {name: COUNTS[name] - before[name] for name in COUNTS}
     wanted = {name: count for name, count in (("single", single), ("whole", whole)) if count is not None}
     assert {name: found[name] for name in wanted} == wanted
@@ -216,7 +217,7 @@ def test_errors_of_kernels_name_the_line_that_called_the_op() -> None:
             assert caught.value.place is not None
             assert (caught.value.place.file, caught.value.place.line) == (__file__, line)
         assert not later.real
-        COMPILER.wait()
+        BACKGROUND.wait()
 
 
 def test_sizes_that_only_a_run_tells() -> None:
@@ -256,7 +257,7 @@ def test_a_child_after_a_fork() -> None:
     with F.lazy():
         waiting = x * 2 + 3
     expected = x.numpy() * 2 + 3
-    locks = [realize._lock, *(program.lock for program in programs._made)]
+    locks = [realize._lock, *(program.lock for program, _ in realize._known.values())]
     for lock in locks:  # other threads may hold them
         lock.acquire()
     child = os.fork()

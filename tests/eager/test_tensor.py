@@ -142,7 +142,7 @@ def test_what_numpy_knows_and_tensors_say_otherwise() -> None:
     ):
         np.testing.assert_array_equal(found, wanted)
         assert not isinstance(found, Tensor)
-    for name, way in {"ndim": "x.rank", "astype": r"x.cast\(dtype\)", "exp": r"F.exp\(x\)"}.items():
+    for name, way in {"dim": "x.rank", "astype": r"x.cast\(dtype\)", "exp": r"F.exp\(x\)"}.items():
         with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'; write {way}"):
             getattr(x, name)
     assert not hasattr(x, "unknown")

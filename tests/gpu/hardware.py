@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"not run: {error.message}")
         for line in (*error.notes, *([error.hint] if error.hint else [])):
             print(f"  {line}")
-        print('  needed: a GPU, its driver, and pip install "einkorn[cuda]" or "einkorn[rocm]"')
+        print("  needed: a GPU, its driver, and pip install cuda-bindings or hip-python")
         return 1
     stats = gpu.stats
     print(f"on {stats['name']} ({stats['architecture']}), driver of {stats['driver']}", flush=True)

@@ -80,7 +80,7 @@ def test_reports_of_kernels(cuda: Path) -> None:
 def test_hardware_is_missed_in_words(tmp_path: Path) -> None:
     done = run(tmp_path, str(HERE / "hardware.py"))
     assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("not run: there is no gpu:0 to run on") and "einkorn[cuda]" in done.stdout
+    assert done.stdout.startswith("not run: there is no gpu:0 to run on") and "cuda-bindings" in done.stdout
     done = run(tmp_path, str(TESTS.parent / "benchmarks" / "gpu.py"))
     assert done.returncode == 0 and done.stdout.startswith("not run: there is no gpu:0 to run on")
 
@@ -133,7 +133,7 @@ def test_a_library_without_its_package(module: str, library: str, extra: str, cu
     folder = cuda if extra == "cuda" else hip
     code, message, hint = script(folder, f"import sys\nsys.modules['{module}'] = None\n{ASK}").strip().split("|")
     assert code == "EK0831" and message.startswith(f"the library {library} is here")
-    assert hint == f'pip install "einkorn[{extra}]"'
+    assert hint == f"pip install {'cuda-bindings' if extra == 'cuda' else 'hip-python'}"
 
 
 RUNTIME = """

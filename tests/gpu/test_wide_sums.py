@@ -5,7 +5,57 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, gpu, int8, int64, register
 from einkorn.graph import CPU, Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.stdlib import Max, Sum
+
+THREADS = 64
+
+
+def products_thread(out, largest, x, y):
+    t = gpu.thread_idx.x
+    total, best = gpu.block.reduce(x[t] * y[t], Sum), gpu.block.reduce(x[t] * y[t], Max)
+    before = gpu.block.scan(x[t] * y[t], Sum, exclusive=True)
+    warp, up_to = gpu.warp.reduce(x[t] * y[t], Sum), gpu.warp.scan(x[t] * y[t], Sum)
+    own = 0
+    for k in range(t + 1):
+        own += x[k] * y[k]
+    out[0, t] = total
+    out[1, t] = before
+    out[2, t] = warp
+    out[3, t] = up_to
+    out[4, t] = own
+    largest[t] = best
+
+
+@register("wide::products")
+def products(
+    out: OutputTensor[int64, "5 n"],
+    largest: OutputTensor[int8, "n"],
+    x: InputTensor[int8, "n"],
+    y: InputTensor[int8, "n"],
+    ctx: DeviceContext,
+) -> None:
+    ctx.launch(products_thread, out, largest, x, y, grid=1, block=THREADS)
+
+
+def test_products_of_threads_do_not_wrap_in_sums() -> None:
+    """In the largest they do, which has the dtype of the elements."""
+    x, y = np.random.default_rng(0).integers(-128, 128, (2, THREADS)).astype(np.int8)
+    device, there = Accelerator("sim"), DeviceRef.GPU()
+    type = TensorType(DType.int8, [THREADS], there)
+    graph = Graph(
+        "products", lambda x, y: ops.custom("wide::products", there, [x, y]), [type, type], custom_extensions=[products]
+    )
+    model = InferenceSession(devices=[device]).load(graph)
+    out, largest = (
+        each.to(CPU()).to_numpy() for each in model(*(Buffer.from_numpy(each).to(device) for each in (x, y)))
+    )
+    terms = x.astype(np.int64) * y
+    warps = terms.reshape(-1, 32)
+    wanted = (terms.sum().repeat(THREADS), terms.cumsum() - terms, warps.sum(1).repeat(32), warps.cumsum(1).reshape(-1))
+    np.testing.assert_array_equal(out, [*wanted, terms.cumsum()])
+    np.testing.assert_array_equal(largest, (x * y).max().repeat(THREADS))
 
 
 @pytest.mark.parametrize("name", ["uint8", "int32"])

@@ -19,6 +19,7 @@ from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.engine import doors
+from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.engine.model import Model
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
@@ -130,6 +131,7 @@ def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[SharedL
         dropped.set()
         assert all(each.result() for each in found)
     del found
+    BACKGROUND.wait()
     assert len(set(libraries) - set(doors._opened.values())) == 1  # those of doors are for all models, and stay
     assert np.array_equal(np.asarray(kept(X)[0]), X * 5)
 

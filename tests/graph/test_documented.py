@@ -110,8 +110,8 @@ def test_errors_are_of_the_documented_classes() -> None:
         with pytest.raises(kind) as caught:
             Graph("g", forward, [N])
         assert isinstance(caught.value, EinkornError)
-    with pytest.raises(ValueError, match="complex64"):
-        DType.from_numpy(np.dtype(np.complex64))
+    with pytest.raises(ValueError, match="datetime64"):
+        DType.from_numpy(np.dtype("M8[s]"))
     with pytest.raises(RuntimeError, match="load takes a Graph"):
         InferenceSession().load("model.graph")  # type: ignore[arg-type]
     assert issubclass(DTypeError, TypeError)

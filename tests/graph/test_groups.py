@@ -19,9 +19,11 @@ from einkorn.compiler.pipeline import GroupCompilation, compile_entry
 from einkorn.compiler.reproducer import read_reproducer
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
+from einkorn.dsl.environment.process_settings import SWITCHING
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.engine import compile as compiling
 from einkorn.graph.engine import load as loading
+from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
 
@@ -228,7 +230,9 @@ def test_a_fault_leaves_a_reproducer_of_the_group(where: str, monkeypatch: pytes
         graphs.load(layers(2), X)
     file = next(own_cache.rglob("einkorn-fault-*.json"))
     assert len(read_reproducer(str(file))[0].groups) == 1
-    assert not list(own_cache.rglob("einkorn-compiles-*"))
+    BACKGROUND.wait()  # which compiles, too
+    # A file for traces may stay: it lives as long as the process.
+    assert not list(own_cache.rglob("einkorn-compiles-*.json"))
 
 
 def test_threads_switch_more_often_while_they_compile(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
@@ -242,7 +246,7 @@ def test_threads_switch_more_often_while_they_compile(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(GroupCompilation, "make", noted)
     graphs.load(layers(2), X)
-    assert seen and max(seen) == min(usual, groups.SWITCHING) and sys.getswitchinterval() == usual
+    assert seen and max(seen) <= min(usual, SWITCHING) * 1.01 and sys.getswitchinterval() == usual
 
 
 def test_ctrl_c_ends_the_work(tmp_path: Path) -> None:

@@ -191,12 +191,17 @@ def test_what_no_gpu_runs_is_refused_for_gpus() -> None:
                 compile_graph(Batch([case], case.dtypes[0]).graph().ir, [lookup("sm_80")], True, SAFE)
 
 
+OF_COMPLEX = {"matmul"}  # have another kernel for complex numbers: see `test_complex`
+
+
 @pytest.mark.parametrize("name", IRREGULAR)
 def test_an_irregular_op_refuses_other_dtypes(name: str) -> None:
     cases = [case for case in CASES if case.op == name]
     for argument, kind in OPS[name].operands.items():
         case = next(c for c in cases if argument in {t.of or n for n, t in c.tensors.items()})
         for dtype in (dtype for dtype in DType if dtype not in KINDS[kind].dtypes):
+            if dtype.is_complex() and name in OF_COMPLEX:
+                continue
             changed = op_cases.with_dtype(case, argument, dtype)
             with pytest.raises(EinkornError) as caught:
                 Batch([changed], changed.dtypes[0]).graph()

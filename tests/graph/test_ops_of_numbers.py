@@ -155,7 +155,7 @@ def test_norms_refuse() -> None:
         ("EK0421", "weight", lambda x, c, w: ops.rms_norm(x, w, 1e-5)),
         ("EK0478", "epsilon", lambda x, c, w: ops.layer_norm(x, 1, 0, 0.0)),
         ("EK0478", "epsilon", lambda x, c, w: ops.layer_norm(x, 1, 0, epsilon="a")),
-        ("EK0478", "eps", lambda x, c, w: ops.rms_norm(x, 1, -1.0)),
+        ("EK0478", "epsilon", lambda x, c, w: ops.rms_norm(x, 1, -1.0)),
         ("EK0421", "input", lambda x, c, w: ops.group_norm(c, 1, 0, 2)),
         ("EK0421", "num_groups", lambda x, c, w: ops.group_norm(x, 1, 0, 4)),
         ("EK0421", "num_groups", lambda x, c, w: ops.group_norm(x, 1, 0, 0)),

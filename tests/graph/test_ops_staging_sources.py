@@ -89,7 +89,7 @@ def test_constants_are_copies() -> None:
         (2, DType.bool, "EK0412"),
         ([[1], [2, 3]], None, "EK0412"),
         ("x", None, "EK0413"),
-        (1j, None, "EK0413"),
+        (1j, DType.float32, "EK0412"),
         (None, None, "EK0413"),
     ],
 )

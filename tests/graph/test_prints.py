@@ -109,7 +109,7 @@ def test_a_fence_is_no_part_of_a_kernel() -> None:
 def test_what_is_refused() -> None:
     gpu = TensorType(DType.float32, [2], DeviceRef.GPU())
     cases: list[tuple[str, Any]] = [
-        ("EK0403", lambda x, y: ops.print(3.5j)),
+        ("EK0411", lambda x, y: ops.print(3.5j)),
         ("EK0411", lambda x, y: ops.print(3)),
         ("EK0478", lambda x, y: ops.print(x, label=3)),  # type: ignore[arg-type]
         ("EK0411", lambda x, y: ops.fence(np.ones(2))),

@@ -264,7 +264,7 @@ OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
         "parameters": {"times": 2},
     },
     "print": lambda c: {"value": c.x, "label": "x"},
-    "fence": lambda c: {"x": c.n},
+    "fence": lambda c: {"x": c.n, "others": [c.x]},
     "buffer_create": lambda c: {"type": BufferType(F32, [2])},
     "buffer_load": lambda c: {"x": c.buffer},
     "buffer_store": lambda c: {"destination": c.buffer, "source": c.x},
@@ -709,8 +709,8 @@ TEXTS: dict[str, tuple[Callable[[Context], Any], str, str | None]] = {
     ),
     "permute": (
         lambda c: c.x.permute(1),
-        "permute: argument 'dims' has to be a list of axes, and is 1 (int)",
-        "also one stands in brackets: dims=[...]",
+        "permute: dims [1] have to name each of the 2 axes once",
+        None,
     ),
     "rebind": (
         lambda c: c.x.rebind(4),

@@ -9,6 +9,7 @@ from einkorn.dsl import (
     MutableInputTensor,
     Numeric,
     OutputTensor,
+    autotune,
     bool8,
     float32,
     foreach,
@@ -27,6 +28,44 @@ N = TypeVar("N", bound=Integral)
 def plus(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
     """Adds two tensors."""
     foreach(out, lambda i: x[i] + y[i])
+
+
+@register("times")
+def times(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: y[i] * x[i])
+
+
+@register("larger")
+def larger(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: max(x[i], y[i]))
+
+
+@register("common_bits")
+def common_bits(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], y: InputTensor[N, "n"]):
+    foreach(out, lambda i: x[i] & y[i])
+
+
+@register("all_bits")
+def all_bits(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], y: InputTensor[N, "n"]):
+    foreach(out, lambda i: x[i] | y[i])
+
+
+@register("first_twice")
+def first_twice(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]):
+    foreach(out, lambda i: x[i] + x[i])
+
+
+@register("mean")
+def mean(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]):
+    foreach(out, lambda i: (x[i] + y[i]) / 2)
+
+
+SHIFT = 2.0
+
+
+@register("shifted")
+def shifted(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
+    foreach(out, lambda i: x[i] + SHIFT)
 
 
 @register("minus")
@@ -152,3 +191,61 @@ def unpacked(out: OutputTensor[int32, "n"], x: InputTensor[int4, "n"]):
 @register("flagged")
 def flagged(out: OutputTensor[bool8, "n"], x: InputTensor[T, "n"]):
     foreach(out, lambda i: x[i] > 1)
+
+
+@register("weighted")
+def weighted(out: OutputTensor[T, "*s"], a: T, x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    """A number for all elements, and two tensors that broadcast."""
+    foreach(out, lambda i: a * x[i] - y[i])
+
+
+@register("both")
+def both(
+    low: OutputTensor[T, "*s"],
+    high: OutputTensor[T, "*s"],
+    x: InputTensor[T, "*s"],
+    y: InputTensor[T, "*s"],
+    z: InputTensor[T, "*s"],
+):
+    """Three inputs, two outputs."""
+    foreach(low, lambda i: x[i] + y[i])
+    foreach(high, lambda i: x[i] - z[i])
+
+
+@register("raised")
+def raised(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]):
+    """Broadcast arguments may stop it."""
+
+    def element(i):
+        assert y[i] != 0, "no quotient"
+        return x[i] / y[i]
+
+    foreach(out, element)
+
+
+@register("row_sums")
+def row_sums(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"]):
+    """Not elementwise."""
+    foreach(out, lambda i: x[i] + y[i] * i[0].cast(F))
+
+
+@register("running")
+def running(out: OutputTensor[F, "n"], x: InputTensor[F, "n"], y: InputTensor[F, "n"]):
+    """Not elementwise, of one axis."""
+    foreach(out, lambda i: x[i] + y[x.dim(0) - 1 - i[0]])
+
+
+@register("matrix_plus")
+def matrix_plus(out: OutputTensor[F, "m n"], x: InputTensor[F, "m n"], y: InputTensor[F, "m n"]):
+    foreach(out, lambda i: x[i] + y[i])
+
+
+@register("one_axis")
+def one_axis(out: OutputTensor[F, "n"], x: InputTensor[F, "n"], y: InputTensor[F, "n"]):
+    foreach(out, lambda i: x[i] + y[i])
+
+
+@autotune({"width": (1, 2)})
+@register("tuned_plus")
+def tuned_plus(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], y: InputTensor[F, "*s"], *, width: int = 1):
+    foreach(out, lambda i: x[i] + y[i] * width // width)

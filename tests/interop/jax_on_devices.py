@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, store
 from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.stdlib import Sum, rowwise
 
 from . import derivative_kernels, direct_kernels, elementwise_kernels
 from .jax_ops import NATIVE, OPS
@@ -88,6 +90,18 @@ def results_vary() -> None:
             say("out_specs=P() of a result that varies is refused", "replication" in str(error))
 
 
+@register("devices::row_totals", batch="b")
+def row_totals(
+    out: OutputTensor[float32, "*b n"],
+    total: OutputTensor[float32, "*b"],
+    x: InputTensor[float32, "*b n"],
+    weight: InputTensor[float32, "n k"],
+) -> None:
+    """A batch with weights of more axes than the batch has."""
+    foreach(out, lambda i: x[i] * weight[i[-1], 0])
+    rowwise(x, Sum, lambda row, value: store(total, row, value))
+
+
 def shardings() -> None:
     mesh = mesh_of(4)
     rows = jax.device_put(jnp.arange(32.0).reshape(8, 4) / 8, NamedSharding(mesh, P("d")))
@@ -97,6 +111,7 @@ def shardings() -> None:
     number = einkorn.jax.op(elementwise_kernels.with_number)
     halves, outer = einkorn.jax.op(direct_kernels.halves), einkorn.jax.op(direct_kernels.outer)
     swish, product, rotated = OPS["swish"], OPS["product"], OPS["rotated"]
+    totals = einkorn.jax.op(row_totals)
     cases: list[tuple[str, Callable[..., Any], Callable[..., Any], tuple[Any, ...], Any]] = [
         ("rows", swish, NATIVE["swish"], (rows,), P("d")),
         ("columns", swish, NATIVE["swish"], (columns,), P(None, "d")),
@@ -114,6 +129,8 @@ def shardings() -> None:
         ),
         ("a batch and one", jax.vmap(outer, (0, None)), lambda x, y: x[:, :, None] * y, (rows, row), P("d")),
         ("two outputs of a batch", jax.vmap(halves), lambda x: (x[:, :2], x[:, 2:]), (rows,), P("d")),
+        ("a promised batch", totals, lambda x, w: (x * w[:, 0], x.sum(1)), (rows, matrix), P("d")),
+        ("a promised batch of two axes", totals, lambda x, w: (x * w[:, 0], x.sum(2)), (rows[:, None], matrix), P("d")),
         ("one of two axes", lambda x, m: swish(x @ m), lambda x, m: NATIVE["swish"](x @ m), (rows, matrix), P("d")),
     ]
     for name, function, native, args, spec in cases:
@@ -126,6 +143,8 @@ def shardings() -> None:
     gradient = jax.jit(jax.grad(lambda x: (swish(x) ** 2).sum()))
     say("sharded gradients: nothing is gathered", "all-gather" not in gradient.lower(rows).compile().as_text())
     say("sharded, of operands that are sharded otherwise", alike(jax.jit(product)(rows, columns), rows * rows))
+    found, sums = jax.jit(totals)(columns, matrix)
+    say("a promised batch, split along other axes", alike((found, sums), (columns, columns.sum(1))))
     along = jax.jit(rotated)(jax.device_put(X, NamedSharding(mesh, P("d"))))
     say("what cannot be split is gathered", alike(along, jnp.roll(X, -1)))
     follow = einkorn.jax.op(direct_kernels.follow)

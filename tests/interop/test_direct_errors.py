@@ -19,6 +19,7 @@ from einkorn.dsl import DType, kernels_of
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine import load
+from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop import specialise as specialising
 from einkorn.graph.interop.specialise import prepared
 
@@ -46,7 +47,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
     "a dtype that is not taken": (lambda: k.scale_and_shift(X.astype(int)), "EK0316", "'x' has dtype int64"),
     "text": (lambda: k.add_one(np.array(["a"])), "EK0850", "'x' holds <U1"),
     "rank": (lambda: k.add(X, X.reshape(5, 1)), "EK0311", "'y' has rank 2"),
-    "a number for a tensor": (lambda: k.add(X, 3), "EK0311", "'y' has rank 0"),
+    "a number for a tensor": (lambda: k.pairs(X, 3), "EK0311", "'twice' has rank 0"),
     "a tensor for a number": (lambda: k.follow(X.copy(), X, X), "EK0311", "'rate' has rank 1"),
     "a shared dim": (lambda: k.add(X, X[:3]), "EK0312", "'n' is 5 in argument 'x' .axis 0. but 3 in argument 'y'"),
     "a computed dim": (lambda: k.pairs(X, X), "EK0313", "'twice' has size 5 on axis 0"),
@@ -61,7 +62,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
     "a list": (lambda: k.add([1.0], [2.0]), "EK0850", "'x' is no tensor but"),
     "an object": (lambda: k.add(X, object()), "EK0850", "'y' is no tensor but"),
     "None": (lambda: k.add_one(None), "EK0850", "'x' is no tensor but None"),
-    "complex": (lambda: k.add_one(X + 1j), "EK0850", "'x' holds complex64"),
+    "complex": (lambda: k.add_one(X + 1j), "EK0316", "'x' has dtype complex64"),
     "a masked array": (lambda: k.add_one(np.ma.masked_array(X, X > 2)), "EK0477", "'x' is a masked array"),
     "out of another shape": (lambda: k.add_one(X, out=np.empty(4, np.float32)), "EK0853", "gives shape .5,. in"),
     "out of another dtype": (lambda: k.add_one(X, out=np.empty(5)), "EK0853", "gives float32 in output 'out'"),
@@ -129,14 +130,17 @@ def test_failing_calls_keep_no_memory() -> None:
         with pytest.raises(EinkornError):
             k.add(bad, X)
 
+    def objects() -> int:
+        BACKGROUND.wait()  # what compiles there has objects of its own
+        gc.collect()
+        return len(gc.get_objects())
+
     for _ in range(5):
         fail()
-    gc.collect()
-    before = len(gc.get_objects())
+    before = objects()
     for _ in range(50):
         fail()
-    gc.collect()
-    assert len(gc.get_objects()) < before + 100
+    assert objects() < before + 100
 
 
 def test_interrupted_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:

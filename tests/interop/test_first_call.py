@@ -28,7 +28,13 @@ print(*sorted(set(sys.modules) - known))
 # Rooms and files that a call from NumPy has no need of when its code is in the cache.
 NOT_NEEDED = (
     *("graph.eager", "graph.tuning", "graph.interop.torch", "graph.interop.jax", "graph.interop.numba"),
-    *("graph.interop.ufunc", "graph.interop.elementwise", "graph.interop.notebook", "dsl.diagnostics.cards"),
+    *(
+        "graph.interop.ufunc",
+        "graph.interop.elementwise",
+        "graph.interop.broadcasting",
+        "graph.interop.notebook",
+        "dsl.diagnostics.cards",
+    ),
     *("graph.interop.tools", "graph.interop.tuned", "graph.interop.gradients", "graph.interop.checked"),
     *("compiler.codegen", "compiler.dialects", "compiler.inference", "compiler.pipeline", "compiler.groups"),
     *("stdlib", "testing", "torch", "jax", "numba", "tensor", "functional", "random"),

@@ -136,7 +136,7 @@ def test_wrong_arguments_name_op_argument_and_line() -> None:
         ("EK0310", lambda: add(x), "2 inputs"),
         ("EK0320", lambda: scaled(x, skale=2.0), "skale"),
         ("EK0890", lambda: add_one([1.0, 2.0]), "is no array but"),
-        ("EK0890", lambda: add_one(jnp.zeros(3, jnp.complex64)), "holds complex64"),
+        ("EK0316", lambda: add_one(jnp.zeros(3, jnp.complex64)), "complex64"),
         ("EK0890", lambda: add_one(jax.random.key(0)), "'x' holds key"),
         ("EK0313", lambda: ej.op(k.pairs)(x, x), "'twice'"),
     ]
@@ -219,3 +219,21 @@ def test_by_name_and_as_a_direct_call() -> None:
     with pytest.raises(EinkornError) as caught:
         k.add_one(x, out=np.zeros(3, np.float32))
     assert caught.value.code == "EK0893"
+
+
+def test_elementwise_kernels_broadcast() -> None:
+    x = jnp.arange(12, dtype=jnp.float32).reshape(3, 4)
+    op = ej.op(e.minus)
+    for call in (e.minus, op, jax.jit(op)):
+        for a, b in ((x, x[0]), (x[0], x), (x[:, :1], x[0]), (x, x[:1]), (x, np.float32(2))):
+            for _ in range(2):
+                assert jnp.array_equal(call(a, b), a - b)
+    assert jnp.array_equal(op(x, 2.0), x - 2) and jnp.array_equal(op(2, x), 2 - x)
+    assert jnp.array_equal(jax.vmap(lambda row: op(row, x[0]))(x), x - x[0])
+    for code, wrong in (
+        ("EK0312", lambda: op(x, x[:2])),
+        ("EK0412", lambda: e.plus(x.astype(int), 1.5)),
+    ):
+        with pytest.raises(EinkornError) as caught:
+            wrong()
+        assert caught.value.code == code

@@ -16,6 +16,7 @@ import pytest
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph.driver.buffer import Buffer
+from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.specialise import specialise
 from einkorn.graph.interop.ufunc import ufunc_of
 
@@ -42,6 +43,8 @@ def leaves_nothing(
 ) -> None:
     """Makes so many calls, and looks what there is more of than after the first ones."""
     kept = [None, True, np.ndarray, tuple, list, float, X, BAD, X.dtype, *kept]
+    calls(first)
+    BACKGROUND.wait()
     calls(first)
     gc.collect()
     before, blocks, memory = [sys.getrefcount(each) for each in kept], sys.getallocatedblocks(), resident()

@@ -137,6 +137,12 @@ MADE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "CPU": (CPU, lambda device: device),
     "CheckReport": (lambda: testing.check_op(k.square, callers=[]), str),
     "Compiled": (lambda: k.scaled.compile(TYPE, by=3.0), lambda compiled: compiled(X).tolist()),
+    "CompiledModel": (
+        lambda: InferenceSession().compile(doubled()),
+        lambda compiled: run(InferenceSession().init(compiled)),
+    ),
+    "DebugConfig": (lambda: InferenceSession.debug, lambda debug: debug is InferenceSession.debug),
+    "PrintStyle": (lambda: graph.PrintStyle.FULL, lambda member: member),
     "ConvInputLayout": (lambda: graph.ConvInputLayout.NHWC, lambda member: member),
     "ComposedLayout": (lambda: layout.ComposedLayout(layout.Swizzle(2, 2, 3), layout.Layout((8, 8), (8, 1))), str),
     "DType": (lambda: DType.bfloat16, lambda member: member),

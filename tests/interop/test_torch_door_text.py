@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from einkorn.compiler.codegen.doors.rows import door_object, door_text
 from einkorn.dsl import DType
-from einkorn.dsl.contract.doors import TorchForm
+from einkorn.dsl.contract.doors import KERNELS, DoorSpec, TorchForm
 from einkorn.graph.engine.compile import host_target
 from einkorn.graph.engine.doors import door_spec
 from einkorn.graph.interop.specialise import specialise
@@ -21,15 +21,18 @@ def test_a_text_serves_all_kernels_of_its_form() -> None:
         assert spec is not None
         texts.append(door_text("torch", spec, TorchForm()))
     assert texts[0] == texts[1]
-    assert b"ek_table" in door_object("torch", texts[0], host_target())
+    assert b"ek_door" in door_object("torch", texts[0], host_target())
 
 
-def test_several_outputs_and_parameters() -> None:
+def test_the_kernels_of_the_dispatcher_compile() -> None:
+    code = door_object("torch kernels", door_text("torch kernels", DoorSpec((), (), (), ()), None), host_target())
+    assert all(name in code for name in (b"ek_tables", b"ek_kernel0", f"ek_gate{KERNELS - 1}".encode()))
+
+
+def test_outputs_that_are_given() -> None:
     spec = door_spec(specialise(k.halves, [(F32, 1)]).model._call)
     assert spec is not None
-    form = TorchForm(("float", "bool", "dtype", "int"), gradients=True)
-    text = door_text("torch", spec, form)
-    assert len(door_object("torch", text, host_target())) > 1000
-    assert [word for word in form.words(spec) if word[:5] in ("value", "outpu")] == [
-        *("output0", "output1", "value0", "value1", "value2", "value3")
-    ]
+    made, given = TorchForm(lists=(2,)), TorchForm((2,), (0, 1), (False, True))
+    for form in (made, given):
+        assert len(door_object("torch", door_text("torch", spec, form), host_target())) > 1000
+        assert [word for word in form.words(spec) if word.startswith("output")] == ["output0", "output1"]

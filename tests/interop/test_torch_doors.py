@@ -16,7 +16,8 @@ import einkorn.torch as ek
 
 from einkorn.dsl import DType, Floating, InputTensor, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import GraphError, KernelError
-from einkorn.graph.interop.torch import door
+from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.interop.torch import libtorch
 
 from . import direct_kernels as k
 
@@ -33,8 +34,9 @@ def native(monkeypatch):
 
     def op_of(kernel, *args, **parameters):
         op = ek.op(kernel)
-        for _ in range(2):  # the first makes the door, the second tells it that this thread has enough of a stack
+        for _ in range(2):  # after the first a door is made; the second says that this thread has enough of a stack
             op(*args, **parameters)
+            BACKGROUND.wait()
 
         def run(call):
             raise PythonTookPart
@@ -42,7 +44,7 @@ def native(monkeypatch):
         monkeypatch.setattr(op._registered.twin, "run", run)
         return op
 
-    assert door.libtorch() is not None
+    assert libtorch.libtorch() is not None
     return op_of
 
 
@@ -77,7 +79,7 @@ def test_sizes(native):
         x = torch.rand(shape)
         found = add_one(x)
         assert torch.equal(found, x + 1) and found.is_contiguous() and found.dtype == x.dtype
-    for x in (torch.ones(4), torch.ones(3, 4).T, torch.ones(3, 4, dtype=torch.int64), torch.zeros(3, 8)[:, ::2]):
+    for x in (torch.ones(4), torch.ones(3, 4).T, torch.ones(3, 4, dtype=torch.float64), torch.zeros(3, 8)[:, ::2]):
         with pytest.raises(PythonTookPart):
             add_one(x)
     odd = torch.zeros(20, dtype=torch.uint8)[1:17].view(2, 8)  # of this dtype and rank there is no door
@@ -108,14 +110,15 @@ def test_parameters(native):
         scaled(torch.ones(2), scale=0.2)
 
 
-def test_doors_of_several_kinds_stand_one_behind_the_other():
+def test_each_kind_has_a_door():
     op = ek.op(k.halves)
     dtypes = (torch.float32, torch.float64, torch.int64, torch.uint8, torch.int16, torch.bfloat16)
     for _ in range(3):
         for dtype in dtypes:
             low, high = op(torch.arange(5, dtype=dtype))
             assert (low.dtype, low.tolist(), high.tolist()) == (dtype, [0, 1], [2, 3, 4])
-    assert len(op._registered.doors._tables) == door.MOST
+        BACKGROUND.wait()
+    assert len(op._registered.doors._entered) >= len(dtypes)  # other tests call the op, too
 
 
 def test_failures(native):
@@ -185,16 +188,16 @@ def test_without_what_is_needed_python_serves(monkeypatch):
     def plain_copy(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
         foreach(out, lambda i: x[i])
 
-    monkeypatch.setitem(door._SHIM, "data", "no_such_function")
-    door.libtorch.cache_clear()
+    monkeypatch.setitem(libtorch._SHIM, "data", "no_such_function")
+    libtorch.libtorch.cache_clear()
     try:
         op = ek.op(plain_copy)
         for _ in range(3):
             assert op(torch.ones(3)).tolist() == [1.0] * 3
-        assert not op._registered.doors._tables
+        assert not op._registered.doors._entered
     finally:
         monkeypatch.undo()
-        door.libtorch.cache_clear()
+        libtorch.libtorch.cache_clear()
     monkeypatch.setenv("EINKORN_DOORS", "0")
     for _ in range(3):
         assert op(torch.ones(3, 3)[0]).tolist() == [1.0] * 3

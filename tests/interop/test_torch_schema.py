@@ -47,7 +47,7 @@ def sized(out: OutputTensor[T, "n m"], x: InputTensor[T, "n"]):
         (k.add_one, "f(Tensor x) -> Tensor"),
         (k.scale_and_shift, "f(Tensor x, *, float scale=1.0, float shift=0.0) -> Tensor"),
         (k.axpy, "f(Scalar a, Tensor x, Tensor y) -> Tensor"),
-        (k.follow, "f(Tensor(a0!) mean, Tensor x, Scalar rate) -> ()"),
+        (k.follow, "f(Tensor(a0!) mean, Tensor x, float rate) -> ()"),
         (k.follow_and_tell, "f(Tensor(a0!) mean, Tensor x, *, float rate=0.5) -> Tensor"),
         (k.halves, "f(Tensor x) -> (Tensor, Tensor)"),
         (k.tile_twice, "f(Tensor x, *, SymInt k) -> Tensor"),

@@ -10,7 +10,8 @@ import einkorn.torch as ek
 import torch.distributed as dist
 from torch.testing import assert_close
 
-from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, store
+from einkorn.stdlib import Sum, rowwise
 
 X = torch.arange(32.0).reshape(8, 4)
 
@@ -36,8 +37,15 @@ def reversed_rows(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m 
     foreach(out, lambda i: x[x.dim(0) - 1 - i[0], i[1]])
 
 
+@register("sharded::row_sums", batch="b")
+def row_sums(
+    out: OutputTensor[float32, "*b"], x: InputTensor[float32, "*b n"], weight: InputTensor[float32, "n"], by: float32
+):
+    rowwise((x, weight), Sum, lambda row, value: store(out, row, value + by), of=lambda a, b: a * b)
+
+
 OPS = [
-    ek.op(kernel) for kernel in (shifted, product, reversed_rows)
+    ek.op(kernel) for kernel in (shifted, product, reversed_rows, row_sums)
 ]  # before the module of distributed tensors is there
 
 
@@ -72,6 +80,21 @@ def test_elementwise_ops_run_on_shards(mesh, axis):
         assert_close(y.to_local(), X.chunk(4, axis)[0] * 2 + 3)
     z, sent = counted(lambda: torch.vmap(lambda row: ek.op(shifted)(row, 1.0), in_dims=1 - axis)(x))
     assert sent == 0 and z.to_local().numel() == 8
+
+
+def test_a_promised_batch_runs_on_shards(mesh):
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    weight = distribute_tensor(torch.arange(4.0), mesh, [Replicate()])
+    x = distribute_tensor(X, mesh, [Shard(0)])
+    y, sent = counted(lambda: ek.op(row_sums)(x, weight, 1.0))
+    assert sent == 0 and y.placements == (Shard(0),)
+    assert_close(y.to_local(), X[:2] @ torch.arange(4.0) + 1)
+    three = distribute_tensor(X.reshape(2, 4, 4), mesh, [Shard(1)])
+    y, sent = counted(lambda: ek.op(row_sums)(three, weight, 1.0))
+    assert sent == 0 and y.placements == (Shard(1),)
+    y, sent = counted(lambda: ek.op(row_sums)(distribute_tensor(X, mesh, [Shard(1)]), weight, 1.0))
+    assert sent > 0 and y.placements == (Replicate(),)
 
 
 def test_gradients_of_shards(mesh):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from einkorn.dsl.package.library import load_library, loaded_kernel
 from einkorn.dsl.signature.tuning import sizes_by_name, tuning_space
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, DeviceRef, Graph, TensorType, ops
+from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.engine.compile import compiled_for
 from einkorn.graph.interop import tuned
 from einkorn.graph.interop.tuned import tune_op
 from einkorn.graph.tuning import search
@@ -141,6 +144,108 @@ def test_a_first_call_tunes_and_later_ones_of_such_sizes_do_not(monkeypatch: pyt
     assert len(told) == 4
 
 
+def test_candidates_are_judged_against_float64() -> None:
+    x = np.full(1 << 18, 0.1, np.float32)  # whose sum one by one is far from the exact one
+    loaded = loaded_kernel(kernels.summed)
+    assert loaded.tuning is not None
+
+    def tried(**options: Any) -> TuningTable:
+        space = tuning_space(loaded.schema, {"way": (1, 2)}, (), 1, 30, **{"exact": False, "place": None} | options)
+        kinds: Any = [(DType.float32, 1)]
+        return tuned.search(loaded, space, kinds, [x], {"way": 0}, CPU())
+
+    default, better, worse = tried().candidates
+    assert default.error is not None and better.error is not None
+    assert default.error > 16 and default.error - better.error > 8 and better.seconds  # further from the default than 8
+    assert worse.seconds is None and "ulp from float64, where" in worse.why
+    table = tried(tolerance=0.5)
+    assert [candidate.why for candidate in table.candidates] == ["", "", ""] and not table.rejected
+    table = tried(tolerance=1e-9)
+    assert [name for name, _ in table.rejected] == ["way=1", "way=2"]
+    assert "more than the tolerance 1e-09" in table.rejected[0][1] and "1e-09" in str(table)
+    assert [name for name, _ in tried(exact=True).rejected] == ["way=1", "way=2"]
+
+
+def test_what_was_rejected_is_kept_with_its_reason_and_shown_by_the_kernel() -> None:
+    x = (rng.random(1 << 12) + 0.5).astype(np.float32)
+    kernels.summed.__class__, kernels.summed.calls = Kernel, None
+    kernels.summed(x)  # which tunes it
+    findings.forget()
+    (finding,) = loaded_kernel(kernels.summed).findings
+    assert [name for name, _ in finding.rejected] == ["way=2"] and "ulp from float64" in finding.rejected[0][1]
+    shown = kernels.summed.as_text()
+    assert "not chosen" in shown and "way=2" in shown and "ulp from float64" in shown
+
+
+def kept_for(kernel: Kernel, target: str, ranges: dict[tuple[int, int], int]) -> None:
+    """Puts findings into the cache: the width that is best for sizes from the first to the second."""
+    digest, name = loaded_kernel(kernel).portable.digest, kernel.schema.name
+    for (low, high), width in ranges.items():
+        bounds = (("n", low, high),)
+        findings.keep(Finding(name, digest, target, ("float32",), (), bounds, (("width", width),), 2.0, "0"))
+
+
+def first_parts(n: int, width: int) -> float:
+    """What `parts` gives for ones: as many elements as `width` divides."""
+    return float(n - n % width)
+
+
+def test_one_table_for_all_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned, "search", None)  # nothing is searched
+    kernel = kernels.parts
+    kernel.__class__, kernel.calls = Kernel, None
+    kept_for(kernel, compiled_for(CPU().driver), {(32, 63): 8, (64, 127): 4})
+    sizes = dict.fromkeys((39, 63), 8) | dict.fromkeys((65, 79), 4)
+    for _ in range(4):
+        for n, width in sizes.items():
+            assert kernel(np.ones(n, np.float32)).tolist() == [first_parts(n, width)]
+            assert kernel(np.ones(n, np.float32), width=3).tolist() == [first_parts(n, 3)]
+    BACKGROUND.wait()
+    entered: list[str] = []
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        entered.append(event) if frame.f_globals.get("__name__", "").startswith("einkorn.") else None
+
+    for n, width in sizes.items():  # in the native path, which looks at sizes
+        x = np.ones(n, np.float32)
+        kernel(x)
+        sys.setprofile(count)
+        try:
+            result = kernel(x)
+        finally:
+            sys.setprofile(None)
+        assert result.tolist() == [first_parts(n, width)] and not entered
+    assert kernel.calls.now.front.count == 3  # two ranges, and width=3
+
+
+def test_pytorch_sees_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(tuned, "search", None)
+    op = pytest.importorskip("einkorn.torch").op(kernels.parts)
+    kept_for(kernels.parts, compiled_for(CPU().driver), {(32, 63): 8, (64, 127): 4})
+    for _ in range(3):
+        for n, width in {39: 8, 79: 4, 63: 8, 20: 1}.items():
+            assert op(torch.ones(n)).tolist() == [first_parts(n, width)]
+        assert op(torch.ones(40), width=3).tolist() == [39]
+        BACKGROUND.wait()
+    assert len(op._registered.doors._entered) == 4  # two ranges, one without a finding, and width=3
+
+
+def test_jax_and_numba_see_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    jax, numba = pytest.importorskip("jax"), pytest.importorskip("numba")
+    monkeypatch.setattr(tuned, "search", None)
+    target, digest = compiled_for(CPU().driver), loaded_kernel(kernels.halved).portable.digest
+    kept_for(kernels.parts, target, {(32, 63): 8, (64, 127): 4})
+    op = pytest.importorskip("einkorn.jax").op(kernels.parts)
+    call = jax.jit(op)
+    for n, width in {39: 8, 79: 4, 20: 1}.items():
+        assert np.asarray(call(jax.numpy.ones(n, np.float32))).tolist() == [first_parts(n, width)]
+    assert np.asarray(op(jax.numpy.ones(40, np.float32), width=3)).tolist() == [39]
+    findings.keep(Finding("halved", digest, target, ("float32",), (), (), (("width", 8),), 2.0, "0"))
+    function = pytest.importorskip("einkorn.numba").function(kernels.halved)
+    assert numba.njit(lambda x: function(x))(np.ones(15, np.float32)).tolist() == [8.0]
+
+
 def test_in_place_arguments_are_copied_and_a_required_parameter_is_chosen() -> None:
     x = np.zeros(100, np.float32)
     assert kernels.bumped(x, step=1) is None
@@ -244,6 +349,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no such dim": ({"space": {"width": (1,)}, "key": ("k",)}, "no dim 'k'"),
     "no rounds": ({"space": {"width": (1,)}, "rounds": 0}, "no number of rounds"),
     "no time": ({"space": {"width": (1,)}, "limit": -1}, "no time in seconds"),
+    "no tolerance": ({"space": {"width": (1,)}, "tolerance": 2}, "no share of a result"),
     "too many": ({"space": {"width": range(1, 2000)}}, "1,999 combinations"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, KernelError
+from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.graph.interop.python_ufunc import PythonUfunc
 from einkorn.graph.interop.ufunc import ufunc_of
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.skipif(int(np.__version__.split(".")[0]) < 2, reason="l
 def test_a_ufunc_has_a_loop_for_each_dtype() -> None:
     plus = ufunc_of(k.plus)
     assert isinstance(plus, np.ufunc) and plus is k.plus.ufunc
-    assert (plus.nin, plus.nout, plus.identity, plus.__name__) == (2, 1, None, "plus")
+    assert (plus.nin, plus.nout, plus.identity, plus.__name__) == (2, 1, 0, "plus")
     assert "Adds two tensors." in (plus.__doc__ or "")
     assert plus.types == [f"{c}{c}->{c}" for c in "BHILbhilefd"]
     for dtype in (np.int8, np.uint8, np.int16, np.uint64, np.float16, np.float32, np.float64, ml_dtypes.bfloat16):
@@ -187,3 +189,57 @@ def test_a_mistake_in_the_kernel_is_shown() -> None:
     with pytest.raises(CompileError, match="nothing") as caught:
         ufunc_of(k.mistaken)
     assert caught.value.place is not None and caught.value.place.file == k.__file__
+
+
+def test_operations_of_known_monoids_have_identities_and_reduce_along_several_axes() -> None:
+    x = np.random.default_rng(3).standard_normal((3, 4, 5))
+    pairs: list[tuple[Any, np.ufunc]] = [(k.plus, np.add), (k.times, np.multiply), (k.larger, np.maximum)]
+    for kernel, theirs in pairs:
+        ours = kernel.ufunc
+        assert ours.identity == theirs.identity
+        axes: list[Any] = [(0, 1), (0, 2), (1, 2), None, 1]
+        for axis in axes:
+            np.testing.assert_allclose(ours.reduce(x, axis=axis), theirs.reduce(x, axis=axis))
+    assert k.plus.ufunc.reduce(x[:0], axis=0).tolist() == np.zeros((4, 5)).tolist()
+    assert k.times.ufunc.reduce(np.zeros((2, 0)), axis=(0, 1)) == 1
+    assert np.signbit(k.plus.ufunc.reduce(np.full((2, 3), -0.0), axis=(0, 1)))
+    masked = {"axis": (0, 2), "where": x > 0}
+    np.testing.assert_allclose(k.plus.ufunc.reduce(x, **masked), np.add.reduce(x, **masked))
+    masks = np.array([[6, 3], [2, 7]], np.uint8)
+    for kernel, theirs in ((k.common_bits, np.bitwise_and), (k.all_bits, np.bitwise_or)):
+        assert kernel.ufunc.reduce(masks, axis=None) == theirs.reduce(masks, axis=None)
+        assert kernel.ufunc.reduce(masks[:0]).tolist() == theirs.reduce(masks[:0]).tolist()
+    with pytest.raises(ValueError, match="no identity"):
+        k.larger.ufunc.reduce(x[:0])
+    for kernel in (k.minus, k.first_twice, k.mean):  # another operation, one input twice, two operations
+        assert kernel.ufunc.identity is None
+        with pytest.raises(ValueError, match="reorderable"):
+            kernel.ufunc.reduce(x, axis=(0, 1))
+
+
+def test_identities_are_the_same_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINKORN_DOORS", "0")
+    test_operations_of_known_monoids_have_identities_and_reduce_along_several_axes()
+
+
+def test_the_attribute_is_read_without_python_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones(3, np.float32)
+    native = k.shifted.ufunc
+    assert native(x).tolist() == [3, 3, 3]
+    entered: list[str] = []
+
+    def entries() -> Any:
+        entered.clear()
+        sys.setprofile(lambda frame, event, argument: entered.append(event) if event == "call" else None)
+        try:
+            return k.shifted.ufunc
+        finally:
+            sys.setprofile(None)
+
+    assert entries() is native and not entered
+    monkeypatch.setattr(k, "SHIFT", 5.0)
+    assert entries() is not native and entered
+    assert k.shifted.ufunc(x).tolist() == [6, 6, 6] and entries() is not native and not entered
+    monkeypatch.undo()
+    assert k.shifted.ufunc is native and entries() is native and not entered
+    assert (k.shifted(x) == 3).all() and type(k.shifted).ufunc.__doc__ == Kernel.ufunc.__doc__

@@ -63,7 +63,7 @@ def test_arrays_that_are_refused() -> None:
     assert refused(kernels.add_one, unaligned) == "EK0464"
     assert refused(kernels.add_one, np.zeros(8, [("a", "u1"), ("f", "<f4")])["f"]) == "EK0453"
     assert refused(kernels.add_one, masked) == "EK0477"
-    for dtype in (object, "U1", "S1", "M8[s]", np.complex64, np.longdouble, [("a", "f4")]):
+    for dtype in (object, "U1", "S1", "M8[s]", np.clongdouble, np.longdouble, [("a", "f4")]):
         assert refused(kernels.add_one, np.zeros(3, dtype)) == "EK0850"
     for out in (
         X,

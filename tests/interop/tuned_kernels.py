@@ -72,3 +72,41 @@ def row_sums(
 @register("bumped")
 def bumped(x: MutableInputTensor[T, "n"], *, step: int) -> None:
     foreach(x, lambda i: x[i] + step // step)
+
+
+@autotune({"width": (1, 3, 4, 8)}, key=("n",), exact=False)
+@register("parts")
+def parts(out: OutputTensor[float32, "1"], x: InputTensor[float32, "n"], *, width: int = 1) -> None:
+    total = SIMD[float32, 1](0)
+    for j in range(0, x.dim(0) - width + 1, width):
+        for k in range(width):
+            total += x[j + k]
+    out[0] = total
+
+
+@autotune({"width": (1, 8)}, exact=False)
+@register("halved")
+def halved(out: OutputTensor[float32, "1"], x: InputTensor[float32, "n"], *, width: int = 1) -> None:
+    total = SIMD[float32, 1](0)
+    for j in range(0, x.dim(0) - width + 1, width):
+        for k in range(width):
+            total += x[j + k]
+    out[0] = total
+
+
+@autotune({"way": (0, 1, 2)}, exact=False)
+@register("summed")
+def summed(out: OutputTensor[T, "1"], x: InputTensor[T, "n"], *, way: int = 0) -> None:
+    """Sums one by one, in eight sums, or with an error of a hundredth."""
+    if way == 1:
+        sums = SIMD[T, 8](0)
+        for i in range(0, x.dim(0) - 7, 8):
+            sums += x.load(i, width=8)
+        out[0] = sums.reduce_add()
+    else:
+        total = SIMD[T, 1](0)
+        for i in range(x.dim(0)):
+            total += x[i]
+        if way == 2:
+            total *= 1.01
+        out[0] = total

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from einkorn.dsl import InputTensor, MutableInputTensor, Numeric, OutputTensor, max, min, register, struct, unroll
+from einkorn.dsl import InputTensor, MutableInputTensor, Numeric, OutputTensor, abs, max, min, register, struct, unroll
+from einkorn.stdlib import Max, Sum, reduce, scan
 
 N = TypeVar("N", bound=Numeric)
 W = TypeVar("W", bound=Numeric)
@@ -157,6 +158,26 @@ def used(x: Any, n: Any) -> Any:
     return max(total, x[0]) - min(x[1], total) + (total if total > x[0] else x[0])
 
 
+def only_then(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        if x[i] > 40:
+            total += x[i]
+    return total
+
+
+def unless_skipped(x: Any, n: Any) -> Any:
+    total = 1
+    for i in range(n):
+        if x[i] == x[1]:
+            continue
+        if x[i] > 1:
+            part = x[i]
+            if part < x[0]:
+                total = total + part
+    return total
+
+
 FUNCTIONS = (
     augmented,
     written_out,
@@ -175,13 +196,235 @@ FUNCTIONS = (
     in_a_struct,
     by_sum,
     used,
+    only_then,
+    unless_skipped,
+)
+
+# terms of sums: arithmetic on elements, which does not wrap
+
+
+def product_of_two(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += x[i] * x[n - 1 - i]
+    return total
+
+
+def weighted(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total = x[i] * 3 + x[0] * x[1] + total
+    return total
+
+
+def difference(x: Any, n: Any) -> Any:
+    total = 5
+    for i in range(n):
+        total -= x[i] - x[3] + 7
+    return total
+
+
+def squares(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += x[i] ** 2 - x[i]
+    return total
+
+
+def by_a_variable(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        term = x[i] + x[i]
+        twice = term + term
+        total += twice
+    return total
+
+
+def by_a_branch(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        term = x[i]
+        if x[i] > 3:
+            term = term * x[2]
+        total += term
+    return total
+
+
+def nested_branches(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        term = x[i] + x[1]
+        if x[i] > 3:
+            other = term * 2
+            if x[i] > x[0]:
+                term = other + term
+            else:
+                other = other - 1
+            term = term + other
+        total += term * term
+    return total
+
+
+def chosen(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += x[i] * x[0] if x[i] > 2 else x[i] + x[n - 1]
+    return total
+
+
+def chained(x: Any, n: Any) -> Any:
+    total = 0
+    power = x[0]
+    for k in unroll(range(3)):
+        power = power + power
+        total += power + x[k]
+    return total
+
+
+def shifted(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += (x[i] << 3) + (x[i] + x[i] >> 1)
+    return total
+
+
+def quotient(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += (x[i] + x[0]) // 3
+    return total
+
+
+def remainder(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += (x[i] * x[0]) % 7
+    return total
+
+
+def distance(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += abs(x[i] - x[0]) * 2
+    return total
+
+
+def smaller(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += min(x[i] - x[0], max(x[i] * 100, x[2]))
+    return total
+
+
+def of_a_lambda(x: Any, n: Any) -> Any:
+    term = lambda i: x[i] * x[i]  # noqa: E731
+    return sum(term(i) for i in unroll(range(9)))
+
+
+def running(x: Any, n: Any) -> Any:
+    total, weight = 0, 1
+    for i in range(9):
+        weight += x[i] * 2
+        total += weight - x[i] * x[i]
+    return total
+
+
+def mixed(x: Any, n: Any) -> Any:
+    total = 0
+    for i in range(n):
+        total += x[i] * 2
+        if total > x[i] + x[0]:
+            total -= x[i] + x[0]
+    return total
+
+
+TERMS = (
+    product_of_two,
+    weighted,
+    difference,
+    squares,
+    by_a_variable,
+    by_a_branch,
+    nested_branches,
+    chosen,
+    chained,
+    shifted,
+    quotient,
+    remainder,
+    distance,
+    smaller,
+    of_a_lambda,
+    running,
+    mixed,
 )
 
 # kernels
 
 
+@register("every_term")
+def every_term(out: OutputTensor[W, "17"], x: InputTensor[N, "n"]) -> None:
+    n = x.dim(0)
+    functions = (
+        product_of_two,
+        weighted,
+        difference,
+        squares,
+        by_a_variable,
+        by_a_branch,
+        nested_branches,
+        chosen,
+        chained,
+        shifted,
+        quotient,
+        remainder,
+        distance,
+        smaller,
+        of_a_lambda,
+        running,
+        mixed,
+    )
+    for k in unroll(17):
+        out[k] = functions[k](x, n)
+
+
+@register("written_type")
+def written_type(out: OutputTensor[W, "3"], x: InputTensor[N, "n"]) -> None:
+    """A type that is written ends the arithmetic that is done in a wider type."""
+    total, other, third = 0, 0, 0
+    for i in range(x.dim(0)):
+        total += (x[i] * x[i]).cast(N)
+        product: N = x[i] * x[i]
+        other += product
+        third += N(x[i] * x[i])
+    out[0] = total
+    out[1] = other
+    out[2] = third
+
+
+@register("of_monoids")
+def of_monoids(
+    out: OutputTensor[W, "3"], best: OutputTensor[N, "1"], running: OutputTensor[W, "n"], x: InputTensor[N, "n"]
+) -> None:
+    """Monoids that add up are given terms that do not wrap; others are given the elements' dtype."""
+    out[0] = reduce((x, x), Sum, of=lambda a, b: a * b)
+    out[1] = reduce(x, Sum, of=lambda a: a + 1)
+    eight = x.load(0, width=8)
+    out[2] = (eight * eight).reduce_add()
+    best[0] = reduce(x, Max, of=lambda a: a * a)
+    scan(running, x, Sum, of=lambda a: a * a)
+
+
+@register("half_dot")
+def half_dot(out: OutputTensor[N, "1"], x: InputTensor[N, "n"]) -> None:
+    """Products are not rounded before they are added."""
+    total = 0.0
+    for i in range(x.dim(0)):
+        total += x[i] * x[i]
+    out[0] = total
+
+
 @register("every_sum")
-def every_sum(out: OutputTensor[W, "17"], x: InputTensor[N, "n"]) -> None:
+def every_sum(out: OutputTensor[W, "19"], x: InputTensor[N, "n"]) -> None:
     n = x.dim(0)
     functions = (
         augmented,
@@ -201,20 +444,25 @@ def every_sum(out: OutputTensor[W, "17"], x: InputTensor[N, "n"]) -> None:
         in_a_struct,
         by_sum,
         used,
+        only_then,
+        unless_skipped,
     )
-    for k in unroll(17):
+    for k in unroll(19):
         out[k] = functions[k](x, n)
 
 
 @register("largest")
-def largest(out: OutputTensor[N, "2"], x: InputTensor[N, "n"]) -> None:
+def largest(out: OutputTensor[N, "3"], x: InputTensor[N, "n"]) -> None:
     """What is chosen, and not computed, keeps its dtype."""
-    best, last = 0, 0
+    best, last, again = 0, 0, 0
     for i in range(x.dim(0)):
         best = max(best, x[i])
         last = x[i]
+        if x[i] > again:
+            again = x[i]
     out[0] = best
     out[1] = last
+    out[2] = again
 
 
 @register("typed")

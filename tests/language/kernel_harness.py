@@ -164,6 +164,10 @@ def assert_same_bits(got: Any, wanted: Any, message: str = "", inputs: Sequence[
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert got.dtype == wanted.dtype, (message, got.dtype, wanted.dtype)
     assert got.shape == wanted.shape, (message, got.shape, wanted.shape)
+    if got.dtype.kind == "c":
+        for a, b in ((got.real, wanted.real), (got.imag, wanted.imag)):
+            assert_same_bits(a, b, message, inputs)
+        return
     bits = np.dtype(f"u{got.dtype.itemsize}")
     same = np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(wanted).view(bits)
     if got.dtype.kind not in "biu":

@@ -37,16 +37,128 @@ def test_sums_are_as_wide_as_in_numpy(dtype: type, kernels: KernelFile, monkeypa
     monkeypatch.setattr(text, "unroll", lambda values: values)
     x = numbers(dtype)
     wide = np.uint64 if np.issubdtype(dtype, np.unsignedinteger) else np.int64
-    (got,) = kernels("every_sum", x, outs=[(DType.from_numpy(np.dtype(wide)), (17,))])
+    (got,) = kernels("every_sum", x, outs=[(DType.from_numpy(np.dtype(wide)), (19,))])
     for value, function in zip(got, text.FUNCTIONS, strict=True):
         wanted = function(x.tolist(), len(x))
         assert value == np.array([wanted % 2**64], np.uint64).view(wide)[0], function.__name__
 
 
-def test_what_is_chosen_keeps_its_dtype(kernels: KernelFile) -> None:
-    x = numbers(np.uint8)
+@pytest.mark.parametrize("dtype", NARROW)
+def test_terms_of_sums_do_not_wrap(dtype: type, kernels: KernelFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("min", "max", "abs"):
+        monkeypatch.delattr(text, name)  # Python's own from here on
+    monkeypatch.setattr(text, "unroll", lambda values: values)
+    x = numbers(dtype, 40)
+    wide = np.uint64 if np.issubdtype(dtype, np.unsignedinteger) else np.int64
+    (got,) = kernels("every_term", x, outs=[(DType.from_numpy(np.dtype(wide)), (17,))])
+    for value, function in zip(got, text.TERMS, strict=True):
+        wanted = function(x.tolist(), len(x))
+        assert value == np.array([wanted % 2**64], np.uint64).view(wide)[0], function.__name__
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_type_that_is_written_ends_the_wider_arithmetic(dtype: type, kernels: KernelFile) -> None:
+    x = numbers(dtype, 40)
+    wide = np.uint64 if np.issubdtype(dtype, np.unsignedinteger) else np.int64
+    (got,) = kernels("written_type", x, outs=[(DType.from_numpy(np.dtype(wide)), (3,))])
+    assert got.tolist() == [(x * x).sum(dtype=wide)] * 3
+    assert got[0] != (x.astype(wide) ** 2).sum(), "this test tells nothing"
+
+
+def test_a_term_that_may_exceed_64_bits_is_refused_where_its_size_matters(tmp_path: Path) -> None:
+    path = tmp_path / "long_terms.py"
+    text = """from einkorn.dsl import InputTensor, OutputTensor, int64, int32, register
+
+@register("long")
+def long(out: OutputTensor[int64, ""], x: InputTensor[int32, "n"]):
+    total = 0
+    for i in range(x.dim(0)):
+        total += x[i] * x[i] * x[i] % 7
+    out[()] = total
+"""
+    path.write_text(text)
+    with pytest.raises(CompileError) as error:
+        KernelFile(path)("long", np.arange(3, dtype=np.int32))
+    assert error.value.code == "EK0235" and error.value.place.line == 7
+    path.write_text(text.replace("x[i] * x[i] * x[i] % 7", "(x[i] * x[i] * x[i]).cast(int32) % 7"))
+    (got,) = KernelFile(path)("long", np.array([2000, -3, 5], np.int32))
+    assert got == (np.array([2000, -3, 5], np.int32) ** 3 % 7).sum()
+    path.write_text(text.replace(" % 7", ""))  # the low 64 bits are right, as those of the sum are
+    (got,) = KernelFile(path)("long", np.full(4, 2**31 - 1, np.int32))
+    assert got == (np.full(4, 2**31 - 1, np.int64) ** 3).sum()
+
+
+POSITIVE = """from einkorn.dsl import InputTensor, OutputTensor, exact, int64, int8, register, select
+from einkorn.stdlib import Sum, reduce
+
+@register("positive")
+def positive(out: OutputTensor[int64, ""], x: InputTensor[int8, "n"]):
+    total = 0
+    for i in range(x.dim(0)):
+        p = x[i] * x[0]
+        BODY
+    out[()] = total
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("if p > 0: total += p", "EK0236"),
+        ("total += p if x[i] * x[0] > 0 else 1", "EK0236"),
+        ("total += -p if p + 1 > 0 else p", "EK0236"),
+        ("q = exact(p)\n        if q > 0: total += q", ""),
+        ("p = p.cast(int8)\n        if p > 0: total += p", ""),
+        ("if x[i] > 0: total += p", ""),
+        ("if total > p: total += p", ""),
+        ("total += reduce(x, Sum, of=lambda v: select(v * v > 3, v * v, 0))", "EK0236"),
+        ("total += 1 if p > 0 else 2", ""),
+    ],
+)
+def test_a_comparison_and_a_sum_see_the_same_number(body: str, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "positive.py"
+    path.write_text(POSITIVE.replace("BODY", body))
+    kernels, x = KernelFile(path), np.array([100, -3, 50, 2, -128], np.int8)
+    if code:
+        with pytest.raises(CompileError) as error:
+            kernels("positive", x)
+        assert error.value.code == code and "exact(x * y)" in str(error.value)
+        return
+    total, wraps = 0, "cast(int8)" in body or body.startswith("total += 1")
+    for value in x.tolist():
+        p = value * 100
+        p = (p + 128) % 256 - 128 if wraps else p
+        total += (p if total > p else 0) if body.startswith("if total") else 0
+        total += (1 if p > 0 else 2) if body.startswith("total") else p if p > 0 and not body.startswith("if t") else 0
+    (got,) = kernels("positive", x)
+    assert got == total
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_what_monoids_add_up_does_not_wrap(dtype: type, kernels: KernelFile) -> None:
+    x = numbers(dtype, 40)
+    wide = np.uint64 if np.issubdtype(dtype, np.unsignedinteger) else np.int64
+    outs = [(DType.from_numpy(np.dtype(wide)), (3,)), (DType.from_numpy(np.dtype(dtype)), (1,))]
+    got, best, running = kernels("of_monoids", x, outs=[*outs, (DType.from_numpy(np.dtype(wide)), (40,))])
+    whole = x.astype(wide)
+    assert got.tolist() == [(whole * whole).sum(), (whole + 1).sum(), (whole[:8] ** 2).sum()]
+    assert best.tolist() == [(x * x).max()]
+    assert np.array_equal(running, np.cumsum(whole * whole))
+
+
+def test_products_of_half_floats_are_not_rounded_before_they_are_added(kernels: KernelFile) -> None:
+    x = np.full(3, 300, np.float16)
+    (got,) = kernels("half_dot", x * np.float16(1 / 16))
+    assert got[0] == np.float16(3 * 18.75**2)
+    (got,) = kernels("half_dot", np.array([255.9, 0], np.float16))
+    assert got[0] == np.float16(np.float32(np.float16(255.9)) ** 2)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_what_is_chosen_keeps_its_dtype(dtype: type, kernels: KernelFile) -> None:
+    x = numbers(dtype)
     (got,) = kernels("largest", x)
-    assert got.tolist() == [x.max(), x[-1]]
+    assert got.tolist() == [x.max(), x[-1], x.max()]
 
 
 def test_a_sum_of_a_given_type_keeps_it(kernels: KernelFile) -> None:

@@ -25,7 +25,7 @@ from einkorn.tensor import Tensor
 from einkorn import functional as F
 from einkorn.dsl import InputTensor, OutputTensor, register
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.eager.programs import COMPILER
+from einkorn.graph.engine.background import BACKGROUND
 
 HOST = DeviceRef.CPU()
 SECONDS = 200  # in which every child has to end
@@ -189,7 +189,7 @@ def main(count: int, seed: int) -> None:
             print(f"child {number} of seed {seed}: {status[0]}", flush=True)
     check_graph(9.0)
     compiling.stop()
-    COMPILER.wait()
+    BACKGROUND.wait()
     check_settings()
     print("right", right)
 

@@ -1,32 +1,65 @@
 """Doing what a hint says: `write X` put where the message points, as an author would.
 
-A hint that names no replacement (it explains, or shows a form with a placeholder) gives None.
+A hint that names no replacement (it explains, or shows a form with a placeholder) gives None. What a hint says of
+imports is done, too: hints are tested on files that import what they use, and nothing else (`with_own_imports`).
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from difflib import get_close_matches
 
+from einkorn import dsl, stdlib
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.diagnostics.places import Place
 
-LIBRARY = "from einkorn.stdlib import *\n"
+_IMPORTS = re.compile(r"; import (?:it|them): (?P<lines>`[^`]+`(?: and `[^`]+`)*)$")
+
+
+def with_own_imports(text: str) -> str:
+    """A kernel file with an import of the names that it uses, where it imports all names of a module."""
+    try:
+        used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return text
+    for module in (dsl, stdlib):
+        names = sorted(name for name in used & set(module.__all__) if not hasattr(builtins, name))
+        line = f"from {module.__name__} import {', '.join(names)}" if names else ""
+        text = text.replace(f"from {module.__name__} import *", line)
+    return text
+
+
+def imports_of(hint: str) -> list[str]:
+    """The lines that a hint says to put at the top of the file."""
+    found = _IMPORTS.search(hint)
+    return re.findall("`([^`]+)`", found["lines"]) if found else []
+
+
+def _imported(text: str, imports: list[str]) -> str:
+    """A file with these lines behind its imports."""
+    lines = text.split("\n")
+    at = 1 + max((k for k, line in enumerate(lines) if line.startswith(("from ", "import "))), default=-1)
+    return "\n".join([*lines[:at], *imports, *lines[at:]])
 
 
 def follow(source: str, error: EinkornError) -> str | None:
     """The text of a kernel file after the hint of `error` has been followed, or None if it names no replacement."""
-    hint, place = error.hint, error.place
-    if hint is None or place is None or place.line != place.end_line:
+    if error.hint is None or error.place is None or error.place.line != error.place.end_line:
         return None
+    followed = _followed(source, error, _IMPORTS.sub("", error.hint), error.place)
+    return None if followed is None else _imported(followed, imports_of(error.hint))
+
+
+def _followed(source: str, error: EinkornError, hint: str, place: Place) -> str | None:
     lines = source.split("\n")
     line = lines[place.line - 1]
     marked = line[place.column - 1 : place.end_column - 1]
     if found := re.match(r"write `((?:from|import) [^`]+)` at the top of the file(?:, and ([\w.]+))?", hint):
         if found[2]:
             lines[place.line - 1] = _put(line, place, marked, found[2])
-        return "\n".join([found[1], *lines])
+        return _imported("\n".join(lines), [found[1]])
     if found := re.match(r"use '([\w.]+)' of einkorn.dsl", hint):
         written = found[1]
     elif found := re.match(r"did you mean '([\w.]+)'", hint):
@@ -43,10 +76,15 @@ def follow(source: str, error: EinkornError) -> str | None:
         if code is None:
             return None
         if "no attribute" in error.message:
-            return "\n".join(_library(hint, [*lines[: place.line - 1], _call(line, place, code), *lines[place.line :]]))
+            return "\n".join([*lines[: place.line - 1], _call(line, place, code), *lines[place.line :]])
+        beside = re.fullmatch(r"\((.+)\)\.cast\(([\w.]+)\)", code)
+        if beside is not None and beside[1] not in marked and beside[1] in line[: place.column - 1]:
+            head, _, tail = line.rpartition(beside[1])  # the other operand is cast
+            lines[place.line - 1] = head + code + tail
+            return "\n".join(lines)
         written = _within(marked, code)
     lines[place.line - 1] = _put(line, place, marked, written)
-    return "\n".join(_library(hint, lines))
+    return "\n".join(lines)
 
 
 def _code(hint: str) -> str | None:
@@ -102,10 +140,3 @@ def _respelt(marked: str, message: str, name: str) -> str:
     known = [word for word in re.findall(r"\w+", marked) if re.search(rf"\b{word}\b", message)]
     near = get_close_matches(name, known, 1, 0)
     return re.sub(rf"\b{near[0]}\b", name, marked) if near else name
-
-
-def _library(hint: str, lines: list[str]) -> list[str]:
-    if "einkorn.stdlib" not in hint:
-        return lines
-    at = 1 + next(k for k, text in enumerate(lines) if text.startswith("from einkorn.dsl"))
-    return [*lines[:at], LIBRARY.rstrip(), *lines[at:]]

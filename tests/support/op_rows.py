@@ -67,6 +67,8 @@ def reference_of(op: Op) -> Callable[..., Array]:
 
 
 def _computed_in(op: Op, array: Array) -> Array:
+    if op.bools is not None and array.dtype.kind == "b":
+        return array.astype(op.bools.to_numpy())
     if op.integers is None or array.dtype.kind not in "iub":
         return array
     return array.astype(op.integers.to_numpy())

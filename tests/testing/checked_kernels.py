@@ -17,7 +17,9 @@ from einkorn.dsl import (
     max,
     register,
     select,
+    store,
 )
+from einkorn.stdlib import Sum, reduce, rowwise
 
 T = TypeVar("T", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -67,7 +69,24 @@ def picked(out: OutputTensor[float32, "m"], x: InputTensor[float32, "n"], index:
     foreach(out, lambda i: x[index[i]])
 
 
+@register("row_totals", batch="b")
+def row_totals(
+    out: OutputTensor[float32, "*b n"],
+    total: OutputTensor[float32, "*b"],
+    x: InputTensor[float32, "*b n"],
+    weight: InputTensor[float32, "n"],
+):
+    foreach(out, lambda i: x[i] * weight[i[-1]])
+    rowwise(x, Sum, lambda row, value: store(total, row, value))
+
+
 # Wrong ones.
+
+
+@register("mixes_rows", batch="b")
+def mixes_rows(out: OutputTensor[float32, "*b n"], x: InputTensor[float32, "*b n"]):
+    whole = reduce(x, Sum)
+    foreach(out, lambda i: x[i] + whole)
 
 
 @register("forgets_the_tail")

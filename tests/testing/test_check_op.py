@@ -105,6 +105,12 @@ def test_wrong_shapes_dtypes_and_no_cases(tmp_path: Path) -> None:
     assert failure(tmp_path, "scaled", dtypes={"F": []}).code == "EK0731"
 
 
+def test_members_of_a_promised_batch_are_compared_with_calls_of_their_own(tmp_path: Path) -> None:
+    assert check_op("row_totals", KERNELS, sizes=(1, 3, 17)).cases > 3
+    error = failure(tmp_path, "mixes_rows", sizes=(1, 3))
+    assert "a call for member 0 of the batch" in str(error), error
+
+
 def test_a_case_of_ones_own(tmp_path: Path) -> None:
     x = np.array([1.0, 2.0], np.float32)
     check_op("scaled", KERNELS, inputs=[x, np.float32(2)], expected=[np.array([2.5, 4.5], np.float32)])

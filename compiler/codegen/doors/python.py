@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....dsl.contract.doors import DoorArgument, DoorSpec, PythonForm
-from ....dsl.signature.dims import Name, Number
+from ....dsl.contract.doors import NUMPY_SCALAR, DoorArgument, DoorOutput, DoorSpec, GetterForm, PythonForm
+from ....dsl.signature.dims import Expression, Name, Number
 from ....dsl.types.dtype import DType
 from ..ir_text import Number as Value
 from .text import DECLARATIONS, DoorText, run_text
@@ -33,6 +33,7 @@ FLAGS: Final = 64
 COUNT: Final = 16  # of a tuple, and of a dict
 ITEMS: Final = 24
 FLOAT: Final = 16  # of a float: its number
+ELEMENT: Final = 16  # of a scalar of NumPy's
 CELL: Final = 16  # of a variable of a function: what it holds
 
 CONTIGUOUS: Final = 0x001
@@ -83,6 +84,30 @@ def python_text(spec: DoorSpec, form: PythonForm) -> str:
     return "\n".join([DECLARATIONS, run_text(words, lock=True, bounded=spec.bounded), _Door(spec, form, words).text()])
 
 
+def getter_text(form: GetterForm) -> str:
+    """The text of a function of one argument that gives the object `value`."""
+    f = DoorText("@ek_door", "ptr", ["ptr %self", "ptr %argument"], form.words())
+    f.table = f.load("ptr", f.at("%self", DATA))
+    need_unchanged(f, form)
+    value = f.word("value")
+    f.call(f.word("incref"), [f"ptr {value}"])
+    f.leave(value)
+    f.line("unreachable")
+    f.label("miss.")
+    passed = f"ptr {f.word('next_self')}, ptr %argument"
+    f.leave(f.value(f"musttail call ptr {f.word('next')}({passed})"))
+    return f.text()
+
+
+def need_unchanged(f: DoorText, form: PythonForm | GetterForm) -> None:
+    """Goes on where what the kernel read of Python's variables is what it was."""
+    for k in range(form.names):
+        asked = [f"ptr {f.word(f'module{k}')}", f"ptr {f.word(f'name{k}')}"]
+        f.need_same(f.call(f.word("lookup"), asked, "ptr"), f.word(f"found{k}"), "ptr")
+    for k in range(form.cells):
+        f.need_same(f.load("ptr", f.at(f.word(f"cell{k}"), CELL)), f.word(f"content{k}"), "ptr")
+
+
 class _Door(DoorText):
     def __init__(self, spec: DoorSpec, form: PythonForm, words: Sequence[str]) -> None:
         super().__init__("@ek_door", "ptr", ["ptr %self", "ptr %args", "ptr %named"], words)
@@ -102,7 +127,7 @@ class _Door(DoorText):
         shapes = [[self.size_of_output(axis) for axis in output.axes] for output in spec.outputs]
         large = self.large(shapes)
         self.need_apart(inputs)
-        self.unchanged()
+        need_unchanged(self, self.form)
         objects = self.outputs(shapes, inputs)
         outputs = [self.load("ptr", self.at(each, DATA)) for each in objects]
         pointers = self.pointers(spec, inputs, outputs)
@@ -168,24 +193,44 @@ class _Door(DoorText):
     def argument(self, k: int, argument: DoorArgument) -> str:
         """Where the elements of an argument lie, with its sizes known."""
         value = self.passed(k)
+        if argument.scalar == NUMPY_SCALAR:
+            self.need_type(value, f"scalar{k}")
+            return self.at(value, ELEMENT)
         if argument.scalar:
             return self.number(value, argument)
         if self.form.held and self.form.held[k]:
             self.need_type(value, "buffer_type")
         if self.form.buffers == "list" or (self.form.held and self.form.held[k]):
             value = self.held(value)
-        self.array(value, f"argument{k}", len(argument.axes))
+        places = argument.places or tuple(range(len(argument.axes)))
+        self.array(value, f"argument{k}", sum(place >= 0 for place in places))
         flags = self.load("i32", self.at(value, FLAGS))
-        wanted = ALIGNED | (WRITEABLE if argument.mutable else 0) | (0 if argument.strides else CONTIGUOUS)
-        looked = wanted | CONTIGUOUS  # what is contiguous is served by the door for that
+        wanted = ALIGNED | (WRITEABLE if argument.mutable else 0)
+        wanted |= 0 if argument.strides or argument.places else CONTIGUOUS
+        looked = wanted if argument.places else wanted | CONTIGUOUS  # the door for contiguous arrays serves these
         self.need_same(self.both(flags, looked, "i32"), wanted, "i32")
         dims = self.load("ptr", self.at(value, DIMS)) if argument.axes else ""
-        for axis, size in enumerate(argument.axes):
-            self.meet(size, self.load("i64", self.at(dims, 8 * axis)))
+        for place, size in zip(places, argument.axes, strict=True):
+            self.meet(size, self.load("i64", self.at(dims, 8 * place)) if place >= 0 else 1)
+        if argument.places and not argument.strides:
+            self.need_dense(value, places, argument.axes, argument.dtype)
         strides = self.load("ptr", self.at(value, STRIDES)) if argument.strides else ""
-        for axis, stride in enumerate(argument.strides or ()):
-            self.stride(stride, self.load("i64", self.at(strides, 8 * axis)), argument.dtype.size_in_bytes)
+        for place, stride in zip(places, argument.strides or (), strict=bool(argument.strides)):
+            if place >= 0:
+                self.stride(stride, self.load("i64", self.at(strides, 8 * place)), argument.dtype.size_in_bytes)
         return self.load("ptr", self.at(value, DATA))
+
+    def need_dense(self, value: str, places: Sequence[int], axes: Sequence[Expression], dtype: DType) -> None:
+        """An array lies without gaps, with its axes in this order."""
+        strides = self.load("ptr", self.at(value, STRIDES))
+        expected: Value = dtype.size_in_bytes
+        for place, axis in reversed([*zip(places, axes, strict=True)]):
+            size = self.size(axis, self.known)
+            if place < 0 or size == 1:
+                continue
+            same = self.compare("eq", self.load("i64", self.at(strides, 8 * place)), expected)
+            self.need(self.either(same, self.compare("eq", size, 1), "i1"))
+            expected = self.mul(expected, size)
 
     def held(self, value: str) -> str:
         """The array that a buffer holds, or what is no buffer."""
@@ -202,7 +247,7 @@ class _Door(DoorText):
         self.need_same(self.load("ptr", self.at(value, DTYPE)), self.word(word))
         self.need_same(self.load("i32", self.at(value, RANK)), rank, "i32")
 
-    def meet(self, size: Number | Name, value: str) -> None:
+    def meet(self, size: Number | Name, value: Value) -> None:
         """A size that has a number, or a name that it gets or has to fit."""
         if isinstance(size, Name) and size.name not in self.known:
             self.known[size.name] = value
@@ -324,14 +369,6 @@ class _Door(DoorText):
         before = self.compare("ule", ends[0], b, "ptr")
         self.need(self.either(before, self.compare("ule", ends[1], a, "ptr"), "i1"))
 
-    def unchanged(self) -> None:
-        """What the kernel read of Python's variables is what it was."""
-        for k in range(self.form.names):
-            asked = [f"ptr {self.word(f'module{k}')}", f"ptr {self.word(f'name{k}')}"]
-            self.need_same(self.call(self.word("lookup"), asked, "ptr"), self.word(f"found{k}"))
-        for k in range(self.form.cells):
-            self.need_same(self.load("ptr", self.at(self.word(f"cell{k}"), CELL)), self.word(f"content{k}"))
-
     # what is given back
 
     def outputs(self, shapes: Sequence[Sequence[Value]], inputs: Sequence[str]) -> list[str]:
@@ -345,11 +382,14 @@ class _Door(DoorText):
             none = self.compare("eq", self.given, "null", "ptr")
             with self.when(self.value(f"xor i1 {none}, true")):
                 self.array(self.given, f"output{k}", len(sizes))
-                flags = self.both(self.load("i32", self.at(self.given, FLAGS)), CONTIGUOUS | ALIGNED | WRITEABLE, "i32")
-                self.need_same(flags, CONTIGUOUS | ALIGNED | WRITEABLE, "i32")
+                places = output.places or tuple(range(len(sizes)))
+                wanted = ALIGNED | WRITEABLE | (0 if output.places else CONTIGUOUS)
+                self.need_same(self.both(self.load("i32", self.at(self.given, FLAGS)), wanted, "i32"), wanted, "i32")
                 dims = self.load("ptr", self.at(self.given, DIMS)) if sizes else ""
-                for axis, size in enumerate(sizes):
-                    self.need_same(self.load("i64", self.at(dims, 8 * axis)), size, "i64")
+                for place, size in zip(places, sizes, strict=True):
+                    self.need_same(self.load("i64", self.at(dims, 8 * place)), size, "i64")
+                if output.places:
+                    self.need_dense(self.given, places, output.axes, output.dtype)
                 data = self.load("ptr", self.at(self.given, DATA))
                 like = DoorArgument(output.dtype, output.axes)  # type: ignore[arg-type]
                 for argument, value in zip(self.spec.arguments, inputs, strict=True):
@@ -363,15 +403,25 @@ class _Door(DoorText):
 
     def new(self, k: int, sizes: Sequence[Value], before: Sequence[str]) -> str:
         """A new array; where there is no memory for it, Python's error is passed on."""
-        dims = self.block(len(sizes))
-        for axis, size in enumerate(sizes):
-            self.store("i64", size, self.at(dims, 8 * axis))
+        output, dims = self.spec.outputs[k], self.block(len(sizes))
+        for place, size in zip(output.places or range(len(sizes)), sizes, strict=True):
+            self.store("i64", size, self.at(dims, 8 * place))
+        strides = f"ptr {self.strides_of(sizes, output)}" if output.places else "ptr null"
         dtype = self.word(f"output{k}")
         self.call(self.word("incref"), [f"ptr {dtype}"])  # it takes one
         what = [f"ptr {self.word('array_type')}", f"ptr {dtype}", f"i32 {len(sizes)}", f"ptr {dims}"]
-        made = self.call(self.word("allocate"), [*what, "ptr null", "ptr null", "i32 0", "ptr null"], "ptr")
+        made = self.call(self.word("allocate"), [*what, strides, "ptr null", "i32 0", "ptr null"], "ptr")
         self.or_leave(made, before)
         return made
+
+    def strides_of(self, sizes: Sequence[Value], output: DoorOutput) -> str:
+        """The strides of a new array whose axes lie in another order, in bytes."""
+        strides = self.block(len(sizes))
+        stride: Value = output.dtype.size_in_bytes
+        for place, size in reversed([*zip(output.places, sizes, strict=True)]):
+            self.store("i64", stride, self.at(strides, 8 * place))
+            stride = self.mul(stride, self.value(f"call i64 @llvm.smax.i64(i64 {size}, i64 1)"))
+        return strides
 
     def or_leave(self, value: str, drop: Sequence[str]) -> None:
         """Passes an error of Python's on, where there is no value."""

@@ -14,14 +14,17 @@ from ....dsl.contract.doors import DoorSpec
 from ....dsl.diagnostics.errors import TargetError
 from ...targets import Target
 from ..llvm import compile_module
-from .python import PROBE, python_text
+from .python import PROBE, getter_text, python_text
 from .torch import torch_text
+from .torch_dispatch import dispatch_text as kernels_text
 from .ufunc import dispatch_text, loop_text, moves_text
 from .xla import xla_text
 
 DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
     "python": python_text,
+    "getter": lambda spec, form: getter_text(form),
     "torch": torch_text,
+    "torch kernels": lambda spec, form: kernels_text(),
     "probe": lambda spec, form: PROBE,
     "xla": xla_text,
     "ufunc": lambda spec, form: loop_text(spec),
@@ -29,9 +32,9 @@ DOORS: Final[dict[str, Callable[[DoorSpec, Any], str]]] = {
     "moves": lambda spec, form: moves_text(),
 }
 
-# How far LLVM goes with what loops over elements; with the others, which run straight on, it would take 20 ms for
-# nothing.
-LEVELS: Final = {"moves": 2}
+# How far LLVM goes with what loops, and with what is compiled once for all; with the others, which run straight on, it
+# would take 20 ms for nothing.
+LEVELS: Final = {"moves": 2, "torch kernels": 2}
 
 
 def door_text(name: str, spec: DoorSpec, form: Any) -> str:
@@ -47,4 +50,4 @@ def door_object(name: str, text: str, target: Target) -> bytes:
     """
     if target.system is None:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")
-    return compile_module(text, target, level=LEVELS.get(name, 0)).link(f"einkorn_{name}.so")
+    return compile_module(text, target, level=LEVELS.get(name, 0)).link(f"einkorn_{name.replace(' ', '_')}.so")

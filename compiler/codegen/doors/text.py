@@ -38,8 +38,10 @@ class DoorText(FunctionText):
         words: the names of the words of its table.
     """
 
-    def __init__(self, name: str, result: str, parameters: Sequence[str], words: Sequence[str]) -> None:
-        super().__init__(name, result, parameters)
+    def __init__(
+        self, name: str, result: str, parameters: Sequence[str], words: Sequence[str], *, attributes: str = ""
+    ) -> None:
+        super().__init__(name, result, parameters, attributes=attributes)
         self.offsets = {word: 8 * number for number, word in enumerate(words)}
         self.table = ""  # the value that is its address
 

@@ -1,16 +1,16 @@
-"""The door for PyTorch: a kernel of its dispatcher, through the stable C interface of libtorch.
+"""The door for PyTorch: calls an entry with tensors of one kind, through the stable C interface of libtorch.
 
-    void ek_door(uint64_t *stack, uint64_t inputs, uint64_t outputs)
+    void *ek_door(table, uint64_t *words, uint64_t *results)
 
-The stack holds handles of tensors, which the kernel owns, and numbers; the kernel leaves handles of its outputs there.
-The table is found by a symbol, since the dispatcher has no word for it: each door has its code for itself. What a door
-does not serve goes to the next one, and the last one asks Python.
+A kernel of PyTorch's dispatcher has found it by the dtypes, ranks and patterns of strides of the tensors, and by the
+parameters (see `torch_dispatch`), so that none of these is looked at again. `words` has the tensors' handles, which
+stay the kernel's, and numbers. The door leaves handles of what it makes in `results`. It returns null; 1 where it does
+not serve the call, and has changed nothing; or the address of a failure.
 
-A failure becomes an exception of C++. It is thrown by a call that takes the place of the door's own, so that nothing
-has to unwind the door. To PyTorch it is its own `python_error`, which holds an exception of Python and raises it again;
-to whoever does not know it as that, a `std::exception` with the text.
+Tensors with gaps are read where they lie. What is written is apart from all other tensors, else Python looks closer;
+its version is counted up for autograd. Outputs that the caller gives with gaps are written as a whole, and copied.
 
-Input: a `DoorSpec`, a `TorchForm`. Output: LLVM IR. Non-goals: numbers as tensors, lists, texts (Python serves them).
+Input: a `DoorSpec`, a `TorchForm`. Output: LLVM IR. Non-goals: which door serves a call.
 """
 
 from __future__ import annotations
@@ -20,165 +20,233 @@ from typing import Final
 
 from ....dsl.contract.doors import DoorArgument, DoorSpec, TorchForm
 from ....dsl.signature.dims import Name, Number
+from ....dsl.types.dtype import DType
 from ..ir_text import Number as Value
 from .text import DECLARATIONS, DoorText, run_text
+from .torch_dispatch import MISS
 
-# Of an exception, as PyTorch's header has it (torch/csrc/Exceptions.h): a table of functions, the type, the exception,
-# its traceback, a string; behind it, of our own, the text.
-ERROR_BYTES: Final = 72
-ERROR_TYPE: Final = 8
-ERROR_VALUE: Final = 16
-ERROR_TRACE: Final = 24
-ERROR_STRING: Final = 32  # where its characters are, how many, and room for a few
-ERROR_TEXT: Final = 64
-MASKS: Final = {"bool": 0xFF, "dtype": 0xFFFFFFFF}  # what counts of a word of the stack
-
-SYMBOLS: Final = """
-@ek_table = global ptr null
-
-define ptr @ek_thread() {
-  %thread = call ptr @llvm.thread.pointer()
-  ret ptr %thread
-}
-
-define ptr @ek_what(ptr %error) {
-  %at = getelementptr i8, ptr %error, i64 64
-  %text = load ptr, ptr %at
-  ret ptr %text
-}
-"""
+COUNTER: Final = 16  # in what counts the versions of a tensor: the number
+LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
 
 
 def torch_text(spec: DoorSpec, form: TorchForm) -> str:
     """The text of a door."""
     words = form.words(spec)
-    return "\n".join(
-        [DECLARATIONS, SYMBOLS, run_text(words, lock=False), _destroy(words), _Door(spec, form, words).text()]
-    )
-
-
-def _destroy(words: Sequence[str]) -> str:
-    """`ek_destroy(error)`: what is done when an exception has been caught."""
-    f = DoorText("@ek_destroy", "void", ["ptr %error"], words)
-    f.table = f.load("ptr", "@ek_table")
-    state = f.call(f.word("lock"), [], "i32")
-    for offset in (ERROR_TYPE, ERROR_VALUE, ERROR_TRACE):
-        f.call(f.word("decref"), [f"ptr {f.load('ptr', f.at('%error', offset))}"])
-    f.call(f.word("unlock"), [f"i32 {state}"])
-    return f.text()
+    return "\n".join([DECLARATIONS, run_text(words, lock=False), _Door(spec, form, words).text()])
 
 
 class _Door(DoorText):
     def __init__(self, spec: DoorSpec, form: TorchForm, words: Sequence[str]) -> None:
-        super().__init__("@ek_door", "void", ["ptr %stack", "i64 %count", "i64 %results"], words)
+        super().__init__("@ek_door", "ptr", ["ptr %table", "ptr %words", "ptr %results"], words)
         self.spec, self.form = spec, form
-        self.table = self.load("ptr", "@ek_table")
+        self.table = "%table"
         self.known: dict[str, Value] = {}
         self.answer = self.block(1)
+        # Of the tensor at a position: between which addresses it lies, where it begins, strides, bytes of an element.
+        self.extents: dict[int, tuple[str, str]] = {}
+        self.begins: dict[int, str] = {}
+        self.strides: dict[int, Sequence[str]] = {}
+        self.widths: dict[int, int] = {}
         self.write()
 
     def write(self) -> None:
-        spec = self.spec
-        self.need_room()
-        handles = [self.load("ptr", self.at("%stack", 8 * k)) for k in range(len(spec.arguments))]
-        inputs = [self.argument(k, handles[k], argument) for k, argument in enumerate(spec.arguments)]
-        self.parameters()
-        if not self.form.gradients:
-            self.need_no_gradient(handles)
+        spec, form = self.spec, self.form
+        places = form.inputs or tuple(range(len(spec.arguments)))
+        inputs = [self.argument(place, argument) for place, argument in zip(places, spec.arguments, strict=True)]
         self.need_relations(spec, self.known)
         shapes = [[self.size_of_output(axis) for axis in output.axes] for output in spec.outputs]
+        for k, place in enumerate(form.outputs or ()):
+            self.given(place, k, shapes[k])
+        written = [place for place, a in zip(places, spec.arguments, strict=True) if a.mutable]
+        written += [place for place, gap in zip(form.outputs or (), form.gaps, strict=True) if not gap]
+        self.need_apart(written)
         large = self.large(shapes)
         slots = self.slots(spec, self.known)
         made = self.outputs(shapes)
         outputs = [self.asked("data", handle, "ptr") for handle in made]
         context, status, failed = self.run(self.pointers(spec, inputs, outputs), slots, large)
         with self.when(failed):
-            self.release([*handles, *made])
-            self.throw(self.call(self.word("fail"), [f"ptr {context}", f"i64 {status}"], "ptr"))
-        self.release(handles)
-        for k, handle in enumerate(made):
-            self.store("ptr", handle, self.at("%stack", 8 * k))
-        self.leave()
+            self.release(made)
+            self.leave(self.call(self.word("fail"), [f"ptr {context}", f"i64 {status}"], "ptr"))
+        self.copy(made)
+        for place in written:
+            self.count_version(place)
+        if form.outputs is None:
+            self.results(made)
+        self.leave("null")
         self.line("unreachable")
         self.label("miss.")
-        self.hand_on()
-
-    def hand_on(self) -> None:
-        """The next door, which finds the stack as it was; behind the last one Python."""
-        passed = "ptr %stack, i64 %count, i64 %results"
-        behind = self.word("next")
-        with self.when(self.compare("ne", behind, "null", "ptr")):
-            self.line(f"musttail call void {behind}({passed})")
-            self.line("ret void")
-            self.label(self.fresh("after"))
-        failure = self.call(self.word("slow"), [passed], "ptr")
-        with self.when(self.compare("ne", failure, "null", "ptr")):
-            self.throw(failure)
-
-    def throw(self, failure: str) -> None:
-        """Ends with an exception; a failure is its text, its type and itself."""
-        error = self.call(self.word("allocate_error"), [f"i64 {ERROR_BYTES}"], "ptr")
-        text, kind, value = (self.load("ptr", self.at(failure, 8 * k)) for k in range(3))
-        state = self.call(self.word("lock"), [], "i32")
-        for each in (kind, value):
-            self.call(self.word("incref"), [f"ptr {each}"])
-        self.call(self.word("unlock"), [f"i32 {state}"])
-        characters = self.at(error, ERROR_STRING + 16)
-        words = [(0, self.word("error_table")), (ERROR_TYPE, kind), (ERROR_VALUE, value), (ERROR_TRACE, "null")]
-        words += [(ERROR_STRING, characters), (ERROR_STRING + 8, "null"), (ERROR_STRING + 16, "null")]
-        for offset, word in [*words, (ERROR_STRING + 24, "null"), (ERROR_TEXT, text)]:
-            self.store("ptr", word, self.at(error, offset))
-        about, destroy = self.word("error_kind", "i64"), self.word("destroy_error", "i64")
-        self.line(f"musttail call void {self.word('throw')}(ptr {error}, i64 {about}, i64 {destroy})")
-        self.line("ret void")
-        self.label(self.fresh("after"))
+        self.leave(MISS)
 
     # what is passed
 
+    def handle(self, place: int) -> str:
+        return self.load("ptr", self.at("%words", 8 * place))
+
     def asked(self, word: str, handle: str, type: str) -> str:
         """What a tensor answers; it has an answer to all that is asked here."""
-        code = self.call(self.word(word), [f"ptr {handle}", f"ptr {self.answer}"], "i32")
-        self.need_same(code, 0, "i32")
+        self.call(self.word(word), [f"ptr {handle}", f"ptr {self.answer}"], "i32")
         return self.load(type, self.answer)
 
-    def argument(self, k: int, handle: str, argument: DoorArgument) -> str:
+    def argument(self, place: int, argument: DoorArgument) -> str:
         """Where the elements of an argument lie, with its sizes known."""
-        self.need_same(self.asked("dtype", handle, "i32"), self.narrow(self.word(f"argument{k}", "i64"), "i32"), "i32")
-        self.need_same(self.asked("rank", handle, "i64"), len(argument.axes), "i64")
-        self.need_same(self.both(self.asked("contiguous", handle, "i8"), 1, "i8"), 1, "i8")
-        if argument.axes:
-            sizes = self.asked("sizes", handle, "ptr")
-            for axis, size in enumerate(argument.axes):
-                self.meet(size, self.load("i64", self.at(sizes, 8 * axis)))
+        if argument.scalar:
+            return self.number(self.load("i64", self.at("%words", 8 * place)), argument)
+        handle, order = self.handle(place), argument.places or range(len(argument.axes))
+        sizes = self.words_of("sizes", handle, order)
+        for size, found in zip(argument.axes, sizes, strict=True):
+            self.meet(size, found)
+        strides: list[str] = []
+        if argument.strides:
+            strides = self.words_of("strides", handle, order)
+            for stride, found in zip(argument.strides, strides, strict=True):
+                self.meet(stride, found)
+            if argument.mutable:
+                self.need_own_elements(sizes, strides)
+        elif argument.places:
+            self.need_dense(handle, sizes, order)
+        return self.memory(place, handle, argument.dtype, sizes, strides)
+
+    def words_of(self, word: str, handle: str, order: Sequence[int]) -> list[str]:
+        """The sizes or strides of a tensor, with its axes in an order."""
+        if not order:
+            return []
+        words = self.asked(word, handle, "ptr")
+        return [self.load("i64", self.at(words, 8 * axis)) for axis in order]
+
+    def need_dense(self, handle: str, sizes: Sequence[Value], order: Sequence[int]) -> None:
+        """A tensor lies without gaps, with its axes in this order."""
+        expected: Value = 1
+        for size, stride in reversed([*zip(sizes, self.words_of("strides", handle, order), strict=True)]):
+            same = self.compare("eq", stride, expected)
+            self.need(self.either(same, self.compare("eq", size, 1), "i1"))
+            expected = self.mul(expected, size)
+
+    def memory(self, place: int, handle: str, dtype: DType, sizes: Sequence[Value], strides: Sequence[str]) -> str:
+        """Where the elements of a tensor lie."""
         data = self.asked("data", handle, "ptr")
         address = self.value(f"ptrtoint ptr {data} to i64")
-        self.need_same(self.both(address, argument.dtype.align - 1), 0, "i64")
+        self.need_same(self.both(address, dtype.align - 1), 0, "i64")
+        self.extent_of(place, address, dtype, sizes, strides)
         return data
 
+    def extent_of(self, place: int, address: str, dtype: DType, sizes: Sequence[Value], strides: Sequence[str]) -> None:
+        """Notes between which addresses a tensor lies, where that counts; one without elements lies nowhere."""
+        writes = self.form.outputs is not None or any(argument.mutable for argument in self.spec.arguments)
+        if not writes:
+            return
+        reach: Value = 1
+        if strides:
+            for size, stride in zip(sizes, strides, strict=True):
+                reach = self.add(reach, self.mul(self.sub(size, 1), stride))
+        count = self.elements(sizes)
+        some = self.compare("ne", count, 0)
+        end = self.add(address, self.mul(reach if strides else count, dtype.size_in_bytes))
+        self.begins[place], self.strides[place], self.widths[place] = address, strides, dtype.size_in_bytes
+        self.extents[place] = self.select(some, address, 0), self.select(some, end, 0)
+
     def meet(self, size: Number | Name, value: str) -> None:
-        """A size that has a number, or a name that it gets or has to fit."""
+        """A size or stride that has a number, or a name that it gets or has to fit."""
         if isinstance(size, Name) and size.name not in self.known:
             self.known[size.name] = value
             return
         self.need_same(value, self.size(size, self.known), "i64")
 
-    def parameters(self) -> None:
-        """Compile-time parameters are as they were when the door was made."""
-        for k, kind in enumerate(self.form.parameters):
-            value = self.load("i64", self.at("%stack", 8 * (len(self.spec.arguments) + k)))
-            value = self.both(value, MASKS[kind]) if kind in MASKS else value
-            self.need_same(value, self.word(f"value{k}", "i64"), "i64")
+    def number(self, word: str, argument: DoorArgument) -> str:
+        """A number that is passed at run time as an element on the stack; a miss where it does not fit."""
+        block, dtype = self.block(1), argument.dtype
+        if dtype.is_float():
+            wide = self.value(f"bitcast i64 {word} to double")
+            if dtype is DType.float64:
+                self.store("double", wide, block)
+                return block
+            size = self.value(f"call double @llvm.fabs.f64(double {wide})")
+            self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
+            self.store("float", self.value(f"fptrunc double {wide} to float"), block)
+        elif dtype is DType.bool:
+            self.store("i8", self.narrow(self.both(word, 1), "i8"), block)
+        else:
+            narrow = self.narrow(word, f"i{dtype.bits}") if dtype.bits < 64 else word
+            if dtype.bits < 64:
+                extend = "sext" if dtype.is_signed() else "zext"
+                self.need_same(self.value(f"{extend} i{dtype.bits} {narrow} to i64"), word, "i64")
+            elif not dtype.is_signed():
+                self.need(self.compare("sge", word, 0))
+            self.store(f"i{dtype.bits}", narrow, block)
+        return block
 
-    def need_no_gradient(self, handles: Sequence[str]) -> None:
-        """No gradient would be lost. A handle points to a tensor, which points to what knows."""
-        wanted = self.variable("i1", "false")
-        mode = self.call(self.word("grad_mode"), [], "i8")
-        with self.when(self.compare("ne", self.both(mode, 1, "i8"), 0, "i8")):
-            for handle in handles:
-                answer = self.call(self.word("requires_grad"), [f"ptr {self.load('ptr', handle)}"], "i8")
-                some = self.compare("ne", self.both(answer, 1, "i8"), 0, "i8")
-                wanted.set(self.either(wanted.value(), some, "i1"))
-        self.need(self.value(f"xor i1 {wanted.value()}, true"))
+    # what is written
+
+    def given(self, place: int, k: int, shape: Sequence[Value]) -> None:
+        """An output that the caller gives has the sizes that the signature says."""
+        handle, output = self.handle(place), self.spec.outputs[k]
+        order = output.places or range(len(shape))
+        sizes = self.words_of("sizes", handle, order)
+        for size, wanted in zip(sizes, shape, strict=True):
+            self.need_same(size, wanted, "i64")
+        if self.form.gaps[k]:
+            return
+        if output.places:
+            self.need_dense(handle, sizes, order)
+        self.memory(place, handle, output.dtype, sizes, [])
+
+    def need_own_elements(self, sizes: Sequence[Value], strides: Sequence[str]) -> None:
+        """No two elements of a tensor share memory: each stride steps over all that smaller strides reach."""
+        moves = [self.compare("sgt", size, 1) for size in sizes]
+        spans = [self.mul(self.sub(size, 1), stride) for size, stride in zip(sizes, strides, strict=True)]
+        for axis, stride in enumerate(strides):
+            reach: Value = 1
+            for other in range(len(strides)):
+                if other == axis:
+                    continue
+                below = self.compare("sle" if other < axis else "slt", strides[other], stride)
+                counts = self.both(below, moves[other], "i1")
+                reach = self.add(reach, self.select(counts, spans[other], 0))
+            clear = self.compare("sge", stride, reach)
+            self.need(self.either(clear, self.value(f"xor i1 {moves[axis]}, true"), "i1"))
+
+    def need_apart(self, written: Sequence[int]) -> None:
+        """What is written shares no memory with any other tensor."""
+        for place in written:
+            for other, (begin, end) in self.extents.items():
+                if other == place or (other in written and other < place):
+                    continue
+                before = self.compare("ule", self.extents[place][1], begin)
+                apart = self.either(before, self.compare("ule", end, self.extents[place][0]), "i1")
+                self.need(self.either(apart, self.alternate(place, other), "i1"))
+
+    def alternate(self, one: int, other: int) -> str:
+        """Whether the elements of two views lie in turns, as two columns of a table do: the strides of both are
+        multiples of one, and where they begin differs by none."""
+        pairs = [(self.strides[k], self.widths[k]) for k in (one, other)]
+        if not all(strides for strides, _ in pairs) or pairs[0][1] != pairs[1][1]:
+            return "false"
+        width = pairs[0][1]
+        step = self.value(f"call i64 @llvm.smax.i64(i64 {pairs[0][0][-1]}, i64 1)")
+        rest = self.value(f"srem i64 {self.sub(self.begins[one], self.begins[other])}, {self.mul(step, width)}")
+        found = self.both(
+            self.compare("ne", rest, 0), self.compare("eq", self.value(f"srem i64 {rest}, {width}"), 0), "i1"
+        )
+        for stride in (stride for strides, _ in pairs for stride in strides):
+            found = self.both(found, self.compare("eq", self.value(f"srem i64 {stride}, {step}"), 0), "i1")
+        return found
+
+    def copy(self, made: Sequence[str]) -> None:
+        """Copies outputs to where the caller wants them, if that has gaps."""
+        if self.form.outputs is None:
+            return
+        for place, gap, handle in zip(self.form.outputs, self.form.gaps, made, strict=True):
+            if gap:
+                wrong = self.call(self.word("copy"), [f"ptr {self.handle(place)}", f"ptr {handle}", "i32 0"], "i32")
+                self.call(self.word("delete"), [f"ptr {handle}"], "i32")
+                self.need_same(wrong, 0, "i32")
+
+    def count_version(self, place: int) -> None:
+        """Says to autograd that a tensor has been written; one of the inference mode has no version."""
+        tensor = self.load("ptr", self.handle(place))
+        counter = self.load("ptr", self.at(tensor, self.word("version", "i64")))
+        with self.when(self.compare("ne", counter, "null", "ptr")):
+            self.line(f"{'%' + self.fresh()} = atomicrmw add ptr {self.at(counter, COUNTER)}, i32 1 monotonic")
 
     # what is given back
 
@@ -204,26 +272,52 @@ class _Door(DoorText):
         return free.value()
 
     def outputs(self, shapes: Sequence[Sequence[Value]]) -> list[str]:
-        """New tensors; what cannot be had is a miss, and Python says why."""
+        """New tensors, and those that are given; what cannot be had is a miss, and Python says why."""
         made: list[str] = []
+        mine: list[str] = []
         for k, shape in enumerate(shapes):
-            sizes, strides = self.block(len(shape)), self.block(len(shape))
-            stride: Value = 1
-            for axis in reversed(range(len(shape))):
-                self.store("i64", shape[axis], self.at(sizes, 8 * axis))
-                self.store("i64", stride, self.at(strides, 8 * axis))
-                if axis:
-                    stride = self.mul(stride, self.value(f"call i64 @llvm.smax.i64(i64 {shape[axis]}, i64 1)"))
-            dtype = self.narrow(self.word(f"output{k}", "i64"), "i32")
-            words = [f"i64 {len(shape)}", f"ptr {sizes}", f"ptr {strides}", f"i32 {dtype}", "i32 0", "i32 0"]
-            code = self.call(self.word("empty"), [*words, f"ptr {self.answer}"], "i32")
-            failed = self.compare("ne", code, 0, "i32")
-            with self.when(failed):
-                self.release(made)
-            self.need(self.value(f"xor i1 {failed}, true"))
-            made.append(self.load("ptr", self.answer))
+            if self.form.outputs is not None and not self.form.gaps[k]:
+                made.append(self.handle(self.form.outputs[k]))
+                continue
+            made.append(self.new(k, shape, mine))
+            mine.append(made[-1])
         return made
 
-    def release(self, handles: Sequence[str]) -> None:
-        for handle in handles:
-            self.call(self.word("delete"), [f"ptr {handle}"], "i32")
+    def new(self, k: int, shape: Sequence[Value], before: Sequence[str]) -> str:
+        sizes, strides = self.block(len(shape)), self.block(len(shape))
+        order = self.spec.outputs[k].places or range(len(shape))
+        stride: Value = 1
+        for axis in reversed(range(len(shape))):
+            self.store("i64", shape[axis], self.at(sizes, 8 * order[axis]))
+            self.store("i64", stride, self.at(strides, 8 * order[axis]))
+            if axis:
+                stride = self.mul(stride, self.value(f"call i64 @llvm.smax.i64(i64 {shape[axis]}, i64 1)"))
+        dtype = self.narrow(self.word(f"output{k}", "i64"), "i32")
+        words = [f"i64 {len(shape)}", f"ptr {sizes}", f"ptr {strides}", f"i32 {dtype}", "i32 0", "i32 0"]
+        code = self.call(self.word("empty"), [*words, f"ptr {self.answer}"], "i32")
+        failed = self.compare("ne", code, 0, "i32")
+        with self.when(failed):
+            for handle in before:
+                self.call(self.word("delete"), [f"ptr {handle}"], "i32")
+        self.need(self.value(f"xor i1 {failed}, true"))
+        return self.load("ptr", self.answer)
+
+    def release(self, made: Sequence[str]) -> None:
+        """Gives back the tensors that this door has made."""
+        for k, handle in enumerate(made):
+            if self.form.outputs is None or self.form.gaps[k]:
+                self.call(self.word("delete"), [f"ptr {handle}"], "i32")
+
+    def results(self, made: Sequence[str]) -> None:
+        """The results, those of variadic outputs in lists."""
+        rest = iter(made)
+        for k, count in enumerate(self.form.lists or (-1,) * len(made)):
+            if count < 0:
+                self.store("ptr", next(rest), self.at("%results", 8 * k))
+                continue
+            self.call(self.word("new_list"), [f"i64 {count}", f"ptr {self.answer}"], "i32")
+            found = self.load("ptr", self.answer)
+            for _ in range(count):
+                word = self.value(f"ptrtoint ptr {next(rest)} to i64")
+                self.call(self.word("put_list"), [f"ptr {found}", f"i64 {word}"], "i32")
+            self.store("ptr", found, self.at("%results", 8 * k))

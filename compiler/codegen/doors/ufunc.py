@@ -165,8 +165,10 @@ def _move(size: int) -> str:
     parameters = ["ptr noalias %to", "i64 %to.step", "ptr noalias %from", "i64 %from.step", "i64 %count"]
     f = FunctionText(f"@{MOVE}{size}", "void", parameters)
     with f.each(0, "%count") as k:
-        value = f.load(f"i{8 * size}", f.at("%from", f.mul(k, "%from.step")))
-        f.store(f"i{8 * size}", value, f.at("%to", f.mul(k, "%to.step")))
+        source, to = f.at("%from", f.mul(k, "%from.step")), f.at("%to", f.mul(k, "%to.step"))
+        word = min(size, 8)  # the parts of a complex number are aligned, and the whole need not be
+        for first in range(0, size, word):
+            f.store(f"i{8 * word}", f.load(f"i{8 * word}", f.at(source, first)), f.at(to, first))
     return f.text()
 
 

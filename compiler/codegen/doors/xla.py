@@ -52,6 +52,8 @@ _DTYPES: Final = {
     DType.float16: 10,
     DType.float32: 11,
     DType.float64: 12,
+    DType.complex64: 15,
+    DType.complex128: 18,
     DType.bfloat16: 16,
     DType.float8_e5m2: 19,
     DType.float8_e4m3fn: 20,

@@ -16,6 +16,7 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce
 from ..evaluator import Point
+from ..exact_terms import as_written
 from ..values.compile_time import PYTHON_TYPES, Frame, StructType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.index import Index
@@ -34,7 +35,8 @@ def as_declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: 
             return value
     if variable is not None and isinstance(annotation, s.Global):
         here.evaluator.expr(annotation, home)
-        return _of_typevar(here, variable, value, home, what)
+        typed = _of_typevar(here, variable, value, home, what)
+        return as_written(here, typed) if home is here.frame and isinstance(typed, Value) else typed
     if isinstance(annotation, s.Subscript) and _is_marker(annotation.value, home, "Pointer"):
         return _pointer(here, annotation, value, home, what)
     if _is_tuple(annotation, home):
@@ -43,7 +45,7 @@ def as_declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: 
     if isinstance(type, DType):
         type = SIMDType(type)
     if isinstance(type, SIMDType) and not isinstance(value, Index):
-        return coerce(here, value, type, f"{what} {type}")
+        return as_written(here, coerce(here, value, type, f"{what} {type}"))
     if isinstance(type, StructType) and not (isinstance(value, StructValue) and value.type == type):
         raise here.error("EK0202", f"{what} {type.name}, not {describe(value)}", label=describe(value))
     return value

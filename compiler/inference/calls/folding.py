@@ -149,30 +149,35 @@ def _replaced(value: Any, number: Callable[[], Any]) -> Any:
     return number() if isinstance(value, Value) else value
 
 
-def _as_python(value: Value, pointer: Pointer) -> bool | int | float:
+def _as_python(value: Value, pointer: Pointer) -> bool | int | float | complex:
     element = pointer.memory.data[0].item()
-    assert isinstance(element, bool | int | float)
+    assert isinstance(element, bool | int | float | complex)
     return element
 
 
 def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Callable[[list[Any]], Any]) -> Any:
     """A function of the library on compile-time numbers: floats are float64 here, and whole numbers become floats.
 
+    Where one is complex, all are complex128.
+
     Raises:
         ValueError: the result is no number.
     """
     whole = 1 if name in ("pow", "ldexp") else len(operands)  # the exponent of these may stay an int
-    floats = [float(v) if k < whole or isinstance(v, float) else v for k, v in enumerate(operands)]
-    key = (name, *(v.hex() if isinstance(v, float) else v for v in floats))
+    python: type[float] | type[complex] = float
+    if any(isinstance(v, complex) for v in operands):
+        python, whole = complex, len(operands)
+    floats = [python(v) if k < whole or isinstance(v, float) else v for k, v in enumerate(operands)]
+    key = (name, *(v.hex() if isinstance(v, float) else repr(v) if isinstance(v, complex) else v for v in floats))
     if key not in _KNOWN:
-        double = SIMDType(DType.float64)
+        double = SIMDType(DType.float64 if python is float else DType.complex128)
 
         def constants() -> Any:
-            return emit([evaluator.builder.const(v, double) if isinstance(v, float) else v for v in floats])
+            return emit([evaluator.builder.const(v, double) if isinstance(v, python) else v for v in floats])
 
         _KNOWN[key] = interpreted(evaluator, constants)
     value = _KNOWN[key]
-    if isinstance(value, float) and math.isnan(value) and not any(math.isnan(v) for v in floats):
+    if isinstance(value, float) and math.isnan(value) and all(v == v for v in floats):
         raise ValueError("the result is no number")
     return value
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ....dsl.frontend import syntax
 from ....dsl.frontend.python.collect import operator_program
+from ....dsl.frontend.python.register import complex_name, has_implementation
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
 from ..budget import outgrows
@@ -55,12 +56,15 @@ def _run(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:
         multiplied = power(call, settled[0], bound[1])
         if multiplied is not None:
             return multiplied
+    if any(isinstance(v, complex) or (isinstance(v, Value) and v.dtype.is_complex()) for v in settled):
+        return _of_complex(call, ref.name, settled)
     return _inlined(call, ref.closure, settled)
 
 
 def call_operator(here: Point, name: str, operands: list[Value]) -> Value:
     """`x % y` of floats. A number of open type is computed in the type that it would have."""
-    program = operator_program(name)
+    complex_ = operands[0].dtype.is_complex()
+    program = operator_program(complex_name(name) if complex_ else name)
     function = program.functions[0]
     assert isinstance(function.syntax, syntax.Function)
     closure = Closure(function.syntax, Frame({}, program, function.file, {}, None, ()))
@@ -68,6 +72,18 @@ def call_operator(here: Point, name: str, operands: list[Value]) -> Value:
     value = _inlined(here, closure, settled)
     assert isinstance(value, Value)
     return value
+
+
+def _of_complex(call: Point, name: str, settled: list[Any]) -> Any:
+    """A function of the library where one of its arguments is a complex number: the others become one, too."""
+    if not has_implementation(complex_name(name)):
+        hint = "work on its parts, z.real and z.imag, or on abs(z)"
+        raise call.error("EK0231", f"'{name}' does not work on complex numbers", hint=hint)
+    types = [v.simd for v in settled if isinstance(v, Value)]
+    widest = max(types, key=lambda type: type.width)
+    numbers = [type.dtype for type in types if type.dtype.is_complex()]
+    wanted = widest.with_dtype(numbers[0])
+    return call_operator(call, name, [coerce(call, v, wanted) for v in settled])
 
 
 def _inlined(here: Point, closure: Closure, operands: list[Any]) -> Any:
@@ -86,21 +102,26 @@ def _inlined(here: Point, closure: Closure, operands: list[Any]) -> Any:
 def power(call: Point, value: Value, exponent: int) -> Value | None:
     """`x ** 2` as products, where these are as exact as the function: up to the 4th power, any for integers."""
     builder, dtype = call.builder, value.dtype
-    most = 64 if dtype.is_integral() else 2 if dtype.is_half() else 4
-    if not isinstance(value.type, SIMDType) or not (dtype.is_integral() or dtype.is_float()):
+    exact, complex_ = dtype.is_integral(), dtype.is_complex()
+    most = 64 if exact or complex_ else 2 if dtype.is_half() else 4
+    if not isinstance(value.type, SIMDType) or not (exact or complex_ or dtype.is_float()):
         return None
-    if not -1 <= exponent <= most or (exponent < 0 and dtype.is_integral()):
+    if not -1 <= exponent <= most or (exponent < 0 and exact):
         return None
+
+    def combined(name: str, a: Value, b: Value) -> Value:
+        return call_operator(call, name, [a, b]) if complex_ else builder.row(name, [a, b])
+
     if exponent < 1:
-        one = builder.const(1 if dtype.is_integral() else 1.0, value.type)
-        return one if exponent == 0 else builder.row("truediv", [one, value])
+        one = builder.const(1 if exact else 1.0, value.type)
+        return one if exponent == 0 else combined("truediv", one, value)
     result: Value | None = None
     while exponent:
         if exponent & 1:
-            result = value if result is None else builder.row("mul", [result, value])
+            result = value if result is None else combined("mul", result, value)
         exponent >>= 1
         if exponent:
-            value = builder.row("mul", [value, value])
+            value = combined("mul", value, value)
     return result
 
 

@@ -6,17 +6,18 @@ that a fused reader demands, or nothing else; see `tensors`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ....dsl.diagnostics.errors import plural
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, SIMDType
-from ...ir.program import Region, Value
+from ...ir.opcodes import FOR
+from ...ir.program import Op, Region, Value
+from ...ir.schedule import LoopHints
 from .. import dispatch
-from ..accumulators import rounded
 from ..advice import body_takes, no_function, of_body
-from ..conversion import coerce
+from ..conversion import coerce, widened_or_rounded
 from ..evaluator import Evaluator, Point, rule
 from ..members.table import method
 from ..members.tensors import refuse_input, store_into, to_index, to_store, wrong_store
@@ -31,6 +32,7 @@ from .element_pairs import Pairs, shares_bytes
 from .rare_cases import element_loop
 
 GPU_BLOCK = 256
+MOST_LANES = 1024
 SHORT_ROW = 64  # elements, which are no work for several threads
 
 
@@ -38,7 +40,7 @@ SHORT_ROW = 64  # elements, which are no work for several threads
 
 
 @rule("foreach")
-def foreach(call: Point, out: Any, body: Any) -> None:
+def foreach(call: Point, out: Any, body: Any, simd_width: Any = None) -> None:
     outputs = out if isinstance(out, tuple) else (out,)
     if not outputs:
         raise call.error("EK0208", "foreach has no tensor to store into", "out")
@@ -54,6 +56,8 @@ def foreach(call: Point, out: Any, body: Any) -> None:
         demanded(call, outputs, body)
         return
     check_body(call, body, 1, "one index, whatever the rank", "index")
+    hints = None if simd_width is None else _vectors_of(call, simd_width)
+    first = len(call.builder.region.ops)
 
     def values_at(index: Index) -> tuple[Value, ...]:
         values = element_values(call, outputs, body, index)
@@ -61,6 +65,26 @@ def foreach(call: Point, out: Any, body: Any) -> None:
         return tuple(to_store(c, t, index, v) for c, t, v in zip(calls, outputs, values, strict=True))
 
     store_elements(call, outputs, values_at)
+    if hints is not None and not call.evaluator.target.has_grid:
+        for loop in innermost(call.builder.region.ops[first:]):
+            loop.attrs.setdefault("hints", hints)
+
+
+def _vectors_of(call: Point, width: Any) -> LoopHints:
+    """What LLVM is told of a loop whose vectors the author chose."""
+    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_LANES or width & (width - 1):
+        wanted = f"a power of two from 1 to {MOST_LANES} that is known at compile time"
+        raise call.error("EK0846", f"simd_width is {wanted}, not {describe(width)}", "simd_width")
+    return LoopHints(apart=True) if width == 1 else LoopHints(lanes=width, vectors=1)
+
+
+def innermost(ops: Sequence[Op]) -> Iterator[Op]:
+    """The loops that hold no other loop."""
+    for op in ops:
+        inside = [each for region in op.regions for each in innermost(region.ops)]
+        if op.opcode is FOR and not inside:
+            yield op
+        yield from inside
 
 
 @method(Tensor, "fill")
@@ -155,7 +179,7 @@ def demanded(call: Point, outputs: tuple[Any, ...], body: Any) -> None:
     values = element_values(call, outputs, body, outputs[0].index)
     for number, (tensor, value) in enumerate(zip(outputs, values, strict=True)):
         storing = _storing(call, body, number, len(values))
-        value = rounded(storing, value, tensor.dtype)
+        value = widened_or_rounded(storing, value, tensor.dtype)
         if isinstance(value, Value) and value.weak is None and value.dtype is not tensor.dtype:
             raise wrong_store(storing, tensor, value)
         node = storing.nodes.get("value", call.node)

@@ -12,10 +12,11 @@ from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.operations import ROWS
 from ...ir.program import Value
 from ..arithmetic import apply_row
+from ..calls.arguments import check_number
 from ..conditions import truth
 from ..conversion import DEFAULTS, coerce, weak_kind
 from ..evaluator import Point, rule
-from ..members.scalars import cast
+from ..members.scalars import cast, complex_of
 from ..syntax.statements import report
 from ..values.compile_time import PYTHON_TYPES, StructType, StructValue, StubRef, TargetValue, Unrolled
 from ..values.describe import describe
@@ -65,6 +66,23 @@ def float_rule(call: Point, x: Any) -> Any:
     return _number(call, x, float, DEFAULTS["float"])
 
 
+@rule("complex")
+def complex_rule(call: Point, real: Any, imag: Any) -> Any:
+    """Parts that are compile-time numbers make such a number; else the parts' type says which."""
+    parts = (real, imag)
+    for part, key in zip(parts, ("real", "imag"), strict=True):
+        check_number(call, "complex", part, key)
+    values = [part for part in parts if isinstance(part, Value)]
+    if not values:
+        return complex(*parts)
+    typed = [value for value in values if value.weak is None]
+    if real in typed and imag == 0 and real.dtype.is_complex():
+        return real
+    dtype = max((value.dtype.complex_dtype for value in typed), key=lambda d: d.bits, default=DType.complex128)
+    width = max(value.simd.width for value in values)
+    return complex_of(call, SIMDType(dtype, width), list(parts))
+
+
 def _number(call: Point, x: Any, python: Any, type: SIMDType) -> Any:
     if isinstance(x, Value):
         return x if x.weak == python.__name__ else cast(call, x, type)
@@ -111,13 +129,13 @@ def _is_one(call: Point, x: Any, kind: Any) -> bool:
             return isinstance(x, tuple | Index)
         case StubRef(name=name) if name in PYTHON_TYPES:
             return isinstance(x, PYTHON_TYPES[name])
-    hint = "ask for tuple, int, float, bool, str, a struct, or a type such as Float32"
+    hint = "ask for tuple, int, float, complex, bool, str, a struct, or a type such as Float32"
     raise call.error("EK0208", f"isinstance does not ask for {describe(kind)}", "kind", hint=hint)
 
 
 @rule("str")
 def str_rule(call: Point, x: Any) -> str:
-    if isinstance(x, bool | int | float | str | DType | SIMDType) or x is None:
+    if isinstance(x, bool | int | float | complex | str | DType | SIMDType) or x is None:
         return str(x)
     hint = "run-time values have a text in print, assert and raise only"
     raise call.error("EK0206", f"{describe(x)} has no text at compile time", "x", hint=hint)

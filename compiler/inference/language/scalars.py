@@ -9,6 +9,7 @@ from ...ir.program import Value
 from .. import dispatch
 from ..conditions import select, truth
 from ..evaluator import Point, rule
+from ..exact_terms import exact
 from ..values.aggregates import PLAIN, is_static, parts_of, same_kind, with_parts
 from ..values.describe import describe
 from ..values.flow import ABSENT
@@ -56,6 +57,11 @@ def map_parts(call: Point, f: Any, value: Any, others: Any) -> Any:
         return with_parts(first, tuple(c[0] if is_static(first, k) else mapped(c) for k, c in enumerate(columns)))
 
     return mapped((value, *others))
+
+
+@rule("exact")
+def exact_rule(call: Point, x: Any) -> Any:
+    return exact(call, x) if isinstance(x, Value) and isinstance(x.type, SIMDType) else x
 
 
 @rule("bitcast")

@@ -13,18 +13,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
-from ....dsl.types.dtype import INT, DType
+from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce
-from ..evaluator import Point, callable_
+from ..evaluator import Point, callable_, rule
 from ..values.compile_time import StorageType
 from ..values.describe import describe
 from ..values.tensors import Stored, Tensor
 from .grids import kernel_of
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
+MAX_TABLE_BYTES = 1 << 20
 ALIGNMENT = 16  # bytes, of shared memory
 MAX_ALIGNMENT = 1024
 
@@ -127,6 +130,45 @@ STORAGE: dict[str, Maker] = {
 def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
     """Storage of a name, for elements of a dtype."""
     return STORAGE[type.name](call, type.dtype, args, dict(keywords))
+
+
+@rule("constant_table")
+def constant_table(call: Point, values: Any, dtype: Any) -> Tensor:
+    """A tensor of constants in the code."""
+    kind = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
+    if not isinstance(kind, DType) or kind.is_packed():
+        text = f"constant_table takes a dtype whose elements are whole bytes, not {describe(dtype)}"
+        raise call.error("EK0208", text, "dtype")
+    sizes, numbers = _table_of(call, values, kind)
+    data = np.array(numbers, kind.to_numpy()).tobytes()
+    if not numbers or len(data) > MAX_TABLE_BYTES:
+        text = f"a constant_table has 1 to {MAX_TABLE_BYTES >> 10} KiB, and this one has {len(data)} bytes"
+        raise call.error("EK0217", text, "values")
+    pointer = call.builder.one("constant_table", [], PointerType(kind, "global"), data=data)
+    dims = tuple(call.builder.int_(n) for n in sizes)
+    return Stored(pointer, "constant_table", kind, dims, Role.INPUT, fixed=sizes)
+
+
+def _table_of(call: Point, values: Any, dtype: DType) -> tuple[tuple[int, ...], list[Any]]:
+    """The sizes and the numbers of nested tuples."""
+    if isinstance(values, tuple):
+        parts = [_table_of(call, each, dtype) for each in values]
+        if len({sizes for sizes, _ in parts}) > 1:
+            raise call.error("EK0208", "the rows of a constant_table are equally long", "values")
+        return (len(parts), *(parts[0][0] if parts else ())), [number for _, numbers in parts for number in numbers]
+    number = values.const if isinstance(values, Value) else values
+    if isinstance(number, bool | int | float) and fits(number, dtype):
+        return (), [number]
+    text = f"constant_table takes compile-time numbers that {SIMDType(dtype)} holds, not {describe(values)}"
+    raise call.error("EK0208", text, "values", hint="a tuple of numbers: constant_table((1, 2, 3), int32)")
+
+
+def fits(number: float, dtype: DType) -> bool:
+    """Whether a dtype holds a number, rounded where it has fractions."""
+    if dtype.is_float():
+        return True
+    low, high = dtype.range
+    return number == int(number) and low <= number <= high if math.isfinite(number) else False
 
 
 def _are_sizes(args: Sequence[Any]) -> bool:

@@ -19,6 +19,7 @@ from ..evaluator import Point
 from ..runtime_checks import guard_alignment
 from ..target_refusals import refuse_host
 from ..values.describe import describe
+from ..widening import widen
 from .scalars import check_width
 from .spans import Span, load_span, offsets_of, store_span
 from .table import member, method
@@ -76,10 +77,9 @@ def alignment(call: Point, dtype: DType, align: Any, step: Value | None) -> int 
 
 def integer_offset(call: Point, value: Any, argument: str = "offset") -> Value:
     """An offset in elements."""
-    builder = call.builder
     known = isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None
     if known and value.type.is_scalar and value.dtype.is_integral() and value.type != INT:
-        return builder.one("cast", [value], INT)
+        return widen(call, value, INT.dtype)
     node = call.nodes.get(argument, call.node)
     return coerce(call.on(node), value, INT, "an offset is an Int")
 
@@ -132,6 +132,18 @@ def hint_of(call: Point, locality: Any, write: Any) -> dict[str, Any]:
 @member(PointerType, "dtype")
 def pointer_dtype(here: Point, owner: Value) -> Any:
     return owner.dtype
+
+
+@method(PointerType, "bitcast")
+def pointer_bitcast(call: Point, owner: Value, dtype: Any) -> Value:
+    """The same address, of elements of another dtype."""
+    assert isinstance(owner.type, PointerType)
+    to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
+    if not isinstance(to, DType) or to.is_packed() or to is DType.bool or owner.dtype.is_packed():
+        wanted = "a dtype whose elements are whole bytes, and not bool"
+        raise call.error("EK0208", f"bitcast of a pointer takes {wanted}, not {describe(dtype)}", "dtype")
+    access = owner.type.access or "read-write"
+    return call.builder.one("pointer_cast", [owner], PointerType(to, owner.type.space, access))
 
 
 @method(PointerType, "load")

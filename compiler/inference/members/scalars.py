@@ -10,6 +10,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
@@ -17,6 +18,7 @@ from ...ir.program import Value
 from ..advice import dtype_for
 from ..conversion import DEFAULTS, adopt, coerce, misfit
 from ..evaluator import Point, callable_
+from ..exact_terms import as_written
 from ..values.describe import describe
 from .table import member, method
 
@@ -68,7 +70,7 @@ def number_cast(call: Point, owner: Any, dtype: Any) -> Value:
     return cast(call, coerce(call, owner, type), dtype)
 
 
-for _type in (bool, int, float):
+for _type in (bool, int, float, complex):
     method(_type, "cast")(number_cast)
 
 
@@ -82,13 +84,65 @@ def cast(call: Point, value: Any, to: Any) -> Value:
     if to.width == 1 and value.type.width > 1:
         to = value.type.with_dtype(to.dtype)
     if value.type == to and value.weak is None:
-        return value
+        return value if is_shipped(call.frame.file) else as_written(call, value)
+    if value.type.dtype.is_complex() and not to.dtype.is_complex():
+        raise loses_imaginary(call, value, to)
     if to.width != value.type.width:
         text = f"{describe(value)} cannot become {to}"
         raise call.error("EK0202", text, expected=str(to), got=describe(value), hint="slice or join vectors first")
     if value.const is not None and misfit(value.const, to.dtype) is None:
         return call.builder.const(adopt(value.const, to.dtype), to)
     return call.builder.one("cast", [value], to)
+
+
+def loses_imaginary(call: Point, value: Value, to: SIMDType) -> Exception:
+    """A complex number becomes a real one by the part that is meant."""
+    text = f"{describe(value)} cannot become {to}: that would drop its imaginary part"
+    hint = f"write z.real.cast({to.dtype}), z.imag.cast({to.dtype}) or abs(z).cast({to.dtype})"
+    if to.dtype is value.dtype.part:
+        hint = "write z.real, z.imag or abs(z)"
+    return call.error("EK0232", text, expected=str(to), got=describe(value), hint=hint)
+
+
+# *** complex numbers ***
+
+
+@member(Value, "real")
+def value_real(here: Point, owner: Value) -> Value:
+    return here.builder.part(owner, "real")
+
+
+@member(Value, "imag")
+def value_imag(here: Point, owner: Value) -> Value:
+    return here.builder.part(owner, "imag")
+
+
+@method(Value, "conjugate")
+def value_conjugate(call: Point, owner: Value) -> Value:
+    if not owner.dtype.is_complex():
+        return owner
+    builder = call.builder
+    return builder.complex(builder.part(owner, "real"), builder.row("neg", [builder.part(owner, "imag")]))
+
+
+method(Value, "conj")(value_conjugate)
+
+for _type in (bool, int, float, complex):
+    member(_type, "real")(lambda here, owner: owner.real)
+    member(_type, "imag")(lambda here, owner: owner.imag)
+    for _name in ("conj", "conjugate"):
+        method(_type, _name)(lambda call, owner: owner.conjugate())
+
+
+def complex_of(call: Point, type: SIMDType, args: list[Any]) -> Value:
+    """`complex64(re, im)`: the complex number of two parts."""
+    part = type.with_dtype(type.dtype.part)
+    parts = []
+    for value, at in zip(args, _argument_nodes(call, 2), strict=True):
+        if isinstance(value, Value) and isinstance(value.type, SIMDType):
+            value = coerce(call.on(at), cast(call.on(at), value, part.dtype), part) if value.weak is None else value
+        parts.append(coerce(call.on(at), _said(value, part.dtype), part, f"a part of {type} is a {part.dtype}"))
+    return call.builder.complex(parts[0], parts[1])
 
 
 def lane(builder: Builder, value: Value, number: int) -> Value:
@@ -99,12 +153,17 @@ def lane(builder: Builder, value: Value, number: int) -> Value:
 # *** dtypes, types ***
 
 
+@member(DType, "part")
+def dtype_part(here: Point, owner: DType) -> Any:
+    return owner.part
+
+
 @member(DType, "bits")
 def dtype_bits(here: Point, owner: DType) -> Any:
     return owner.bits
 
 
-for _name in ("is_float", "is_integral", "is_signed", "is_half", "is_storage", "is_packed"):
+for _name in ("is_float", "is_complex", "is_integral", "is_signed", "is_half", "is_storage", "is_packed"):
 
     def _make(name: str) -> Callable[..., Any]:
         def check(call: Point, owner: DType) -> Any:
@@ -131,6 +190,9 @@ def construct(call: Point, type: Any, args: list[Any], keywords: dict[str, Any])
     """`Float32(x)`, `T(0)`, `SIMD[T, 8](0.0)`: a value of this type; run-time values are converted."""
     if isinstance(type, DType):
         type = SIMDType(type)
+    if type.dtype.is_complex() and len(args) == 2 != type.width and not keywords:
+        widths = {v.type.width for v in args if isinstance(v, Value) and isinstance(v.type, SIMDType)}
+        return complex_of(call, SIMDType(type.dtype, max(widths, default=1)) if type.width == 1 else type, args)
     if len(args) == type.width > 1 and not keywords:
         return from_scalars(call, type, args)
     if len(args) != 1 or keywords:

@@ -23,6 +23,7 @@ from ..calls.struct_methods import bound_frame, invoke, method_of
 from ..evaluator import Point, callable_
 from ..values.compile_time import Bound, Closure, Frame, StructType, StructValue, is_comptime_number
 from ..values.describe import describe
+from ..widening import may_widen, widen
 from .table import ATTRIBUTES
 
 
@@ -67,6 +68,8 @@ def with_field(here: Point, owner: Any, node: s.Attribute, value: Any, source: s
         raise here.error("EK0122", text, hint=did_you_mean(node.name, names))
     new = as_field(here.on(source), owner.type, number, value, bound_frame(owner))
     old = owner.parts[number]
+    if isinstance(old, Value) and old.weak is None and may_widen(new, old.type):
+        new = widen(here.on(source), new, old.dtype)
     if isinstance(old, Value) and isinstance(new, Value) and not (old.weak or new.weak) and old.type != new.type:
         raise here.error(
             "EK0203",

@@ -18,11 +18,11 @@ from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.distances import distance
 from ...ir.program import PointerType, Value
-from ..accumulators import rounded, wide_dtype
 from ..advice import index_of_rank, index_of_tuple, unindexable, width_by_name
 from ..calls.struct_methods import method_of, special
-from ..conversion import coerce
+from ..conversion import coerce, widened_or_rounded
 from ..evaluator import Evaluator, Point
+from ..exact_terms import wide_dtype
 from ..ownership import report_access
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
@@ -32,6 +32,7 @@ from ..values.describe import describe
 from ..values.flow import Absent
 from ..values.index import Index
 from ..values.tensors import Epilogue, Tensor, View
+from ..widening import reason_for_cast, widen
 from .pointers import read_element
 from .scalars import check_width
 from .slices import slice_of
@@ -147,7 +148,7 @@ def to_index(call: Point, tensor: Tensor, index: Any) -> Index:
                 hint=f"count from the end with {tensor.name}.dim({axis}) - {-part}",
             )
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
-            part = evaluator.builder.one("cast", [part], INT)
+            part = widen(call.on(node), part, INT.dtype)
         components.append(coerce(call.on(node), part, INT, f"an index on axis {axis} is an Int"))
     return Index(tensor.dims, components=tuple(components), unchecked=True)
 
@@ -199,7 +200,7 @@ def storable(call: Point, tensor: Tensor, value: Any) -> Value:
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
         hint = "store one of its elements" if isinstance(value, Tensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
-    value = rounded(call, value, tensor.dtype)
+    value = widened_or_rounded(call, value, tensor.dtype)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
         if value.dtype is not tensor.dtype:
             raise wrong_store(call, tensor, value)
@@ -219,9 +220,15 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
         text = f"sums of {SIMDType(value.sums)} are {SIMDType(value.dtype)}, as in NumPy: the cast keeps the low "
         text += f"{tensor.dtype.bits} bits, and clamp(..., {low}, {high}) before it the nearest number"
         notes.append(text)
+    elif (reason := reason_for_cast(value.dtype, tensor.dtype)) is not None:
+        notes.append(reason)
     text = source_of(node, call.frame)
     if not text.replace("_", "").isalnum():
         text = f"({text})"
+    hint = f"write {text}.cast({spelled_of(tensor, target, call.frame)})"
+    if value.dtype.is_complex() and not tensor.dtype.is_complex():
+        cast = "" if value.dtype.part is tensor.dtype else f".cast({spelled_of(tensor, target, call.frame)})"
+        hint = f"write {text}.real{cast}, {text}.imag{cast} or abs({text}){cast}"
     article = "an" if str(SIMDType(tensor.dtype))[0] in "IUO" else "a"
     return call.on(node).error(
         "EK0213",
@@ -232,7 +239,7 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
         argument=tensor.name,
         expected=str(tensor.dtype),
         got=str(value.dtype),
-        hint=f"write {text}.cast({spelled_of(tensor, target, call.frame)})",
+        hint=hint,
     )
 
 

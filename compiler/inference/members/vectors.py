@@ -20,6 +20,7 @@ from .. import dispatch
 from ..accumulators import GROWING, widened_type
 from ..conversion import coerce, zero_of
 from ..evaluator import Point
+from ..exact_terms import widen
 from ..values.describe import describe
 from .scalars import MAX_LANES, check_width, lane
 from .table import method
@@ -165,7 +166,7 @@ def value_take(call: Point, owner: Value, indices: Any) -> Value:
         lanes = [lane(builder, indices, k) for k in range(width)] if width > 1 else [indices]
         return from_lanes(builder, [read_lane(call, owner, k) if type.width > 1 else owner for k in lanes])
     # As wide as the elements, or as wide as the number of a lane has to be: hardware takes them so.
-    bits = max(type.dtype.bits, 8 if type.width <= 256 else 16)
+    bits = max(type.dtype.part.bits, 8 if type.width <= 256 else 16)
     unsigned = indices.type.with_dtype(DType[f"uint{bits}"])
     position = indices if indices.type == unsigned else builder.one("cast", [indices], unsigned)
     position = builder.row("and_", [position, builder.const(type.width - 1, unsigned)])
@@ -284,7 +285,7 @@ def reduce(call: Point, value: Value, row: str, kinds: str, name: str) -> Value:
 
 
 REDUCTIONS = {
-    "reduce_add": ("add", "int uint float"),
+    "reduce_add": ("add", "int uint float complex"),
     "reduce_mul": ("mul", "int uint float"),
     "reduce_min": ("min", "bool int uint float"),
     "reduce_max": ("max", "bool int uint float"),
@@ -308,7 +309,7 @@ def _reduction(name: str) -> None:
         wide = widened_type(type)
         if wide is None:
             return apply(call, owner)
-        total = reduce(call, call.builder.one("cast", [owner], wide), row, kinds, name)
+        total = reduce(call, widen(call, owner, wide.dtype), row, kinds, name)
         if type.dtype.is_half():
             return call.builder.one("cast", [total], SIMDType(type.dtype))
         total.sums = type.dtype

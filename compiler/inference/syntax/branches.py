@@ -21,13 +21,14 @@ from ...ir.opcodes import CONST
 from ...ir.program import Region, Value
 from ..accumulators import marked
 from ..conditions import decision, joint_type, open_kind, select, splice
-from ..conversion import DEFAULTS, coerce, weak_kind
+from ..conversion import DEFAULTS, coerce, weak_kind, widest_kind
 from ..evaluator import Point, expression, statement
 from ..recovery import Cascade, Undecided
 from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number, is_poisoned
 from ..values.describe import describe
 from ..values.flow import ABSENT, NEXT, Absent, Flow, NeverReturns, Rest, is_pure
+from ..widening import may_widen
 from .statements import undefined
 
 
@@ -159,6 +160,11 @@ def _absent_beside(stays: Any, gone: Any) -> Any:
     return with_parts(stays, tuple(a if is_static(stays, k) else _absent_beside(a, b) for k, (a, b) in pairs))
 
 
+def _is_narrower(a: Any, b: Any) -> bool:
+    """Whether the type of b holds all numbers of that of a; a number without a type yet has none."""
+    return isinstance(b, Value) and b.weak is None and may_widen(a, b.type)
+
+
 class _Missing:
     pass
 
@@ -201,9 +207,9 @@ class Joint:
             return self.differs(name, a, b)
         kinds = (weak_kind(a), weak_kind(b))
         if kinds[0] is not None and kinds[1] is not None:
-            common = DEFAULTS["float" if "float" in kinds else "int" if "int" in kinds else "bool"]
+            common = DEFAULTS[widest_kind(kinds)]
         else:
-            common = (b if kinds[0] is not None else a).type
+            common = (b if kinds[0] is not None or _is_narrower(a, b) else a).type
         try:
             values = [self.within(k, value, common) for k, value in enumerate((a, b))]
         except CompileError:

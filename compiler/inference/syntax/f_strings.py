@@ -29,7 +29,7 @@ def formatted(here: Point, node: s.Formatted) -> Any:
     texts = []
     for part, value, spec in zip(node.parts, values, node.formats, strict=True):
         check_format(here.on(part), value, spec)
-        readable = isinstance(value, bool | int | float | str | DType | SIMDType) or value is None
+        readable = isinstance(value, bool | int | float | complex | str | DType | SIMDType) or value is None
         try:
             texts.append(format(value, spec) if spec else str(value) if readable else describe(value))
         except ValueError as error:  # an integer of thousands of digits
@@ -52,7 +52,7 @@ def check_format(here: Point, value: Any, spec: str) -> None:
         return
     sample = value
     if isinstance(value, Value):
-        sample = 1.5 if value.dtype.is_float() else value.dtype is DType.bool or 1
+        sample = 1.5 if value.dtype.is_float() or value.dtype.is_complex() else value.dtype is DType.bool or 1
     try:
         format(sample, spec)
     except (ValueError, TypeError):

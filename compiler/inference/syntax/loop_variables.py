@@ -22,9 +22,10 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Type, Value
 from ...ir.scoped import Scoped
-from ..accumulators import accumulating, wide_dtype, widened_type
+from ..accumulators import accumulating, widened_type
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
 from ..evaluator import Point
+from ..exact_terms import wide_dtype
 from ..members.vectors import is_vector
 from ..recovery import Cascade
 from ..spelling import spelled
@@ -33,6 +34,7 @@ from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Abandoned
 from ..values.tensors import Tensor
+from ..widening import may_widen
 from .statements import undefined
 
 
@@ -148,8 +150,10 @@ class Loop(Scoped):
                 if value.sums is not None:
                     evaluator.sums[key] = value.sums
                 learnt = True
-            elif weak_kind(value) == "float" and stand_ins[key].weak == "int":
-                evaluator.loop_types.setdefault(key, DEFAULTS["float"])
+            else:
+                kind = weak_kind(value)
+                if kind in ("float", "complex") and stand_ins[key].weak == ("int" if kind == "float" else "float"):
+                    evaluator.loop_types.setdefault(key, DEFAULTS[kind])
             if key not in evaluator.loop_types and key in evaluator.adopted_types:
                 evaluator.loop_types[key] = evaluator.adopted_types[key]
                 learnt = True
@@ -166,7 +170,8 @@ class Loop(Scoped):
         }
         if not narrow:
             return False
-        grown = accumulating(self.tried, ends, {value.serial: key for key, value in stand_ins.items()})
+        numbers = {value.serial: key for key, value in stand_ins.items()}
+        grown = accumulating(self.tried, ends, numbers, evaluator.implicit_casts)
         for key in grown & set(narrow):
             type = widened_type(narrow[key].type)
             assert type is not None
@@ -264,7 +269,8 @@ class Loop(Scoped):
                 type = self.type_of(key, old)
                 assert type is not None
                 misfits = is_comptime_number(number) and misfit(number, type.dtype) is not None
-                if misfits or (isinstance(number, Value) and number.type != type and number.weak is None):
+                known = isinstance(number, Value) and number.weak is None
+                if misfits or (known and number.type != type and not may_widen(number, type)):
                     raise self._changes_type(name, type, number)
                 values.append(coerce(self.here, number, type))
         builder.end([*values, *(leaving or [])])

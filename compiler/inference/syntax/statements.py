@@ -37,6 +37,7 @@ from ..values.describe import describe
 from ..values.flow import NEVER, Flow, ended
 from ..values.index import Index
 from ..values.tensors import Tensor
+from ..widening import may_widen, widen
 from .expressions import items
 
 
@@ -73,7 +74,7 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
             old = here.frame.env.get(name)
             if isinstance(old, Value) and isinstance(value, Value) and old.sums is not None:
                 value = widened(here.on(source), value, old)
-            check_same_type(here, name, value, target)
+            value = kept_type(here, name, value, target)
             here.frame.env[name] = value
             here.frame.origins[name] = here.frame.place(target)
             if here.evaluator.level == "device" and isinstance(value, Value):
@@ -157,11 +158,12 @@ def undefined(here: Point, code: str, text: Callable[[], str], hint: str, where:
     return Undefined(error)
 
 
-def check_same_type(here: Point, name: str, value: Any, target: s.Expr) -> None:
-    """A variable keeps the type of its first run-time value."""
+def kept_type(here: Point, name: str, value: Any, target: s.Expr) -> Any:
+    """What is assigned to a variable, in the type of the variable's first run-time value."""
     old = here.frame.env.get(name)
     if not (isinstance(old, Value) and isinstance(value, Value)) or old.weak or value.weak:
-        return
+        return value
+    value = widen(here, value, old.dtype) if may_widen(value, old.type) else value
     if old.type != value.type:
         same_width = getattr(old.type, "width", 0) == getattr(value.type, "width", 0)
         first = here.frame.origins.get(name)
@@ -175,6 +177,7 @@ def check_same_type(here: Point, name: str, value: Any, target: s.Expr) -> None:
             if same_width
             else "use another name: this is a vector of another width",
         )
+    return value
 
 
 @statement(s.AugAssign)
@@ -206,7 +209,7 @@ def _aug_assign(here: Point, node: s.AugAssign) -> None:
         bind(here, node.target, new, node.value)
         return
     assert isinstance(node.target, s.Name)
-    check_same_type(here, node.target.id, new, node.target)
+    new = kept_type(here, node.target.id, new, node.target)
     here.frame.env[node.target.id] = new
     here.frame.origins.setdefault(node.target.id, here.frame.place(node.target))
     note(here, {node.target.id: new})
@@ -280,6 +283,15 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
     message_parts: list[str | tuple[str, str]] = []
     values: list[Value] = []
 
+    def add_scalar(value: Value, spec: str) -> None:
+        """A number; a complex one as its parts, `(1.5 + -2.0j)`."""
+        parts = [here.builder.part(value, which) for which in ("real", "imag")] if value.dtype.is_complex() else [value]
+        for number, part in enumerate(parts):
+            message_parts.extend([] if len(parts) == 1 else [" + " if number else "("])
+            message_parts.append((spec, part.dtype.name))
+            values.append(part)
+        message_parts.extend([] if len(parts) == 1 else ["j)"])
+
     def add(value: Any, spec: str) -> None:
         if isinstance(value, FormattedValue):
             for part, part_spec in value.parts:
@@ -297,8 +309,7 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
                     one = here.builder.one("extract", [value], SIMDType(value.dtype), lane=lane_number)
                 else:
                     one = value
-                message_parts.append((spec, one.dtype.name))
-                values.append(one)
+                add_scalar(one, spec)
             if value.type.width > 1:
                 message_parts.append("]")
         elif isinstance(value, StructValue):
@@ -314,7 +325,7 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
                     message_parts.append(", ")
                 add(item, spec)
             message_parts.append(")")
-        elif isinstance(value, bool | int | float | str) or value is None:
+        elif isinstance(value, bool | int | float | complex | str) or value is None:
             message_parts.append(format(value, spec) if spec else str(value))
         else:
             message_parts.append(describe(value))

@@ -85,7 +85,7 @@ class Closure:
         return self.function.name if isinstance(self.function, syntax.Function) else "lambda"
 
 
-PYTHON_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
+PYTHON_TYPES: dict[str, type] = {"int": int, "float": float, "complex": complex, "bool": bool, "str": str}
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,7 @@ class Undefined:
     error: Callable[[Place], CompileError]
 
 
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float, complex)
 
 
 def is_comptime_number(value: Any) -> bool:

@@ -46,7 +46,7 @@ def describe(value: Any) -> str:
             return f"a compile-time {kind}"
         case Value():
             return str(value.type)
-        case bool() | int() | float():
+        case bool() | int() | float() | complex():
             return f"the compile-time {type(value).__name__} {literal_text(value)}"
         case str():
             return "a string"
@@ -88,8 +88,6 @@ def describe(value: Any) -> str:
             return "an f-string of run-time values"
         case slice():
             return "a slice"
-        case complex():
-            return f"the complex number {value}"
         case ClassValue():
             return f"the class '{value.name}'"
         case TargetValue() | ContextValue():

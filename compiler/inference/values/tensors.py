@@ -188,7 +188,7 @@ def width_of(value: Value) -> int:
 class Filled(Tensor):
     """One number in every element."""
 
-    def __init__(self, value: bool | int | float, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, value: bool | int | float | complex, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.value = value
 

@@ -6,12 +6,14 @@ Input: a kernel. Output: the same kernel, with its `TuningSpace`. Non-goals: not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ...diagnostics.errors import CompileError
 from ...diagnostics.places import user_place
 from ...signature.tuning import tuning_space
 from .register import Kernel
+
+K = TypeVar("K", bound=Kernel)
 
 
 def autotune(
@@ -20,7 +22,8 @@ def autotune(
     rounds: int = 3,
     limit: float = 10.0,
     exact: bool = True,
-) -> Callable[[Kernel], Kernel]:
+    tolerance: float | None = None,
+) -> Callable[[K], K]:
     """Lets parameters of the kernel under it be chosen by trying, when it is first called with sizes of a new kind.
 
     All combinations of values are compiled, compared with the default and timed in another process, so that one which
@@ -33,18 +36,21 @@ def autotune(
             one choice for all sizes.
         rounds: how many times each combination is timed.
         limit: how many seconds one may take, compilation included.
-        exact: False lets results differ from those of the default by rounding.
+        exact: False lets results differ from those of the default by rounding: they are compared with those of the
+            kernel in float64, where its signature allows that, and may be as far from them as rounding explains, or as
+            those of the default are.
+        tolerance: lets results differ by this share of them (1e-5, say), whatever the default's do.
 
     Raises:
-        CompileError: EK0349, the kernel has no such parameter, value or dim.
+        CompileError: EK0349, the kernel has no such parameter, value or dim, or the tolerance is none.
     """
 
-    def record(kernel: Kernel) -> Kernel:
+    def record(kernel: K) -> K:
         place = user_place()
         if not isinstance(kernel, Kernel):
             text = "@autotune stands over @register, not under it"
             raise CompileError(text, code="EK0349", place=place, hint="swap the two lines")
-        kernel.tuning = tuning_space(kernel.schema, space, key, rounds, limit, exact, place)
+        kernel.tuning = tuning_space(kernel.schema, space, key, rounds, limit, exact, place, tolerance)
         return kernel
 
     return record

@@ -199,7 +199,7 @@ class _Collector:
                 return GlobalEntry("type", value)
             case TypeVar():
                 return GlobalEntry("typevar", value.__name__)
-            case bool() | int() | float() | str() | None:
+            case bool() | int() | float() | complex() | str() | None:
                 return GlobalEntry("constant", value)
             case tuple():
                 return GlobalEntry("constant", tuple(self.entry(item, name) for item in value))
@@ -217,8 +217,7 @@ class _Collector:
         python = getattr(builtins, name, None) is value
         if python and name in STUBS:
             return self.entry(STUBS[name], name)
-        last = name.rpartition(".")[2]
-        hint = foreign_names.of_foreign(last) or foreign_names.of_object(value, name)
+        hint = foreign_names.of_foreign(name) or foreign_names.of_object(value, name)
         if python or isinstance(value, BuiltinFunctionType):
             raise Unresolved("it is a function of Python's own, not of the kernel language", hint)
         if is_struct(value):

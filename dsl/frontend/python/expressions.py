@@ -20,7 +20,7 @@ from typing import Any
 from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place
-from ...language import foreign_names
+from ...language.imports import of_unknown, with_imports
 from ...language.stubs import STUBS, UnknownName
 from ...types.dtype import DType
 from .. import syntax as s
@@ -91,7 +91,9 @@ class ExpressionParser:
 
     def note(self, error: EinkornError | None) -> None:
         """Keeps a mistake, once; None stands for one that is kept already."""
-        self.errors += unlike(each_of(error) if error else (), self.errors)
+        for each in each_of(error) if error else ():
+            each.hint = with_imports(each.hint, each.place)
+            self.errors += unlike([each], self.errors)
 
     def too_deep(self, node: ast.AST) -> CompileError:
         return CompileError(
@@ -193,8 +195,8 @@ class ExpressionParser:
         raise NotImplementedError
 
     def expr_constant(self, node: ast.Constant) -> s.Expr:
-        if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
-            hint = "write `:` for a whole axis" if node.value is Ellipsis else "use bool, int, float or str"
+        if isinstance(node.value, bytes) or node.value is Ellipsis:
+            hint = "write `:` for a whole axis" if node.value is Ellipsis else "use bool, int, float, complex or str"
             raise self.refuse(node, f"the constant {ast.unparse(node)}", hint)
         return s.Constant(node.value, span=self.span(node))
 
@@ -216,7 +218,7 @@ class ExpressionParser:
         known |= {name for name in STUBS if hasattr(builtins, name)}
         known = {name for name in known if not name.startswith("__")}
         size = self.sizes.get(node.id)
-        hint = f"write {size}" if size else foreign_names.of_name(node.id) or did_you_mean(node.id, known)
+        hint = f"write {size}" if size else of_unknown(node.id, known)
         raise CompileError(f"unknown name '{node.id}'", code="EK0101", place=self.place(node), hint=hint)
 
     def note_read(self, names: dict[str, Any], name: str) -> None:
@@ -353,7 +355,10 @@ class ExpressionParser:
 
     def expr_compare(self, node: ast.Compare) -> s.Expr:
         ops = []
-        for op in node.ops:
+        for op, operand in zip(node.ops, node.comparators, strict=True):
+            if isinstance(op, ast.Is | ast.IsNot) and isinstance(operand, ast.Constant) and operand.value is None:
+                ops.append("eq" if isinstance(op, ast.Is) else "ne")
+                continue
             if type(op) not in COMPARE:
                 raise self.unsupported(op, node)
             ops.append(COMPARE[type(op)])

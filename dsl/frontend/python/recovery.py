@@ -13,7 +13,7 @@ import __future__
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...diagnostics.errors import CompileError, EinkornError
 from ...diagnostics.places import Place, instruction_place
 from ...diagnostics.shield import Interruption
 from ...language.foreign_names import of_line
+from ...language.imports import of_unknown, with_imports
 from .names import names_assigned
 
 _MADE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -49,7 +50,7 @@ def recover(
         statement = statements[at]
         unknown = raised.name if isinstance(raised, NameError) else None
         causes = [broken[name] for name in (_mentioned(statement) if unknown is None else [unknown]) if name in broken]
-        mistake = causes[0] if causes else as_mistake(raised, file)
+        mistake = causes[0] if causes else as_mistake(raised, file, names)
         if not causes:
             note(mistake)
         again = isinstance(statement, _MADE) and unknown is not None and unknown not in names
@@ -128,8 +129,8 @@ _PARSE = {
 }  # where Python reads a text
 
 
-def as_mistake(error: BaseException, file: str) -> EinkornError:
-    """What the import of a kernel file has raised, as an error at its place."""
+def as_mistake(error: BaseException, file: str, known: Iterable[str] = ()) -> EinkornError:
+    """What the import of a kernel file has raised, as an error at its place; `known` are the names that it has."""
     place = place_of(error, file)
     if isinstance(error, EinkornError):
         error.place = error.place or place
@@ -154,7 +155,9 @@ def as_mistake(error: BaseException, file: str) -> EinkornError:
     what = type(error).__name__
     with suppress(Exception):  # it may be of a class of the author's, which fails to say what it is
         what += f": {error}" if str(error) else ""
-    return CompileError(f"importing this kernel file failed: {what}", code="EK0110", place=place)
+    unknown = error.name if isinstance(error, NameError) else None
+    hint = with_imports(of_unknown(unknown, known), place) if unknown else None
+    return CompileError(f"importing this kernel file failed: {what}", code="EK0110", place=place, hint=hint)
 
 
 def _undecodable(error: UnicodeDecodeError, file: str) -> CompileError:

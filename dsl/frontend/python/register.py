@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...diagnostics.collecting import BROKEN, Broken, collect
 from ...diagnostics.errors import CompileError, EinkornError, InternalError, joined
@@ -22,6 +22,7 @@ from ...diagnostics.rich import Rich
 from ...diagnostics.shield import import_whole
 from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.foreign_names import of_dtype
+from ...language.imports import of_unknown, with_imports
 from ...language.stubs import Stub
 from ...signature.check import schema_mistakes
 from ...signature.description import help_text, python_signature
@@ -29,10 +30,21 @@ from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema
 from ...signature.tuning import TuningSpace
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Reference, gradient_of
+from ..call_types import CalledAs, Inputs, Whole
 from ..caller import Called
 from .auxiliary import late_dims, make_reference
 from .names import Reported
 from .statements import find_function, text_file
+
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec, Protocol, overload
+
+    from ...language.members import OutputMark, OutputTensor, VariadicMark
+
+    A = TypeVar("A")
+    B = TypeVar("B")
+    C = TypeVar("C")
+    P = ParamSpec("P")
 
 _NAME = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*\Z")
 KERNEL_FILE = "__einkorn_kernel_file__"  # a name of the modules that kernel files are imported as
@@ -41,7 +53,7 @@ _FASTMATH = frozenset({"contract", "reassoc"})
 _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
 
 
-class Kernel(Called, Rich):
+class Kernel(CalledAs[Inputs, Whole], Called, Rich):
     """A registered kernel: called like a function, staged in graphs, or compiled for packages."""
 
     def __init__(self, schema: OpSchema, function: FunctionType) -> None:
@@ -106,6 +118,7 @@ class Kernel(Called, Rich):
         """Takes what another kernel is: the one that a module has after it was loaded again."""
         kept = {"calls": None, "loaded": None, "watchers": vars(self).get("watchers", ())}
         self.__dict__.update({"gradient": None} | vars(newer) | kept)
+        self.__class__ = Kernel  # as in `shape`
         self._gradient_changed()
 
     @property
@@ -141,6 +154,51 @@ class BrokenKernel(Broken):
         self.unknown = tuple(sorted(unknown))
 
 
+if TYPE_CHECKING:
+    MYPY = False  # mypy reads this name as True
+    if MYPY:
+
+        class Registering(Protocol):
+            """What `@register("name")` makes of a function; the plugin `einkorn.mypy` says it exactly."""
+
+            def __call__(self, function: Callable[..., Any], /) -> Kernel: ...
+
+    else:
+
+        class Registering(Protocol):
+            """What `@register("name")` makes of a function: outputs, which come first, are no arguments of a call."""
+
+            @overload
+            def __call__(self, function: type, /) -> Kernel: ...
+            # Any number of tensors for one argument: the calls are not checked.
+            @overload
+            def __call__(self, function: Callable[Concatenate[VariadicMark, P], Any], /) -> Kernel: ...
+            @overload
+            def __call__(self, function: Callable[Concatenate[A, VariadicMark, P], Any], /) -> Kernel: ...
+            @overload
+            def __call__(self, function: Callable[Concatenate[A, B, VariadicMark, P], Any], /) -> Kernel: ...
+            @overload
+            def __call__(self, function: Callable[Concatenate[A, B, C, VariadicMark, P], Any], /) -> Kernel: ...
+            @overload
+            def __call__(
+                self, function: Callable[Concatenate[OutputMark, OutputMark, OutputMark, OutputMark, P], Any], /
+            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, OutputTensor, OutputTensor, P]]: ...
+            @overload
+            def __call__(
+                self, function: Callable[Concatenate[OutputMark, OutputMark, OutputMark, P], Any], /
+            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, OutputTensor, P]]: ...
+            @overload
+            def __call__(
+                self, function: Callable[Concatenate[OutputMark, OutputMark, P], Any], /
+            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, P]]: ...
+            @overload
+            def __call__(
+                self, function: Callable[Concatenate[OutputMark, P], Any], /
+            ) -> Kernel[P, Concatenate[OutputTensor, P]]: ...
+            @overload
+            def __call__(self, function: Callable[P, Any], /) -> Kernel[P, P]: ...
+
+
 def register(
     name: str,
     *,
@@ -149,24 +207,24 @@ def register(
     writes_once: bool = False,
     reads: Mapping[str, int] | None = None,
     override: bool = False,
-) -> Callable[[Callable[..., Any]], Kernel]:
+    batch: str = "",
+) -> Registering:
     """Records the function under it as the kernel of the op `name`.
 
-    Under it may also stand a class: its static method `execute` is the kernel, and `shape`, if there is one, what
-    `@op.shape` would be given.
+    It also takes a class: its static method `execute` is the kernel, and `shape`, if any, what `@op.shape` is given.
 
     Args:
         name: the op's name, alone or namespaced: `"rms_norm"`, `"mylib::rms_norm"`.
-        fuse: False keeps neighbours from melting into this op, and it into them.
-        fastmath: liberties with floating point that this kernel asks for: "contract" (fuse a*b+c), "reassoc"
-            (reorder sums). Recorded in the package.
+        fuse: False disables fusion of this op with its neighbours.
+        fastmath: liberties with floating point: "contract" (fuse a*b+c), "reassoc" (reorder sums).
         writes_once: a promise that lets what follows the op run in its stores: every output element is stored
             exactly once, and outputs are not read.
         reads: a promise that lets what precedes the op run in its reads: what it costs to compute an element of an
-            input at every read, in units of computing it once. An op that reads each element twice says 2; a matrix
-            product that copies its operands anew for every block of columns, and does hundreds of operations with
-            each element it copies, says 1.
+            input at every read, in units of computing it once: 2 for an op that reads each element twice.
         override: takes the place of a built-in op of this name, for the dtypes of the kernel, or of another library's.
+        batch: the name of a pack that the dims of all outputs and of some inputs begin with, `b` in "*b n": a promise
+            that the members of this batch are computed independently. JAX and PyTorch then split calls over devices
+            along it, and `check_op` compares a call with calls for single members.
 
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
@@ -186,7 +244,7 @@ def register(
                 place=user_place(),
             )
         reader = _Reader(name, function)
-        schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}), override is True)
+        schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}), override is True, batch)
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
         registered = _registered(function.__globals__, name)
         if reader.sound and not mistakes:
@@ -278,10 +336,11 @@ class _Reader:
 
     def fail(self, message: str, code: str, argument: str | None = None, hint: str | None = None) -> CompileError:
         place = self.places.get(argument or "", self.place)
+        hint = with_imports(hint, place)
         return CompileError(message, code=code, place=place, op=self.name, argument=argument, hint=hint)
 
     def schema(
-        self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int], override: bool
+        self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int], override: bool, batch: str
     ) -> OpSchema:
         """What can be read; `errors` says what is wrong with the rest."""
         if not isinstance(self.name, str) or not _NAME.match(self.name):
@@ -324,6 +383,7 @@ class _Reader:
             writes_once=writes_once,
             reads=tuple(sorted(reads.items())),
             override=override,
+            batch=batch,
             place=self.place,
         )
 
@@ -337,8 +397,12 @@ class _Reader:
             annotation = TensorAnnotation(Role.INPUT, annotation, "", Form.SCALAR)
         if not isinstance(annotation, TensorAnnotation):
             scalar = {"int": "Int", "float": "Float64", "bool": "Bool"}.get(getattr(annotation, "__name__", ""))
+            element = "T" if isinstance(self.function.__globals__.get("T"), TypeVar) else "float32"
+            role = "Output" if parameter.name.startswith("out") else "Input"
             meant = (
-                f"`{parameter.name}: {scalar}` for a number" if scalar else f'`{parameter.name}: InputTensor[T, "n"]`'
+                f"`{parameter.name}: {scalar}` for a number"
+                if scalar
+                else f'`{parameter.name}: {role}Tensor[{element}, "n"]`'
             )
             raise self.fail(
                 f"argument '{parameter.name}' of op '{self.name}' needs the annotation of a tensor or of a scalar",
@@ -365,9 +429,10 @@ class _Reader:
                 if isinstance(error, NameError) and error.name in self.function.__globals__.get(BROKEN, {}):
                     raise Reported(self.function.__globals__[BROKEN][error.name]) from None
                 reason = error.message if isinstance(error, EinkornError) else error
-                raise self.fail(
-                    f"the annotation of '{parameter.name}' cannot be read: {reason}", "EK0301", parameter.name
-                ) from None
+                unknown = error.name if isinstance(error, NameError) else None
+                hint = of_unknown(unknown, self.function.__globals__) if unknown else None
+                text = f"the annotation of '{parameter.name}' cannot be read: {reason}"
+                raise self.fail(text, "EK0301", parameter.name, hint) from None
         return annotation
 
     def dtype(self, dtype: Any, argument: str) -> DType | str:
@@ -418,12 +483,15 @@ class _Reader:
             annotation = self.annotation(parameter)
             if isinstance(annotation, Broken):
                 raise Reported(annotation.error)
-            annotation = getattr(annotation, "__name__", str(annotation))
+            of_ints = getattr(annotation, "__origin__", None) is tuple and {*annotation.__args__} <= {int, Ellipsis}
+            annotation = "tuple" if of_ints else getattr(annotation, "__name__", str(annotation))
+            annotation = "tuple of others" if annotation == "tuple" and not of_ints else annotation
         kinds = {cls.__name__: kind for kind, cls in PARAMETER_KINDS.items()}
         kind = kinds.get(annotation)
         if kind is None:
             raise self.fail(
-                f"parameter '{parameter.name}' of op '{self.name}' needs the type bool, int, float, str or DType",
+                f"parameter '{parameter.name}' of op '{self.name}' needs the type bool, int, float, str, DType or "
+                "tuple[int, ...]",
                 "EK0302",
                 parameter.name,
                 _typed(parameter),
@@ -431,6 +499,7 @@ class _Reader:
         required = parameter.default is parameter.empty
         default = None if required else parameter.default
         right = type(default) is PARAMETER_KINDS[kind] or (kind == "float" and type(default) is int)
+        right = right and (kind != "ints" or all(type(each) is int for each in default or ()))
         if not required and not right:
             raise self.fail(
                 f"the default of parameter '{parameter.name}' is {default!r}, which is no {annotation}",
@@ -500,6 +569,18 @@ def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callabl
         return function
 
     return record
+
+
+def complex_name(name: str) -> str:
+    """The name under which the standard library implements an operator or a function on complex numbers."""
+    return f"complex.{name}"
+
+
+def has_implementation(meant: str) -> bool:
+    """Whether the standard library, once it is loaded, says what a library stub or an operator does."""
+    if meant not in _IMPLEMENTATIONS:
+        import_whole(f"{PACKAGE}.stdlib.{_MATHEMATICS}")
+    return meant in _IMPLEMENTATIONS
 
 
 def implementation(meant: str) -> FunctionType:

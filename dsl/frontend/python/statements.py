@@ -27,6 +27,12 @@ from .unsupported import UNSUPPORTED
 
 AGAIN = "run the program again, or reload the module"
 GIVE_TEXT = "what exec() makes keeps no source: give the text to einkorn.dsl.kernels_of(text)"
+PIPED = "Python keeps no text of a program from a pipe: write it to a file, or python -c \"$(cat)\" <<'EOF'"
+
+
+def where_to_define(what: str, file: str) -> str:
+    """The hint for kernels or structs whose source is not at hand."""
+    return PIPED if file == "<stdin>" else f"define {what} in a file, in a cell or at a prompt; {GIVE_TEXT}"
 
 
 def lines_of_head(function: FunctionType) -> set[tuple[str, int]]:
@@ -113,7 +119,7 @@ def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
         f"the source of '{function.__name__}' is not at hand",
         code="EK0104",
         place=Place(code.co_filename, code.co_firstlineno),
-        hint=f"define kernels in a file, in a cell or at a prompt; {GIVE_TEXT}",
+        hint=where_to_define("kernels", code.co_filename),
     )
 
 

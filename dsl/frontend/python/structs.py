@@ -21,7 +21,7 @@ from .. import syntax as s
 from ..reads import Reads
 from .expressions import Resolve
 from .names import Reported
-from .statements import AGAIN, GIVE_TEXT, Parser
+from .statements import AGAIN, Parser, where_to_define
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
 
@@ -68,7 +68,7 @@ def _find(cls: type, info: StructInfo) -> ast.ClassDef:
                 changed = True
     what = f"the text of '{cls.__name__}' has changed since it was run"
     missing = f"the source of '{cls.__name__}' is not at hand"
-    hint = f"define structs in a file, in a cell or at a prompt; {GIVE_TEXT}"
+    hint = where_to_define("structs", info.file)
     raise CompileError(
         what if changed else missing,
         code="EK0104",

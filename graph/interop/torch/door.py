@@ -1,8 +1,10 @@
-"""Serves ops of PyTorch by generated kernels: contiguous tensors on the host go to loaded code with no step in Python.
+"""Serves ops of PyTorch by generated kernels: tensors on the host go to loaded code with no step in Python.
 
-The first call of a kind goes by Python, which makes a door for it and registers it with the dispatcher. Further kinds
-get doors of their own, up to four, one behind the other; what none of them serves comes back to Python (`_slow`). Where
-libtorch lacks a function that is needed, or no doors can be made, everything goes by Python, with the same results.
+The first call of a kind goes by Python, which makes a door for it and enters it in the index of the op's kernel of the
+dispatcher; kinds are told apart by dtypes, ranks, layouts and parameters, and there may be any number of them. Another
+kernel serves the dispatcher's key of autograd, so that ops with derivatives, and those that write in place, cost no
+more as long as no derivative is asked of. What has no door comes back to Python. Where libtorch lacks a function that
+is needed, or no doors can be made, everything goes by Python, with the same results.
 
 Input: a name of PyTorch's, the specialisations of its calls. Output: nothing that is seen, but for the time it takes.
 Non-goals: what Python does (see `twin`), and the text of a door (see `compiler.codegen.doors.torch`).
@@ -12,104 +14,44 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import logging
+import math
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
-from ....dsl.contract.doors import DoorSpec, TorchForm
+from ....dsl.contract import doors as contract
+from ....dsl.contract.doors import DISPATCH_WORDS, DoorSpec, TorchForm, hash_of
 from ....dsl.diagnostics.errors import EinkornError
 from ....dsl.diagnostics.forks import fork_lock
 from ....dsl.environment.tracebacks import bare
-from ....dsl.signature.schema import Form, OpSchema
+from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
 from ....dsl.types.dtype import DType
-from ...driver.python_api import address_of, address_of_function, new_capsule, pointer_of_capsule
+from ...driver.python_api import address_of_function
 from ...driver.shared_library import SharedLibrary
-from ...driver.stacks import mark_thread
+from ...driver.stacks import ROOM, mark_thread
+from ...engine.background import BACKGROUND
+from ...engine.call import Caller
 from ...engine.doors import DoorOwner, door_spec, entry_words, load_door
+from ...types.strides import Pattern
+from ..arranged import Order
 from ..explained import named
 from ..specialise import Specialisation
-from .schema import SCALAR_TYPES
+from ..spread import joint_inputs
+from ..tuned import Bounds
+from .libtorch import libtorch
+from .schema import SCALAR_TYPES, number_type
+from .tensors import DTYPES, TORCH_DTYPES, flat
+from .twin import Arguments
 
-_log = logging.getLogger("einkorn.load")
-
-MOST: Final = 4  # doors of an op
-_DTYPES: Final = {number: dtype for dtype, number in SCALAR_TYPES.items()}
+_DTYPE_OF: Final = {number: TORCH_DTYPES[dtype] for dtype, number in SCALAR_TYPES.items() if dtype in TORCH_DTYPES}
+_MASKS: Final = {"bool": 0xFF, "dtype": 0xFFFFFFFF}  # what counts of a word of the stack
+_ALL: Final = (1 << 64) - 1
 _KINDS: Final = frozenset(("int", "float", "bool", "dtype"))  # of parameters that come as numbers
 
-_SHIM: Final = {
-    "data": "aoti_torch_get_data_ptr",
-    "sizes": "aoti_torch_get_sizes",
-    "rank": "aoti_torch_get_dim",
-    "dtype": "aoti_torch_get_dtype",
-    "contiguous": "aoti_torch_is_contiguous",
-    "empty": "aoti_torch_empty_strided",
-    "delete": "aoti_torch_delete_tensor_object",
-    "grad_mode": "aoti_torch_grad_mode_is_enabled",
-    "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",  # c10::TensorImpl::requires_grad() const
-    "allocate_error": "__cxa_allocate_exception",
-    "throw": "__cxa_throw",
-}
-_PYTHON: Final = {
-    "holds_lock": "PyGILState_Check",
-    "lock": "PyGILState_Ensure",
-    "unlock": "PyGILState_Release",
-    "incref": "Py_IncRef",
-    "decref": "Py_DecRef",
-}
-# What describes a class of C++ with one base: that it is one, its name, its base. It is known by its name.
-_CLASS: Final = ("_ZTVN10__cxxabiv120__si_class_type_infoE", "_ZTISt9exception")
-_kept: list[Any] = []  # for ever: whatever doors throw is of it
-_NAME: Final = ctypes.create_string_buffer(b"12python_error")
-_REGISTER: Final = ("aoti_torch_library_init_impl", "aoti_torch_library_impl", "aoti_torch_delete_library_object")
-
-
-class _Libtorch:
-    """The functions of libtorch that doors call.
-
-    Raises:
-        OSError, AttributeError: one is not there.
-    """
-
-    def __init__(self) -> None:
-        folder = Path(torch.__file__).parent / "lib"
-        files = [ctypes.CDLL(str(folder / name)) for name in ("libtorch_cpu.so", "libc10.so")]
-        self.words = {word: _address(files, symbol) for word, symbol in _SHIM.items()}
-        self.words |= {word: address_of(symbol) for word, symbol in _PYTHON.items()}
-        kind, base = (_address(files, symbol) for symbol in _CLASS)
-        error_class = (ctypes.c_uint64 * 3)(kind + 16, ctypes.addressof(_NAME), base)
-        self.words["error_kind"] = ctypes.addressof(error_class)
-        _kept.append(error_class)
-        self.start, self.add, self.end = (getattr(files[0], name) for name in _REGISTER)
-        self.start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_void_p]
-        self.add.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        self.end.argtypes = [ctypes.c_void_p]
-        self.take, self.give = (
-            torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr,
-            torch._C._aoti.unsafe_alloc_void_ptr_from_tensor,
-        )
-
-
-def _address(files: Sequence[ctypes.CDLL], symbol: str) -> int:
-    for file in files:
-        if hasattr(file, symbol):
-            return address_of_function(getattr(file, symbol))
-    raise AttributeError(symbol)
-
-
-@functools.cache
-def libtorch() -> _Libtorch | None:
-    """The functions that doors need; None where one of them is not there."""
-    try:
-        return _Libtorch()
-    except (OSError, AttributeError) as missing:
-        _log.info("ops of PyTorch go by Python: %s", missing)
-        return None
-
+Key = tuple[int, ...]
 
 # *** what fails ***
 
@@ -119,7 +61,7 @@ _FailFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int6
 
 
 def _noted(error: BaseException) -> int:
-    """The address of what a door throws: its text, its type and itself. Kept until this thread fails again."""
+    """The address of what a kernel throws: its text, its type and itself. Kept until this thread fails again."""
     error = bare(error) if isinstance(error, EinkornError) else error
     text = ctypes.create_string_buffer(str(error).encode())
     words = (ctypes.c_uint64 * 3)(ctypes.addressof(text), id(type(error)), id(error))
@@ -127,59 +69,208 @@ def _noted(error: BaseException) -> int:
     return ctypes.addressof(words)
 
 
+# *** the code of kernels ***
+
+_lock = fork_lock()
+_free: list[tuple[SharedLibrary, int]] = []  # kernels that stand for no op yet
+_errors: list[Any] = []  # for ever: the tables of functions of exceptions
+
+
+def _kernel() -> tuple[SharedLibrary, int] | None:
+    """The code of a kernel that stands for no op yet, by its number in a library; None where none can be made."""
+    with _lock:
+        if not _free:
+            library = load_door("torch kernels", DoorSpec((), (), (), ()), own=True)
+            if library is None:
+                return None
+            _free.extend((library, number) for number in reversed(range(contract.KERNELS)))
+        return _free.pop()
+
+
 class Doors:
-    """The doors of one op.
+    """The doors of one op, and the kernels of the dispatcher that find them.
 
     Args:
         name: the op's, with its namespace.
         schema: what it takes.
+        into: whether its outputs are given.
         serve: what Python does for a call: it gets tensors and parameters, and gives tensors.
+        derive: the same where autograd comes first; None where that is no matter of the doors.
     """
 
-    def __init__(self, name: str, schema: OpSchema, serve: Callable[[list[Any], dict[str, Any]], Any]) -> None:
-        self.name, self.schema, self._serve = name, schema, serve
-        self.known: set[Specialisation] = set()
-        self.gradients = False
+    def __init__(
+        self,
+        name: str,
+        schema: OpSchema,
+        into: bool,
+        serve: Callable[..., Any],
+        derive: Callable[..., Any] | None = None,
+    ) -> None:
+        self.name, self.into, self._serve, self._derive = name, into, serve, derive
+        self.guarded = False  # whether the kernel for the host looks for derivatives, since nobody does before it
+        self.known: set[Any] = set()
+        self._entered: list[tuple[Key, int]] = []  # the address of each record; several of a key are tried in turn
         self._kept: list[Any] = []  # for ever: the dispatcher, and calls under way, know their addresses
-        self._tables: list[Any] = []
-        self._library = ctypes.c_void_p()
-        self._slow = _SlowFunction(self._on_slow)
+        self._libraries: list[ctypes.c_void_p] = []
+        self._table: Any = None
+        self._index: Any = None
+        self._thread: Any = None
         self._lock = fork_lock()
+        self.renew(schema)
+
+    def renew(self, schema: OpSchema) -> None:
+        """Ends that calls go through the doors there are: the kernel is another one, with this signature."""
+        with self._lock:
+            self.schema, self.known, self._entered, self._index = schema, set(), [], None
+            if self._table is not None:
+                self._table[DISPATCH_WORDS.index("index")] = ctypes.addressof(_EMPTY)
+        self.arguments = schema.tensors if self.into else schema.inputs
         self.possible = (
-            bool(schema.inputs)
-            and not (schema.variadic or schema.mutable or schema.late)
-            and all(argument.form is Form.TENSOR for argument in schema.inputs)
+            bool(self.arguments)
+            and not schema.late
+            and all(a.form is not Form.SCALAR or number_type(schema, a) != "Scalar" for a in self.arguments)
             and all(parameter.kind in _KINDS and _is_written(parameter.default) for parameter in schema.parameters)
         )
 
+    # *** registering ***
+
     def close(self) -> None:
-        """Ends that calls go through the doors there are: the kernel is another one."""
+        """Takes the kernels away from the dispatcher; the next call of a kind brings them back."""
+        self.renew(self.schema)
         with self._lock:
             torch_ = libtorch()
-            if self._library and torch_ is not None:
-                torch_.end(self._library)
-            self._library, self._tables, self.known = ctypes.c_void_p(), [], set()
+            if torch_ is not None:
+                for library in self._libraries:
+                    torch_.end(library)
+            self._libraries, self._table = [], None
 
-    def open(self, special: Specialisation) -> None:
-        """Lets the next call of this kind go through a door, if it can."""
-        if not self.possible or special in self.known or len(self._tables) >= MOST or not special.is_loaded:
+    def open(self, call: Arguments, values: Sequence[Any]) -> None:
+        """Lets later calls of this kind go through a door, if they can: it is compiled in the background.
+
+        Args:
+            call: a call that was served.
+            values: its tensors and numbers, in the order of the op's schema.
+        """
+        special, order = call.special, call.order
+        if not self.possible or special is None or not special.is_loaded or libtorch() is None:
+            return
+        key = self._key(call.parameters, values)
+        kind = key, special, call.bounds, order
+        if key is None or kind in self.known or not special.model._code.device.is_host:
             return
         with self._lock:
-            torch_ = libtorch()
-            if torch_ is None or special in self.known or not special.model._code.device.is_host:
+            if kind in self.known:
                 return
-            self.known.add(special)
-            self._open(special, torch_)
+            self.known.add(kind)
+        pairs = list(zip(self.arguments, values, strict=True))
+        inputs = flat([value for argument, value in pairs if argument.role is not Role.OUTPUT])
+        joint = joint_inputs(special.schema) if order else ()
+        lying = [value.permute(order) if k in joint else value for k, value in enumerate(inputs)]
+        patterns = tuple(_pattern(value) if isinstance(value, torch.Tensor) else None for value in lying)
+        form = _form(pairs, self.schema, special, order)
+        if form is not None:
+            BACKGROUND.submit(functools.partial(self._open, kind, patterns, form))
 
-    def _open(self, special: Specialisation, torch_: _Libtorch) -> None:
-        caller = special.model._call
-        spec = door_spec(caller)
-        if spec is None:
+    def _open(self, kind: Any, patterns: tuple[Pattern, ...], form: TorchForm) -> None:
+        with self._lock:
+            if kind in self.known:  # it was not closed meanwhile
+                key, special, bounds, order = kind
+                self._open_now(key, special, bounds, order, patterns, form)
+
+    def _open_now(
+        self,
+        key: Key,
+        special: Specialisation,
+        bounds: Bounds,
+        order: Order,
+        patterns: tuple[Pattern, ...],
+        form: TorchForm,
+    ) -> None:
+        joint = joint_inputs(special.schema) if order else ()
+        ranks = [len(order) if k in joint else 0 for k in range(len(patterns))]
+        scalars = [number_type(special.schema, a) if a.form is Form.SCALAR else "" for a in special.schema.inputs]
+        caller = _caller_for(special.model._call, patterns)
+        spec = door_spec(caller, scalars, order, ranks, bounds, apart=True)
+        made = None if spec is None else self._door(special, caller, spec, form)
+        if made is None or not self._register():
             return
-        form = TorchForm(tuple(p.kind for p in self.schema.parameters), self.gradients)
-        library = load_door("torch", spec, form, own=True)
-        if library is None:
-            return
+        code, table = made
+        record = (ctypes.c_uint64 * (4 + len(key)))(hash_of(key), len(key), code, ctypes.addressof(table), *key)
+        self._kept += [table, record]
+        self._enter(key, ctypes.addressof(record))
+
+    def _enter(self, key: Key, address: int) -> None:
+        """Writes an address into the index, or into a larger one. Calls under way read one or the other."""
+        if self._index is None or 2 * len(self._entered) >= self._index[0]:
+            places = 8 if self._index is None else 2 * (self._index[0] + 1)
+            index = (ctypes.c_uint64 * (places + 1))(places - 1)
+            for each, found in self._entered:
+                _put(index, each, found)
+            self._index = index
+            self._kept.append(index)
+        _put(self._index, key, address)
+        self._entered.append((key, address))
+        self._table[DISPATCH_WORDS.index("index")] = ctypes.addressof(self._index)
+
+    def _register(self) -> bool:
+        """Puts kernels before Python; whether there are any."""
+        if self._table is not None:
+            return True
+        torch_, found = libtorch(), _kernel()
+        if torch_ is None or found is None:
+            return False
+        library, number = found
+        kinds, masks = self._layout()
+        slow, gate = (
+            _SlowFunction(functools.partial(self._on_slow, f)) for f in (self._serve, self._derive or self._serve)
+        )
+        destroy, what = library.address("ek_destroy"), library.address("ek_what")
+        functions = (ctypes.c_uint64 * 5)(0, torch_.words["error_kind"], destroy, destroy, what)
+        words = torch_.words | {"index": ctypes.addressof(_EMPTY), "room": ROOM}
+        words |= {"kinds": ctypes.addressof(kinds), "masks": ctypes.addressof(masks)}
+        words |= {"slow": address_of_function(slow), "slow_gate": address_of_function(gate)}
+        words |= {"error_table": ctypes.addressof(functions) + 16, "destroy_error": destroy}
+        self._table = (ctypes.c_uint64 * len(DISPATCH_WORDS))(*(words[word] & _ALL for word in DISPATCH_WORDS))
+        self._kept += [library, kinds, masks, slow, gate, functions, self._table]
+        _errors.append((library, functions, self._table))
+        self._thread = ctypes.CFUNCTYPE(ctypes.c_size_t)(library.address("ek_thread"))
+        ctypes.c_void_p.from_address(library.address("ek_table")).value = ctypes.addressof(self._table)
+        tables = (ctypes.c_uint64 * contract.KERNELS).from_address(library.address("ek_tables"))
+        tables[number] = ctypes.addressof(self._table)
+        self._add(torch_, b"CPU", library.address(f"ek_{'gate' if self.guarded else 'kernel'}{number}"))
+        if self._derive is not None:
+            self._add(torch_, b"AutogradCPU", library.address(f"ek_gate{number}"))
+        return True
+
+    def _add(self, torch_: Any, key: bytes, address: int) -> None:
+        namespace, _, name = self.name.partition("::")
+        library = ctypes.c_void_p()
+        torch_.start(namespace.encode(), key, b"einkorn", 0, ctypes.byref(library))
+        torch_.add(library, name.encode(), address)
+        self._libraries.append(library)
+        packet = getattr(getattr(torch.ops, namespace), name, None)
+        if packet is not None:  # else the op was dropped while this was compiled
+            packet.default._dispatch_cache.clear()
+
+    def _layout(self) -> tuple[Any, Any]:
+        """What the dispatcher's stack holds, word by word: which kind of value, and what counts of a number."""
+        kinds, masks = [], []
+        for argument in self.arguments:
+            of_form = {Form.SCALAR: contract.STACK_NUMBER, Form.VARIADIC: contract.STACK_LIST}
+            kinds.append(of_form.get(argument.form, contract.STACK_TENSOR))
+            masks.append(_ALL)
+        for parameter in self.schema.parameters:
+            kinds.append(contract.STACK_PARAMETER)
+            masks.append(_MASKS.get(parameter.kind, _ALL))
+        return (ctypes.c_uint8 * len(kinds))(*kinds), (ctypes.c_uint64 * len(masks))(*masks)
+
+    # *** a door ***
+
+    def _door(self, special: Specialisation, caller: Caller, spec: DoorSpec, form: TorchForm) -> tuple[int, Any] | None:
+        """The code of a door, and its table."""
+        torch_, library = libtorch(), load_door("torch", spec, form)
+        if library is None or torch_ is None:
+            return None
         owner = DoorOwner(caller)
 
         def on_fail(context: int, status: int) -> int:
@@ -187,63 +278,132 @@ class Doors:
             return _noted(named(error, special.schema) if isinstance(error, EinkornError) else error)
 
         fail = _FailFunction(on_fail)
-        words = {**torch_.words, **entry_words(caller, owner), "next": 0}
-        words |= {"slow": address_of_function(self._slow), "fail": address_of_function(fail)}
-        destroy, what = library.address("ek_destroy"), library.address("ek_what")
-        functions = (ctypes.c_uint64 * 5)(0, words["error_kind"], destroy, destroy, what)
-        words |= {"error_table": ctypes.addressof(functions) + 16, "destroy_error": destroy}
-        words |= self._values(special, spec)
+        words = {**torch_.words, **entry_words(caller, owner), "fail": address_of_function(fail)}
+        words |= {f"output{k}": SCALAR_TYPES[output.dtype] for k, output in enumerate(spec.outputs)}
         for number, (kind, k) in enumerate(spec.pointers):
             if kind == "constant":
                 words[f"constant{k}"] = caller.pointers[number] or 0
         names = form.words(spec)
-        table = (ctypes.c_uint64 * len(names))(*(words[word] & (1 << 64) - 1 for word in names))
-        ctypes.c_void_p.from_address(library.address("ek_table")).value = ctypes.addressof(table)
-        self._kept += [library, owner, fail, table, functions, special]
-        self._mark = library
-        if self._tables:
-            self._tables[-1][names.index("next")] = library.address("ek_door")
-        else:
-            self._register(library.address("ek_door"), torch_)
-        self._tables.append(table)
+        table = (ctypes.c_uint64 * len(names))(*(words[word] & _ALL for word in names))
+        self._kept += [library, owner, fail, special, caller]
+        return library.address("ek_door"), table
 
-    def _values(self, special: Specialisation, spec: DoorSpec) -> dict[str, int]:
-        words = {f"argument{k}": SCALAR_TYPES[a.dtype] for k, a in enumerate(spec.arguments)}
-        words |= {f"output{k}": SCALAR_TYPES[o.dtype] for k, o in enumerate(spec.outputs)}
-        for k, parameter in enumerate(self.schema.parameters):
-            value = special.parameters[parameter.name]
+    def _key(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> Key | None:
+        """The key of a call as kernels make it; None where there is none."""
+        words: list[int] = []
+        for value in values:
+            if isinstance(value, list | tuple):
+                words.append(len(value))
+            for each in flat([value]):
+                words += _words(each) if isinstance(each, torch.Tensor) else ()
+        for parameter in self.schema.parameters:
+            value = parameters.get(parameter.name, parameter.default)  # not what tuning chose
             if isinstance(value, float):
                 value = struct.unpack("<q", struct.pack("<d", value))[0]
-            words[f"value{k}"] = SCALAR_TYPES[value] if isinstance(value, DType) else int(value)
-        return words
+            words.append((SCALAR_TYPES[value] if isinstance(value, DType) else int(value)) & _ALL)
+        return None if -1 in words or len(words) >= 2 * contract.MOST_TENSORS else tuple(words)
 
-    def _register(self, address: int, torch_: _Libtorch) -> None:
-        namespace, _, name = self.name.partition("::")
-        torch_.start(namespace.encode(), b"CPU", b"einkorn", 0, ctypes.byref(self._library))
-        torch_.add(self._library, name.encode(), address)
+    # *** what has no door ***
 
-    def _on_slow(self, stack: int, count: int, results: int) -> int | None:
-        """Called by the last door, from any thread, for a call that none of them serves."""
+    def _on_slow(self, serve: Callable[..., Any], stack: int, count: int, results: int) -> int | None:
+        """Called by a kernel, from any thread, for a call that it does not serve."""
         try:
             mark_thread(self._thread)
             words = (ctypes.c_uint64 * max(count, results, 1)).from_address(stack)
             torch_ = libtorch()
             assert torch_ is not None
-            inputs = [torch_.take(new_capsule(words[k], None, None)) for k in range(len(self.schema.inputs))]
-            parameters = {
-                parameter.name: _read(parameter.kind, words[len(inputs) + k])
-                for k, parameter in enumerate(self.schema.parameters)
-            }
-            found = self._serve(inputs, parameters)
-            for k, tensor in enumerate(found if isinstance(found, tuple) else (found,)):
-                words[k] = pointer_of_capsule(torch_.give(tensor), None)
+            values: list[Any] = []
+            for argument, word in zip(self.arguments, words, strict=False):
+                if argument.form is Form.SCALAR:
+                    values.append(_read(number_type(self.schema, argument), word))
+                else:
+                    values.append(torch_.take_list(word) if argument.form is Form.VARIADIC else torch_.take(word))
+            rest = words[len(values) : count]
+            pairs = zip(self.schema.parameters, rest, strict=True)
+            found = serve(*values, **{parameter.name: _read(parameter.kind, word) for parameter, word in pairs})
+            if results:
+                for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
+                    words[k] = torch_.give_list(each) if isinstance(each, list) else torch_.give(each)
             return None
         except BaseException as error:  # an exception cannot cross native code
             return _noted(error)
 
-    def _thread(self) -> int:
-        thread: SharedLibrary = self._mark
-        return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(thread.address("ek_thread"))())
+
+_EMPTY: Final = (ctypes.c_uint64 * 2)()  # an index of nothing
+
+
+def _put(index: Any, key: Key, address: int) -> None:
+    """Writes an address into the first free place for its key."""
+    place = hash_of(key) & index[0]
+    while index[1 + place]:
+        place = (place + 1) & index[0]
+    index[1 + place] = address
+
+
+def _caller_for(caller: Caller, patterns: tuple[Pattern, ...]) -> Caller:
+    """The code for tensors that lie so."""
+    if not any(patterns):
+        return caller
+    found = caller.variants.get(patterns)
+    if found is None:
+        found = caller.variants[patterns] = caller._variant(patterns)
+    return found
+
+
+def _pattern(tensor: torch.Tensor) -> Pattern:
+    """How the axes of a tensor lie in memory; as `types.strides.pattern_of` for arrays."""
+    if tensor.is_contiguous():
+        return None
+    last = tensor.dim() - 1
+    strides = enumerate(tensor.stride())
+    return tuple("0" if s == 0 else "1" if s == 1 and axis == last else "?" for axis, s in strides)
+
+
+_STRIDES: Final = {0: contract.AXIS_REPEATED, 1: contract.AXIS_NEIGHBOURS}
+
+
+def _words(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The words of a tensor in a key; -1 for one that has no door."""
+    if tensor.dtype not in DTYPES or DTYPES[tensor.dtype] not in SCALAR_TYPES:
+        return (-1,)
+    word = SCALAR_TYPES[DTYPES[tensor.dtype]] | tensor.dim() << contract.RANK_SHIFT
+    if tensor.is_contiguous():
+        return (word,)
+    if tensor.dim() > contract.MOST_RANK:
+        return (-1,)
+    places, dense = 0, 1
+    axes = [(-stride, axis) for axis, stride in enumerate(tensor.stride())]
+    for stride, axis in axes:
+        word |= _STRIDES.get(-stride, contract.AXIS_STEPS) << (contract.AXES_SHIFT + 2 * axis)
+        places |= sum(other < (stride, axis) for other in axes) << (contract.PLACE_BITS * axis)
+        reach = math.prod(tensor.shape[other[1]] for other in axes if other > (stride, axis))
+        dense &= tensor.shape[axis] == 1 or -stride == reach
+    return word, places | dense << contract.DENSE_SHIFT
+
+
+def _form(
+    pairs: Sequence[tuple[TensorArgument, Any]], schema: OpSchema, special: Specialisation, order: Order
+) -> TorchForm | None:
+    """How a door gets its tensors; None where Python has to look closer."""
+    inputs: list[int] = []
+    outputs: list[int] = []
+    gaps: list[bool] = []
+    place = 0
+    for argument, value in pairs:
+        for each in flat([value]):
+            if argument.role is Role.OUTPUT:
+                outputs.append(place)
+                gaps.append(not (each.permute(order) if order else each).is_contiguous())
+                if gaps[-1] and (special.mutable or 0 in each.stride()):
+                    return None
+            else:
+                inputs.append(place)
+            place += 1
+    if outputs:
+        return TorchForm(tuple(inputs), tuple(outputs), tuple(gaps))
+    counts = dict(special.schema.counts)
+    lists = tuple(counts[a.name] if a.form is Form.VARIADIC else -1 for a in schema.outputs)
+    return TorchForm(lists=lists if any(count >= 0 for count in lists) else None)
 
 
 def _is_written(default: Any) -> bool:
@@ -252,11 +412,12 @@ def _is_written(default: Any) -> bool:
 
 
 def _read(kind: str, word: int) -> Any:
-    """A parameter from the dispatcher's stack."""
+    """A number from the dispatcher's stack."""
     if kind == "float":
         return struct.unpack("<d", struct.pack("<Q", word))[0]
     if kind == "bool":
         return bool(word & 0xFF)
     if kind == "dtype":
-        return _DTYPES.get(word & 0xFFFFFFFF)
+        number = word & 0xFFFFFFFF
+        return _DTYPE_OF.get(number, f"dtype {number} of PyTorch's")
     return word - (1 << 64) if word >> 63 else word

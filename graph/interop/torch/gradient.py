@@ -22,6 +22,7 @@ from ....dsl.signature.schema import OpSchema
 from ...engine.session import InferenceSession
 from ..gradients import BackwardGraph, Context, gradients
 from ..specialise import AnyKernel, Specialisation
+from ..uses import Uses, uses_of
 from .names import defined, library_of
 from .recording import record
 from .tensors import memory_of
@@ -58,6 +59,7 @@ class KernelRule:
 
     def __init__(self, twin: Callable[[], Twin], run: RunKernel) -> None:
         self._twin, self._run = twin, run
+        self._uses: tuple[Any, Uses] | None = None  # of a backward
 
     @property
     def op(self) -> str:
@@ -80,12 +82,24 @@ class KernelRule:
     def refuse(self, inputs: Sequence[Any]) -> None:
         self._twin().check_gradients(Arguments(list(inputs), None, {}))
 
+    def uses(self) -> Uses:
+        kernel = self._twin().kernel
+        record = kernel.gradient
+        if self._uses is None or self._uses[0] is not record:
+            self._uses = record, uses_of(kernel.schema, record)
+        return self._uses[1]
+
     def gradients(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any], parameters: Mapping[str, Any]
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        grads: Sequence[Any],
+        parameters: Mapping[str, Any],
+        needs: Sequence[Any] = (),
     ) -> list[Any]:
         here = self._twin()
         bound = bind_parameters(here.schema, here.parameters(parameters))
-        context = Context(tuple(inputs), tuple(outputs), bound)
+        context = Context(tuple(inputs), tuple(outputs), bound, tuple(needs))
         return gradients(here.kernel, context, _materialised(grads, outputs), TorchRunner(here, self._run))
 
 
@@ -160,7 +174,15 @@ class _BackwardOp:
             hint="call it under torch.no_grad()",
         )
 
+    def uses(self) -> Uses:
+        return Uses()
+
     def gradients(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any], parameters: Mapping[str, Any]
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        grads: Sequence[Any],
+        parameters: Mapping[str, Any],
+        needs: Sequence[Any] = (),
     ) -> list[Any]:
         raise AssertionError("there is no derivative")

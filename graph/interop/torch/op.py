@@ -31,7 +31,8 @@ from .door import Doors
 from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .recording import active, check, record, refuse_tangents
-from .schema import INTO, function_schema, into_schema
+from .repeated import repeated
+from .schema import INTO, function_schema, has_symbols, into_schema
 from .sharding import is_wanted, register_sharding
 from .twin import Arguments, Twin
 from .vmap import register_batching
@@ -54,37 +55,32 @@ class Registered:
         self.overload = define(namespace, plain, schema, self._run, self._fake)
         self.has_autograd = self.is_split = False
         self.rule = KernelRule(lambda: self.twin, run_kernel)
-        if not into:
-            register_batching(name, library_of(namespace), lambda: self.twin, self.overload)
-        self._new_doors()
+        library = library_of(namespace)
+        derive: Any = None
         if into or twin.schema.mutable:
             self.has_autograd = True
-            check(name, library_of(namespace), self._refuse)
-        elif not self.doors.possible:
-            self.record()
+            derive = check(name, library, self._refuse)
+        elif not has_symbols(twin.schema):
+            self.has_autograd = True
+            derive = record(name, library, self.rule)
+        self.doors = Doors(name, twin.schema, into, self._run, None if has_symbols(twin.schema) else derive)
+        self.doors.guarded = not self.has_autograd
+        if not into:
+            register_batching(name, library, lambda: self.twin, self.overload)
         self.split()
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
 
-    def _new_doors(self) -> None:
-        def serve(values: list[Any], parameters: dict[str, Any]) -> Any:
-            return self._run(*values, **parameters)
-
-        self.doors = Doors(self.name, self.twin.schema, serve)
-        self.doors.gradients = self.has_autograd
-        self.doors.possible = self.doors.possible and not self.into
-
     def replace(self, twin: Twin) -> None:
         """Lets the name stand for another kernel."""
-        self.doors.close()
         self.twin = twin
-        self._new_doors()
+        self.doors.renew(twin.schema)
 
     def record(self) -> None:
         """Lets autograd record the op: with the backward of its kernel, or as what has none."""
         if not self.has_autograd:
             self.has_autograd = True
             self.doors.close()  # they refuse tensors that require gradients
-            self.doors.gradients = True
+            self.doors.guarded = False
             record(self.name, library_of(self.name.partition("::")[0]), self.rule)
 
     def split(self) -> bool:
@@ -110,7 +106,7 @@ class Registered:
         self._check_gradients(call)
         result = self.twin.run(call)
         if call.special is not None:
-            self.doors.open(call.special)
+            self.doors.open(call, values)
         return result
 
     def _fake(self, *values: Any, **parameters: Any) -> Any:
@@ -168,11 +164,12 @@ class Op:
         if "out" in kwargs:
             out = kwargs.pop("out")
             return self.call(args, kwargs, out)
-        return self(*args, **kwargs)
+        return self(*repeated(self.kernel, args, kwargs), **kwargs)
 
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
-        values = _grouped(self._twin.schema, [_as_tensor(value) for value in args], parameters)
+        tensors = repeated(self.kernel, [_as_tensor(value) for value in args], parameters)
+        values = _grouped(self._twin.schema, tensors, parameters)
         if out is None:
             return self(*values, **parameters)
         outputs = list(out) if isinstance(out, list | tuple) else [out]

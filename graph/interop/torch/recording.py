@@ -27,6 +27,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 from ....dsl.diagnostics.errors import GraphError
 from ....dsl.diagnostics.places import user_place
+from ..uses import Uses
 from .names import untraced
 from .tensors import flat, tensors_of
 
@@ -48,10 +49,38 @@ class Rule(Protocol):
     def refuse(self, inputs: Sequence[Any]) -> None:
         """Raises what says that a gradient would be lost; called where there is no derivative."""
 
+    def uses(self) -> Uses:
+        """Which inputs and outputs `gradients` needs."""
+
     def gradients(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any], parameters: Mapping[str, Any]
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        grads: Sequence[Any],
+        parameters: Mapping[str, Any],
+        needs: Sequence[Any] = (),
     ) -> Sequence[Any]:
-        """A gradient for each input, or None; lists for lists."""
+        """A gradient for each input, or None; lists for lists. `needs` says which are needed."""
+
+
+class NotKept:
+    """Stands for a tensor that a backward does not need.
+
+    Raises:
+        GraphError: EK0885, it is used anyway.
+    """
+
+    def __init__(self, op: str) -> None:
+        self._op = op
+
+    def __getattr__(self, name: str) -> Any:
+        raise GraphError(
+            f"the backward of op {self._op!r} uses a tensor that was not kept for it",
+            code="EK0885",
+            place=user_place(),
+            op=self._op,
+            hint="read it as context.inputs[0] or context.outputs[0] in the function itself",
+        )
 
 
 @dataclass(slots=True)
@@ -64,14 +93,34 @@ class _Call:
     dual: bool
     outputs: Sequence[int | None] = ()
     one: bool = True  # whether there is one output, which is returned as it is
-    others: list[Any] = field(default_factory=list)  # numbers among inputs, None for each tensor
+    kept: list[Any] = field(default_factory=list)  # for each tensor and number None, or what stands for it
     modes: tuple[bool, bool] = (True, True)
 
     def values(self, saved: Sequence[torch.Tensor]) -> tuple[list[Any], list[Any]]:
         """The inputs and the outputs, of all of their tensors."""
         tensors = iter(saved)
-        flat = [next(tensors) if each is None else each for each in self.others]
-        return grouped(flat, self.inputs), grouped(list(tensors), self.outputs)
+        flat = [next(tensors) if each is None else each for each in self.kept]
+        count = sum(1 if length is None else length for length in self.inputs)
+        return grouped(flat[:count], self.inputs), grouped(flat[count:], self.outputs)
+
+    def keep(self, op: str, uses: Uses, values: Sequence[Any], outputs: Sequence[Any]) -> list[torch.Tensor]:
+        """The tensors to keep, of all inputs and outputs one by one."""
+        wanted = [
+            positions is None or self.dual or k in positions
+            for lengths, positions in ((self.inputs, uses.inputs), (self.outputs, uses.outputs))
+            for k, length in enumerate(lengths)
+            for _ in range(1 if length is None else length)
+        ]
+        every = [*values, *outputs]
+        self.kept = [
+            None if keep and isinstance(each, torch.Tensor) else NotKept(op) if isinstance(each, torch.Tensor) else each
+            for keep, each in zip(wanted, every, strict=True)
+        ]
+        return [
+            each
+            for each, other in zip(every, self.kept, strict=True)
+            if isinstance(each, torch.Tensor) and other is None
+        ]
 
 
 active: list[int] = []  # the threads that compute a backward, each as often as backwards call each other in it
@@ -93,8 +142,9 @@ def in_backward() -> bool:
     return bool(active) and threading.get_ident() in active
 
 
-def record(name: str, library: torch.library.Library, rule: Rule) -> None:
-    """Registers with the dispatcher what an op does where a derivative may be asked for."""
+def record(name: str, library: torch.library.Library, rule: Rule) -> Callable[..., Any]:
+    """Registers with the dispatcher what an op does where a derivative may be asked for, and returns it as a function
+    of the op's arguments."""
     namespace, _, plain = name.partition("::")
     op = getattr(getattr(torch.ops, namespace), plain).default
     function = _function_of(op, plain, rule)
@@ -118,10 +168,12 @@ def record(name: str, library: torch.library.Library, rule: Rule) -> None:
 
     library.impl(plain, untraced(call), "Autograd", with_keyset=True)
     op._dispatch_cache.clear()  # of programs that were traced before
+    return functools.partial(call, None)
 
 
-def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[Any]], None]) -> None:
-    """Registers what raises where an op that has no derivative would lose one, with all arguments of the call."""
+def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[Any]], None]) -> Callable[..., Any]:
+    """Registers what raises where an op that has no derivative would lose one, with all arguments of the call, and
+    returns it as a function of the op's arguments."""
     namespace, _, plain = name.partition("::")
     op = getattr(getattr(torch.ops, namespace), plain).default
 
@@ -131,10 +183,13 @@ def check(name: str, library: torch.library.Library, refuse: Callable[[Sequence[
         return _below(op, keys, inputs, parameters)
 
     library.impl(plain, untraced(call), "Autograd", with_keyset=True)
+    return functools.partial(call, None)
 
 
 def _below(op: Any, keys: Any, inputs: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
     with torch._C._AutoDispatchBelowAutograd():
+        if keys is None:
+            return op(*inputs, **parameters)
         return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs, **parameters)
 
 
@@ -148,8 +203,7 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
         this.one = not isinstance(found, tuple)
         results = (found,) if this.one else found
         this.outputs, outputs = lengths(results), flat(results)
-        this.others = [None if isinstance(each, torch.Tensor) else each for each in values]
-        tensors = [each for each in (*values, *outputs) if isinstance(each, torch.Tensor)]
+        tensors = this.keep(rule.op, rule.uses(), values, outputs)
         ctx.this = this
         ctx.save_for_backward(*tensors)
         if this.dual:
@@ -169,7 +223,8 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
             )
         inputs, outputs = this.values(ctx.saved_tensors)
         with _part_of_backward():
-            found = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters)
+            needs = grouped(ctx.needs_input_grad[1:], this.inputs)
+            found = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters, needs)
         return None, *_spread(found, this.inputs)
 
     def jvp(ctx: Any, _: None, *tangents: Any) -> tuple[Any, ...]:

@@ -31,6 +31,8 @@ SCALAR_TYPES: dict[DType, int] = {
     DType.float16: 5,
     DType.float32: 6,
     DType.float64: 7,
+    DType.complex64: 9,
+    DType.complex128: 10,
     DType.bool: 11,
     DType.bfloat16: 15,
     DType.float8_e5m2: 23,
@@ -98,9 +100,26 @@ def _input(schema: OpSchema, argument: TensorArgument, number: int) -> str:
     if isinstance(argument.dtype, DType) and argument.dtype not in SCALAR_TYPES:
         _refuse(schema, argument, f"has elements of {argument.dtype}, which PyTorch does not have", None)
     if argument.form is Form.SCALAR:
-        return f"Scalar {argument.name}"
+        kind = number_type(schema, argument)
+        return f"{'SymInt' if kind == 'int' else kind} {argument.name}"
     changed = f"(a{number}!)" if argument.role is not Role.INPUT else ""
     return f"Tensor{changed}{'[]' if argument.form is Form.VARIADIC else ''} {argument.name}"
+
+
+def number_type(schema: OpSchema, argument: TensorArgument) -> str:
+    """What an argument that is a number is in schemas: float, int or bool; Scalar where it may be one or the other."""
+    dtypes = schema.allowed(argument.dtype)
+    if all(dtype.is_float() for dtype in dtypes):
+        return "float"
+    if all(dtype is DType.bool for dtype in dtypes):
+        return "bool"
+    return "int" if all(dtype.is_integral() and dtype is not DType.bool for dtype in dtypes) else "Scalar"
+
+
+def has_symbols(schema: OpSchema) -> bool:
+    """Whether a number of a call may be symbolic in traced programs: a size, or an integer that is passed."""
+    sizes = any(parameter.name in _in_dims(schema) for parameter in schema.parameters)
+    return sizes or any(a.form is Form.SCALAR and number_type(schema, a) == "int" for a in schema.inputs)
 
 
 def _refuse(schema: OpSchema, argument: TensorArgument, what: str, hint: str | None) -> None:
@@ -119,7 +138,7 @@ def _refuse(schema: OpSchema, argument: TensorArgument, what: str, hint: str | N
 
 
 def _parameter(schema: OpSchema, parameter: Parameter) -> str:
-    kind = {"bool": "bool", "float": "float", "str": "str", "dtype": "ScalarType", "int": "int"}[parameter.kind]
+    kind = {"dtype": "ScalarType", "ints": "int[]"}.get(parameter.kind, parameter.kind)
     if parameter.name in _in_dims(schema):
         kind = "SymInt"
     if parameter.required:
@@ -130,6 +149,8 @@ def _parameter(schema: OpSchema, parameter: Parameter) -> str:
 
 def _default(value: Any) -> str | None:
     """A default as schemas write it; None where they have no words for it."""
+    if isinstance(value, tuple):
+        return str(list(value))
     if isinstance(value, DType):
         return None if value not in SCALAR_TYPES else str(SCALAR_TYPES[value])
     if isinstance(value, float):

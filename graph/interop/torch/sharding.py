@@ -1,7 +1,7 @@
 """Says how ops are split over the devices of a mesh, for distributed tensors of PyTorch (`DTensor`).
 
-An elementwise op runs on each device's shard, along whatever axes its inputs are split. Any other op takes whole
-tensors: what is split is gathered first.
+An elementwise op runs on each device's shard, along whatever axes its inputs are split. So does an op that promises a
+batch, along the axes of the batch. Any other op takes whole tensors: what is split is gathered first.
 
 Input: an op and its kernel. Output: nothing; distributed tensors are taken. Non-goals: ops with lists of tensors, and
 those that write into given memory: PyTorch refuses them by name.
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ....dsl.signature.schema import Form
-from ..elementwise import trouble_of
+from ..elementwise import batch_axes, trouble_of
 from ..specialise import Specialisation
 from .twin import Arguments, Twin
 
@@ -45,12 +45,17 @@ def register_sharding(op: Any, twin: Callable[[], Twin]) -> None:
         here = twin()
         metas = [_meta(value.tensor_meta) if hasattr(value, "tensor_meta") else value for value in values]
         special = here.specialisation(Arguments(metas, None, here.parameters(parameters)))
-        ranks = [meta.dim() for meta in metas if isinstance(meta, torch.Tensor)]
-        placements: list[Any] = [Replicate()]
-        if is_elementwise(special):
-            placements += map(Shard, range(min(ranks)))
+        tensors = [k for k, meta in enumerate(metas) if isinstance(meta, torch.Tensor)]
+        whole: list[Any] = [Replicate() if k in tensors else None for k, _ in enumerate(metas)]
         count = len(here.schema.outputs)
-        return [([p] * count, [p if isinstance(meta, torch.Tensor) else None for meta in metas]) for p in placements]
+        found: list[tuple[list[Any], list[Any]]] = [([Replicate()] * count, whole)]
+        ranks = [metas[k].dim() if k in tensors else 0 for k, _ in enumerate(metas)]
+        elementwise = [min(ranks[k] for k in tensors)] * len(metas) if is_elementwise(special) else None
+        axes = elementwise or batch_axes(here.schema, ranks) or (0,) * len(metas)
+        for axis in range(max(axes, default=0)):
+            split = [Shard(axis) if own > axis and k in tensors else whole[k] for k, own in enumerate(axes)]
+            found.append(([Shard(axis)] * count, split))
+        return found
 
     register(op)(rule)
 

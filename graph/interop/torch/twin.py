@@ -21,8 +21,11 @@ from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
 from ...driver.devices import DeviceRef
 from ...driver.streams import DeviceStream, stream_of
 from ...engine.model import Model
+from ..arranged import Order
 from ..explained import named
 from ..specialise import AnyKernel, Specialisation, specialise
+from ..tuned import Bounds, choice
+from .layouts import back, in_order, order_of_call
 from .sizes import plain_shape, sized, sized_shape
 from .tensors import DTYPES, TORCH_DTYPES, device_of, dtype_of, flat, memory_of, tensors_of
 
@@ -37,6 +40,8 @@ class Arguments:
     outputs: list[Any] | None
     parameters: dict[str, Any]
     special: Specialisation | None = None  # that it was served by
+    bounds: Bounds = ()  # the sizes for which that was chosen
+    order: Order = ()  # in which its tensors lie in memory
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -89,7 +94,13 @@ class Twin:
         if call.outputs is not None:
             return None
         device = next((t.device for t in call.tensors), torch.device("cpu"))
-        made = [torch.empty(plain_shape(s), dtype=TORCH_DTYPES[dtype], device=device) for dtype, s in bound.outputs]
+        order = order_of_call(special, flat(call.inputs))
+        made = [
+            torch.empty_permuted(plain_shape(shape), order, dtype=TORCH_DTYPES[dtype], device=device)
+            if order
+            else torch.empty(plain_shape(shape), dtype=TORCH_DTYPES[dtype], device=device)
+            for dtype, shape in bound.outputs
+        ]
         return self._grouped(special.schema, made)
 
     def _grouped(self, schema: OpSchema, made: Sequence[torch.Tensor]) -> Results:
@@ -138,20 +149,34 @@ class Twin:
             GraphError, DTypeError, DeviceError: the arguments contradict the signature.
             KernelError: the kernel stopped itself.
         """
-        special = call.special = self.specialisation(call)
+        special, call.bounds = self._tuned(self.specialisation(call), call)
+        call.special = special
         try:
             return self._run(special, call)
         except EinkornError as error:
             raise named(error, special.schema) from error.__cause__
 
+    def _tuned(self, special: Specialisation, call: Arguments) -> tuple[Specialisation, Bounds]:
+        """What runs a call, with the parameters that tuning found. PyTorch passes defaults, too: a parameter with the
+        value of its default counts as left out."""
+        if not special.loaded.is_tuned:
+            return special, ()
+        defaults = {p.name: p.default for p in self.schema.parameters if not p.required}
+        said = [name for name, value in call.parameters.items() if name not in defaults or defaults[name] != value]
+        return choice(special, [getattr(value, "shape", ()) for value in flat(call.inputs)], said)
+
     def _run(self, special: Specialisation, call: Arguments) -> Results:
         given = flat(call.inputs)
         values = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in given]
+        order = order_of_call(special, values)
+        if order:
+            call.order = order
+            values = in_order(values, special, order)
         shapes = [tuple(v.shape) if isinstance(v, torch.Tensor) else () for v in values]
         if special.device != DeviceRef.CPU():  # where nothing has gaps; what is changed in place stays where it is
             values = [v if k in special.mutable else _whole(v) for k, v in enumerate(values)]
         with on_current_stream(special.device):
-            made = self._made(special, call, values, shapes)
+            made = self._made(special, call, values, shapes, order)
         for position in special.mutable:
             if not given[position].is_inference():
                 torch.autograd.graph.increment_version(given[position])
@@ -163,8 +188,9 @@ class Twin:
         return None
 
     def _made(
-        self, special: Specialisation, call: Arguments, values: list[Any], shapes: list[tuple[int, ...]]
+        self, special: Specialisation, call: Arguments, values: list[Any], shapes: list[tuple[int, ...]], order: Order
     ) -> list[torch.Tensor]:
+        given = call.outputs is not None
         if call.outputs is None and special.late:
             return [torch.from_dlpack(buffer) for buffer in special.model.execute(*values)]
         if call.outputs is None:
@@ -174,12 +200,12 @@ class Twin:
         else:
             made = flat(call.outputs)
         try:
-            run_model(special.model, values, made)
+            run_model(special.model, values, [t.permute(order) for t in made] if given and order else made)
         except GraphError as error:
             if call.outputs is not None and error.code == "EK0454":
                 self._check_shapes(special, call)
             raise
-        return made
+        return [tensor.permute(back(order)) for tensor in made] if order and not given else made
 
     def _check_shapes(self, special: Specialisation, call: Arguments) -> Binding:
         """What names in the signature mean for the tensors of a call, those of outputs among them.

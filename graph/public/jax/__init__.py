@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 if find_spec("jax") is None:
-    raise ModuleNotFoundError("einkorn.jax needs JAX: pip install 'einkorn[jax]'", name="jax")
+    raise ModuleNotFoundError("einkorn.jax needs JAX: pip install jax flatbuffers", name="jax")
 
 from einkorn.graph.interop.gradients import Context
 from einkorn.graph.interop.jax import Op, op

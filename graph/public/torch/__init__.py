@@ -13,7 +13,7 @@ Non-goals: what a kernel computes. See docs/torch.md.
 from importlib.util import find_spec
 
 if find_spec("torch") is None:
-    raise ModuleNotFoundError("einkorn.torch needs PyTorch: pip install 'einkorn[torch]'", name="torch")
+    raise ModuleNotFoundError("einkorn.torch needs PyTorch: pip install torch", name="torch")
 
 from einkorn.graph.interop.torch.callers import CustomOpLibrary, Op, graph_op, op
 

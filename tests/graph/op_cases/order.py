@@ -39,6 +39,16 @@ def first(k: int, descending: bool, axis: int) -> Any:
     return reference
 
 
+def arranged(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
+    return values(rounded(shape, dtype, sizes, seed), False, -1)
+
+
+def places(row: Any, x: Any, side: Any) -> Any:
+    if row.dtype.kind not in "iub":
+        row, x = row.astype(np.float64), x.astype(np.float64)
+    return np.searchsorted(row, x, side).reshape(x.shape)
+
+
 X = T("m", "n", make=rounded)
 CASES = [
     case("argsort", lambda x: order(x, False, 0), x=X, sizes=EMPTY),
@@ -47,6 +57,11 @@ CASES = [
     case("sort", lambda x: values(x, True, 0), call=lambda x: ops.sort(x, 0, descending=True), x=X, sizes=EMPTY),
     case("sort", lambda x: values(x, True, 0), call=lambda x: ops.sort(x, descending=True), x=T("n", make=rounded),
          sizes=EMPTY, dtypes=[np.int32, np.float64]),
+    case("argsort", lambda x: order(x, True, 1), call=lambda x: ops.argsort(x, axis=-1, descending=True), x=X,
+         sizes=EMPTY, dtypes=[np.int32, np.float64]),
+    case("searchsorted", lambda row, x: places(row, x, "left"), row=T("n", make=arranged), x=X, sizes=EMPTY),
+    case("searchsorted", lambda row, x: places(row, x, "right"), call=lambda row, x: ops.searchsorted(row, x, True),
+         row=T("n", make=arranged), x=X, sizes=EMPTY),
     case("top_k", first(2, True, -1), input=X, sizes=SIZES),
     case("top_k", first(3, True, 1), call=lambda input: ops.top_k(input, k=3, axis=1),
          input=T("m", "n", 2, make=rounded),

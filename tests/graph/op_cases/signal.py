@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from support.graphs import numbers
+from support.graphs import FLOATS, numbers
 from support.op_cases import T, case, plain_numbers
 
 from einkorn.graph import DeviceRef, DType, ops
@@ -19,6 +19,15 @@ def high(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
     x = numbers(shape, np.float64, seed) / 300
     x[..., :1] += 4
     return x.astype(dtype)
+
+
+COMPLEX = [np.complex64, np.complex128]
+
+
+def complex_numbers(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
+    """Complex numbers of ordinary parts."""
+    part = np.float32 if dtype == np.complex64 else np.float64
+    return plain_numbers(shape, part, sizes, seed) + 1j * plain_numbers(shape, part, sizes, seed + 1).astype(dtype)
 
 
 def peaks(axis: int) -> Any:
@@ -57,7 +66,8 @@ def product(x: Any, y: Any) -> Any:
 
 CASES = [
     case("fft", transform(np.fft.fft), input_tensor=T("m", "n", 2, make=peaks(-2)), ulps=16,
-         sizes=[{"m": 3, "n": 12}, {"m": 0, "n": 4}, *({"m": 2, "n": n} for n in LENGTHS)]),
+         sizes=[{"m": 3, "n": 12}, {"m": 0, "n": 4}, *({"m": 2, "n": n} for n in LENGTHS)],
+         dtypes=FLOATS),
     case("fft", transform(np.fft.fft, axis=0, norm="ortho"), input_tensor=T("n", "m", 2, make=peaks(0)), ulps=16,
          call=lambda input_tensor: ops.fft(input_tensor, axis=-2, normalization="ortho"), dtypes=[np.float32],
          sizes=[{"n": n, "m": 3} for n in (8, 1, 7, 60, 5000)]),
@@ -74,5 +84,18 @@ CASES = [
     case("hann_window", lambda: [np.hanning(7), np.ones(1), np.zeros(0)], dtypes=[np.float32], ulps=16,
          call=lambda: [ops.hann_window(n, DeviceRef.CPU(), periodic=False, dtype=DType.float64) for n in (7, 1, 0)]),
     case("as_interleaved_complex", lambda x: x.reshape(*x.shape[:-1], 3, 2), x=T("m", 6), sizes=ROWS),
+    case("real", np.real, x=T("m", 5, make=complex_numbers), sizes=ROWS, dtypes=COMPLEX),
+    case("real", lambda x: x, x=T("m", 5), sizes=ROWS[:1], dtypes=[np.int32]),
+    case("imag", np.imag, x=T("m", 5, make=complex_numbers), sizes=ROWS, dtypes=COMPLEX),
+    case("conj", np.conj, x=T("m", 5, make=complex_numbers), sizes=ROWS, dtypes=COMPLEX),
+    case("angle", np.angle, x=T("m", 5, make=complex_numbers), sizes=ROWS, dtypes=COMPLEX, ulps=2),
+    case("abs", np.abs, x=T("m", 5, make=complex_numbers), sizes=ROWS, dtypes=COMPLEX, ulps=2),
+    case("abs", np.abs, x=T("m", 5), sizes=ROWS[:1], dtypes=[np.int32, np.float32]),
+    case("view_as_real", lambda x: np.stack([x.real, x.imag], -1), x=T("m", 5, make=complex_numbers), sizes=ROWS,
+         dtypes=COMPLEX),
+    case("view_as_complex", lambda x: x.astype(x.dtype if x.itemsize > 2 else np.float32).view(
+        np.complex128 if x.dtype == np.float64 else np.complex64)[..., 0], x=T("m", 2, make=plain_numbers), sizes=ROWS),
+    case("complex_of", lambda real, imag: (real + 1j * imag).astype(np.complex64), real=T("m", 3, make=plain_numbers),
+         imag=T(3, make=plain_numbers), sizes=ROWS, dtypes=[np.float32]),
     case("complex.mul", product, lhs=T("m", 3, 2, make=plain_numbers), rhs=T(3, 2, make=plain_numbers), sizes=ROWS),
 ]  # fmt: skip

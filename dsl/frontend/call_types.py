@@ -1,0 +1,437 @@
+"""Declares how type checkers see the call of a kernel: its inputs and parameters, without its outputs.
+
+`Inputs` are the parameters of a direct call, `Whole` those of a call in another kernel, where outputs come first. A
+`ParamSpec` keeps names, defaults and kinds. What it cannot say stands in overloads by the number of inputs:
+
+- an argument may be an array, a tensor, a value of a graph or a number, whatever dtype a scalar input declares;
+- `out=` is a keyword of every direct call;
+- a `DeviceContext` behind the inputs is no argument of a direct call.
+
+mypy cannot tell outputs from inputs (`OutputTensor` is `Annotated` to it). The plugin `einkorn.mypy` makes the same
+signatures for it; without the plugin it accepts every call.
+
+Input: nothing. Output: declarations, empty as a program runs. Non-goals: what a call does (see `caller`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Concatenate, Protocol, overload
+
+    from typing_extensions import ParamSpec, TypeVar
+
+    from ..language.annotations import DeviceContext
+    from ..language.members import Argument, Destination, OutputTensor
+
+    MYPY = False  # mypy reads this name as True
+    Inputs = ParamSpec("Inputs", default=...)
+    Whole = ParamSpec("Whole", default=...)
+    P = ParamSpec("P")
+    A = TypeVar("A")
+    B = TypeVar("B")
+    C = TypeVar("C")
+    D = TypeVar("D")
+    E = TypeVar("E")
+    F = TypeVar("F")
+    K = TypeVar("K", covariant=True)
+
+    if MYPY:
+
+        class CalledAs(Generic[Inputs, Whole]):
+            """A kernel, as its calls are checked; the plugin adds `out=` to `Inputs`."""
+
+            @overload
+            def __call__(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Any: ...
+            @overload
+            def __call__(self, *args: Whole.args, **kwargs: Whole.kwargs) -> Any: ...
+            def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    else:
+
+        class Takes(Protocol[K]):
+            """A kernel that may be called as a type says."""
+
+            @property
+            def _call(self) -> K: ...
+
+        class CalledAs(Generic[Inputs, Whole]):
+            """A kernel, as its calls are checked."""
+
+            @property
+            def _call(self) -> Callable[Inputs, Any]: ...
+            @overload
+            def __call__(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Any: ...
+            @overload
+            def __call__(self, *args: Whole.args, **kwargs: Whole.kwargs) -> Any: ...
+            # Numbers and arrays for scalar inputs.
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, P], Any], a: Argument, /, *rest: P.args, **kwargs: P.kwargs
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, P], Any],
+                a: Argument,
+                b: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, E, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, E, F, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                f: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            # A device context behind the inputs.
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, DeviceContext, P], Any], a: Argument, /, *rest: P.args, **kwargs: P.kwargs
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, DeviceContext, P], Any],
+                a: Argument,
+                b: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, DeviceContext, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, DeviceContext, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, E, DeviceContext, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, E, F, DeviceContext, P], Any],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                f: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> Any: ...
+            # Memory for the outputs.
+            @overload
+            def __call__(self: Takes[Callable[[Any], Any]], a: Argument, /, *, out: Any, **kwargs: Any) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any], Any]], a: Argument, b: Argument, /, *, out: Any, **kwargs: Any
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, Any], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, Any, Any], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, Any, Any, Any], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                f: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, DeviceContext], Any]], a: Argument, /, *, out: Any, **kwargs: Any
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, DeviceContext], Any]],
+                a: Argument,
+                b: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, DeviceContext], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, Any, DeviceContext], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, Any, Any, DeviceContext], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            @overload
+            def __call__(
+                self: Takes[Callable[[Any, Any, Any, Any, Any, Any, DeviceContext], Any]],
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                f: Argument,
+                /,
+                *,
+                out: Any,
+                **kwargs: Any,
+            ) -> Any: ...
+            # Numbers in calls by other kernels, with one output and with two.
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, A, P]],
+                out0: Destination,
+                a: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, A, B, P]],
+                out0: Destination,
+                a: Argument,
+                b: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, A, B, C, P]],
+                out0: Destination,
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, A, B, C, D, P]],
+                out0: Destination,
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, A, B, C, D, E, P]],
+                out0: Destination,
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, A, B, C, D, E, F, P]],
+                out0: Destination,
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                e: Argument,
+                f: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, OutputTensor, A, P]],
+                out0: Destination,
+                out1: Destination,
+                a: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, OutputTensor, A, B, P]],
+                out0: Destination,
+                out1: Destination,
+                a: Argument,
+                b: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, OutputTensor, A, B, C, P]],
+                out0: Destination,
+                out1: Destination,
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            @overload
+            def __call__(
+                self: CalledAs[Any, Concatenate[OutputTensor, OutputTensor, A, B, C, D, P]],
+                out0: Destination,
+                out1: Destination,
+                a: Argument,
+                b: Argument,
+                c: Argument,
+                d: Argument,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> None: ...
+            def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+else:
+    from typing import ParamSpec
+
+    Inputs = ParamSpec("Inputs")
+    Whole = ParamSpec("Whole")
+
+    class CalledAs(Generic[Inputs, Whole]):
+        """A kernel, as type checkers see its calls."""
+
+        __slots__ = ()

@@ -1,0 +1,137 @@
+"""Holds the code of a graph before its weights are there.
+
+Input: a `GraphIR`, and what a session says of it. Output: `CompiledModel`, and the `Model`s that are made of it.
+Non-goals: how code is found and made (see `engine.load`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...dsl.contract.checks import Checks
+from ...dsl.environment.compiling import compiling
+from ...dsl.environment.knobs import knobs
+from ..driver.devices import Device, placed_on
+from ..ir import GraphIR
+from ..passes.devices import Segment, divide
+from .code import LoadedCode
+from .compile import chosen_checks, interpret_graph
+from .load import load_graph, load_parts
+from .model import Model
+from .outputs import Filling
+from .prints import PrintOptions, with_style
+from .weights import weights_of
+
+Load = Callable[..., LoadedCode]
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What a session says of the models that it loads."""
+
+    devices: tuple[Device, ...]
+    num_threads: int | None
+    checks: Checks | None
+    interpret: bool
+    prints: PrintOptions
+    waits: bool = False
+
+
+class CompiledModel:
+    """A graph whose code is ready: `InferenceSession.init` makes models of it. It cannot be called."""
+
+    def __init__(self, options: LoadOptions, ir: GraphIR) -> None:
+        self.options = options
+        self.ir = ir
+        self._styled = ir if options.prints == PrintOptions() else with_style(ir, options.prints)
+        self._ready: list[tuple[GraphIR, LoadedCode]] = []  # by the identity of the graph
+        self._load = self._loader()
+
+    @property
+    def input_types(self) -> tuple[Any, ...]:
+        """The types of the inputs."""
+        return tuple(self.ir.inputs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compiled_again, (self.options, self.ir)
+
+    def __repr__(self) -> str:
+        return f"CompiledModel({self.ir.name!r})"
+
+    def prepare(self) -> None:
+        """Compiles the graph, or finds its code."""
+        if len(self.ir.devices) > 1:  # each part is found in the cache when a model is made
+            for step in divide(self._styled):
+                if isinstance(step, Segment):
+                    self._load(step.ir)
+        else:
+            self._ready.append((self._styled, self._load(self._styled)))
+
+    def model(self, registry: Mapping[str, Any] | None) -> Model:
+        """A model with these weights."""
+        weights = weights_of(self.ir, registry)
+        hosts = self._hosts()
+        filled = self._finds_unwritten() and any(hosts)
+        model = Model(
+            self._styled, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
+        )
+        model.made_again = functools.partial(_loaded_again, self.options, self.ir)
+        if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:
+            model.verify_fusion(functools.partial(load_parts, checks=self.options.checks))
+        return model
+
+    def _given(self, ir: GraphIR) -> LoadedCode:
+        """Code that is there, or is loaded now: a model loads variants in the middle of a call."""
+        return next((code for known, code in self._ready if known is ir), None) or self._load(ir)
+
+    def _hosts(self) -> list[bool]:
+        return [device.to_device().is_host for device in self.ir.devices]
+
+    def _finds_unwritten(self) -> bool:
+        level = chosen_checks(self.options.checks)
+        return level is not None and level.level == "all"
+
+    def _loader(self) -> Load:
+        options = self.options
+        load: Load = functools.partial(interpret_graph if options.interpret else load_graph, checks=options.checks)
+        load = _placed(load, options.devices)
+        if options.prints != PrintOptions():
+            load = _with(load, prints=options.prints)
+        return (
+            _with(load, waits=True) if options.waits or (self._finds_unwritten() and not all(self._hosts())) else load
+        )
+
+
+def _with(load: Load, **changed: Any) -> Load:
+    return lambda ir: replace(load(ir), **changed)
+
+
+def _placed(load: Load, devices: Sequence[Device]) -> Load:
+    """The same, whenever it is asked: a model loads variants in the middle of a call."""
+    if all(device.is_host for device in devices):
+        return load
+
+    def placed(ir: GraphIR) -> LoadedCode:
+        with placed_on(devices):
+            return load(ir)
+
+    return placed
+
+
+@compiling
+def _loaded_again(options: LoadOptions, ir: GraphIR, registry: Mapping[str, Any]) -> Model:
+    """A model that was pickled or copied, in this process."""
+    with placed_on(options.devices):
+        return CompiledModel(options, ir).model(registry)
+
+
+@compiling
+def _compiled_again(options: LoadOptions, ir: GraphIR) -> CompiledModel:
+    """What was compiled, pickled or copied, in this process."""
+    with placed_on(options.devices):
+        made = CompiledModel(options, ir)
+        made.prepare()
+        return made

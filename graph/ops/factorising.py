@@ -1,0 +1,178 @@
+"""Stages what factorises matrices: linear systems, determinants, triangles, eigenvalues, singular values.
+
+Matrices are the last two axes; those before them are batches. Half types are computed in float32.
+
+Input: tensors of floats. Output: tensors. Non-goals: products (see `matmul`); norms and inverses, which users and
+`einkorn.array_api` make of these.
+"""
+
+from __future__ import annotations
+
+from ...dsl.types.dtype import DType
+from ..arguments import flag_of
+from ..staging.value import TensorValue, TensorValueLike
+from ..types.dims import Dim
+from ..types.tensor_type import shown
+from .indexing import slice_tensor
+from .operands import as_shape, broadcast_shapes, cast_to, check_kind, expand, permuted, tensor, tensors
+from .stage import builtin, fail, op
+
+__all__ = ["cholesky", "det", "eigh", "qr", "slogdet", "solve", "svd"]
+
+_FAMILY = "factorising"
+
+
+@op(dtypes={"a": "float", "b": "float"}, example="ops.solve(a, b)")
+def solve(a: TensorValueLike, b: TensorValueLike) -> TensorValue:
+    """x of a @ x == b, by elimination with pivots. The axes before the matrices broadcast.
+
+    Args:
+        a: square matrices.
+        b: matrices with as many rows; of rank 1 a vector, and so is the result.
+
+    Raises:
+        GraphError: EK0421 matrices that are not square, or a rank below that; EK0427 sizes that differ. When the graph
+            runs: a matrix is singular.
+    """
+    left, right = tensors("solve", a=a, b=b)
+    check_kind("solve", "a", left, "float")
+    _square("solve", "a", left)
+    vector = right.rank == 1
+    columns = as_shape(right, [*right.shape, 1]) if vector else right
+    if columns.rank < 2 or columns.shape[-2] != left.shape[-1]:
+        text = f"a has shape {shown(left.shape)}, and b has {shown(right.shape)}"
+        fail("solve", text, code="EK0427", argument="b", expected=str(left.shape[-1]), got=shown(right.shape))
+    outer = broadcast_shapes("solve", left.shape[:-2], columns.shape[:-2], "b")
+    first = expand(_wide(left), [*outer, *left.shape[-2:]])
+    second = expand(_wide(columns), [*outer, *columns.shape[-2:]])
+    found = cast_to(builtin(_FAMILY, "solve", [first, second])[0], left.dtype)
+    return as_shape(found, found.shape[:-1]) if vector else found
+
+
+@op(dtypes={"x": "float"}, example="ops.det(x)")
+def det(x: TensorValueLike) -> TensorValue:
+    """The determinants of square matrices.
+
+    Raises:
+        GraphError: EK0421, matrices that are not square.
+    """
+    value = _square("det", "x", _float("det", x))
+    return cast_to(builtin(_FAMILY, "determinants", [_wide(value)])[0], value.dtype)
+
+
+@op(dtypes={"x": "float"}, example="ops.slogdet(x)")
+def slogdet(x: TensorValueLike) -> tuple[TensorValue, TensorValue]:
+    """The signs of determinants, and the logarithms of their magnitudes; 0 and -inf of a singular matrix.
+
+    Raises:
+        GraphError: EK0421, matrices that are not square.
+    """
+    value = _square("slogdet", "x", _float("slogdet", x))
+    _, sign, size, _ = builtin(_FAMILY, "determinants", [_wide(value)])
+    return cast_to(sign, value.dtype), cast_to(size, value.dtype)
+
+
+@op(dtypes={"x": "float"}, example="ops.cholesky(x)")
+def cholesky(x: TensorValueLike, upper: bool = False) -> TensorValue:
+    """The lower triangle L with which x == L @ L.T, or `upper` its transpose; of x the lower triangle is read.
+
+    Raises:
+        GraphError: EK0421, matrices that are not square. When the graph runs: a matrix is not positive definite.
+    """
+    value = _square("cholesky", "x", _float("cholesky", x))
+    found = cast_to(builtin(_FAMILY, "cholesky", [_wide(value)])[0], value.dtype)
+    return _turned(found) if flag_of("upper", upper) else found
+
+
+@op(dtypes={"x": "float"}, example="ops.qr(x)")
+def qr(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, TensorValue]:
+    """Orthogonal matrices and upper triangles whose products are x (m, n): of shapes (m, k) and (k, n).
+
+    Args:
+        x: matrices.
+        complete: k is m; else the smaller of m and n.
+
+    Raises:
+        GraphError: EK0421, the rank is below 2.
+    """
+    value = _matrices("qr", _float("qr", x))
+    q, r = (cast_to(each, value.dtype) for each in builtin(_FAMILY, "qr", [_wide(value)], {"positive": False})[:2])
+    if flag_of("complete", complete):
+        return q, r
+    k = value.shape[-2].minimum(value.shape[-1])
+    return _first(q, -1, k), _first(r, -2, k)
+
+
+@op(dtypes={"x": "float"}, example="ops.eigh(x)")
+def eigh(x: TensorValueLike) -> tuple[TensorValue, TensorValue]:
+    """The eigenvalues of symmetric matrices, the smallest first, and eigenvectors as columns.
+
+    Of x the lower triangle is read.
+
+    Raises:
+        GraphError: EK0421, matrices that are not square.
+    """
+    value = _square("eigh", "x", _float("eigh", x))
+    values, vectors = builtin(_FAMILY, "eigh", [_wide(value)])[:2]
+    return cast_to(values, value.dtype), cast_to(vectors, value.dtype)
+
+
+@op(dtypes={"x": "float"}, example="ops.svd(x)")
+def svd(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, TensorValue, TensorValue]:
+    """Orthogonal U, singular values S, the largest first, and orthogonal V with which x (m, n) is (U * S) @ V.
+
+    Args:
+        x: matrices.
+        complete: U is (m, m) and V (n, n); else they are (m, k) and (k, n), where k is the smaller of m and n.
+
+    Raises:
+        GraphError: EK0421, the rank is below 2.
+    """
+    value = _matrices("svd", _float("svd", x))
+    columns, sizes, turns = builtin(_FAMILY, "orthogonal_columns", [_wide(value)])
+    left = builtin(_FAMILY, "qr", [columns], {"positive": True})[0]
+    k = value.shape[-2].minimum(value.shape[-1])
+    found = [left, _first(sizes, -1, k), _turned(turns)]
+    if not flag_of("complete", complete):
+        found = [_first(left, -1, k), found[1], _first(found[2], -2, k)]
+    u, s, v = (cast_to(each, value.dtype) for each in found)
+    return u, s, v
+
+
+# *** parts ***
+
+
+def _float(name: str, x: TensorValueLike) -> TensorValue:
+    value = tensor(name, "x", x)
+    check_kind(name, "x", value, "float")
+    return value
+
+
+def _matrices(name: str, value: TensorValue) -> TensorValue:
+    if value.rank < 2:
+        text = f"x has shape {shown(value.shape)}, and matrices have two axes"
+        fail(name, text, code="EK0421", argument="x", expected="rank >= 2", got=value.rank)
+    return value
+
+
+def _square(name: str, argument: str, value: TensorValue) -> TensorValue:
+    if value.rank < 2 or value.shape[-1] != value.shape[-2]:
+        text = f"argument '{argument}' has the shape {shown(value.shape)}, which is not square"
+        fail(name, text, code="EK0421", argument=argument, expected="square matrices", got=shown(value.shape))
+    return value
+
+
+def _wide(value: TensorValue) -> TensorValue:
+    return cast_to(value, DType.float32) if value.dtype.is_half() else value
+
+
+def _turned(value: TensorValue) -> TensorValue:
+    rank = value.rank
+    return permuted(value, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _first(value: TensorValue, axis: int, count: Dim) -> TensorValue:
+    """The first so many parts along an axis, counted from the end."""
+    if value.shape[axis] == count:
+        return value
+    return slice_tensor(value, [..., slice(0, count), *[slice(None)] * (-1 - axis)])

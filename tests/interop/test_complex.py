@@ -1,0 +1,100 @@
+"""Complex numbers in calls of kernels from NumPy, ufuncs, PyTorch and JAX, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import einkorn.jax
+import einkorn.torch
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from einkorn.dsl import ComplexFloating, InputTensor, Number, OutputTensor, foreach, register
+from einkorn.dsl.diagnostics.errors import EinkornError
+
+C = TypeVar("C", bound=ComplexFloating)
+N = TypeVar("N", bound=Number)
+
+
+@register("complex_calls::turned")
+def turned(out: OutputTensor[C, "*s"], x: InputTensor[C, "*s"], y: InputTensor[C, "*s"]) -> None:
+    foreach(out, lambda i: x[i] * y[i] + 1j)
+
+
+@register("complex_calls::scaled")
+def scaled(out: OutputTensor[N, "n"], a: InputTensor[N, ""], x: InputTensor[N, "n"]) -> None:
+    foreach(out, lambda i: a[()] * x[i])
+
+
+def numbers(dtype: Any = np.complex64) -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 6, 8)) + 1j * rng.standard_normal((2, 6, 8))
+    return x.astype(dtype), y.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_numpy(dtype: Any) -> None:
+    x, y = numbers(dtype)
+    wanted = x * y + dtype(1j)
+    for _ in range(4):  # the first calls go another way than later ones
+        got: Any = turned(x, y)
+        assert got.dtype == dtype and np.allclose(got, wanted, atol=1e-5)
+    assert np.allclose(turned(x[:, ::2].T, y[:, ::2].T), wanted[:, ::2].T, atol=1e-5)
+    out = np.empty_like(x)
+    turned(x, y, out=out)
+    assert np.allclose(out, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_ufuncs(dtype: Any) -> None:
+    x, y = numbers(dtype)
+    wanted = x * y + dtype(1j)
+    assert turned.ufunc(x, y).dtype == dtype and np.allclose(turned.ufunc(x, y), wanted, atol=1e-5)
+    assert np.allclose(turned.ufunc(x[:, ::2].T, y[:, ::2].T), wanted[:, ::2].T, atol=1e-5)
+    assert np.allclose(turned.ufunc(x, y[0]), x * y[0] + dtype(1j), atol=1e-5)
+
+
+def test_numbers_of_python() -> None:
+    x = numbers(np.complex128)[0][0]
+    for number in (2j, 2.5, 2, np.complex64(1 + 1j)):
+        for _ in range(3):
+            assert np.allclose(scaled(number, x), number * x)
+    with pytest.raises(EinkornError, match="2j is complex and cannot become float64") as caught:
+        scaled(2j, x.real.copy())
+    assert caught.value.code == "EK0412"
+
+
+TORCH: dict[str, Callable[[Any], Any]] = {
+    "contiguous": lambda z: z,
+    "transposed": lambda z: z.T,
+    "every second": lambda z: z[:, ::2],
+    "conjugated later": lambda z: z.conj(),
+    "wide": lambda z: z.to(torch.complex128),
+}
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_torch(name: str) -> None:
+    x, y = map(torch.from_numpy, numbers())
+    form, op = TORCH[name], einkorn.torch.op(turned)
+    for _ in range(3):
+        assert torch.allclose(op(form(x), form(y)), form(x) * form(y) + 1j, atol=1e-5)
+
+
+def test_torch_compiles() -> None:
+    x, y = map(torch.from_numpy, numbers())
+    op = einkorn.torch.op(turned)
+    compiled = torch.compile(lambda a, b: op(a, b) * 2, backend="aot_eager")
+    assert torch.allclose(compiled(x, y), (x * y + 1j) * 2, atol=1e-5)
+
+
+def test_jax() -> None:
+    x, y = map(jnp.asarray, numbers())
+    op, wanted = einkorn.jax.op(turned), x * y + 1j
+    for call in (op, jax.jit(op), jax.vmap(op)):
+        got = call(x, y)
+        assert got.dtype == jnp.complex64 and jnp.allclose(got, wanted, atol=1e-5)
