@@ -26,7 +26,7 @@ import numpy as np
 
 from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
 from .dsl.frontend.python.register import Kernel
-from .dsl.package.library import KernelLibrary, library_of, load_library
+from .dsl.package.library import KernelLibrary, LibraryKernel, library_of, load_library
 from .dsl.signature.parameters import bind_parameters
 from .dsl.signature.schema import Form, OpSchema, Role
 from .dsl.types.dtype import DType
@@ -172,6 +172,9 @@ class _Subject:
 
     @staticmethod
     def find(op: str | Any, library: str | Path | None, tensors: int) -> _Subject:
+        if isinstance(op, LibraryKernel):
+            loaded = KernelLibrary(op.loaded.origin, {op.schema.name: op.loaded})
+            return _Subject(op.schema.name, loaded, op.loaded.origin, tensors)
         if not isinstance(op, str | Kernel):
             text = f"check_op takes the name of an op or a function under @register, not {op!r}"
             raise PackageError(text, code="EK0505", got=op)

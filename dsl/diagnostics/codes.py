@@ -193,6 +193,7 @@ MEANINGS: dict[str, str] = {
     "EK0529": "An input of a node of ONNX has to be known when the model is imported.",
     "EK0530": "A value of a model of ONNX has a type without a counterpart.",
     "EK0531": "The external data of a model of ONNX is not where the model says, or lies outside its folder.",
+    "EK0536": "A package was replaced after it was loaded.",
     "EK0551": "A package cannot be read.",
     "EK0552": "A file is no package.",
     "EK0553": "A package is cut short or damaged.",

@@ -283,6 +283,16 @@ class PackageError(EinkornError):
     """A kernel library or a `.pkg` that cannot be read, found or trusted."""
 
 
+class AttributeMissing(PackageError, AttributeError):
+    """A library is asked for an op that it does not have, as an attribute."""
+
+
+class KeyMissing(PackageError, KeyError):
+    """A library is asked for an op that it does not have, by its name in brackets."""
+
+    __str__ = EinkornError.__str__
+
+
 class UnpicklableError(EinkornError, TypeError):
     """An object that exists in one process only, and is pickled or copied."""
 

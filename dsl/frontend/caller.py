@@ -7,12 +7,15 @@ Input: nothing. Output: `Called`, what kernels can do beside being registered. N
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.shield import import_whole
-from .base import Gradient
+from ..signature.description import help_text, python_signature
+from ..signature.schema import OpSchema
+from .base import Gradient, gradient_of
 
 Call = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
@@ -52,6 +55,7 @@ class Called:
     """What is called like a function: on arrays of NumPy, buffers, tensors of other libraries, and numbers."""
 
     __slots__ = ()
+    schema: OpSchema
 
     @property
     def gradient(self) -> Gradient | None:
@@ -71,6 +75,29 @@ class Called:
     def _gradient_changed(self) -> None:
         for function in self.__dict__.get("watchers", ()):
             function()
+
+    def backward(self, function: Any = None, *, graph: bool = False) -> Any:
+        """`@op.backward`: records what computes the op's gradients, for PyTorch, JAX and `check_op`.
+
+            @layer_norm.backward
+            def layer_norm_backward(context, grad): ...          # returns a gradient, or None, for each input
+
+        `context` has the `inputs`, `outputs` and `parameters` of the call, as arrays of the library that calls; other
+        kernels can be called with them. Under `@op.backward(graph=True)` they are values of a graph, and the function
+        is staged once for all sizes. `op.backward(kernel)` takes a kernel whose arguments are named after inputs and
+        outputs of the op and `grad_...` of these.
+
+        Raises:
+            CompileError: EK0340 it is none of these.
+        """
+        if function is None:
+            return lambda given: self.backward(given, graph=graph)
+        self.gradient = gradient_of(self.schema, function, graph)
+        return function
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return python_signature(self.schema)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernel: its inputs by their places, compile-time parameters by their names.
@@ -143,3 +170,18 @@ class Called:
             GraphError: EK0898 it is not elementwise, with the reason.
         """
         return _tools("ufunc").ufunc_of(self)
+
+
+class _Help:
+    """What `help` shows: of a kernel its own text, of the class that of the class."""
+
+    def __init__(self, of_the_class: str | None) -> None:
+        self.of_the_class = of_the_class
+
+    def __get__(self, kernel: Called | None, owner: type) -> str | None:
+        return self.of_the_class if kernel is None else help_text(kernel.schema)
+
+
+def show_help(kind: type[Called]) -> None:
+    """Lets `help` of an object of this class show the call and the docstring of its kernel."""
+    type.__setattr__(kind, "__doc__", _Help(kind.__doc__))

@@ -133,6 +133,7 @@ class Archive:
         self.path = path
         try:
             with open(path, "rb") as stream:
+                self.state = _state_of(stream)
                 self.size = os.fstat(stream.fileno()).st_size
                 self.members = {member.name: member for member in self._directory(stream)}
         except OSError as error:
@@ -152,9 +153,14 @@ class Archive:
             with open(self.path, "rb") as stream:
                 stream.seek(member.start)
                 data = stream.read(member.size)
+                changed = _state_of(stream) != self.state
         except OSError as error:
             refuse(self.path, "EK0551", f"cannot be read: {error.strerror or error}")
         if len(data) != member.size or zlib.crc32(data) != member.crc:
+            if changed:
+                refuse(
+                    self.path, "EK0536", f"was replaced after it was loaded: {name!r} is another one now", _LOAD_AGAIN
+                )
             refuse(self.path, "EK0553", f"is damaged: the checksum of {name!r} is wrong", _FETCH_AGAIN)
         return data
 
@@ -220,5 +226,12 @@ class Archive:
         refuse(self.path, "EK0553", f"is damaged: {how}", _FETCH_AGAIN)
 
 
+def _state_of(stream: BinaryIO) -> tuple[int, int, int]:
+    """What differs between a file and one that has taken its name, or has other data."""
+    found = os.fstat(stream.fileno())
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_LOAD_AGAIN = "load the package again: einkorn.load(path)"
 _FETCH_AGAIN = "fetch it again, or build it again with `einkorn build`"
 _NOT_OURS = "this is not how `einkorn build` writes packages; do not trust the file"

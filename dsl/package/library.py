@@ -22,7 +22,7 @@ from ..diagnostics.rich import Rich
 from ..diagnostics.shield import shielded
 from ..environment.compiling import compiling
 from ..frontend.base import Gradient, Reference, SourceKernel
-from ..frontend.caller import Called, pickling
+from ..frontend.caller import Called, pickling, show_help
 from ..frontend.program import PortableKernel
 from ..frontend.python.reader import kernels_of, source_of
 from ..frontend.python.register import Kernel
@@ -291,6 +291,9 @@ class LibraryKernel(Called, Rich):
         return f"<kernel {self.schema.name}>"
 
 
+show_help(LibraryKernel)
+
+
 def loaded_kernel(kernel: Called) -> LoadedKernel:
     """A kernel object as libraries hold it: the same as before, until its signature or what its functions read has
     changed."""
@@ -328,7 +331,7 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
         def make(schema: OpSchema = schema) -> PortableKernel:
             return read_program(package.program(schema.name), package.program_name(schema.name), schema)
 
-        kernels[schema.name] = LoadedKernel(schema, path, make, package)
+        kernels[schema.name] = LoadedKernel(schema, str(file), make, package)
     derived = [(record.schema.name, record.backward) for record in package.ops if record.backward]
     backwards = {name: LibraryKernel(kernels[name]) for _, name in derived}
     for name, backward in derived:

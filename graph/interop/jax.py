@@ -11,8 +11,7 @@ whose sizes are computed from elements.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,6 +25,7 @@ from ...dsl.signature.parameters import bind_parameters, identity
 from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.types.dtype import DType
 from ..engine.session import InferenceSession
+from ..staging.kernels import Extensions
 from ..types.promotion import weak_array
 from .broadcasting import broadcast_shape
 from .elementwise import adds_axis, batch_axes
@@ -42,13 +42,13 @@ Rule = Callable[..., Any]
 Counts = tuple[int | None, ...]  # of arguments: how many arrays a variadic one has
 
 
-def op(kernel: AnyKernel | str, *, extensions: str | Path | Iterable[str | Path] = ()) -> Op:
+def op(kernel: AnyKernel | str, *, extensions: Extensions = ()) -> Op:
     """A kernel as a function of JAX arrays, for use in and outside of `jax.jit`, `jax.vmap`, `jax.grad` and
     `jax.export`.
 
     Args:
         kernel: what `@register` gives, or the name of an op of `extensions`.
-        extensions: folders of kernel files, single files, or packages.
+        extensions: folders of kernel files, single files, packages, or what `einkorn.load` gives.
 
     Raises:
         PackageError: EK0440 there is no op of that name.

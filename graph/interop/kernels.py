@@ -6,18 +6,15 @@ Input: a `Kernel`, or a name and paths. Output: a kernel as callers take it. Non
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-
 from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import LibraryKernel
-from ..staging.kernels import KernelLibrary, Kernels
+from ..staging.kernels import Extensions, KernelLibrary, Kernels
 from .specialise import AnyKernel
 
 
-def kernel_named(kernel: AnyKernel | str, extensions: str | Path | Iterable[str | Path] = ()) -> AnyKernel:
+def kernel_named(kernel: AnyKernel | str, extensions: Extensions = ()) -> AnyKernel:
     """The kernel itself, or the one of this name in folders of kernel files, single files or packages.
 
     Raises:
@@ -36,7 +33,7 @@ def kernel_named(kernel: AnyKernel | str, extensions: str | Path | Iterable[str 
             got=type(kernel).__name__,
             hint='put @register("name") above the function' if callable(kernel) else None,
         )
-    library = KernelLibrary([extensions] if isinstance(extensions, str | Path) else extensions)
+    library = KernelLibrary(extensions)
     library.verify_custom_op(kernel)
     found = Kernels(library.libraries).find(kernel)
     assert found is not None

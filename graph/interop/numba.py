@@ -12,8 +12,7 @@ Input: a kernel, types of numba's. Output: functions for `@njit`. Non-goals: arr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numba
@@ -29,6 +28,7 @@ from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.parse_dims import parse_dims
 from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.types.dtype import DType
+from ..staging.kernels import Extensions
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import ShapedType
 from .direct import run
@@ -42,15 +42,13 @@ from .tuned import choice
 _FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # a number of each is as weak as Python's
 
 
-def function(
-    kernel: AnyKernel | str, *, extensions: str | Path | Iterable[str | Path] = (), **parameters: Any
-) -> Callable[..., Any]:
+def function(kernel: AnyKernel | str, *, extensions: Extensions = (), **parameters: Any) -> Callable[..., Any]:
     """A kernel as a function for `@numba.njit`, `nogil` and `prange` among it: it takes the inputs, and gives back the
     outputs: one array, a tuple of several, or None.
 
     Args:
         kernel: what `@register` gives, or the name of an op of `extensions`.
-        extensions: folders of kernel files, single files, or packages.
+        extensions: folders of kernel files, single files, packages, or what `einkorn.load` gives.
         parameters: compile-time parameters of the kernel. Those of kind int, bool and str may be keywords of a call,
             too, where they are literals.
 

@@ -27,14 +27,14 @@ from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.caller import Called
 from ...dsl.frontend.program import PortableKernel
-from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import KernelLibrary as Library
 from ...dsl.package.library import LoadedKernel, library_of, load_library, loaded_kernel
+from ...dsl.package.namespace import Namespace, kernels_in
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 
-Extension: TypeAlias = "str | Path | Kernel | KernelLibrary"
+Extension: TypeAlias = "str | PathLike[str] | Called | KernelLibrary | Namespace"
 Extensions: TypeAlias = "Extension | Iterable[Extension]"
 
 
@@ -239,7 +239,7 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
 
     A kernel is a library of its own: it is taken as it is at this point.
     """
-    if isinstance(extensions, str | PathLike | Called | KernelLibrary | Library | Broken):
+    if isinstance(extensions, str | PathLike | Called | KernelLibrary | Library | Namespace | Broken):
         extensions = [extensions]
     found: list[Path | Library] = []
     for position, given in enumerate(list_of("custom_extensions", extensions, "paths or kernels")):
@@ -252,6 +252,8 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
             found += given.libraries
         elif isinstance(given, Library):
             found.append(given)
+        elif isinstance(given, Namespace):
+            found.append(kernels_in(given))
         elif isinstance(given, Broken) and given.error is not None:
             raise given.error
         else:

@@ -36,6 +36,7 @@ PROSE = {
     **dict.fromkeys(
         ("EK0870", "EK0880", "EK0881", "EK0882", "EK0883", "EK0884", "EK0885"), "calls from PyTorch, which is an extra"
     ),
+    "EK0536": "a package that is replaced while a program runs",
     "EK0562": "a package made by another tool",
     "EK0602": "an installation without MLIR or LLVM",
     "EK0605": "a machine of another architecture",

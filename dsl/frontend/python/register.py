@@ -25,13 +25,12 @@ from ...language.foreign_names import of_dtype
 from ...language.imports import of_unknown, with_imports
 from ...language.stubs import Stub
 from ...signature.check import schema_mistakes
-from ...signature.description import help_text, python_signature
 from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema, Parameter, Role, TensorArgument
 from ...signature.tuning import TuningSpace
 from ...types.dtype import ANY, DType, SIMDType
-from ..base import Reference, gradient_of
+from ..base import Reference
 from ..call_types import CalledAs, Inputs, Whole
-from ..caller import Called
+from ..caller import Called, show_help
 from .auxiliary import late_dims, make_reference
 from .names import Reported
 from .statements import find_function, text_file
@@ -80,25 +79,6 @@ class Kernel(CalledAs[Inputs, Whole], Called, Rich):
         self.numpy_reference = make_reference(self.schema, function, self.__name__)
         return function
 
-    def backward(self, function: Any = None, *, graph: bool = False) -> Any:
-        """`@op.backward`: records what computes the op's gradients, for PyTorch, JAX and `check_op`.
-
-            @layer_norm.backward
-            def layer_norm_backward(context, grad): ...          # returns a gradient, or None, for each input
-
-        `context` has the `inputs`, `outputs` and `parameters` of the call, as arrays of the library that calls; other
-        kernels can be called with them. Under `@op.backward(graph=True)` they are values of a graph, and the function
-        is staged once for all sizes. `op.backward(kernel)` takes a kernel whose arguments are named after inputs and
-        outputs of the op and `grad_...` of these.
-
-        Raises:
-            CompileError: EK0340 it is none of these.
-        """
-        if function is None:
-            return lambda given: self.backward(given, graph=graph)
-        self.gradient = gradient_of(self.schema, function, graph)
-        return function
-
     def shape(self, function: Any) -> Any:
         """`@op.shape`: records a function of the language that computes sizes of outputs which no type tells.
 
@@ -121,25 +101,11 @@ class Kernel(CalledAs[Inputs, Whole], Called, Rich):
         self.__class__ = Kernel  # as in `shape`
         self._gradient_changed()
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return python_signature(self.schema)
-
     def __repr__(self) -> str:
         return f"<kernel {self.schema.name}>"
 
 
-class _Help:
-    """What `help` shows: of a kernel its own text, of the class that of the class."""
-
-    def __init__(self, of_the_class: str | None) -> None:
-        self.of_the_class = of_the_class
-
-    def __get__(self, kernel: Kernel | None, owner: type) -> str | None:
-        return self.of_the_class if kernel is None else help_text(kernel.schema)
-
-
-type.__setattr__(Kernel, "__doc__", _Help(Kernel.__doc__))
+show_help(Kernel)
 
 
 class BrokenKernel(Broken):

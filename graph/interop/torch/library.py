@@ -9,7 +9,6 @@ Input: the path of a library. Output: a `CustomOpLibrary`. Non-goals: ops that m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +16,9 @@ import torch
 from ....dsl.diagnostics.errors import DTypeError, PackageError, did_you_mean, shown_value
 from ....dsl.diagnostics.places import user_place
 from ....dsl.package.library import KernelLibrary as Library
-from ....dsl.package.library import LibraryKernel, LoadedKernel, load_library
+from ....dsl.package.library import LibraryKernel, LoadedKernel
 from ....dsl.signature.parameters import bind_parameters
-from ...staging.kernels import KernelLibrary, Kernels
+from ...staging.kernels import Extension, KernelLibrary, Kernels
 from ..specialise import AnyKernel
 from .arguments import explained
 from .op import register
@@ -94,19 +93,15 @@ class CustomOpLibrary:
 
     Args:
         kernel_library: the path of a folder of kernel files, of one such file or of a package; or a library that is
-            loaded.
+            loaded, such as `einkorn.load(path)` gives.
 
     Raises:
         PackageError: the path holds no library.
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
 
-    def __init__(self, kernel_library: str | Path | KernelLibrary | Library) -> None:
-        if isinstance(kernel_library, KernelLibrary):
-            libraries = list(kernel_library.libraries)
-        else:
-            known = isinstance(kernel_library, Library)
-            libraries = [kernel_library if known else load_library(kernel_library)]  # type: ignore[arg-type, list-item]
+    def __init__(self, kernel_library: Extension) -> None:
+        libraries = KernelLibrary([kernel_library]).libraries
         self._libraries, self._kernels = libraries, Kernels(libraries)
 
     def define(self, name: str) -> None:
