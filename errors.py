@@ -20,6 +20,8 @@ from .dsl.diagnostics.errors import GraphError as GraphError
 from .dsl.diagnostics.errors import InternalError as InternalError
 from .dsl.diagnostics.errors import KernelError as KernelError
 from .dsl.diagnostics.errors import NoGraphError as NoGraphError
+from .dsl.diagnostics.errors import OpAttributeError as OpAttributeError
+from .dsl.diagnostics.errors import OpKeyError as OpKeyError
 from .dsl.diagnostics.errors import PackageError as PackageError
 from .dsl.diagnostics.errors import ReplayError as ReplayError
 from .dsl.diagnostics.errors import Several as Several
@@ -39,6 +41,8 @@ __all__ = [
     "InternalError",
     "KernelError",
     "NoGraphError",
+    "OpAttributeError",
+    "OpKeyError",
     "PackageError",
     "ReplayError",
     "Several",

@@ -283,11 +283,11 @@ class PackageError(EinkornError):
     """A kernel library or a `.pkg` that cannot be read, found or trusted."""
 
 
-class AttributeMissing(PackageError, AttributeError):
+class OpAttributeError(PackageError, AttributeError):
     """A library is asked for an op that it does not have, as an attribute."""
 
 
-class KeyMissing(PackageError, KeyError):
+class OpKeyError(PackageError, KeyError):
     """A library is asked for an op that it does not have, by its name in brackets."""
 
     __str__ = EinkornError.__str__

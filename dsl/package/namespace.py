@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from ..diagnostics.errors import AttributeMissing, KeyMissing, PackageError, did_you_mean
+from ..diagnostics.errors import OpAttributeError, OpKeyError, PackageError, did_you_mean
 from ..diagnostics.places import shown_path, user_place
 from ..environment.tracebacks import placed
 from .library import KernelLibrary, LibraryKernel, LoadedKernel, load_library
@@ -40,7 +40,7 @@ class Namespace:
             return self.__ops[name]
         found = self.__find(name)
         if found is None:
-            _missing(KeyMissing, self.__path, name, self.__prefix, self.__ops)
+            _missing(OpKeyError, self.__path, name, self.__prefix, self.__ops)
         return found
 
     def __find(self, name: object) -> LibraryKernel | None:
@@ -52,7 +52,7 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):  # what Python and its tools look for
             raise AttributeError(name)
-        _missing(AttributeMissing, self.__path, name, self.__prefix, self.__ops)
+        _missing(OpAttributeError, self.__path, name, self.__prefix, self.__ops)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith(f"_{Namespace.__name__}__"):
@@ -151,7 +151,7 @@ def _attributes(path: str, prefix: str, ops: Mapping[str, LibraryKernel]) -> dic
 
 
 def _missing(
-    kind: type[KeyMissing | AttributeMissing], path: str, name: object, prefix: str, ops: Mapping[str, LibraryKernel]
+    kind: type[OpKeyError | OpAttributeError], path: str, name: object, prefix: str, ops: Mapping[str, LibraryKernel]
 ) -> NoReturn:
     names = [full.removeprefix(prefix) for full in ops]
     several = [full for full in names if full.endswith(f"{_SEPARATOR}{name}")]
