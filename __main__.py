@@ -301,6 +301,9 @@ def _shapes(context: click.Context, option: click.Parameter, values: Sequence[st
 )
 @click.option("--key", multiple=True, metavar="DIM", help="With --try: a dim on whose size the choice depends.")
 @click.option("--inexact", is_flag=True, help="With --try: let results differ from the default's by rounding.")
+@click.option(
+    "--tolerance", type=float, metavar="1e-5", help="How far results may be from exact ones, as a share of them."
+)
 @click.option("--into", metavar="FILE", help="A package of the kernels, name.pkg, that takes what was found.")
 @click.option("--csv", metavar="FILE", help="All that was tried, name.csv.")
 @click.option("-o", "--output", metavar="FILE", help="The table with bars as a page to write, name.html.")

@@ -33,6 +33,8 @@ from .dsl.signature.check import undetermined_sizes
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from .dsl.signature.schema import OpSchema
+    from .dsl.signature.tuning import TuningSpace
     from .graph.staging.graph import Graph
 
 
@@ -388,6 +390,7 @@ def tune(
     key: Sequence[str],
     *,
     exact: bool,
+    tolerance: float | None,
     into: str | None,
     csv: str | None,
     output: str | None,
@@ -396,7 +399,6 @@ def tune(
     from .compiler.instances import make_instance, typed_parameters
     from .dsl.package.findings import keep
     from .dsl.package.library import load_library
-    from .dsl.signature.tuning import tuning_space
     from .dsl.types.dtype import DType
     from .graph.engine.page_style import whole_page
     from .graph.interop.tuned import tune_op
@@ -404,17 +406,7 @@ def tune(
     kernel = load_library(source).choose(op)
     schema, space = kernel.schema, kernel.tuning
     package = None if into is None else read_package(into)
-    if tries:
-        each = {
-            name: [typed_parameters(schema, {name: v})[name] for v in text.split(",")] for name, text in tries.items()
-        }
-        space = tuning_space(
-            schema, each, key, *((3, 10.0) if space is None else (space.rounds, space.limit)), exact, None
-        )
-    if space is None:
-        text = f"op '{schema.name}' does not say what to try"
-        hint = "write @autotune over its @register, or say it here: --try rows=4,8"
-        raise PackageError(text, code="EK0349", op=schema.name, hint=hint)
+    space = _tuning_space(schema, space, tries, key, exact, tolerance)
     given = typed_parameters(schema, parameters)
     first = {name: values[0] for name, values in space.values}
     instance = make_instance(schema, dtypes, {}, first | given)
@@ -434,6 +426,33 @@ def tune(
     else:
         count = len(package.with_findings([finding]).findings)
         print(f"{into}: {plural(count, 'finding')}")
+
+
+def _tuning_space(
+    schema: OpSchema,
+    own: TuningSpace | None,
+    tries: Mapping[str, str],
+    key: Sequence[str],
+    exact: bool,
+    tolerance: float | None,
+) -> TuningSpace:
+    """What is tried: the values of the command line, or those of the kernel's `@autotune`."""
+    from .compiler.instances import typed_parameters
+    from .dsl.signature.tuning import tuning_space
+
+    rounds, limit = (3, 10.0) if own is None else (own.rounds, own.limit)
+    if tries:
+        values: dict[str, Any] = {
+            name: [typed_parameters(schema, {name: v})[name] for v in text.split(",")] for name, text in tries.items()
+        }
+        return tuning_space(schema, values, key, rounds, limit, exact, None, tolerance)
+    if own is None:
+        text = f"op '{schema.name}' does not say what to try"
+        hint = "write @autotune over its @register, or say it here: --try rows=4,8"
+        raise PackageError(text, code="EK0349", op=schema.name, hint=hint)
+    if tolerance is None:
+        return own
+    return tuning_space(schema, dict(own.values), own.key, rounds, limit, False, None, tolerance)
 
 
 def reproduce(path: str) -> None:

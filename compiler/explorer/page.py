@@ -3,8 +3,8 @@
 The page is one file without references to others. Its links are made of the places that every stage carries; without
 JavaScript it still shows the text.
 
-Input: a kernel library, an op, an instance, targets. Output: HTML that depends on these alone. Non-goals: stages for
-programs and pipes (see `explorer.stage`).
+Input: a kernel library, an op, an instance, targets, findings of tuning. Output: HTML that depends on these alone.
+Non-goals: stages for programs and pipes (see `explorer.stage`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
+from ...dsl.diagnostics.errors import plural
 from ...dsl.diagnostics.places import is_shipped, shown_path
 from ...dsl.frontend import syntax
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.package.container import Instance
+from ...dsl.package.finding_tables import finding_tables
 from ...dsl.package.library import LoadedKernel
 from ..instances import instance_entries
 from ..pipeline import Artifact, compile_entry
@@ -81,12 +83,24 @@ def page_of(kernel: LoadedKernel, instance: Instance, targets: Sequence[str]) ->
         about=html.escape(" · ".join(filter(None, about))),
         chooser=_chooser(machines),
         panes="\n".join(panes),
+        tuning=_tuning(kernel),
         footer=html.escape(shown_path(kernel.origin)),
     )
 
 
 def _needs(compiled: Sequence[tuple[Target, Artifact]]) -> str:
     return ", ".join(f"{machine.name}: {len(artifact.code):,} bytes" for machine, artifact in compiled)
+
+
+def _tuning(kernel: LoadedKernel) -> str:
+    """What tuning chose for the kernel, and what it rejected; empty where it was not tuned."""
+    findings = kernel.findings
+    if not findings:
+        return ""
+    count = sum(len(finding.rejected) for finding in findings)
+    title = f"tuning: {plural(len(findings), 'finding')}, {plural(count, 'rejected candidate')}"
+    tables = "\n".join(table.html() for table in finding_tables(findings))
+    return f"<details><summary>{title}</summary>\n{tables}\n</details>"
 
 
 def _chooser(machines: Sequence[Target]) -> str:

@@ -55,13 +55,14 @@ class Finding:
         """What it is about: a newer finding about the same takes its place."""
         return self.op, self.digest, self.target, self.dtypes, self.given, self.ranges
 
-    def fits(self, dtypes: Sequence[str], given: Mapping[str, Value], sizes: Mapping[str, Any]) -> bool:
-        """Whether it holds for these dtypes, parameters and sizes."""
-        return (
-            self.dtypes == tuple(dtypes)
-            and dict(self.given) == dict(given)
-            and all(low <= sizes.get(name, -1) <= high for name, low, high in self.ranges)
-        )
+    def is_about(self, dtypes: Sequence[str], given: Mapping[str, Value]) -> bool:
+        """Whether it holds for these dtypes and parameters, at some sizes."""
+        return self.dtypes == tuple(dtypes) and dict(self.given) == dict(given)
+
+    def holds_for(self, sizes: Mapping[str, Any]) -> bool:
+        """Whether it holds for these sizes; for none that is missing or None."""
+        known = {name: size for name, size in sizes.items() if size is not None}
+        return all(low <= known.get(name, -1) <= high for name, low, high in self.ranges)
 
     def to_json(self) -> dict[str, Any]:
         pairs = {"given": dict(self.given), "parameters": dict(self.parameters)}

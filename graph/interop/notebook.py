@@ -14,7 +14,7 @@ from typing import Any
 from ...dsl.diagnostics.cards import Card, Code, Note, Part, Table
 from ...dsl.diagnostics.errors import EinkornError, plural
 from ...dsl.frontend.caller import Called
-from ...dsl.package.findings import Finding
+from ...dsl.package.finding_tables import finding_tables
 from ...dsl.signature.description import call_text
 from ..engine.memory_counters import added
 from ..engine.model import Model, TensorSpec
@@ -46,7 +46,7 @@ def _kernel(kernel: AnyKernel) -> Card:
     if made:
         parts.append(_specialisations(made))
         if findings := made[0].loaded.findings:
-            parts += _findings(findings)
+            parts += finding_tables(findings)
     facts = [*dtypes, *changed, *([("defined at", str(schema.place))] if schema.place else [])]
     return Card("kernel", call_text(schema), parts, facts)
 
@@ -63,19 +63,6 @@ def _specialisations(made: list[Specialisation]) -> Table:
         for each in made
     ]
     return Table(("takes", "gives", "parameters", "device", "ready"), rows, title="called with")
-
-
-def _findings(findings: Sequence[Finding]) -> list[Part]:
-    """What tuning chose, and what it rejected."""
-    rows, rejected = [], []
-    for each in findings:
-        sizes = ", ".join(f"{name} {low} to {high}" for name, low, high in each.ranges) or "all"
-        chosen = ", ".join(f"{name}={value}" for name, value in each.parameters)
-        rows.append((", ".join(each.dtypes), sizes, chosen, f"{each.ratio:.2f}", each.target))
-        rejected += [(sizes, candidate, why) for candidate, why in each.rejected]
-    heads = ("dtypes", "sizes", "parameters", "times as fast", "target")
-    tables: list[Part] = [Table(heads, rows, numbers=(3,), title="tuned")]
-    return tables + ([Table(("sizes", "rejected", "why"), rejected, title="not chosen")] if rejected else [])
 
 
 def _shown(type: ShapedType) -> str:

@@ -37,7 +37,7 @@ from .kernels import kernel_named
 from .kinds import operand_of
 from .numba_calls import is_native, native_call, overlap, refusal
 from .specialise import AnyKernel, Specialisation, specialise
-from .tuned import choice
+from .tuned import Bounds, choices
 
 _FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # a number of each is as weak as Python's
 
@@ -137,9 +137,8 @@ def _chosen(
         parameters = dict(fixed) | {n: v for n, v in ((n, _literal(schema, n, t)) for n, t in given.items()) if v != ()}
         kinds = [_kind(schema, number, type) for number, type in enumerate(inputs)]
         made = specialise(kernel, kinds, parameters)
-        made, _ = choice(made, [[None] * type.rank for type in made.inputs], parameters)
         _check_mutable(made, inputs)
-        return _implementation(made, said, inputs)
+        return _by_sizes(choices(made, parameters), said, inputs)
     except EinkornError as error:  # numba tries what it knows, and shows the texts of TypingErrors
         raise TypingError(str(error)) from error
 
@@ -201,6 +200,26 @@ def _check_mutable(made: Specialisation, inputs: Sequence[Any]) -> None:
 
 
 # *** the lines that numba compiles ***
+
+
+def _by_sizes(
+    choices: Sequence[tuple[Specialisation, Bounds]], said: Sequence[str], inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """The implementation: of a tuned kernel, the one that is chosen for the sizes of a call."""
+    if len(choices) == 1:
+        return _implementation(choices[0][0], said, inputs)
+    made = choices[-1][0]
+    arguments = _arguments_of(inputs, made)
+    text = functools.partial(_python, {name: str(value) for name, value in made.names.integers.items()})
+    lines = list(_symbols(made, [name for name, _ in arguments]))
+    chosen: dict[Specialisation, str] = {}
+    given = ", ".join(_arguments(made.kernel.schema))
+    for each, bounds in choices:
+        name = chosen.setdefault(each, f"ek_choice{len(chosen)}")
+        conditions = " and ".join(f"{low} <= {text(_expression(size))} <= {high}" for size, low, high in bounds)
+        lines.append(f"{f'if {conditions}: ' if conditions else ''}return {name}({given})")
+    functions = {name: numba.njit(_implementation(each, (), inputs)) for each, name in chosen.items()}
+    return _written(made, said, lines, functions)
 
 
 def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -294,8 +313,7 @@ def _checks(
     """Lines that read the sizes, and refuse those that contradict the signature, and memory that is shared."""
     names = [name for name, _ in arguments]
     sizes = ", ".join(f"{name}.shape[{k}]" for name, t in zip(names, made.inputs, strict=True) for k in range(t.rank))
-    for symbol, (number, axis) in made.symbols.items():
-        yield f"{_PREFIX}{symbol} = {names[number]}.shape[{axis}]"
+    yield from _symbols(made, names)
     conditions = list(_countable(made, text))
     for number, axes in enumerate(made.names.inputs):
         for axis, size in enumerate(axes):
@@ -319,6 +337,12 @@ def _checks(
                 yield f"if ek_overlap({names[changed]}, {names[other]}):"
                 yield f"    ek_refuse({changed}, {other}, {sizes})"
                 yield "    raise ek_KeptError()"
+
+
+def _symbols(made: Specialisation, names: Sequence[str]) -> Iterator[str]:
+    """Lines that read the sizes of symbolic dims; `names` are those of the tensors."""
+    for symbol, (number, axis) in made.symbols.items():
+        yield f"{_PREFIX}{symbol} = {names[number]}.shape[{axis}]"
 
 
 MOST: Final = 9.2e18  # a product of sizes in floats: below 2**63 by more than they may be wrong

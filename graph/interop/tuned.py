@@ -25,7 +25,7 @@ from ..driver.buffer import Buffer
 from ..driver.devices import Device
 from ..engine.compile import compiled_for
 from ..engine.progress import shown_progress
-from ..ops.tuned import finding_for, values_of
+from ..ops.tuned import finding_for, findings_about, values_of
 from ..tuning.search import search
 from ..tuning.table import TuningTable
 from ..types.dims import Dim
@@ -85,6 +85,23 @@ def choice(made: Specialisation, shapes: Sequence[Sequence[Any]], said: Iterable
     symbols = [type.shape for type in made.inputs]
     dims = sizes_by_name(made.schema, symbols, made.parameters, [name for name, *_ in ranges])
     return made, tuple((Dim(dims[name]), low, high) for name, low, high in ranges)
+
+
+def choices(made: Specialisation, said: Iterable[str]) -> list[tuple[Specialisation, Bounds]]:
+    """The specialisations among which calls of any sizes choose: the first of which all sizes are within the bounds.
+
+    The last one is that of the default, without bounds. Arguments as of `choice`.
+    """
+    dtypes = [type.dtype.name for type in made.inputs]
+    shapes, target = [type.shape for type in made.inputs], compiled_for(_device(made).driver)
+    listed: list[tuple[Specialisation, Bounds]] = []
+    for finding, sizes in findings_about(made.loaded, target, dtypes, shapes, said, made.parameters):
+        bounds = tuple((Dim(sizes[name]), low, high) for name, low, high in finding.ranges if name in sizes)
+        if len(bounds) == len(finding.ranges):
+            listed.append((with_parameters(made, values_of(finding, made.schema)), bounds))
+            if not bounds:
+                return listed
+    return [*listed, (made, ())]
 
 
 def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) -> dict[str, int]:

@@ -8,7 +8,7 @@ Input: a kernel, operands, the parameters that a call says. Output: those, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import EinkornError
@@ -58,30 +58,31 @@ def finding_for(
         said: the names of the parameters that the call says.
         bound: the values of all parameters.
     """
-    for finding in kernel.findings:
-        if finding.target == target and _fits(finding, kernel, said, bound, dtypes, shapes):
+    for finding, sizes in findings_about(kernel, target, dtypes, shapes, said, bound):
+        if finding.holds_for(sizes):
             return finding
     return None
+
+
+def findings_about(
+    kernel: LoadedKernel,
+    target: str,
+    dtypes: Sequence[str],
+    shapes: Sequence[Sequence[Any]],
+    said: Iterable[str],
+    bound: Mapping[str, Any],
+) -> Iterator[tuple[Finding, dict[str, Any]]]:
+    """The findings about such calls of any sizes, and of each the sizes on which it depends. Arguments as above."""
+    for finding in kernel.findings:
+        names = {name for name, _ in finding.parameters}
+        if finding.target == target and names.isdisjoint(said) and names <= set(bound):
+            others = {name: plain(value) for name, value in bound.items() if name not in names}
+            if finding.is_about(dtypes, others):
+                key = [name for name, *_ in finding.ranges]
+                yield finding, sizes_by_name(kernel.schema, shapes, bound, key)
 
 
 def values_of(finding: Finding, schema: OpSchema) -> dict[str, Any]:
     """The parameters of a finding as Python values."""
     dtypes = {p.name for p in schema.parameters if p.kind == "dtype"}
     return {name: DType[str(value)] if name in dtypes else value for name, value in finding.parameters}
-
-
-def _fits(
-    finding: Finding,
-    kernel: LoadedKernel,
-    said: Iterable[str],
-    bound: Mapping[str, Any],
-    dtypes: Sequence[str],
-    shapes: Sequence[Sequence[int | None]],
-) -> bool:
-    names = {name for name, _ in finding.parameters}
-    if not names.isdisjoint(said) or not names <= set(bound):
-        return False
-    others = {name: plain(value) for name, value in bound.items() if name not in names}
-    key = [name for name, *_ in finding.ranges]
-    sizes = sizes_by_name(kernel.schema, shapes, bound, key)
-    return finding.fits(dtypes, others, {name: size for name, size in sizes.items() if size is not None})

@@ -241,9 +241,30 @@ def test_jax_and_numba_see_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     for n, width in {39: 8, 79: 4, 20: 1}.items():
         assert np.asarray(call(jax.numpy.ones(n, np.float32))).tolist() == [first_parts(n, width)]
     assert np.asarray(op(jax.numpy.ones(40, np.float32), width=3)).tolist() == [39]
+    parts = pytest.importorskip("einkorn.numba").function(kernels.parts)
+    called = numba.njit(lambda x: parts(x))
+    for n, width in {39: 8, 79: 4, 63: 8, 20: 1, 0: 1}.items():
+        assert called(np.ones(n, np.float32)).tolist() == [first_parts(n, width)]
+    assert numba.njit(lambda x: parts(x, width=3))(np.ones(40, np.float32)).tolist() == [39]
     findings.keep(Finding("halved", digest, target, ("float32",), (), (), (("width", 8),), 2.0, "0"))
     function = pytest.importorskip("einkorn.numba").function(kernels.halved)
     assert numba.njit(lambda x: function(x))(np.ones(15, np.float32)).tolist() == [8.0]
+
+
+def test_numba_looks_at_all_dims_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(tuned, "search", None)
+    target, digest = compiled_for(CPU().driver), loaded_kernel(kernels.row_sums).portable.digest
+    for n, s, width in ((8, 1, 8), (8, 4, 4), (16, 4, 8)):
+        ranges = (("n", n, 2 * n - 1), ("s", s, 2 * s - 1))
+        dtypes, chosen = ("float32", "float32"), (("width", width),)
+        findings.keep(Finding("row_sums", digest, target, dtypes, (), ranges, chosen, 2.0, "0"))
+    function = pytest.importorskip("einkorn.numba").function(kernels.row_sums)
+    called = numba.njit(lambda x, shift: function(x, shift))
+    for n, shape, width in ((15, (), 8), (15, (2, 3), 4), (17, (5, 1), 8), (15, (1, 9), 2), (17, (1, 1), 2)):
+        x = rng.integers(0, 9, (3, n)).astype(np.float32)
+        result = called(x, np.zeros(shape, np.float32))
+        assert np.array_equal(result, x[:, : n - n % width].sum(1)), (n, shape)
 
 
 def test_in_place_arguments_are_copied_and_a_required_parameter_is_chosen() -> None:
@@ -294,6 +315,21 @@ def test_a_package_takes_findings_and_graphs_use_them(tmp_path: Path) -> None:
     assert dict(graph.ir.nodes[-1].parameters)["width"] == 4  # type: ignore[union-attr]
 
 
+def test_rejected_candidates_are_shown_with_their_reasons(tmp_path: Path) -> None:
+    package, page = tmp_path / "k.pkg", tmp_path / "page.html"
+    command("build", str(FILE), "-o", str(package), "--op", "summed")
+    arguments = ["tune", str(FILE), "--op", "summed", "--shape", "x=1000", "--into", str(package)]
+    shown = command(*arguments, "--tolerance", "1e-3")
+    assert "more than the tolerance 0.001" in shown
+    command("explore", str(package), "-o", str(page))
+    text = page.read_text()
+    assert "tuning: 1 finding, 1 rejected candidate" in text and "more than the tolerance 0.001" in text and "way=2" in text
+    assert "more than" not in command(*arguments, "--tolerance", "0.02")
+    assert "more than" not in command(*arguments, "--try", "way=0,2", "--tolerance", "0.02")
+    wrong = CliRunner().invoke(einkorn, [*arguments, "--tolerance", "2"])
+    assert wrong.exit_code and "EK0349" in str(wrong.exception or wrong.output) + wrong.output
+
+
 def _call(x: Any, shift: Any, **parameters: Any) -> Any:
     return ops.custom("row_sums", DeviceRef.CPU(), [x, shift], parameters=parameters)[0]
 
@@ -323,8 +359,8 @@ def test_findings_in_text() -> None:
     schema = kernels.row_sums.schema
     assert sizes_by_name(schema, [(3, 40), (2, 5)], {"width": 2}, ("n", "s", "m")) == {"n": 40, "s": 10, "m": 3}
     assert sizes_by_name(schema, [(3, None), ()], {"width": 2}, ("n", "s")) == {"n": None, "s": 1}
-    assert one.fits(["float32"], {"b": True}, {"n": 5})
-    assert not one.fits(["float32"], {"b": True}, {}) and not one.fits(["float32"], {}, {"n": 5})
+    assert one.is_about(["float32"], {"b": True}) and not one.is_about(["float32"], {})
+    assert one.holds_for({"n": 5}) and not one.holds_for({}) and not one.holds_for({"n": None})
 
 
 def test_a_package_with_strange_findings_is_refused_and_unknown_programs_are_passed_over(tmp_path: Path) -> None:

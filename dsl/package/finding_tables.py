@@ -1,0 +1,25 @@
+"""Shows findings of tuning as tables: the parameters that were chosen, and the candidates that were rejected.
+
+Input: findings. Output: tables for cards and pages. Non-goals: all candidates with their times (see
+`graph.tuning.table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..diagnostics.cards import Table
+from .findings import Finding
+
+
+def finding_tables(findings: Sequence[Finding]) -> list[Table]:
+    """A table of what tuning chose, and one of the candidates that it rejected, with the reasons."""
+    rows, rejected = [], []
+    for each in findings:
+        sizes = ", ".join(f"{name} {low} to {high}" for name, low, high in each.ranges) or "all"
+        chosen = ", ".join(f"{name}={value}" for name, value in each.parameters)
+        rows.append((", ".join(each.dtypes), sizes, chosen, f"{each.ratio:.2f}", each.target))
+        rejected += [(sizes, candidate, why) for candidate, why in each.rejected]
+    heads = ("dtypes", "sizes", "parameters", "times as fast", "target")
+    tables: list[Table] = [Table(heads, rows, numbers=(3,), title="tuned")]
+    return tables + ([Table(("sizes", "rejected", "why"), rejected, title="not chosen")] if rejected else [])
