@@ -7,7 +7,6 @@ Input: an object. Output: a `Card`. Non-goals: how it is drawn (see `cards`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
