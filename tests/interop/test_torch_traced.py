@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import einkorn.torch as ek
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.testing import assert_close
 
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
+from einkorn.dsl.frontend.caller import Called
+from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.interop.own_class import own_member
 
 from . import direct_kernels as k
 
@@ -37,6 +45,61 @@ def test_sizes_that_are_computed(fullgraph):
         program = compiled(function, fullgraph=fullgraph)
         for x in (X, torch.ones(4)):
             assert_close(program(x), x[x > 0] * 2)
+
+
+def open_doors(kernel, *dtypes):
+    """Calls a kernel with arrays of NumPy until native code serves them."""
+    for dtype in dtypes:
+        x = np.ones(3, dtype)
+        for _ in range(3):
+            kernel(x)
+    BACKGROUND.wait()
+    assert type(own_member(kernel, "__call__")) is type(len)
+
+
+def test_a_kernel_that_native_code_serves():
+    kernel = shifted("shifted_and_served")
+    programs = CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    program = torch.compile(lambda x: kernel(x) * 2, backend=programs, fullgraph=True)
+    assert_close(program(X), (X + 1) * 2)
+    open_doors(kernel, np.float32)
+    assert_close(program(X), (X + 1) * 2)
+    for by in (2.0, 3.0):  # further doors change nothing that a program relies on
+        for _ in range(3):
+            kernel(X.numpy(), by=by)
+        BACKGROUND.wait()
+        assert_close(program(X), (X + 1) * 2)
+    assert programs.frame_count == 2
+    assert type(kernel).__call__ is Called.__call__
+
+
+IN_A_PROCESS = """
+import sys
+import numpy as np
+import direct_kernels as kernels
+from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.interop.own_class import own_member
+from einkorn.graph.interop.own_class import own_member
+
+if FIRST == "Dynamo":
+    import torch._dynamo
+for _ in range(3):
+    kernels.add_one(np.ones(3, np.float32))
+BACKGROUND.wait()
+assert type(own_member(kernels.add_one, "__call__")) is type(len)
+assert FIRST == "Dynamo" or "torch" not in sys.modules
+import torch
+program = torch.compile(lambda x: kernels.add_one(x) * 2, fullgraph=True, backend="eager")
+print(program(torch.ones(3)).tolist())
+"""
+
+
+@pytest.mark.parametrize("first", ["the native code", "Dynamo"])
+def test_native_code_that_is_there_before_and_after_dynamo(first):
+    command = [sys.executable, "-W", "ignore", "-c", f"FIRST = {first!r}{IN_A_PROCESS}"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("[4.0, 4.0, 4.0]\n", "")
 
 
 def test_a_kernel_called_by_itself():
