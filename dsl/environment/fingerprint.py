@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from pathlib import Path
 
 from ..contract import abi
@@ -15,12 +16,21 @@ from ..diagnostics.installation import ROOT
 
 FOLDERS = ("compiler", "dsl", "graph", "stdlib")
 TOOLS = ("llvmlite", "mlir", "torch_mlir")
+_STARTED = time.time_ns()
 
 
 @functools.cache
 def fingerprint() -> str:
-    """Differs whenever our own files or the tools differ."""
-    return "\n".join([f"abi {abi.ABI_VERSION}", *_tool_versions(), *_stamps(ROOT.resolve())])
+    """Differs whenever our own files or the tools differ.
+
+    Of a process that may run the text of a file from before an edit, it is of that process alone: other processes
+    would take what it keeps for results of the text after the edit.
+    """
+    stamps = _stamps(ROOT.resolve())
+    now = time.time_ns()
+    edited = any(_STARTED < changed <= now for _, _, changed in stamps)
+    alone = [f"process {os.getpid()} of {_STARTED}"] if edited else []
+    return "\n".join([f"abi {abi.ABI_VERSION}", *_tool_versions(), *(f"{n} {s} {c}" for n, s, c in stamps), *alone])
 
 
 def _tool_versions() -> list[str]:
@@ -35,7 +45,7 @@ def _tool_versions() -> list[str]:
     return sorted(versions)
 
 
-def _stamps(root: Path) -> list[str]:
+def _stamps(root: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of each of our files: a changed compiler must not find code of the one before."""
     stamps = []
     pending = [str(root / folder) for folder in FOLDERS]
@@ -46,5 +56,5 @@ def _stamps(root: Path) -> list[str]:
                     pending.append(entry.path)
                 elif entry.name.endswith(".py"):
                     stat = entry.stat()
-                    stamps.append(f"{entry.path[len(str(root)) :]} {stat.st_size} {stat.st_mtime_ns}")
+                    stamps.append((entry.path[len(str(root)) :], stat.st_size, stat.st_mtime_ns))
     return sorted(stamps)

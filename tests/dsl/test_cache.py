@@ -17,6 +17,7 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.environment import cache as module
+from einkorn.dsl.environment import fingerprint as fingerprints
 from einkorn.dsl.environment.cache import Cache, CacheWarning, content_key, default_root
 
 KEY = content_key("a kernel")
@@ -355,3 +356,24 @@ def test_content_keys_tell_parts_apart() -> None:
     assert len({content_key(*parts) for parts in different}) == len(different)  # type: ignore[arg-type]
     assert content_key({"a": 1, "b": 2}) == content_key({"b": 2, "a": 1})
     assert content_key("x", 1).isalnum() and len(content_key("x", 1)) == 64
+
+
+def test_what_runs_text_from_before_an_edit_keeps_nothing_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "dsl" / "file.py"
+    for folder in fingerprints.FOLDERS:
+        (tmp_path / folder).mkdir()
+    file.write_text("before")
+    monkeypatch.setattr(fingerprints, "ROOT", tmp_path)
+
+    def fingerprint_at(edited: int, pid: int) -> str:
+        monkeypatch.setattr(os, "getpid", lambda: pid)
+        os.utime(file, ns=(edited, edited))
+        return fingerprints.fingerprint.__wrapped__()
+
+    started, second = fingerprints._STARTED, 10**9
+    for edited in (started - second, time.time_ns() + 1000 * second):  # before; and by another clock
+        assert fingerprint_at(edited, 1) == fingerprint_at(edited, 2)
+    assert fingerprint_at(started - second, 1) != fingerprint_at(started - 2 * second, 1)
+    assert fingerprint_at(started + 1, 1) != fingerprint_at(started + 1, 2)
