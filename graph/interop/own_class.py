@@ -22,8 +22,8 @@ _CALL = "__call__"
 class _OwnClass(type):
     """The class of kernels' own classes."""
 
-    @property
-    def __dict__(cls) -> MappingProxyType[str, Any]:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __dict__(cls) -> MappingProxyType[str, Any]:  # type: ignore[override]
         """The members but the door. `inspect.getattr_static`, which Dynamo uses, passes over a class with this."""
         return MappingProxyType({name: member for name, member in _members(cls).items() if name != _CALL})
 
