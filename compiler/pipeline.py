@@ -50,6 +50,7 @@ from .lowering.writer import KernelInfo
 from .passes.choose_grains import choose_grains
 from .passes.data_races import data_races
 from .passes.expand_launches import expand_launches
+from .passes.find_unwritten_storage import find_unwritten_storage
 from .passes.hoist_checks import hoist_checks
 from .passes.host_and_device import host_and_device
 from .passes.limit_launches import limit_launches
@@ -177,6 +178,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(data_races),
     _on_program(uniformity),
     _on_program(tokens),
+    _on_program(find_unwritten_storage, half="host"),
     _on_program(mark_spins),
     _on_program(expand_launches, half="host"),
     _on_program(split_loops),

@@ -16,7 +16,7 @@ from .evaluator import Evaluator, Point
 from .values.tensors import Stored, Tensor, View
 
 MAX_CLUSTER = 8  # blocks: what is portable
-CODES: Final = frozenset({"EK0604", "EK0611", "EK0820"})
+CODES: Final = frozenset({"EK0227", "EK0604", "EK0611", "EK0820"})
 
 
 def is_host_code(evaluator: Evaluator) -> bool:

@@ -7,6 +7,7 @@ Input: operations. Output: functions on NumPy values and pointers (see `interpre
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,19 @@ def _alloca(op: Op, machine: Machine) -> Evaluate:
         if id(op) not in machine.shared:
             machine.shared[id(op)] = storage(dtype, count, "shared", zeroed=zeroed)
         return machine.shared[id(op)]
+
+    return allocate
+
+
+@evaluates("allocate")
+def _allocate(op: Op, machine: Machine) -> Evaluate:
+    dtype, zeroed = op.results[0].dtype, op.attrs["zeroed"]
+
+    def allocate(*sizes: Any) -> tuple[Pointer, bool]:
+        try:
+            return storage(dtype, math.prod(map(int, sizes)), "scratch", zeroed=zeroed), True
+        except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond its integers
+            return storage(dtype, 0, "scratch", zeroed=zeroed), False
 
     return allocate
 

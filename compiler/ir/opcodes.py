@@ -35,6 +35,7 @@ from .native_opcodes import CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, P
 from .operations import ROWS, Row
 from .program import Attribute, Op, Opcode, RegionForm, Scope
 from .schedule import Cut, LoopHints
+from .storage_opcodes import ALLOCATE, DYNAMIC_SHARED, SCRATCH
 
 ORDERINGS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 SCOPES = ("block", "cluster", "device", "system")  # whose threads see an atomic operation as one step
@@ -49,6 +50,7 @@ _SITE = Attribute(whole())  # the verifier knows how many there are
 _ALIGNMENTS = frozenset(1 << bits for bits in range(33))  # those of LLVM
 _ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value in _ALIGNMENTS, required=False)}
 _ALIGNED = {"align": Attribute(lambda value: whole(2)(value) and value in _ALIGNMENTS)}
+_TRACKED = {"tracked": Attribute(_FLAG, required=False)}  # until `find_unwritten_storage` replaced it
 _LANE = {"lane": Attribute(whole())}
 
 
@@ -297,20 +299,10 @@ ALLOCA = Opcode(
     "alloca",
     "storage of attrs count elements for the life of the function, or of the block that shares it; attrs zeroed",
     results=(POINTER,),
-    attrs={"count": Attribute(whole()), "zeroed": Attribute(_FLAG), **_ALIGN},
+    attrs={"count": Attribute(whole()), "zeroed": Attribute(_FLAG), **_ALIGN, **_TRACKED},
     rule=rules.alloca,
     allocates=True,
     uniform=rules.storage_scope,
-)
-DYNAMIC_SHARED = Opcode(
-    "dynamic_shared",
-    "bytes before it, elements -> storage of the block in the memory that the launch asks for",
-    (INTEGER, INTEGER),
-    (POINTER,),
-    rule=rules.dynamic_shared,
-    within="launch",
-    allocates=True,
-    uniform=Scope.block,
 )
 
 IF = Opcode(
@@ -385,14 +377,6 @@ LAUNCH = Opcode(
     regions=(_BLOCK,),
     rule=rules.launch,
     spreads=True,
-)
-SCRATCH = Opcode(
-    "scratch",
-    "a number of elements -> memory of the device for this call, which nobody has written",
-    (INTEGER,),
-    (POINTER,),
-    rule=rules.scratch,
-    allocates=True,
 )
 ENQUEUE = Opcode(
     "enqueue",
@@ -588,7 +572,8 @@ def regular(row: Row) -> Opcode:
     )
 
 
-_FURTHER = (CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH)  # of other files
+# Those of other files.
+_FURTHER = (ALLOCATE, CONSTANT_TABLE, DYNAMIC_SHARED, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH, SCRATCH)
 _IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))
 IRREGULAR: dict[str, Opcode] = {opcode.name: opcode for opcode in _IRREGULAR}
 OPCODES: dict[str, Opcode] = IRREGULAR | {row.name: regular(row) for row in ROWS.values()}

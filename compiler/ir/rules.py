@@ -251,6 +251,11 @@ def scratch(op: Op) -> str | None:
     return None if type.is_whole and type.space == "global" else f"is no memory of a device: {type}"
 
 
+def allocate(op: Op) -> str | None:
+    type = _pointer(op.results[0])
+    return None if type.is_whole and type.space == "stack" else f"is no storage of a function: {type}"
+
+
 def launch(op: Op) -> str | None:
     if any(size.const is None for size in op.operands[3:6]):
         return "has blocks of a size that is not known"

@@ -38,6 +38,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     parallel,
     report_rings,
     reports,
+    run_time_storage,
     scalars,
     scratch,
     simulated,
@@ -125,6 +126,7 @@ def _helpers(module: ModuleWriter) -> None:
         module.functions.append(SPREAD)
     if module.calls("@ek.poll"):
         module.functions.append(POLL)
+    run_time_storage.add_functions(module)
 
 
 def _host_function(module: ModuleWriter, function: Function, linkage: str = "internal") -> str:
@@ -163,6 +165,7 @@ def emit_group(program: Program, target: Target, symbol: str) -> EmittedGroup:
     taking = scratch.has_scratch(function)
     if taking:
         module.functions.append(scratch.size_function(module, function, "hidden"))
+    run_time_storage.add_functions(module)
     _declare_helpers(module)
     records = reports.site_records(program)
     if records:

@@ -79,8 +79,11 @@ class KernelInfo:
 
 
 DYNAMIC_SHARED = "dynamic_shared"
+ALLOCATE, RELEASE = "ek.allocate", "ek.release"  # functions of `lowering.run_time_storage`
 
 LEAVE = f"llvm.call @{EXIT}() : () -> ()"  # the last operation of a block: the function returns
+
+_WAY_OUT = re.compile(rf"llvm\.return|llvm\.call @{re.escape(EXIT)}\(")
 
 # Functions that are called to mark a place.
 _MARK = re.compile(rf"@({'|'.join(map(re.escape, (EXIT, BEGIN, SUSPEND)))}|{re.escape(HINT)}\w+)\(")
@@ -235,6 +238,8 @@ class FunctionWriter:
         self.exchanges = False  # whether threads of a warp give each other values
         self.scratch = ""  # where it keeps how much of the device's memory it has given out; see `lowering.scratch`
         self.sizing = False  # whether it does nothing but sum that up
+        self.slots = ""  # of its storage of run-time size; see `lowering.run_time_storage`
+        self.slot_count = 0
         self.fuel = ""  # where it keeps what is left of its fuel; see `lowering.polls`
         self.names = Names()
         self.lines: list[str] = []
@@ -339,6 +344,12 @@ class FunctionWriter:
         self.prologue.append(f"    {name} = {made}\n")
         return name, count
 
+    def slot(self) -> str:
+        """The address of a slot for storage of run-time size, which begins empty."""
+        self.slots = self.slots or self.names.fresh()
+        self.slot_count += 1
+        return self.field(self.slots, 16 * (self.slot_count - 1))
+
     def field(self, block: str, offset: int) -> str:
         """The address of what lies so many bytes behind the start of a block; that of a call is `%ctx`."""
         return self.op(f"llvm.getelementptr inbounds {block}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
@@ -388,4 +399,18 @@ class FunctionWriter:
         return params
 
     def finish(self, head: str, location: str = "") -> str:
-        return f"  {head} {{\n{''.join(self.prologue)}{''.join(self.lines)}  }}{location}\n"
+        """The whole function; each way out of it frees its storage of run-time size."""
+        lines = "".join(self.lines)
+        if self.slots:
+            count, size, zero = (self.names.fresh() for _ in range(3))
+            self.prologue += [
+                f"    {count} = llvm.mlir.constant({self.slot_count} : i64) : i64\n",
+                f"    {size} = llvm.mlir.constant({16 * self.slot_count} : i64) : i64\n",
+                f"    {zero} = llvm.mlir.constant(0 : i8) : i8\n",
+                f"    {self.slots} = llvm.alloca {size} x i8 {{alignment = 16 : i64}} : (i64) -> !llvm.ptr\n",
+                f'    "llvm.intr.memset"({self.slots}, {zero}, {size}) <{{isVolatile = false}}>'
+                " : (!llvm.ptr, i8, i64) -> ()\n",
+            ]
+            release = f"llvm.call @{RELEASE}({self.slots}, {count}) : (!llvm.ptr, i64) -> () "
+            lines = _WAY_OUT.sub(lambda match: release + match[0], lines)
+        return f"  {head} {{\n{''.join(self.prologue)}{lines}  }}{location}\n"

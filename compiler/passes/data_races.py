@@ -19,6 +19,7 @@ from ...dsl.diagnostics.places import is_shipped
 from ..ir.native_opcodes import POINTER_CAST
 from ..ir.opcodes import (
     ALLOCA,
+    ALLOCATE,
     FOR,
     GPU_ID,
     IF,
@@ -34,6 +35,7 @@ from ..ir.opcodes import (
 from ..ir.program import Function, Op, Program, Region, Value
 from ..targets import Target
 
+_STORAGE = (ALLOCA, ALLOCATE)  # of the thread that runs it
 INDEX = 1  # depends on the index of the call
 MEMORY = 2  # depends on what is read from memory
 HINT = (
@@ -104,7 +106,7 @@ class _Body:
     def operation(self, op: Op, condition: int) -> None:
         if op.opcode in (STORE, MASKED_STORE, SCATTER):
             self.store(op, condition)
-        elif op.opcode is ALLOCA or (op.opcode in (OFFSET, POINTER_CAST) and op.operands[0] in self.private):
+        elif op.opcode in _STORAGE or (op.opcode in (OFFSET, POINTER_CAST) and op.operands[0] in self.private):
             self.private.add(op.results[0])
         elif op.regions:
             self.structured(op, condition)
@@ -117,6 +119,8 @@ class _Body:
             self.depends[value] = self.depends.get(value, 0) | result
 
     def structured(self, op: Op, condition: int) -> None:
+        if op.opcode is FOR and _has_no_rounds(op):
+            return
         inner = condition | self.of(*op.operands[: {IF: 1, FOR: 3}.get(op.opcode, 0)])
         for region in op.regions:
             for number, argument in enumerate(region.args):
@@ -148,6 +152,12 @@ class _Body:
                 chain=calls,
             )
         )
+
+
+def _has_no_rounds(loop: Op) -> bool:
+    """Whether a loop is known to run over nothing, as over an axis of size 0: its addresses are those of no element."""
+    low, high, step, *_ = (value.const for value in loop.operands)
+    return None not in (low, high, step) and not range(low, high, step)
 
 
 def _updates(value: Value, pointer: Value, offset: Value, depth: int = 16) -> bool:

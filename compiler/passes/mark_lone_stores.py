@@ -9,7 +9,7 @@ bytes, whose stores touch no neighbour.
 
 from __future__ import annotations
 
-from ..ir.opcodes import ALLOCA, STORE
+from ..ir.opcodes import ALLOCA, ALLOCATE, STORE
 from ..ir.program import PointerType, Program, Region, Value
 from ..targets import Target
 
@@ -23,7 +23,7 @@ def mark_lone_stores(program: Program, target: Target) -> None:
 def _mark(region: Region, alone: bool, private: set[Value]) -> None:
     """Marks stores where `private` is the storage of the thread; `alone` says that there is no other thread."""
     for op in region.ops:
-        if op.opcode is ALLOCA:
+        if op.opcode in (ALLOCA, ALLOCATE):
             type = op.results[0].type
             if isinstance(type, PointerType) and type.space == "stack":
                 private.add(op.results[0])

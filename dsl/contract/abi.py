@@ -40,7 +40,10 @@ STAMP: Final = "ek_code_"
 # library that has them does not matter; exp and its kind are not, and are written in the kernel language instead, as is
 # fmod, which is slow there.
 LIBCALLS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall", "clock_gettime"), "libc.so.6"),
+    **dict.fromkeys(
+        ("memcpy", "memmove", "memset", "memcmp", "bcmp", "syscall", "clock_gettime", "aligned_alloc", "free"),
+        "libc.so.6",
+    ),
     **dict.fromkeys(
         (
             f"{name}{suffix}"

@@ -56,6 +56,8 @@ MEANINGS: dict[str, str] = {
     "EK0224": "An atomic operation has an ordering that it cannot have.",
     "EK0225": "An output of an op is never stored.",
     "EK0226": "An op returns a value.",
+    "EK0227": "scratch[T](...) is used in code for a GPU, which has no such memory.",
+    "EK0228": "scratch[T](...) is used in a launched kernel.",
     "EK0231": "An operation that complex numbers do not have, such as an order, is done on them.",
     "EK0232": "A complex number would become a real one, and lose its imaginary part.",
     "EK0235": "A term of a sum may exceed 64 bits before it is divided, compared or shifted right.",
@@ -261,6 +263,9 @@ MEANINGS: dict[str, str] = {
     "EK0744": "A device does not tell what its kernels do with memory.",
     "EK0745": "The address of an access is not aligned as its kernel promises, or as the operation needs.",
     "EK0746": "Threads of a launch wait for each other, and none can continue.",
+    "EK0747": "A size of scratch[T](...) is below 0.",
+    "EK0748": "There is not enough memory for scratch[T](...).",
+    "EK0749": "A kernel reads an element of its own storage before it is written.",
     # EK08: devices and memory
     "EK0801": "A device is not there.",
     "EK0802": "Something is no device, or has no architecture.",

@@ -37,6 +37,7 @@ __all__ = [
     "Pointer",
     "Storable",
     "VariadicTensors",
+    "scratch",
     "stack",
 ]
 
@@ -163,6 +164,11 @@ class _SIMD(Exported):
 
 
 SIMD = _SIMD()
+scratch = Storage(
+    "scratch",
+    "(*dims, zeroed=False)",
+    "Memory of run-time sizes in a CPU kernel, valid until the end of the loop round or function that makes it.",
+)
 stack = Storage(
     "stack", "(*dims, zeroed=True)", "Zeroed storage of a fixed size that lives as long as the function around it."
 )

@@ -104,7 +104,7 @@ _REDUCED = {
     "logsumexp": "reduce({}, LogSumExp)",
 }
 _PRODUCT = "write the loops of the product, or use ops.matmul in the graph"
-_STORAGE = "outputs stand in the signature; storage of a fixed size is stack[T](n)"
+_STORAGE = "outputs stand in the signature; storage of a fixed size is stack[T](n), of a run-time size scratch[T](n)"
 _INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
 _CONSTANTS = ("pi", "tau", "e")
 _MATH = "write `import math` at the top of the file, and math.{}"

@@ -159,6 +159,9 @@ CODES = {
     "grid": "EK0830",
     "access": "EK0740",
     "alignment": "EK0745",
+    "scratch_size": "EK0747",
+    "scratch_memory": "EK0748",
+    "unwritten": "EK0749",
 }  # everything else is the author's own: EK0701
 
 
@@ -222,6 +225,9 @@ def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[
 
 
 HINTS = {
+    "scratch_size": "a size is 0 or more: max(n, 0)",
+    "scratch_memory": "take less memory, or keep what is large in an output",
+    "unwritten": "write each element before it is read, or use zeroed=True",
     "bounds": "keep the index inside, with a condition or with min() and max()",
     "access": "let each call write elements of its own, or use `reduce` or an atomic operation",
     "alignment": "leave out align=, or access a multiple of it",

@@ -22,6 +22,7 @@ from einkorn.dsl import (
     llvm_intrinsic,
     parallel_for,
     register,
+    scratch,
     select,
     stack,
     store,
@@ -83,7 +84,9 @@ def memory(
         out.store(p.load(width=8), 3, i, 0)
         kept = stack[float32](8, zeroed=True)
         kept[0] = other[0]
-        store(out, (3, i, 0), kept[0])
+        more = scratch[float32](i, 8)
+        more[0, 0] = kept[0]
+        store(out, (3, i, 0), more[0, 0])
     out[3, 0, 1] = positive(x)[1]
 
 

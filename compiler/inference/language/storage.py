@@ -1,5 +1,5 @@
-"""Makes storage: `stack[T](m, n)` of a thread, `gpu.shared[T](m, n)` and `gpu.dynamic_shared[T](n)` of a block,
-`gpu.scratch[T](n)` of a call.
+"""Makes storage: `stack[T](m, n)` and `scratch[T](m, n)` of a thread, `gpu.shared[T](m, n)` and
+`gpu.dynamic_shared[T](n)` of a block, `gpu.scratch[T](n)` of a call.
 
 All of it is a tensor in memory that may be read and written, and has the members of one.
 
@@ -17,10 +17,11 @@ import numpy as np
 
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
-from ....dsl.types.dtype import INT, DType, SIMDType
+from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce
 from ..evaluator import Point, callable_, rule
+from ..runtime_checks import add_check
 from ..values.compile_time import StorageType
 from ..values.describe import describe
 from ..values.tensors import Stored, Tensor
@@ -40,13 +41,59 @@ def _stack(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any])
     if keywords or not isinstance(zeroed, bool) or not _are_sizes(args):
         text = "stack[T](...) takes whole sizes >= 1 that are known at compile time"
         hint = "a size is a number, or an int parameter of the op: `*, n: int = 64`"
+        if any(isinstance(size, Value) for size in args) and not call.evaluator.target.has_grid:
+            hint += "; scratch[T](n) takes run-time sizes"
         raise call.error("EK0208", text, hint=hint)
     count = math.prod(args)
     if count * dtype.bits > MAX_STACK_BYTES * 8:
         text = f"{count} elements of {dtype} are too much for stack[...]: it holds {MAX_STACK_BYTES >> 10} KiB"
-        raise call.error("EK0217", text)
-    pointer = call.builder.one("alloca", [], PointerType(dtype, "stack"), count=count, zeroed=zeroed)
+        raise call.error("EK0217", text, hint="scratch[T](n) is memory of any size for CPU kernels")
+    tracked = _tracking(call, dtype, zeroed)
+    type = PointerType(dtype, "stack")
+    pointer = call.builder.one("alloca", [], type, count=count, zeroed=zeroed, **tracked)
     return _tensor(call, pointer, "stack", args)
+
+
+def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+    """`scratch[T](m, n)`: memory of run-time sizes; undefined until it is written, unless `zeroed=True` is given."""
+    evaluator, builder = call.evaluator, call.builder
+    hint = "use stack[T](n) with a compile-time size, gpu.dynamic_shared[T](n), or gpu.scratch[T](n) in host code"
+    if evaluator.gpu_ids is not None:
+        raise call.error("EK0228", "scratch[T](...) has no meaning in a launched kernel", hint=hint)
+    if evaluator.target.has_grid:
+        raise call.error(
+            "EK0227", f"scratch[T](...) is memory of CPU kernels; {evaluator.target.name} has none", hint=hint
+        )
+    zeroed = keywords.pop("zeroed", False)
+    if keywords or not isinstance(zeroed, bool) or not args:
+        hint = "scratch[float32](n), scratch[float32](m, n), scratch[float32](n, zeroed=True)"
+        raise call.error("EK0208", "scratch[T](...) takes sizes, and zeroed=True or False", hint=hint)
+    dims = []
+    for k, given in enumerate(args):
+        at = call.on(_given(call, k))
+        dim = coerce(at, given, INT, "a size is an Int")
+        if not evaluator.ranges.is_at_least(dim, 0):
+            holds = builder.compare("ge", dim, builder.int_(0))
+            add_check(at, "scratch_size", holds, [f"size {k} of scratch[{dtype}](...) is ", dim], {}, [])
+            evaluator.ranges.assume(holds)
+        dims.append(dim)
+    types = [PointerType(dtype, "stack"), BOOL]
+    pointer, enough = builder.add("allocate", dims, types, zeroed=zeroed, **_tracking(call, dtype, zeroed))
+    message: list[Any] = [f"there is not enough memory for scratch[{dtype}](", *_between(dims), ")"]
+    add_check(call, "scratch_memory", enough, message, {}, [])
+    return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
+
+
+def _tracking(call: Point, dtype: DType, zeroed: bool) -> dict[str, bool]:
+    """The attribute of storage whose reads are checked; see `passes.find_unwritten_storage`."""
+    evaluator = call.evaluator
+    checked = evaluator.checks.level == "all" and not evaluator.target.has_grid
+    return {"tracked": True} if checked and not zeroed and not dtype.is_packed() else {}
+
+
+def _between(dims: list[Value]) -> list[Any]:
+    """The dims with commas between them."""
+    return [part for dim in dims for part in (", ", dim)][1:]
 
 
 def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
@@ -120,6 +167,7 @@ def _scratch(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any
 
 STORAGE: dict[str, Maker] = {
     "stack": _stack,
+    "scratch": _run_time_storage,
     "gpu.shared": _shared,
     "gpu.dynamic_shared": _dynamic_shared,
     "gpu.scratch": _scratch,

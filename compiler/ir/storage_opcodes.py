@@ -1,0 +1,43 @@
+"""The records of operations that give storage of run-time size.
+
+Output: records, which `opcodes` lists with all others. Non-goals: how they are typed, lowered or interpreted.
+"""
+
+from __future__ import annotations
+
+from . import rules
+from .kinds import BOOLEAN, INTEGER, POINTER, one_of
+from .program import Attribute, Opcode, Scope
+
+DYNAMIC_SHARED = Opcode(
+    "dynamic_shared",
+    "bytes before it, elements -> storage of the block in the memory that the launch asks for",
+    (INTEGER, INTEGER),
+    (POINTER,),
+    rule=rules.dynamic_shared,
+    within="launch",
+    allocates=True,
+    uniform=Scope.block,
+)
+SCRATCH = Opcode(
+    "scratch",
+    "a number of elements -> memory of the device for this call, which nobody has written",
+    (INTEGER,),
+    (POINTER,),
+    rule=rules.scratch,
+    allocates=True,
+)
+ALLOCATE = Opcode(
+    "allocate",
+    "sizes, none below 0 -> memory of the running function for so many elements, and whether there is enough; valid"
+    " until the operation runs again or the function ends; attrs zeroed, tracked: reads of unwritten ones are found",
+    (INTEGER,),
+    (POINTER, BOOLEAN),
+    more=INTEGER,
+    attrs={
+        "zeroed": Attribute(one_of(True, False)),
+        "tracked": Attribute(one_of(True, False), required=False),
+    },
+    rule=rules.allocate,
+    allocates=True,
+)
