@@ -102,4 +102,6 @@ def all_(x: Any) -> Any:
 
 @stub("rule", "sorted")
 def sorted_(x: Any, *, reverse: Any = False) -> Any:
-    """The items of a tuple of compile-time numbers or strings, in order."""
+    """The items of a tuple in ascending order: compile-time numbers or strings, or up to 256 run-time numbers of one
+    dtype (vectors lane by lane), NaN last; with `reverse=True` that order backwards, NaN first.
+    """

@@ -33,7 +33,7 @@ SYNTAX = {
     "generator_of_own_function": element("sum(v for v in (x[i],))", before="def sum(t):\n    return t"),
     "generator_length": element("sum(v for v in (x[i], x[i]) if v > 0)"),
     "generator_range": element("sum(x[j] for j in range(x.dim(0)))"),
-    "sorted_values": element("sorted((x[i], x[0]))[0]"),
+    "sorted_values": element("sorted((x[i], i[0]))[0]"),
     "global": kernel("global G\nG = 3", before="G = 1"),
     "nonlocal": kernel("n = 1\ndef f():\n    nonlocal n\n    n = 2\nf()"),
     "star_parameter": element("f(x[i])", before="def f(*v):\n    return v[0]"),

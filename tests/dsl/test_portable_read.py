@@ -286,7 +286,7 @@ ENTRIES: list[tuple[str, Any, str]] = [
     ("constant", [["constant", {}]], "should be a constant"),
     ("type", ["float32", 0], "should be a number of lanes"),
     ("type", ["float32", 3], "should be a number of lanes"),
-    ("marker", "Pointed", "should be one of SIMD, stack, Pointer"),
+    ("marker", "Pointed", "should be one of SIMD, stack, scratch, Pointer"),
     ("class", ["G", [["a", ["constant", 1]], ["a", ["constant", 1]]]], "has two members of one name"),
     ("instance", [1, []], "of the 2 fields of 'Pair'"),
 ]  # fmt: skip

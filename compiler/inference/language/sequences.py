@@ -23,6 +23,7 @@ from ..syntax.statements import bind
 from ..values.compile_time import Frame, Generated, LoopRange, Unrolled, is_comptime_number
 from ..values.describe import describe, literal_text
 from ..values.index import Index
+from .sorting_networks import sort_values
 
 
 @expression(s.Generator)
@@ -169,13 +170,15 @@ def all_rule(call: Point, x: Any) -> Any:
 @rule("sorted")
 def sorted_rule(call: Point, x: Any, reverse: Any = False) -> tuple[Any, ...]:
     items = _items(call, x)
+    if not isinstance(reverse, bool):
+        raise call.error("EK0206", "reverse= of sorted() is True or False, known at compile time", "reverse")
+    if any(isinstance(item, Value) for item in items):
+        values = sort_values(call, items)
+        return values[::-1] if reverse else values
     try:
-        if any(isinstance(item, Value) for item in items) or not isinstance(reverse, bool):
-            raise TypeError
         return tuple(sorted(items, reverse=reverse))
     except TypeError:
-        text = "sorted() puts compile-time numbers or strings in order"
-        raise call.error("EK0206", text, "x", hint="order run-time values with min() and max()") from None
+        raise call.error("EK0206", "sorted() puts numbers or strings in order", "x") from None
 
 
 def smallest_or_largest(call: Point, name: str, x: Any) -> Any:
