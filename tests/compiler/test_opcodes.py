@@ -262,6 +262,7 @@ FREE: dict[str, str] = {
     "masked_load": r"operand 0: Pointer.*read-only\]",
     "store": r"operand 0: SIMD\[float32, 8\]",
     "prefetch": r"operand 0: Pointer.*",
+    "allocate": r"no last of operands|an operand more",
     "aligned": r"operand \d: Pointer.*|no last of operands",
     "assume_aligned": r"operand 0: Pointer.*",
     "offset": r"operand 0: Pointer.*read-only\]",

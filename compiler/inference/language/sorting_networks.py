@@ -2,8 +2,8 @@
 
     a, b  =>  first = a if keep else b;  second = b if keep else a;  keep: a <= b, or b is NaN
 
-Algorithm: odd-even merging (K. E. Batcher, Sorting networks and their applications, 1968), in the form for any number of
-items (D. E. Knuth, The Art of Computer Programming 3, algorithm 5.2.2M).
+Algorithm: odd-even merging (K. E. Batcher, Sorting networks and their applications, 1968), in the form for any number
+of items (D. E. Knuth, The Art of Computer Programming 3, algorithm 5.2.2M).
 
 Input: values of one dtype, and compile-time numbers. Output: the values in order, NaN last. Zeros of either sign are
 equal, and come in any order. Non-goals: tuples of compile-time values (see `sequences`).
