@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from ...dsl.contract import abi
 from ...dsl.contract.unit import groups_in
 from ..ir.copying import Copier
-from ..ir.opcodes import ENQUEUE, SCRATCH
+from ..ir.opcodes import ENQUEUE
 from ..ir.program import Function, Op, PointerType, Program, Region, walk
+from ..ir.storage_opcodes import SCRATCH
 from .writer import FunctionWriter, ModuleWriter, emits
 
 ALIGNMENT = 256  # bytes: what memory from a device's own allocator begins at

@@ -19,7 +19,6 @@ from ...dsl.diagnostics.places import is_shipped
 from ..ir.native_opcodes import POINTER_CAST
 from ..ir.opcodes import (
     ALLOCA,
-    ALLOCATE,
     FOR,
     GPU_ID,
     IF,
@@ -33,6 +32,7 @@ from ..ir.opcodes import (
     WHILE,
 )
 from ..ir.program import Function, Op, Program, Region, Value
+from ..ir.storage_opcodes import ALLOCATE
 from ..targets import Target
 
 _STORAGE = (ALLOCA, ALLOCATE)  # of the thread that runs it

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.builder import Builder
+from ..ir.native_opcodes import PREFETCH
 from ..ir.opcodes import (
     ALIGNED,
     ALLOCA,
-    ALLOCATE,
     ASSERT,
     ASSUME_ALIGNED,
     ATOMIC,
@@ -32,11 +32,11 @@ from ..ir.opcodes import (
     MASKED_STORE,
     NOTE,
     OFFSET,
-    PREFETCH,
     SCATTER,
     STORE,
 )
 from ..ir.program import Function, Op, PointerType, Program, Region, Site, Value, walk
+from ..ir.storage_opcodes import ALLOCATE
 from ..targets import Target
 
 FLAGS = PointerType(DType.bool, "stack")

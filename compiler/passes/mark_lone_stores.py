@@ -9,8 +9,9 @@ bytes, whose stores touch no neighbour.
 
 from __future__ import annotations
 
-from ..ir.opcodes import ALLOCA, ALLOCATE, STORE
+from ..ir.opcodes import ALLOCA, STORE
 from ..ir.program import PointerType, Program, Region, Value
+from ..ir.storage_opcodes import ALLOCATE
 from ..targets import Target
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ....dsl.frontend import syntax as s
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
-from ...ir.program import PointerType, Value
+from ...ir.program import PointerType, Type, Value
 from ..conversion import coerce
 from ..evaluator import Point, callable_, rule
 from ..runtime_checks import add_check
@@ -77,14 +77,14 @@ def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict
             add_check(at, "scratch_size", holds, [f"size {k} of scratch[{dtype}](...) is ", dim], {}, [])
             evaluator.ranges.assume(holds)
         dims.append(dim)
-    types = [PointerType(dtype, "stack"), BOOL]
+    types: list[Type] = [PointerType(dtype, "stack"), BOOL]
     pointer, enough = builder.add("allocate", dims, types, zeroed=zeroed, **_tracking(call, dtype, zeroed))
     message: list[Any] = [f"there is not enough memory for scratch[{dtype}](", *_between(dims), ")"]
     add_check(call, "scratch_memory", enough, message, {}, [])
     return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
 
 
-def _tracking(call: Point, dtype: DType, zeroed: bool) -> dict[str, bool]:
+def _tracking(call: Point, dtype: DType, zeroed: bool) -> dict[str, Any]:
     """The attribute of storage whose reads are checked; see `passes.find_unwritten_storage`."""
     evaluator = call.evaluator
     checked = evaluator.checks.level == "all" and not evaluator.target.has_grid
