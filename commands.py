@@ -332,6 +332,7 @@ def explain(code: str | None, printer: Printer) -> None:
 
 def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
     """Runs a program whose models are measured, and prints tables of their groups and of simulated memory."""
+    from .dsl.frontend.python.user_programs import running
     from .graph.engine.profile import AMBIENT, Profile
     from .graph.engine.profile_page import profile_page, profile_table
 
@@ -340,7 +341,8 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
     before = sys.argv[:], sys.path[:]
     sys.argv, sys.path[0:0] = [script, *arguments], [str(Path(script).resolve().parent)]
     try:
-        runpy.run_path(script, run_name="__main__")
+        with running(script):
+            runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
             raise

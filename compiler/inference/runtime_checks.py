@@ -205,7 +205,7 @@ def all_lanes(builder: Builder, mask: Value) -> Value:
 
 
 def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> None:
-    """Under `+nan` or `+inf`: what an op stores into an output is a number."""
+    """Under `+nan` or `+inf`: an element that an op stores into an output is a number."""
     evaluator, builder = call.evaluator, call.builder
     finds = evaluator.checks.finds
     if not finds or not value.dtype.is_float() or not value.dtype.format.has_nan:
@@ -224,8 +224,7 @@ def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> Non
     bad = builder.row("isnan", [number])
     if finds == "inf":
         bad = builder.row("or_", [bad, builder.row("isinf", [number])])
-    good = builder.row("invert", [bad])
-    holds = good if good.type == BOOL else all_lanes(builder, good)
+    holds = builder.row("invert", [bad])
     # The position alone: taking it apart into an index is done for the one that is reported, in Python.
     message: list[Any] = [value, f" is stored into '{tensor.name}'"]
     details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}

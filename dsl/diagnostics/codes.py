@@ -340,4 +340,5 @@ MEANINGS: dict[str, str] = {
     "EK0910": "A file has no results of benchmarks.",
     "EK0911": "Instructions, an intrinsic or a function that a kernel names cannot be used.",
     "EK0912": "The interpreter cannot run instructions of a machine.",
+    "EK0915": "A Python file that Einkorn runs raised an exception.",
 }

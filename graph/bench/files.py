@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.frontend.python.user_programs import running
 from ..arguments import list_of, wrong
 from .measure import LEAST, ROUNDS, UNITS, WARM_SECONDS, Timing, measure, work_of
 
@@ -87,12 +88,13 @@ def benchmarks_of(path: Path) -> list[Benchmark]:
 
     Raises:
         GraphError: EK0909 it has none.
-        Whatever the file raises.
+        CompileError: EK0100 it is not valid Python; EK0915 it raised an exception.
     """
     before = sys.path[:]
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        names = runpy.run_path(str(path), run_name=path.stem)
+        with running(str(path)):
+            names = runpy.run_path(str(path), run_name=path.stem)
     finally:
         sys.path[:] = before
     found: dict[int, Benchmark] = {}
@@ -131,6 +133,7 @@ def run_file(
 
     Raises:
         GraphError: EK0909 there is no such benchmark.
+        CompileError: EK0100 the file is not valid Python; EK0915 its code raised an exception.
     """
     cases = [(each, name, given) for each in benchmarks_of(Path(path)) for name, given in each.cases()]
     wanted = [case for case in cases if only in case[1]]
@@ -141,7 +144,8 @@ def run_file(
         raise GraphError(text, code=CODE, got=only, expected=names, hint=hint)
     timings = []
     for each, name, given in wanted:
-        timings.append(each.run(name, given, rounds, least, warm))
+        with running(str(path)):
+            timings.append(each.run(name, given, rounds, least, warm))
         if report is not None:
             report(timings[-1])
     return timings

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, each_of
 from ...dsl.environment.tracebacks import placed
+from ...dsl.frontend.python.user_programs import running
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
 from ..engine.compile import graph_stage, has_grids
@@ -110,13 +111,15 @@ def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], 
 
     Raises:
         GraphError: EK0647 there is no such op, or NAME is no graph in the file.
+        CompileError: EK0100 the file is not valid Python; EK0915 it raised an exception.
     """
     if source.startswith(PREFIX) and not Path(source).exists():
         return op_graph(source.removeprefix(PREFIX), inputs, parameters, target)
     file, colon, name = source.rpartition(":")
     if not colon or Path(file).suffix != ".py":
         return None
-    names = runpy.run_path(file)
+    with running(file):
+        names = runpy.run_path(file)
     found = names.get(name)
     if not isinstance(found, Graph):
         graphs = [each for each, value in names.items() if isinstance(value, Graph)]

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
+from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import STAGES, Knobs, knobs
 from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import show_internals
@@ -132,6 +134,14 @@ class DebugConfig:
     def __init__(self) -> None:
         self._values: dict[str, Any] | None = None
         self._sensible = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and not hasattr(type(self), name):
+            known = [each for each in SETTINGS if hasattr(type(self), each)]
+            hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+            text = f"InferenceSession.debug has no setting '{name}'"
+            raise GraphError(text, code=CODE, place=user_place(), argument=name, expected=known, hint=hint)
+        super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return (_shared, ()) if self is DEBUG else super().__reduce__()

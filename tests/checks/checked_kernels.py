@@ -201,6 +201,13 @@ def stepped_roots(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"])
         out.store(sqrt(x.load(i * 4, width=4)), i, stride=2)
 
 
+@register("vector_roots")
+def vector_roots(out: OutputTensor[T, "m n"], x: InputTensor[T, "m n"]):
+    for i in range(x.dim(0)):
+        for j in range(0, x.dim(1), 4):
+            out.store(sqrt(x.load(i, j, width=4)), i, j)
+
+
 @register("inverses")
 def inverses(out: OutputTensor[T, "h w"], x: InputTensor[T, "h w"]):
     foreach(out, lambda i: 1 / x[i])

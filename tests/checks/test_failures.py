@@ -137,6 +137,18 @@ def test_nan_in_masked_scattered_and_stepped_stores(interpret: str, monkeypatch:
     assert caught.value.index == (5,)
 
 
+@pytest.mark.parametrize("interpret", ["0", "1"])
+def test_nan_in_stores_of_vectors(interpret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINKORN_INTERPRET", interpret)
+    x = np.arange(24, dtype=np.float16).reshape(3, 8)
+    result = model_of("vector_roots", x, checks="safe+nan")(x)[0].to_numpy()
+    assert np.allclose(result, np.sqrt(x), rtol=1e-3)
+    x[1, 6] = -4
+    with pytest.raises(KernelError) as caught:
+        model_of("vector_roots", x, checks="all+nan")(x)
+    assert (caught.value.code, caught.value.index) == ("EK0705", (1, 6)) and np.isnan(caught.value.value)
+
+
 def test_off_leaves_asserts_out_and_raises_in() -> None:
     x = np.float32([1, -1])
     assert model_of("asserted", x, checks="off")(x)[0].to_numpy().tolist() == [1, -1]

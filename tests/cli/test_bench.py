@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from einkorn.bench import Timing, benchmark, compare, load, measure, run_file, save
 
 from einkorn.__main__ import einkorn
-from einkorn.dsl.diagnostics.errors import GraphError
+from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
 
 FILE = """
 from einkorn.bench import benchmark
@@ -175,3 +175,29 @@ def test_the_command(tmp_path: Path) -> None:
         done = run.invoke(einkorn, ["bench", str(new), *options])
         assert done.exit_code == status
         assert [change["verdict"] for change in json.loads(done.output)["changes"]] == ["slower", "same"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line", "message"),
+    [
+        ("def f(:\n", "EK0100", 1, "not valid Python"),
+        ("import math\nmath.sqrt(-1)\n", "EK0915", 2, "running this file failed: ValueError: "),
+        ("def bench_one():\n    return lambda: 1 // 0\n", "EK0915", 2, "ZeroDivisionError"),
+        ("\xff\n", "EK0100", 1, "UTF-8|utf-8"),
+        ("hello\n", "EK0915", 1, "name 'hello' is not defined"),
+    ],
+)
+def test_an_exception_of_a_file_is_an_error_at_its_place(
+    tmp_path: Path, text: str, code: str, line: int, message: str
+) -> None:
+    file = tmp_path / "speeds.py"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(EinkornError, match=message) as caught:
+        run_file(file, **FAST)
+    error = caught.value
+    assert error.code == code and error.place is not None
+    assert (error.place.file, error.place.line) == (str(file), line)
+    for command in (["bench", str(file)], ["profile", str(file)], ["inspect", f"{file}:graph"]):
+        if "bench_one" not in text or command[0] == "bench":
+            result = CliRunner().invoke(einkorn, command)
+            assert isinstance(result.exception, EinkornError) and result.exception.code == code, command

@@ -292,6 +292,13 @@ def test_marks_are_for_buffers_that_are_synchronized_by_hand() -> None:
 
 # *** settings for debugging ***
 
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(GraphError, match="has no setting 'nan_chek'") as caught:
+        DEBUG.nan_chek = True  # type: ignore[attr-defined]
+    assert caught.value.code == "EK0478" and caught.value.hint == "did you mean 'nan_check'?"
+
+
 X = np.float32([1, -1])
 
 

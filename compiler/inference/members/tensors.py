@@ -36,6 +36,7 @@ from ..widening import reason_for_cast, widen
 from .pointers import read_element
 from .scalars import check_width
 from .slices import slice_of
+from .spans import lane_at
 from .table import member, method
 from .vectors import read_lane
 
@@ -188,9 +189,23 @@ def to_store(call: Point, tensor: Tensor, index: Index, value: Any) -> Value:
     stored = storable(call, tensor, value)
     assert isinstance(stored.type, SIMDType)
     guard_index(call, tensor, index, stored.type.width)
-    guard_number(call, tensor, index, stored)
+    _guard_numbers(call, tensor, index, stored)
     report_access(call, tensor, index, "write", stored.type.width, stored)
     return stored
+
+
+def _guard_numbers(call: Point, tensor: Tensor, index: Index, stored: Value) -> None:
+    """Under `+nan` or `+inf`: each lane that is stored is a number; a report names its element."""
+    builder = call.builder
+    assert isinstance(stored.type, SIMDType)
+    if stored.type.is_scalar or not call.evaluator.checks.finds:
+        guard_number(call, tensor, index, stored)
+        return
+    loop = builder.for_loop(builder.int_(0), builder.int_(stored.type.width))
+    with builder.inside(loop):
+        count = loop.args[0]
+        guard_number(call, tensor, index.ahead(builder, count), lane_at(builder, stored, count))
+        builder.end()
 
 
 def storable(call: Point, tensor: Tensor, value: Any) -> Value:

@@ -129,8 +129,22 @@ _PARSE = {
 }  # where Python reads a text
 
 
-def as_mistake(error: BaseException, file: str, known: Iterable[str] = ()) -> EinkornError:
-    """What the import of a kernel file has raised, as an error at its place; `known` are the names that it has."""
+def as_mistake(
+    error: BaseException,
+    file: str,
+    known: Iterable[str] = (),
+    *,
+    what: str = "importing this kernel file",
+    code: str = "EK0110",
+) -> EinkornError:
+    """What the import of a kernel file has raised, as an error at its place.
+
+    Args:
+        error: the exception.
+        file: the path of the file.
+        known: the names that the file has.
+        what: what failed, and the code of such an error.
+    """
     place = place_of(error, file)
     if isinstance(error, EinkornError):
         error.place = error.place or place
@@ -140,7 +154,7 @@ def as_mistake(error: BaseException, file: str, known: Iterable[str] = ()) -> Ei
             raise error
         return CompileError("this file is nested too deeply", code="EK0112", place=place)
     if isinstance(error, OSError) and error.filename == file:
-        return CompileError(f"this file cannot be read: {error.strerror}", code="EK0110", place=Place(file, 1))
+        return CompileError(f"this file cannot be read: {error.strerror}", code=code, place=Place(file, 1))
     if isinstance(error, UnicodeDecodeError):
         return _undecodable(error, file)
     if isinstance(error, SyntaxError):
@@ -152,12 +166,12 @@ def as_mistake(error: BaseException, file: str, known: Iterable[str] = ()) -> Ei
             place=Place(error.filename or file, line, column, end_line, max(end_column, column + 1)),
             hint=_ENCODING if "encoding" in str(error.msg) else of_line(error.text or ""),
         )
-    what = type(error).__name__
-    with suppress(Exception):  # it may be of a class of the author's, which fails to say what it is
-        what += f": {error}" if str(error) else ""
+    shown = type(error).__name__
+    with suppress(Exception):  # the author's class may have a __str__ that fails
+        shown += f": {error}" if str(error) else ""
     unknown = error.name if isinstance(error, NameError) else None
     hint = with_imports(of_unknown(unknown, known), place) if unknown else None
-    return CompileError(f"importing this kernel file failed: {what}", code="EK0110", place=place, hint=hint)
+    return CompileError(f"{what} failed: {shown}", code=code, place=place, hint=hint)
 
 
 def _undecodable(error: UnicodeDecodeError, file: str) -> CompileError:
