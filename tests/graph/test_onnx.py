@@ -133,6 +133,28 @@ def test_inputs_that_are_always_the_same() -> None:
     np.testing.assert_array_equal(run(graph, np.ones((2, 3), np.float32))[0], [2, 2, 2])
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_sums_of_integers_keep_their_dtype_and_wrap(dtype: Any) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [
+        helper.make_node("Einsum", ["x"], ["terms"], equation="ij->i"),
+        helper.make_node("ReduceSum", ["x", "axes"], ["sum"], keepdims=0),
+        helper.make_node("ReduceProd", ["x", "axes"], ["product"], keepdims=0),
+    ]
+    names = ["terms", "sum", "product"]
+    made = model(
+        nodes,
+        [value("x", ["a", 3], kind)],
+        [value(name, None, kind) for name in names],
+        [tensor("axes", np.array([1]))],
+    )
+    x = np.array([[1 << 30, 1 << 30, 1 << 30], [2, -3, 4]], dtype)
+    got = run(from_onnx(made), x)
+    wanted = [x.sum(1, dtype=dtype), x.sum(1, dtype=dtype), x.prod(1, dtype=dtype)]
+    for result, expected in zip(got, wanted, strict=True):
+        assert result.dtype == dtype and result.tolist() == expected.tolist()
+
+
 def test_all_unknown_op_types_are_told_at_once() -> None:
     nodes = [
         helper.make_node("Fancy", ["x"], ["a"], domain="other", name="one"),

@@ -16,8 +16,8 @@ same_op("MatMul", ops.matmul)
 
 @onnx_op("Einsum")
 def einsum(*operands: TensorValue, equation: str) -> TensorValue:
-    """Sums of products over named axes."""
-    return ops.einsum(equation, *operands)
+    """Sums of products over named axes; integers keep their dtype, and wrap."""
+    return ops.cast(ops.einsum(equation, *operands), operands[0].dtype)
 
 
 @onnx_op("Gemm")
