@@ -205,7 +205,8 @@ class TorchForm:
 
 
 # A kernel of PyTorch's dispatcher finds the door for a call by a key: a word for each number that is a compile-time
-# parameter, the length of each list, and a word for each tensor: its dtype, its rank, and two bits for the stride of
+# parameter, the length of each text with its bytes in words, the length of each list with its integers, and a word for
+# each tensor: its dtype, its rank, and two bits for the stride of
 # each axis, unless it is row-major; then another word has the place of each axis in memory, and whether there are no
 # gaps. The table says what the stack holds (`kinds`, with `masks` for numbers). `index` has how many places there are
 # less one, and in each null or the address of a door's record, at the place that the hash of its key says or behind it.
@@ -213,11 +214,12 @@ class TorchForm:
 DISPATCH_WORDS = (
     *("index", "kinds", "masks", "slow", "slow_gate", "room"),
     *("dtype", "rank", "contiguous", "sizes", "strides", "delete", "list_size", "list_item", "delete_list"),
+    *("text_size", "text_data", "delete_text"),
     *("grad_mode", "requires_grad", "tangent", "undefined", "included", "keys_offset", "plain_keys"),
     *("mode0", "mode1", "mode2"),
     *("allocate_error", "error_table", "error_kind", "destroy_error", "throw", "lock", "unlock", "incref", "decref"),
 )
-STACK_TENSOR, STACK_LIST, STACK_PARAMETER, STACK_NUMBER = range(4)
+STACK_TENSOR, STACK_LIST, STACK_PARAMETER, STACK_NUMBER, STACK_TEXT, STACK_INTEGERS = range(6)
 HASH_FACTOR = 0x9E3779B97F4A7C15
 MOST_TENSORS = 256  # of a call, those of lists one by one
 MOST_RANK = 15  # of a tensor that is not row-major

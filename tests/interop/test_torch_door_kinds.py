@@ -288,3 +288,48 @@ def test_threads():
 def test_the_layout_of_tensors_is_found_in_any_mode():
     with torch.inference_mode(), torch.device("meta"):
         assert libtorch.Libtorch().words["plain_keys"] == libtorch.libtorch().words["plain_keys"]
+
+
+@register("by_text")
+def by_text(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, how: str = "kept", by: int = 1):
+    """The number of characters, and which text it is, decide what is added."""
+    if how == "kept":
+        foreach(out, lambda i: x[i])
+    else:
+        foreach(out, lambda i: x[i] + len(how) * 100 + by)
+
+
+@register("by_numbers")
+def by_numbers(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, numbers: tuple[int, ...] = (3, -1)):
+    def element(i):
+        found = x[i]
+        for k in unroll(len(numbers)):
+            found = found * 10 + numbers[k]
+        return found
+
+    foreach(out, element)
+
+
+TEXTS = ["", "a", "b", "1234567", "12345678", "123456789", "123456780", "\0", "\0\0", "größer", "x" * 300, "kept"]
+
+
+def test_texts():
+    op, x = ek.op(by_text), torch.arange(3.0)
+    assert torch.equal(natively(op, x), x)
+    for text in TEXTS:
+        for by in (1, 2):
+            wanted = x if text == "kept" else x + len(text) * 100 + by
+            assert torch.equal(natively(op, x, how=text, by=by), wanted)
+    assert torch.equal(natively(op, x, how="another"), x + 701)
+    assert torch.equal(op(x, how="y" * 5000), x + 500001)  # longer than a key: by Python
+    assert torch.equal(torch.vmap(lambda each: op(each, how="a"))(torch.ones(2, 3)), torch.full((2, 3), 102.0))
+
+
+def test_tuples_of_numbers():
+    op, x = ek.op(by_numbers), torch.arange(3.0)
+    for numbers in ((3, -1), (), (1,), (1, 2, 3), (-(2**40),), [4, 5]):
+        wanted = x
+        for each in numbers:
+            wanted = wanted * 10 + each
+        assert torch.equal(natively(op, x, numbers=numbers), wanted)
+    assert torch.equal(natively(op, x), x * 100 + 29)

@@ -21,6 +21,8 @@ Output: text of LLVM IR. Non-goals: what a door does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ....dsl.contract.doors import (
@@ -36,10 +38,12 @@ from ....dsl.contract.doors import (
     MOST_TENSORS,
     PLACE_BITS,
     RANK_SHIFT,
+    STACK_INTEGERS,
     STACK_LIST,
     STACK_NUMBER,
     STACK_PARAMETER,
     STACK_TENSOR,
+    STACK_TEXT,
 )
 from .text import DECLARATIONS, DoorText
 
@@ -219,7 +223,7 @@ def _is_plain() -> str:
 
 
 def _release() -> str:
-    """`release(table, stack, count)`: gives back the tensors and lists of a call."""
+    """`release(table, stack, count)`: gives back the tensors, lists and texts of a call."""
     f = _function("@release", "void", "ptr %table", "ptr %stack", "i64 %count")
     kinds = f.word("kinds")
     with f.each(0, "%count") as k:
@@ -235,6 +239,9 @@ def _release() -> str:
                     f.call(f.word("list_item"), [f"ptr {word}", f"i64 {item}", f"ptr {answer}"], "i32")
                     f.call(f.word("delete"), [f"ptr {f.load('ptr', answer)}"], "i32")
                 f.call(f.word("delete_list"), [f"ptr {word}"], "i32")
+        for each, name in ((STACK_TEXT, "delete_text"), (STACK_INTEGERS, "delete_list")):
+            with f.when(f.compare("eq", kind, each, "i8")):
+                f.call(f.word(name), [f"ptr {f.load('ptr', f.at('%stack', f.left(k, 3)))}"], "i32")
     return f.text()
 
 
@@ -320,21 +327,47 @@ class _Dispatch(DoorText):
 
     def one(self, kind: str, word: str, k: str, masks: str) -> None:
         """Takes a word of the stack: a tensor, a list of them, a parameter, or a number that is passed on."""
+        pointer = self.value(f"inttoptr i64 {word} to ptr")
         with self.when(self.compare("eq", kind, STACK_TENSOR, "i8")):
-            self.tensor(self.value(f"inttoptr i64 {word} to ptr"))
-        with self.when(self.compare("eq", kind, STACK_LIST, "i8")):
-            items = self.value(f"inttoptr i64 {word} to ptr")
-            self.need_same(self.call(self.word("list_size"), [f"ptr {items}", f"ptr {self.answer}"], "i32"), 0, "i32")
-            count = self.load("i64", self.answer)
-            self.add_key(count)
-            with self.each(0, count) as item:
-                passed = [f"ptr {items}", f"i64 {item}", f"ptr {self.answer}"]
-                self.need_same(self.call(self.word("list_item"), passed, "i32"), 0, "i32")
-                self.tensor(self.load("ptr", self.answer))
+            self.tensor(pointer)
+        with self.when(self.compare("eq", kind, STACK_LIST, "i8")), self.items(pointer):
+            self.tensor(self.load("ptr", self.answer))
+        with self.when(self.compare("eq", kind, STACK_INTEGERS, "i8")), self.items(pointer):
+            self.add_key(self.load("i64", self.answer))
+        with self.when(self.compare("eq", kind, STACK_TEXT, "i8")):
+            self.characters(pointer)
         with self.when(self.compare("eq", kind, STACK_PARAMETER, "i8")):
             self.add_key(self.both(word, self.load("i64", self.at(masks, self.left(k, 3)))))
         with self.when(self.compare("eq", kind, STACK_NUMBER, "i8")):
             self.add_word(word)
+
+    @contextmanager
+    def items(self, pointer: str) -> Iterator[None]:
+        """What is done with every item of a list, which is the answer; the length of the list is part of the key."""
+        count = self.asked("list_size", pointer)
+        self.add_key(count)
+        with self.each(0, count) as item:
+            passed = [f"ptr {pointer}", f"i64 {item}", f"ptr {self.answer}"]
+            self.need_same(self.call(self.word("list_item"), passed, "i32"), 0, "i32")
+            yield
+
+    def asked(self, word: str, pointer: str, type: str = "i64") -> str:
+        """What a list or text answers."""
+        self.need_same(self.call(self.word(word), [f"ptr {pointer}", f"ptr {self.answer}"], "i32"), 0, "i32")
+        return self.load(type, self.answer)
+
+    def characters(self, pointer: str) -> None:
+        """Adds a text to the key: its length, and its bytes, eight to a word."""
+        size = self.asked("text_size", pointer)
+        self.add_key(size)
+        data = self.asked("text_data", pointer, "ptr")
+        with self.each(0, self.right(self.add(size, 7), 3)) as k:
+            begin, word = self.left(k, 3), self.variable("i64", 0)
+            rest = self.sub(size, begin)
+            with self.each(0, self.select(self.compare("ult", rest, 8), rest, 8)) as byte:
+                one = self.wide(self.load("i8", self.at(data, self.add(begin, byte))), "i8")
+                word.set(self.either(word.value(), self.left(one, self.left(byte, 3))))
+            self.add_key(word.value())
 
     def tensor(self, handle: str) -> None:
         with self.when("%gate"):

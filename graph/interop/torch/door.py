@@ -41,7 +41,7 @@ from ..explained import named
 from ..specialise import Specialisation
 from ..spread import joint_inputs
 from ..tuned import Bounds
-from .libtorch import libtorch
+from .libtorch import Libtorch, libtorch
 from .schema import SCALAR_TYPES, number_type
 from .tensors import DTYPES, TORCH_DTYPES, flat
 from .twin import Arguments
@@ -49,7 +49,9 @@ from .twin import Arguments
 _DTYPE_OF: Final = {number: TORCH_DTYPES[dtype] for dtype, number in SCALAR_TYPES.items() if dtype in TORCH_DTYPES}
 _MASKS: Final = {"bool": 0xFF, "dtype": 0xFFFFFFFF}  # what counts of a word of the stack
 _ALL: Final = (1 << 64) - 1
-_KINDS: Final = frozenset(("int", "float", "bool", "dtype"))  # of parameters that come as numbers
+# What a parameter is on the stack, by its kind.
+_ON_STACK: Final = {"str": contract.STACK_TEXT, "ints": contract.STACK_INTEGERS}
+_ON_STACK |= dict.fromkeys(("int", "float", "bool", "dtype"), contract.STACK_PARAMETER)
 
 Key = tuple[int, ...]
 
@@ -129,7 +131,7 @@ class Doors:
             bool(self.arguments)
             and not schema.late
             and all(a.form is not Form.SCALAR or number_type(schema, a) != "Scalar" for a in self.arguments)
-            and all(parameter.kind in _KINDS and _is_written(parameter.default) for parameter in schema.parameters)
+            and all(parameter.kind in _ON_STACK and _is_written(parameter.default) for parameter in schema.parameters)
         )
 
     # *** registering ***
@@ -260,7 +262,7 @@ class Doors:
             kinds.append(of_form.get(argument.form, contract.STACK_TENSOR))
             masks.append(_ALL)
         for parameter in self.schema.parameters:
-            kinds.append(contract.STACK_PARAMETER)
+            kinds.append(_ON_STACK[parameter.kind])
             masks.append(_MASKS.get(parameter.kind, _ALL))
         return (ctypes.c_uint8 * len(kinds))(*kinds), (ctypes.c_uint64 * len(masks))(*masks)
 
@@ -297,10 +299,7 @@ class Doors:
             for each in flat([value]):
                 words += _words(each) if isinstance(each, torch.Tensor) else ()
         for parameter in self.schema.parameters:
-            value = parameters.get(parameter.name, parameter.default)  # not what tuning chose
-            if isinstance(value, float):
-                value = struct.unpack("<q", struct.pack("<d", value))[0]
-            words.append((SCALAR_TYPES[value] if isinstance(value, DType) else int(value)) & _ALL)
+            words += _words_of_parameter(parameters.get(parameter.name, parameter.default))  # not what tuning chose
         return None if -1 in words or len(words) >= 2 * contract.MOST_TENSORS else tuple(words)
 
     # *** what has no door ***
@@ -320,7 +319,9 @@ class Doors:
                     values.append(torch_.take_list(word) if argument.form is Form.VARIADIC else torch_.take(word))
             rest = words[len(values) : count]
             pairs = zip(self.schema.parameters, rest, strict=True)
-            found = serve(*values, **{parameter.name: _read(parameter.kind, word) for parameter, word in pairs})
+            found = serve(
+                *values, **{parameter.name: _parameter(torch_, parameter.kind, word) for parameter, word in pairs}
+            )
             if results:
                 for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
                     words[k] = torch_.give_list(each) if isinstance(each, list) else torch_.give(each)
@@ -381,6 +382,18 @@ def _words(tensor: torch.Tensor) -> tuple[int, ...]:
     return word, places | dense << contract.DENSE_SHIFT
 
 
+def _words_of_parameter(value: Any) -> list[int]:
+    """The words of a parameter in a key."""
+    if isinstance(value, str):
+        data = value.encode()
+        return [len(data), *(int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8))]
+    if isinstance(value, list | tuple):
+        return [len(value), *(each & _ALL for each in value)]
+    if isinstance(value, float):
+        value = struct.unpack("<q", struct.pack("<d", value))[0]
+    return [(SCALAR_TYPES[value] if isinstance(value, DType) else int(value)) & _ALL]
+
+
 def _form(
     pairs: Sequence[tuple[TensorArgument, Any]], schema: OpSchema, special: Specialisation, order: Order
 ) -> TorchForm | None:
@@ -409,6 +422,13 @@ def _form(
 def _is_written(default: Any) -> bool:
     """Whether schemas can write a default: else they say None, which is no number."""
     return not isinstance(default, float) or default - default == 0
+
+
+def _parameter(torch_: Libtorch, kind: str, word: int) -> Any:
+    """A parameter from the dispatcher's stack, which has it no longer."""
+    if kind == "str":
+        return torch_.take_text(word)
+    return [_read("int", item) for item in torch_.take_items(word)] if kind == "ints" else _read(kind, word)
 
 
 def _read(kind: str, word: int) -> Any:

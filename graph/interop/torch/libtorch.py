@@ -39,6 +39,9 @@ _SHIM: Final = {
     "list_size": "torch_list_size",
     "list_item": "torch_list_get_item",
     "delete_list": "torch_delete_list",
+    "text_size": "torch_string_length",
+    "text_data": "torch_string_c_str",
+    "delete_text": "torch_delete_string",
     "grad_mode": "aoti_torch_grad_mode_is_enabled",
     "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",  # c10::TensorImpl::requires_grad() const
     "tangent": "_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE",  # … _fw_grad(unsigned long, TensorBase const &)
@@ -92,6 +95,11 @@ class Libtorch:
         self._size.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._item.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
         self._drop.argtypes = [ctypes.c_void_p]
+        self._text_size, self._text_data, self._drop_text = (
+            getattr(files[0], _SHIM[word]) for word in ("text_size", "text_data", "delete_text")
+        )
+        self._text_size.argtypes = self._text_data.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._drop_text.argtypes = [ctypes.c_void_p]
         self._new.argtypes = [ctypes.c_size_t, ctypes.c_void_p]
         self._put.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
         with ThreadPoolExecutor(1) as pool:  # a thread of its own has no modes: neither fake tensors nor inference
@@ -110,14 +118,27 @@ class Libtorch:
 
     def take_list(self, word: int) -> list[torch.Tensor]:
         """The tensors of a list, which is gone then."""
+        return [self.take(item) for item in self.take_items(word)]
+
+    def take_items(self, word: int) -> list[int]:
+        """The items of a list, which is gone then, as words."""
         answer = ctypes.c_uint64()
         self._size(word, ctypes.byref(answer))
         found = []
         for k in range(answer.value):
             self._item(word, k, ctypes.byref(answer))
-            found.append(self.take(answer.value))
+            found.append(answer.value)
         self._drop(word)
         return found
+
+    def take_text(self, word: int) -> str:
+        """The text of a handle, which is gone then."""
+        size, data = ctypes.c_uint64(), ctypes.c_void_p()
+        self._text_size(word, ctypes.byref(size))
+        self._text_data(word, ctypes.byref(data))
+        found = ctypes.string_at(data.value or 0, size.value)
+        self._drop_text(word)
+        return found.decode()
 
     def give_list(self, tensors: Sequence[torch.Tensor]) -> int:
         """A list of tensors."""
