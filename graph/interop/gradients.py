@@ -11,7 +11,7 @@ how a library asks for gradients, and how it runs kernels and graphs (see `Runne
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -21,11 +21,13 @@ from ...dsl.frontend.base import place_of
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import LibraryKernel
 from ...dsl.signature.schema import OpSchema, Role
+from ..ir import Control, GraphIR, Node
 from ..ops.movement import rebind
 from ..staging.graph import Graph
 from ..types.dims import StaticDim, SymbolicDim
 from ..types.tensor_type import TensorType
 from .specialise import AnyKernel, Specialisation
+from .uses import Uses
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,17 @@ class Runner(Protocol):
         """The kernel for arrays as those of a call."""
 
 
-def gradients(kernel: AnyKernel, context: Context, grads: Sequence[Any], runner: Runner) -> list[Any]:
-    """A gradient for each input of a call; None for what has none.
+def gradients(
+    kernel: AnyKernel, context: Context, grads: Sequence[Any], runner: Runner, kept: Uses | None = None
+) -> list[Any]:
+    """A gradient for each input of a call; None for what has none, or where a graph need not compute it.
 
     Args:
         kernel: one that has a backward.
         context: the call.
         grads: the gradient of each output.
         runner: how to run what the backward consists of.
+        kept: which inputs and outputs of the call have elements; all by default.
 
     Raises:
         GraphError: EK0882, the backward does not give a gradient for each input.
@@ -80,12 +85,7 @@ def gradients(kernel: AnyKernel, context: Context, grads: Sequence[Any], runner:
     if isinstance(record.compute, Kernel | LibraryKernel):
         return _by_kernel(kernel.schema, record.compute, context, grads, runner)
     if record.is_graph:
-        backward = backward_graph(runner.specialisation(kernel, context))
-        found = iter(runner.graph(backward, [*_flat(context.inputs), *_flat(context.outputs), *_flat(grads)]))
-        spread = iter([next(found) if given else None for given in backward.given])
-        return [
-            [next(spread) for _ in each] if isinstance(each, list | tuple) else next(spread) for each in context.inputs
-        ]
+        return _by_graph(runner.specialisation(kernel, context), context, grads, runner, kept)
     return _checked(kernel.schema, record.compute(context, *grads), place_of(record.compute))
 
 
@@ -140,6 +140,21 @@ def _by_kernel(
 # *** by a graph ***
 
 
+def _by_graph(
+    special: Specialisation, context: Context, grads: Sequence[Any], runner: Runner, kept: Uses | None
+) -> list[Any]:
+    needs = tuple(map(bool, _flat(context.needs_input_grad)))
+    backward = backward_graph(special, needs)
+    if kept is not None and not kept.has(backward.uses):  # it reads more where fewer gradients are needed
+        backward = backward_graph(special, kept.needs)
+    found: Iterable[Any] = ()
+    if backward.positions:
+        found = runner.graph(backward, [*_flat(context.inputs), *_flat(context.outputs), *_flat(grads)])
+    rest = iter(found)
+    spread = iter([next(rest) if given else None for given in backward.given])
+    return [[next(spread) for _ in each] if isinstance(each, list | tuple) else next(spread) for each in context.inputs]
+
+
 @dataclass(frozen=True, eq=False)
 class BackwardGraph:
     """A backward as a graph of inputs, outputs and gradients of outputs.
@@ -147,22 +162,27 @@ class BackwardGraph:
     Attributes:
         graph: its outputs are the gradients that there are.
         given: for each input whether the graph gives its gradient.
+        read: which of all that the graph takes it reads the elements of.
+        uses: the inputs and outputs of the op among these.
         positions: the inputs whose gradients the outputs are.
     """
 
     graph: Graph
     given: tuple[bool, ...]
+    read: frozenset[int]
+    uses: Uses
 
     @property
     def positions(self) -> list[int]:
         return [position for position, given in enumerate(self.given) if given]
 
 
-_graphs: weakref.WeakKeyDictionary[Specialisation, tuple[Any, BackwardGraph]] = weakref.WeakKeyDictionary()
+_graphs: weakref.WeakKeyDictionary[Specialisation, tuple[Any, dict[Any, BackwardGraph]]] = weakref.WeakKeyDictionary()
 
 
-def backward_graph(special: Specialisation) -> BackwardGraph:
-    """The backward of a kernel under `@op.backward(graph=True)`, staged for dtypes and ranks.
+def backward_graph(special: Specialisation, needs: tuple[bool, ...]) -> BackwardGraph:
+    """The backward of a kernel under `@op.backward(graph=True)`, staged for dtypes and ranks, and for the inputs whose
+    gradients are needed.
 
     Raises:
         GraphError: EK0882, it does not give a gradient for each input; or what its ops raise.
@@ -170,11 +190,13 @@ def backward_graph(special: Specialisation) -> BackwardGraph:
     record = special.kernel.gradient
     known = _graphs.get(special)
     if known is None or known[0] is not record:
-        known = _graphs[special] = record, _staged(special)
-    return known[1]
+        known = _graphs[special] = record, {}
+    if needs not in known[1]:
+        known[1][needs] = _staged(special, needs)
+    return known[1][needs]
 
 
-def _staged(special: Specialisation) -> BackwardGraph:
+def _staged(special: Specialisation, needs: tuple[bool, ...]) -> BackwardGraph:
     record, schema = special.kernel.gradient, special.kernel.schema
     assert record is not None
     inputs = [TensorType(type.dtype, type.shape, type.device) for type in special.inputs]
@@ -187,15 +209,38 @@ def _staged(special: Specialisation) -> BackwardGraph:
         took = _grouped(special, schema.inputs, ordered)
         made = _grouped(special, schema.outputs, ordered)
         grads = _grouped(special, schema.outputs, ordered)
-        context = Context(tuple(took), tuple(made), dict(special.parameters))
+        wanted = _grouped(special, schema.inputs, iter(needs))
+        context = Context(tuple(took), tuple(made), dict(special.parameters), tuple(wanted))
         found = _flat(_checked(schema, record.compute(context, *grads), place_of(record.compute)))
-        given.extend(each is not None for each in found)
-        return [each for each in found if each is not None]
+        given.extend(each is not None and need for each, need in zip(found, needs, strict=True))
+        return [each for each, is_given in zip(found, given, strict=True) if is_given]
 
     outputs = [_plain(type, number) for number, type in enumerate(special.outputs)]
     types = [*inputs, *outputs, *outputs]
     graph = Graph(f"backward of {schema.name}", forward=forward, input_types=types)
-    return BackwardGraph(graph, tuple(given))
+    read = _read(graph.ir)
+    counts = dict(special.schema.counts)
+    groups, number = [], 0
+    for arguments in (schema.inputs, schema.outputs):
+        places = []
+        for place, argument in enumerate(arguments):
+            count = counts.get(argument.name, 1)
+            places += [place] * any(k in read for k in range(number, number + count))
+            number += count
+        groups.append(frozenset(places))
+    return BackwardGraph(graph, tuple(given), read, Uses(groups[0], groups[1], needs))
+
+
+def _read(ir: GraphIR) -> frozenset[int]:
+    """The inputs of a graph whose elements decide what it gives."""
+    wanted = {*ir.outputs, *(step.value for step in ir.steps)}
+    for node in reversed(ir.nodes):
+        if not isinstance(node, Node | Control) or wanted.isdisjoint(node.results):
+            continue
+        wanted.update(node.operands)
+        if isinstance(node, Control):
+            wanted.update(value for body in node.bodies for value in body.outputs)
+    return frozenset(range(len(ir.inputs))) & wanted
 
 
 def _plain(type: TensorType, number: int) -> TensorType:

@@ -2,7 +2,8 @@
 
 A backward that is a kernel needs the arguments that it names. A function needs what its text reads of its context:
 `context.inputs[0]`, or the names of `x, y = context.inputs` that are read. Where the text cannot be found, differs from
-the code that runs, or hands the context on, the function needs everything; so does a graph.
+the code that runs, or hands the context on, the function needs everything. What a graph reads is found when it is
+staged (see `gradients`).
 
 Input: what is recorded as a backward. Output: `Uses`. Non-goals: the function is not called.
 """
@@ -28,10 +29,20 @@ _READ_ALL: Final = ("locals", "vars", "eval", "exec", "dir")
 
 @dataclass(frozen=True)
 class Uses:
-    """The positions of the inputs and outputs of an op that its backward needs; None for all of them."""
+    """The positions of the inputs and outputs of an op that its backward needs; None for all of them.
+
+    Of a backward that is a graph, `needs` says for which inputs, lists one by one, it computes gradients; it takes all
+    tensors, of which those that it does not need have sizes alone.
+    """
 
     inputs: frozenset[int] | None = None
     outputs: frozenset[int] | None = None
+    needs: tuple[bool, ...] = ()
+
+    def has(self, other: Uses) -> bool:
+        """Whether all that others use is among these."""
+        pairs = (self.inputs, other.inputs), (self.outputs, other.outputs)
+        return all(mine is None or (theirs is not None and theirs <= mine) for mine, theirs in pairs)
 
 
 def uses_of(schema: OpSchema, record: Gradient | None) -> Uses:
@@ -40,8 +51,8 @@ def uses_of(schema: OpSchema, record: Gradient | None) -> Uses:
         return Uses()
     if isinstance(record.compute, Kernel | LibraryKernel):
         names = {argument.name for argument in record.compute.schema.tensors}
-        groups = [[k for k, a in enumerate(group) if a.name in names] for group in (schema.inputs, schema.outputs)]
-        return Uses(*map(frozenset, groups))
+        inputs, outputs = ([k for k, a in enumerate(g) if a.name in names] for g in (schema.inputs, schema.outputs))
+        return Uses(frozenset(inputs), frozenset(outputs))
     node = _node_of(getattr(record.compute, "__code__", None))
     if node is None or not (node.args.posonlyargs or node.args.args):
         return Uses()
@@ -52,7 +63,7 @@ def uses_of(schema: OpSchema, record: Gradient | None) -> Uses:
     kept = [
         None if each is None else frozenset(k % max(n, 1) for k in each) for each, n in zip(found, counts, strict=True)
     ]
-    return Uses(*kept)
+    return Uses(kept[0], kept[1])
 
 
 _Function = ast.FunctionDef | ast.Lambda

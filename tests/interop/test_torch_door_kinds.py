@@ -303,8 +303,8 @@ def by_text(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, ho
 def by_numbers(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, numbers: tuple[int, ...] = (3, -1)):
     def element(i):
         found = x[i]
-        for k in unroll(len(numbers)):
-            found = found * 10 + numbers[k]
+        for place in unroll(len(numbers)):
+            found = found * 10 + numbers[place]
         return found
 
     foreach(out, element)

@@ -10,8 +10,9 @@ torch = pytest.importorskip("torch")
 
 import einkorn.torch as ek
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, foreach, register
+from einkorn.dsl import Floating, InputTensor, OutputTensor, exp, foreach, register, sqrt
 from einkorn.dsl.diagnostics.errors import GraphError
+from einkorn.graph import ops
 from einkorn.graph.interop.torch.recording import NotKept
 from einkorn.graph.interop.uses import Uses, uses_of
 
@@ -174,3 +175,118 @@ def test_which_gradients_are_needed():
 def test_what_was_not_kept():
     with pytest.raises(GraphError, match="EK0885"):
         NotKept("kept_times").shape  # noqa: B018  reading it raises
+
+
+@register("kept_three")
+def kept_three(
+    out: OutputTensor[T, "m n"], x: InputTensor[T, "m n"], y: InputTensor[T, "m n"], bias: InputTensor[T, "m n"]
+):
+    foreach(out, lambda i: x[i] * y[i] + bias[i])
+
+
+staged: list[tuple[bool, ...]] = []
+
+
+@kept_three.backward(graph=True)
+def kept_three_backward(context, grad):
+    x, y, _ = context.inputs
+    staged.append(context.needs_input_grad)
+    return grad * y, grad * x if context.needs_input_grad[1] else None, grad
+
+
+@register("kept_root")
+def kept_root(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: sqrt(x[i]))
+
+
+@kept_root.backward(graph=True)
+def kept_root_backward(context, grad):
+    return grad / (context.outputs[0] * 2.0)
+
+
+def kept_memory(run):
+    """The bytes behind the tensors that are kept."""
+    kept = {}
+
+    def pack(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = run()
+    return result, sum(size for size in kept.values() if size > 4)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("needed", [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (0, 1, 1)])
+def test_graphs_keep_what_they_read(needed, compiled):
+    op = ek.op(kept_three)
+    values = [torch.rand(10, 100).requires_grad_(bool(need)) for need in needed]
+    run = torch.compile(op, backend="aot_eager", fullgraph=True) if compiled else op
+    staged.clear()
+    result, count = kept_memory(lambda: run(*values))
+    if not compiled:
+        assert count == 4000 * (needed[0] + needed[1])
+    (result**2).sum().backward()
+    wanted = [value.detach().clone().requires_grad_(value.requires_grad) for value in values]
+    ((wanted[0] * wanted[1] + wanted[2]) ** 2).sum().backward()
+    for mine, theirs in zip(values, wanted, strict=True):
+        assert (mine.grad is None) == (theirs.grad is None)
+        if theirs.grad is not None:
+            torch.testing.assert_close(mine.grad, theirs.grad)
+    assert all(each == tuple(map(bool, needed)) for each in staged)
+
+
+def test_graphs_compute_what_is_asked_of_autograd():
+    op = ek.op(kept_three)
+    values = [torch.rand(3, 4, requires_grad=True) for _ in range(3)]
+    result = op(*values)
+    for k, wanted in enumerate((values[1], values[0], torch.ones(3, 4))):
+        (found,) = torch.autograd.grad(result.sum(), [values[k]], retain_graph=True)
+        torch.testing.assert_close(found, wanted.detach())
+    for rows, columns in ((0, 4), (1, 1)):
+        values = [torch.rand(rows, columns).T.requires_grad_() for _ in range(3)]
+        op(*values).sum().backward()
+        torch.testing.assert_close(values[0].grad, values[1].detach())
+    per_example = torch.func.vmap(torch.func.grad(lambda *each: (op(*each) ** 2).sum(), (0, 2)))
+    x, y, bias = (torch.rand(5, 2, 3) for _ in range(3))
+    for found, wanted in zip(per_example(x, y, bias), (2 * (x * y + bias) * y, 2 * (x * y + bias)), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_graphs_keep_outputs():
+    op, x = ek.op(kept_root), torch.rand(1000) + 1
+    x.requires_grad_()
+    result, count = kept_memory(lambda: op(x * 1))
+    assert count == 4000
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, 0.5 / x.detach().sqrt())
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        op(x).mul_(2).sum().backward()
+    again = op(y := (x * 1))
+    y.detach().zero_()  # the input is not read
+    again.sum().backward()
+
+
+@register("kept_growth")
+def kept_growth(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], by: InputTensor[T, "*s"]):
+    foreach(out, lambda i: exp(x[i]) * by[i])
+
+
+@kept_growth.backward(graph=True)
+def kept_growth_backward(context, grad):
+    x, by = context.inputs
+    if all(context.needs_input_grad):
+        return grad * context.outputs[0], grad * context.outputs[0] / by
+    return grad * ops.exp(x) * by, grad * ops.exp(x)  # reads more where fewer gradients are needed
+
+
+def test_a_graph_that_would_read_what_is_not_kept():
+    op, (x, by) = ek.op(kept_growth), (torch.rand(5) + 1 for _ in range(2))
+    x.requires_grad_(), by.requires_grad_()
+    result = op(x, by).sum()
+    for value, wanted in ((x, x.detach().exp() * by.detach()), (by, x.detach().exp())):
+        (found,) = torch.autograd.grad(result, [value], retain_graph=True)
+        torch.testing.assert_close(found, wanted)
+    (found,) = torch.autograd.grad(op(x, by.detach()).sum(), [x])
+    torch.testing.assert_close(found, (x.exp() * by).detach())

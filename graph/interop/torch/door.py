@@ -50,8 +50,11 @@ _DTYPE_OF: Final = {number: TORCH_DTYPES[dtype] for dtype, number in SCALAR_TYPE
 _MASKS: Final = {"bool": 0xFF, "dtype": 0xFFFFFFFF}  # what counts of a word of the stack
 _ALL: Final = (1 << 64) - 1
 # What a parameter is on the stack, by its kind.
-_ON_STACK: Final = {"str": contract.STACK_TEXT, "ints": contract.STACK_INTEGERS}
-_ON_STACK |= dict.fromkeys(("int", "float", "bool", "dtype"), contract.STACK_PARAMETER)
+_ON_STACK: Final = {
+    **dict.fromkeys(("int", "float", "bool", "dtype"), contract.STACK_PARAMETER),
+    "str": contract.STACK_TEXT,
+    "ints": contract.STACK_INTEGERS,
+}
 
 Key = tuple[int, ...]
 

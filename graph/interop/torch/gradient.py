@@ -13,19 +13,19 @@ from typing import Any
 
 import torch
 
-from ....dsl.diagnostics.errors import GraphError
+from ....dsl.diagnostics.errors import EinkornError, GraphError
 from ....dsl.diagnostics.places import user_place
 from ....dsl.frontend.python.register import Kernel
 from ....dsl.package.library import LibraryKernel
 from ....dsl.signature.parameters import bind_parameters
 from ....dsl.signature.schema import OpSchema
 from ...engine.session import InferenceSession
-from ..gradients import BackwardGraph, Context, gradients
+from ..gradients import BackwardGraph, Context, backward_graph, gradients
 from ..specialise import AnyKernel, Specialisation
 from ..uses import Uses, uses_of
 from .names import defined, library_of
 from .recording import record
-from .tensors import memory_of
+from .tensors import flat, memory_of
 from .twin import Arguments, Twin, on_current_stream, run_model
 from .vmap import register_rounds
 
@@ -82,9 +82,16 @@ class KernelRule:
     def refuse(self, inputs: Sequence[Any]) -> None:
         self._twin().check_gradients(Arguments(list(inputs), None, {}))
 
-    def uses(self) -> Uses:
-        kernel = self._twin().kernel
+    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
+        here = self._twin()
+        kernel = here.kernel
         record = kernel.gradient
+        if record is not None and record.is_graph:
+            try:
+                special = here.specialisation(Arguments(list(inputs), None, here.parameters(parameters)))
+                return backward_graph(special, tuple(map(bool, flat(needs)))).uses
+            except EinkornError:  # the backward says what is wrong
+                return Uses()
         if self._uses is None or self._uses[0] is not record:
             self._uses = record, uses_of(kernel.schema, record)
         return self._uses[1]
@@ -96,11 +103,12 @@ class KernelRule:
         grads: Sequence[Any],
         parameters: Mapping[str, Any],
         needs: Sequence[Any] = (),
+        kept: Uses | None = None,
     ) -> list[Any]:
         here = self._twin()
         bound = bind_parameters(here.schema, here.parameters(parameters))
         context = Context(tuple(inputs), tuple(outputs), bound, tuple(needs))
-        return gradients(here.kernel, context, _materialised(grads, outputs), TorchRunner(here, self._run))
+        return gradients(here.kernel, context, _materialised(grads, outputs), TorchRunner(here, self._run), kept)
 
 
 def check_can_have_backward(schema: OpSchema) -> None:
@@ -151,8 +159,14 @@ class _BackwardOp:
 
         def run(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             made = fake(inputs)
+            memory = [
+                memory_of(tensor)
+                if k in backward.read
+                else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+                for k, tensor in enumerate(inputs)
+            ]
             with on_current_stream(device):
-                run_model(model(), [memory_of(tensor) for tensor in inputs], made)
+                run_model(model(), memory, made)
             return made
 
         positions = backward.positions
@@ -174,7 +188,7 @@ class _BackwardOp:
             hint="call it under torch.no_grad()",
         )
 
-    def uses(self) -> Uses:
+    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
         return Uses()
 
     def gradients(
@@ -184,5 +198,6 @@ class _BackwardOp:
         grads: Sequence[Any],
         parameters: Mapping[str, Any],
         needs: Sequence[Any] = (),
+        kept: Uses | None = None,
     ) -> list[Any]:
         raise AssertionError("there is no derivative")

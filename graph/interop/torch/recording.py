@@ -49,8 +49,8 @@ class Rule(Protocol):
     def refuse(self, inputs: Sequence[Any]) -> None:
         """Raises what says that a gradient would be lost; called where there is no derivative."""
 
-    def uses(self) -> Uses:
-        """Which inputs and outputs `gradients` needs."""
+    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
+        """Which inputs and outputs `gradients` needs, where the gradients of these inputs are needed."""
 
     def gradients(
         self,
@@ -59,8 +59,10 @@ class Rule(Protocol):
         grads: Sequence[Any],
         parameters: Mapping[str, Any],
         needs: Sequence[Any] = (),
+        kept: Uses | None = None,
     ) -> Sequence[Any]:
-        """A gradient for each input, or None; lists for lists. `needs` says which are needed."""
+        """A gradient for each input, or None; lists for lists. `needs` says which are needed, `kept` which inputs and
+        outputs have elements."""
 
 
 class NotKept:
@@ -95,6 +97,7 @@ class _Call:
     one: bool = True  # whether there is one output, which is returned as it is
     kept: list[Any] = field(default_factory=list)  # for each tensor and number None, or what stands for it
     modes: tuple[bool, bool] = (True, True)
+    uses: Uses = field(default_factory=Uses)
 
     def values(self, saved: Sequence[torch.Tensor]) -> tuple[list[Any], list[Any]]:
         """The inputs and the outputs, of all of their tensors."""
@@ -103,15 +106,19 @@ class _Call:
         count = sum(1 if length is None else length for length in self.inputs)
         return grouped(flat[:count], self.inputs), grouped(flat[count:], self.outputs)
 
-    def keep(self, op: str, uses: Uses, values: Sequence[Any], outputs: Sequence[Any]) -> list[torch.Tensor]:
+    def keep(self, op: str, values: Sequence[Any], outputs: Sequence[Any]) -> list[torch.Tensor]:
         """The tensors to keep, of all inputs and outputs one by one."""
         wanted = [
             positions is None or self.dual or k in positions
-            for lengths, positions in ((self.inputs, uses.inputs), (self.outputs, uses.outputs))
+            for lengths, positions in ((self.inputs, self.uses.inputs), (self.outputs, self.uses.outputs))
             for k, length in enumerate(lengths)
             for _ in range(1 if length is None else length)
         ]
         every = [*values, *outputs]
+        if self.uses.needs:
+            pairs = zip(wanted, every, strict=True)
+            every = [e if keep or not isinstance(e, torch.Tensor) else _sizes_of(e) for keep, e in pairs]
+            wanted = [True] * len(every)
         self.kept = [
             None if keep and isinstance(each, torch.Tensor) else NotKept(op) if isinstance(each, torch.Tensor) else each
             for keep, each in zip(wanted, every, strict=True)
@@ -121,6 +128,11 @@ class _Call:
             for each, other in zip(every, self.kept, strict=True)
             if isinstance(each, torch.Tensor) and other is None
         ]
+
+
+def _sizes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same sizes, all of whose elements are one in memory."""
+    return tensor.new_zeros(()).expand(tensor.shape)
 
 
 active: list[int] = []  # the threads that compute a backward, each as often as backwards call each other in it
@@ -203,7 +215,9 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
         this.one = not isinstance(found, tuple)
         results = (found,) if this.one else found
         this.outputs, outputs = lengths(results), flat(results)
-        tensors = this.keep(rule.op, rule.uses(), values, outputs)
+        needs = grouped(ctx.needs_input_grad[1:], this.inputs)
+        this.uses = rule.uses(grouped(values, this.inputs), this.parameters, needs)
+        tensors = this.keep(rule.op, values, outputs)
         ctx.this = this
         ctx.save_for_backward(*tensors)
         if this.dual:
@@ -224,7 +238,7 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
         inputs, outputs = this.values(ctx.saved_tensors)
         with _part_of_backward():
             needs = grouped(ctx.needs_input_grad[1:], this.inputs)
-            found = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters, needs)
+            found = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters, needs, this.uses)
         return None, *_spread(found, this.inputs)
 
     def jvp(ctx: Any, _: None, *tangents: Any) -> tuple[Any, ...]:
