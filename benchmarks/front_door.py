@@ -114,6 +114,9 @@ def direct() -> Iterator[Row]:
     view = {**names, "v": np.arange(2 * SIZE, dtype=np.float32)[::2]}
     yield Row("a view", 0.75, {"add_one": "add_one(v)", "np.negative": "negative(v)"}, view)
     yield Row("a `Buffer`", 4000, {"add_one": "add_one(b)"}, {**names, "b": Buffer.from_numpy(X)})
+    large = {"add_one": kernels.add_one, "x": np.ones(1 << 18, np.float32), "y": np.ones((1 << 18) - 1, np.float32)}
+    around = {"1 MiB": "add_one(x)", "an element less": "add_one(y)"}
+    yield Row("an output of 1 MiB, beside one of an element less", 1.2, around, large)
     tuned = {"total": kernels.total, "x": X}
     kernels.total(X)  # which tunes it
     width = dict(kept(loaded_kernel(kernels.total).digest)[0].parameters)["width"]
@@ -147,6 +150,14 @@ def layouts() -> Iterator[Row]:
         ("1 Mi, one of two transposed", large, np.ascontiguousarray(large)),
     ):
         yield Row(what, 1.2, {"plus": "plus(x, y)", "np.add": "add(x, y)"}, {**names, "x": x, "y": y})
+    square = TensorType(DType.float32, ["n", "m"], DeviceRef.CPU())
+    names = {"x": np.ascontiguousarray(large), "add": np.add, "copy": np.ascontiguousarray}
+    model = InferenceSession().load(Graph("sum", lambda x, y: x + y.transpose(0, 1), [square, square]))
+    calls = {"model": "model(x, x)", "np.add": "add(x, x.T)"}
+    yield Row("a graph of 1 Mi, `x + y.transpose(0, 1)`", 1.2, calls, {**names, "model": model})
+    model = InferenceSession().load(Graph("copy", lambda x: x.transpose(0, 1), [square]))
+    calls = {"model": "model(x)", "np.ascontiguousarray": "copy(x.T)"}
+    yield Row("a graph of 1 Mi, `x.transpose(0, 1)`", 1.2, calls, {**names, "model": model})
 
 
 def torch_layouts() -> Iterator[Row]:
@@ -161,6 +172,9 @@ def torch_layouts() -> Iterator[Row]:
         calls = {"op": "op(x, x)", "inductor": "compiled(x, x)", "torch.add": "add(x, x)"}
         names = {"op": op, "compiled": compiled, "add": torch.add, "x": x}
         yield Row(f"torch, 1 Mi, {what}", 1.2, calls, names)
+    calls = {"op": "op(x, x.T)", "inductor": "compiled(x, x.T)", "torch.add": "add(x, x.T)"}
+    names = {"op": op, "compiled": compiled, "add": torch.add, "x": large.reshape(1024, 1024)}
+    yield Row("torch, 1 Mi, one of two transposed", 1.2, calls, names)
 
 
 def models() -> Iterator[Row]:
@@ -169,6 +183,14 @@ def models() -> Iterator[Row]:
     model = InferenceSession().load(graph)
     yield Row("`model(x)`", 800, {"model": "model(x)"}, {"model": model, "x": X})
     yield Row("`model(buffer)`", 800, {"model": "model(x)"}, {"model": model, "x": Buffer.from_numpy(X)})
+    types = [TensorType(DType.float32, shape, DeviceRef.CPU()) for shape in (["n", 4], [4, 4])]
+    between = InferenceSession().load(Graph("between", lambda x, w: (x @ w + 1.0) @ w, types))
+    names = {"model": between, "w": np.eye(4, dtype=np.float32)}
+    names |= {f"x{k}": np.ones((16 - k, 4), np.float32) for k in range(4)}
+    yield Row("`model(x, w)`, with an intermediate result in memory", 1500, {"model": "model(x0, w)"}, names)
+    several = "model(x0, w); model(x1, w); model(x2, w); model(x3, w)"
+    same = {"changing": several, "unchanged": "model(x0, w); model(x0, w); model(x0, w); model(x0, w)"}
+    yield Row("the same, with sizes that change", 1.2, same, names, per=4)
 
 
 def ufuncs() -> Iterator[Row]:

@@ -60,11 +60,11 @@ class DoorSpec:
 
     Attributes:
         arguments, outputs: in the order of the caller.
-        pointers: of each of the entry's pointers, where it comes from: ("input", k), ("output", k), ("constant", k).
-        slots: the sizes that the entry is passed.
+            slots: the sizes that the entry is passed.
         relations: pairs of sizes of which the first has to be at least the second, or equal where the third says so.
         small: up to how many elements, in the largest tensor, a call is not worth more than one thread.
         bounded: whether what is done for an element is bounded, so that a small call is a short one.
+        temps: the sizes of each intermediate result that lies in memory.
     """
 
     arguments: tuple[DoorArgument, ...]
@@ -74,6 +74,7 @@ class DoorSpec:
     relations: tuple[tuple[Expression, Expression, bool], ...] = ()
     small: int = 0
     bounded: bool = False
+    temps: tuple[tuple[Expression, ...], ...] = ()
 
 
 # What a door finds in its table, words of 8 bytes: the entry and what its context says, the threads that have enough of
@@ -101,8 +102,18 @@ PYTHON_WORDS = (
         "buffer_device",
         "device",
         "buffer_type",
+        "take_output",
+        "fit_arena",
+        "arenas",
     ),
 )
+LARGE_BYTES = 1 << 20  # from here on outputs take the memory of earlier ones again
+
+# What a call of an entry with intermediate results takes from the list `arenas`, whose first word points to the first,
+# and puts back: a record of words, the address of the next one, the bytes of its memory, the number of elements of each
+# intermediate result, and the address of each. The list changes with Python's lock held alone, and has few records.
+ARENA_BYTES, ARENA_COUNTS = 8, 16
+MOST_ARENAS = 8
 
 # What a call leaves behind its context as long as it has given Python's lock back: the next such call of the table's
 # list, and where the address of this one is written. `running` is the first of the list.

@@ -49,7 +49,14 @@ class Lender:
     def lend(self) -> Array:
         """The array: the one that was lent last while it is in use, else a new one over the same memory."""
         array = None if self._lent is None else self._lent()
-        if array is None:
-            array = self._owner.view(np.ndarray)
-            self._lent = weakref.ref(array)
+        return self._new() if array is None else array
+
+    def lend_unused(self) -> Array | None:
+        """A new array; None while the one that was lent last is in use."""
+        lent = self._lent
+        return self._new() if lent is None or lent() is None else None
+
+    def _new(self) -> Array:
+        array = self._owner.view(np.ndarray)
+        self._lent = weakref.ref(array)
         return array

@@ -77,6 +77,7 @@ def door_spec(
     bounds: Sequence[tuple[Dim, int, int]] = (),
     *,
     apart: bool = False,
+    arena: bool = False,
 ) -> DoorSpec | None:
     """What a door has to know of a caller's entry, or None where only Python can call it.
 
@@ -86,8 +87,9 @@ def door_spec(
         ranks: how many axes each tensor of such a call has.
         bounds: sizes, of each the least and the most that it serves.
         apart: whether the door looks at what views share with tensors that are changed.
+        arena: whether the door has memory for intermediate results.
     """
-    if not _is_plain(caller):
+    if not _is_plain(caller) or (caller.code.plan.temps and not arena):
         return None
     ir, plan = caller.ir, caller.code.plan
     names: dict[str, str] = {}
@@ -114,10 +116,15 @@ def door_spec(
             for type in ir.output_types
         )
         relations = (*_relations(ir, names), *_bounded(bounds, names))
+        numbers = plan.temps
+        temps = tuple(tuple(expression(dim, names) for dim in plan.buffers[number].shape) for number in numbers)
     except KeyError:  # a size that is computed on the way
         return None
-    pointers = tuple(buffer.source for buffer in plan.buffers)
-    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *_small(caller))
+    pointers = tuple(
+        ("temp", numbers.index(number)) if number in numbers else buffer.source
+        for number, buffer in enumerate(plan.buffers)
+    )
+    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *_small(caller), temps)
 
 
 def _is_plain(caller: Caller) -> bool:
@@ -131,7 +138,7 @@ def _is_plain(caller: Caller) -> bool:
         and caller.filling is None
         and caller.prints is None
         and not (ir.traced or ir.steps or plan.steps or plan.copies)
-        and all(buffer.source[0] in ("input", "output", "constant") for buffer in plan.buffers)
+        and all(buffer.source[0] in ("input", "output", "constant", "temp") for buffer in plan.buffers)
         and not any(type.dtype.is_packed() for type in (*ir.inputs, *ir.output_types))
     )
 

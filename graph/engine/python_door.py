@@ -5,8 +5,8 @@
 
 What such a function knows of arrays and objects is their layout in memory. A probe reads it at the first use, through
 generated code, and compares it with what is known; where anything is otherwise (PyPy, debug builds, builds without the
-global lock, another NumPy) there are no such doors. A table is never changed: whoever is in the middle of a call may
-read it. So a function is replaced, not altered, and holds all that it needs.
+global lock, another NumPy) there are no such doors. A table is never changed, but for its lists of running calls and of
+arenas: a call that is under way may read it. So a function is replaced, not altered, and holds all that it needs.
 
 Input: a `Caller`. Output: a function. Non-goals: when one is made, and where it is put (see `graph.interop.front` and
 `engine.model`).
@@ -36,6 +36,7 @@ from ..driver.stacks import mark_thread
 from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, whole
 from .call import Caller
+from .door_memory import Arenas, LargeOutputs
 from .doors import DoorOwner, door_spec, entry_words, load_door
 
 _log = logging.getLogger("einkorn.load")
@@ -111,7 +112,7 @@ def python_door(
     Args:
         caller: whose code; it is kept, and not changed.
         name: what the function is called.
-        then: what is called instead where the door does not serve: arguments of another kind, large outputs, views.
+        then: what is called instead where the door does not serve: arguments of another kind, views.
         scalars: the type of each argument that is a number of Python's, by its name; "" for arrays.
         keywords: compile-time parameters that are passed by name, with the values that the code is for.
         names: (dict, name, value) of each variable of a module that the kernel has read; another value is a miss.
@@ -119,13 +120,12 @@ def python_door(
         cells: (cell, value) of each variable of a function; or a function and its code.
         buffers, held: as what outputs are given, and which arguments have to be buffers; see `PythonForm`.
         out: whether `out=` may give the memory for a single output.
-        order, ranks: of arrays whose axes are passed in another order; see `door_spec`.
-        bounds: sizes, of each the least and the most that the code is for.
+        order, ranks, bounds: as of `door_spec`.
         explain: makes of the error of a call the one that is raised.
     """
     if not python_works():
         return None
-    spec = door_spec(caller, scalars, order, ranks, bounds)
+    spec = door_spec(caller, scalars, order, ranks, bounds, arena=True)
     if spec is None:
         return None
     kinds = tuple(type(value).__name__ for value in (keywords or {}).values())
@@ -136,10 +136,11 @@ def python_door(
         return None
     owner = DoorOwner(caller)
     last = then if isinstance(getattr(then, "__self__", None), DoorTable) else _Last(then)
-    words = {**_api(), **entry_words(caller, owner), **_next(last), "running": 0}
     fail = functools.partial(_failed, owner, explain)
-    words["fail"] = id(fail)
-    kept: list[Any] = [caller, owner, library, last, fail]
+    called = {"fail": fail, "take_output": LargeOutputs(caller, spec).take, "fit_arena": Arenas(caller).fit}
+    words = {**_api(), **entry_words(caller, owner), **_next(last), "running": 0, "arenas": 0}
+    words |= {word: id(function) for word, function in called.items()}
+    kept: list[Any] = [caller, owner, library, last, called]
     _add_values(words, kept, caller, spec)
     for k, (word, value) in enumerate((keywords or {}).items()):
         kept += [(interned := sys.intern(word)), value]

@@ -97,14 +97,28 @@ class Plan:
         """Offsets in the arena of a stage, for these sizes of the symbols, and the arena's size in bytes.
 
         The arena of a stage holds the temporaries that it is the first to write.
+        """
+        counts = {
+            number: math.prod(dim.evaluate(sizes) for dim in self.buffers[number].shape)
+            for number in self.temps
+            if bisect.bisect_right(self.stages, self.buffers[number].first) == stage
+        }
+        return self.placed(counts)
+
+    @property
+    def temps(self) -> list[int]:
+        """The buffers that are temporaries."""
+        return [number for number, buffer in enumerate(self.buffers) if buffer.source[0] == "temp"]
+
+    def placed(self, counts: Mapping[int, int]) -> tuple[dict[int, int], int]:
+        """Offsets in an arena of temporaries that have so many elements, and the arena's size in bytes.
 
         Greedy by size: the largest first, each at the lowest offset where it meets nobody alive at the same time.
         """
         temps = []
-        for number, buffer in enumerate(self.buffers):
-            if buffer.source[0] == "temp" and bisect.bisect_right(self.stages, buffer.first) == stage:
-                size = buffer.dtype.bytes_for(math.prod(dim.evaluate(sizes) for dim in buffer.shape))
-                temps.append((-(-size // ALIGNMENT) * ALIGNMENT, number))
+        for number, count in counts.items():
+            size = self.buffers[number].dtype.bytes_for(count)
+            temps.append((-(-size // ALIGNMENT) * ALIGNMENT, number))
         placed: list[tuple[int, int, int]] = []  # (offset, size, number)
         for size, number in sorted(temps, key=lambda item: (-item[0], item[1])):
             mine = self.buffers[number]

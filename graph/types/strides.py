@@ -1,18 +1,18 @@
 """Describes inputs that are not contiguous: views with steps, transposed arrays, broadcast ones, read where they lie.
 
 Code is made for row-major inputs. When a call brings another layout, a variant of the graph is compiled, once for each
-*pattern*: for each axis of such an input whether its stride is known (0 for a broadcast axis, 1 for a last axis whose
+*pattern*: for each axis of such an input whether its stride is known (0 for a broadcast axis, 1 for the last axis whose
 elements are neighbours) or a number that comes with the call, as a size does.
 
     x[::2, :3]   of a (8, 6) array of floats: strides (12, 1) in elements, pattern ("?", "1")
-    x.T          strides (1, 6), pattern ("?", "?")
+    x.T          strides (1, 6), pattern ("1", "?")
 
 Input: arrays. Output: patterns, and the sizes that stand for strides. Non-goals: nothing is compiled or called here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..driver.device import Array
 from .dims import Dim, private_dim
@@ -24,12 +24,17 @@ def pattern_of(array: Array) -> Pattern:
     """How the axes of an array lie in memory."""
     if array.flags.c_contiguous:
         return None
-    last = array.ndim - 1
-    itemsize = array.itemsize
-    return tuple(
-        "0" if stride == 0 else "1" if stride == itemsize and axis == last else "?"
-        for axis, stride in enumerate(array.strides)
-    )
+    return pattern_of_strides(array.strides, array.itemsize)
+
+
+def pattern_of_strides(strides: Sequence[int], unit: int) -> tuple[str, ...]:
+    """The pattern of strides that count so many units in an element."""
+    kinds = ["0" if stride == 0 else "?" for stride in strides]
+    for axis in reversed(range(len(kinds))):
+        if strides[axis] == unit:
+            kinds[axis] = "1"
+            break
+    return tuple(kinds)
 
 
 def stride_dims(position: int, pattern: tuple[str, ...]) -> tuple[Dim, ...]:

@@ -67,7 +67,6 @@ def test_what_is_not_plain_is_handed_on() -> None:
     for value in (x[::2], x.reshape(2, 4), 3.0, [1.0], None, np.float32(1), masked, unaligned, x.astype(">f4")):
         assert one(value) is MISSED
     assert one() is one(x, x) is one(x, other=x) is one(x=x) is one(x, scale=1.0, out=x) is MISSED
-    assert one(np.zeros(1 << 19, np.float32)) is MISSED  # Python takes memory of earlier results again
     np.testing.assert_array_equal(one(x), x + 1)
 
 

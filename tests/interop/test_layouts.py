@@ -128,3 +128,18 @@ def test_errors_show_the_shapes_of_the_call() -> None:
         k.plus(x.T, np.arange(12).reshape(3, 4).T)
     with pytest.raises(EinkornError, match=r"dims '\*s' are \[4, 3\] in argument 'x' but \[4, 2\]"):
         k.plus(x.T, x[:2].T)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16, np.int32, np.float64])
+@pytest.mark.parametrize("shape", [(64, 64), (70, 133), (3, 65, 18), (2, 5, 9, 40)])
+def test_arrays_whose_orders_differ(dtype: type[np.generic], shape: tuple[int, ...]) -> None:
+    """Whole tiles and what is left over at their edges, with steps, backwards, and from arrays that begin anywhere."""
+    x = (np.arange(np.prod(shape)) % 97).reshape(shape).astype(dtype)
+    base = (np.arange(np.prod(shape) + 3) % 89).astype(dtype)[3:]
+    turned = base.reshape(shape[::-1]).transpose()
+    stepped = np.repeat(turned.copy(order="F"), 2, 0)[::2]
+    for y in (turned, turned[..., ::-1], turned[::-1], stepped, np.moveaxis(base.reshape(*shape[1:], shape[0]), -1, 0)):
+        wanted = np.add(x, y)
+        out = np.zeros_like(wanted)
+        assert np.array_equal(k.plus(x, y), wanted)
+        assert np.array_equal(k.plus(y, x, out=out), wanted) and np.array_equal(out, wanted)

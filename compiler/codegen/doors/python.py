@@ -17,10 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....dsl.contract.doors import NUMPY_SCALAR, DoorArgument, DoorOutput, DoorSpec, GetterForm, PythonForm
+from ....dsl.contract.doors import (
+    LARGE_BYTES,
+    NUMPY_SCALAR,
+    DoorArgument,
+    DoorOutput,
+    DoorSpec,
+    GetterForm,
+    PythonForm,
+)
 from ....dsl.signature.dims import Expression, Name, Number
 from ....dsl.types.dtype import DType
 from ..ir_text import Number as Value
+from .python_text import PythonText
 from .text import DECLARATIONS, DoorText, run_text
 
 TYPE: Final = 8  # of an object
@@ -41,7 +50,6 @@ ALIGNED: Final = 0x100
 WRITEABLE: Final = 0x400
 
 LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
-LARGE_BYTES: Final = 1 << 20  # from here on Python finds memory for an output: it takes that of earlier ones again
 
 # What the first bytes of objects are, for comparison with what is known of them: an array, a float, the tuple in which
 # they come, a dict. And which thread runs.
@@ -108,7 +116,7 @@ def need_unchanged(f: DoorText, form: PythonForm | GetterForm) -> None:
         f.need_same(f.load("ptr", f.at(f.word(f"cell{k}"), CELL)), f.word(f"content{k}"), "ptr")
 
 
-class _Door(DoorText):
+class _Door(PythonText):
     def __init__(self, spec: DoorSpec, form: PythonForm, words: Sequence[str]) -> None:
         super().__init__("@ek_door", "ptr", ["ptr %self", "ptr %args", "ptr %named"], words)
         self.spec, self.form = spec, form
@@ -130,8 +138,13 @@ class _Door(DoorText):
         need_unchanged(self, self.form)
         objects = self.outputs(shapes, inputs)
         outputs = [self.load("ptr", self.at(each, DATA)) for each in objects]
-        pointers = self.pointers(spec, inputs, outputs)
-        context, status, failed = self.run(pointers, self.slots(spec, self.known), large)
+        slots = self.slots(spec, self.known)
+        counts = [self.product(axes, [self.size(axis, self.known) for axis in axes]) for axes in spec.temps]
+        arena = self.arena(counts, objects) if counts else ""
+        pointers = self.pointers(spec, inputs, outputs, self.temps(arena, len(counts)))
+        context, status, failed = self.run(pointers, slots, large)
+        if arena:
+            self.put_back(arena)
         with self.when(failed):
             self.fail(context, status, objects)
         self.give(objects, shapes)
@@ -332,23 +345,18 @@ class _Door(DoorText):
         return self.counts[tuple(axes)]
 
     def large(self, shapes: Sequence[Sequence[Value]]) -> str:
-        """Whether a tensor has more elements than one thread shall do. Outputs of many bytes are a miss."""
+        """Whether a tensor has more elements than one thread shall do."""
         tensors: list[tuple[Sequence[object], Sequence[Value]]] = [
             (a.axes, [self.size(axis, self.known) for axis in a.axes]) for a in self.spec.arguments
         ]
         tensors += [(o.axes, sizes) for o, sizes in zip(self.spec.outputs, shapes, strict=True)]
+        tensors += [(axes, [self.size(axis, self.known) for axis in axes]) for axes in self.spec.temps]
         large = "false"
         for axes, sizes in tensors:
             known = len(self.counts)
             count = self.product(axes, sizes)
             if len(self.counts) > known:
                 large = self.either(large, self.compare("sgt", count, self.spec.small), "i1")
-        for output, sizes in zip(self.spec.outputs, shapes, strict=True):
-            most = (LARGE_BYTES - 1) // output.dtype.size_in_bytes
-            fits = self.compare("sle", self.product(output.axes, sizes), most)
-            if self.given:
-                fits = self.either(fits, self.compare("ne", self.given, "null", "ptr"), "i1")
-            self.need(fits)
         return large
 
     def need_apart(self, inputs: Sequence[str]) -> None:
@@ -402,7 +410,24 @@ class _Door(DoorText):
         return made
 
     def new(self, k: int, sizes: Sequence[Value], before: Sequence[str]) -> str:
-        """A new array; where there is no memory for it, Python's error is passed on."""
+        """An array for an output. A large one takes the memory of an earlier one, which `take_output` finds; it is a
+        miss where there is no memory."""
+        output, found = self.spec.outputs[k], self.variable("ptr", "null")
+        small = (LARGE_BYTES - 1) // output.dtype.size_in_bytes
+        large = self.compare("sgt", self.product(output.axes, sizes), small)
+        with self.when(large):
+            found.set(self.called("take_output", [k, *sizes]))
+            self.or_leave(found.value(), before)
+            absent = self.compare("eq", found.value(), self.word("none"), "ptr")
+            with self.when(absent):
+                self.drop([found.value(), *before])
+            self.need(self.value(f"xor i1 {absent}, true"))
+        with self.when(self.value(f"xor i1 {large}, true")):
+            found.set(self.fresh_array(k, sizes, before))
+        return found.value()
+
+    def fresh_array(self, k: int, sizes: Sequence[Value], before: Sequence[str]) -> str:
+        """A new array of NumPy's; where there is no memory for it, Python's error is passed on."""
         output, dims = self.spec.outputs[k], self.block(len(sizes))
         for place, size in zip(output.places or range(len(sizes)), sizes, strict=True):
             self.store("i64", size, self.at(dims, 8 * place))
@@ -422,16 +447,6 @@ class _Door(DoorText):
             self.store("i64", stride, self.at(strides, 8 * place))
             stride = self.mul(stride, self.value(f"call i64 @llvm.smax.i64(i64 {size}, i64 1)"))
         return strides
-
-    def or_leave(self, value: str, drop: Sequence[str]) -> None:
-        """Passes an error of Python's on, where there is no value."""
-        with self.when(self.compare("eq", value, "null", "ptr")):
-            self.drop(drop)
-            self.leave("null")
-
-    def drop(self, objects: Sequence[str]) -> None:
-        for each in objects:
-            self.call(self.word("decref"), [f"ptr {each}"])
 
     def give(self, objects: Sequence[str], shapes: Sequence[Sequence[Value]]) -> None:
         """The result."""

@@ -139,11 +139,12 @@ class DoorText(FunctionText):
             self.store("i64", self.size(expression, known), self.at(block, 8 * number))
         return block
 
-    def pointers(self, spec: DoorSpec, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    def pointers(self, spec: DoorSpec, inputs: Sequence[str], outputs: Sequence[str], temps: Sequence[str] = ()) -> str:
         """The pointers of the entry."""
         block = self.block(len(spec.pointers))
+        places = {"input": inputs, "output": outputs, "temp": temps}
         for number, (kind, k) in enumerate(spec.pointers):
-            value = inputs[k] if kind == "input" else outputs[k] if kind == "output" else self.word(f"constant{k}")
+            value = self.word(f"constant{k}") if kind == "constant" else places[kind][k]
             self.store("ptr", value, self.at(block, 8 * number))
         return block
 

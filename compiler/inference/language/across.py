@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 from ....dsl.types.dtype import INT, SIMDType
 from ...ir.opcodes import LOAD
-from ...ir.polynomials import Poly, split
+from ...ir.polynomials import split
 from ...ir.program import Region, Value, walk
 from ...ir.schedule import LoopHints
 from ..evaluator import Evaluator
 from ..values.index import Index, unravel
+from .turned import is_far
 
 LINE = 512  # bits of a cache line
-FAR = 16  # elements from one column to the next, from which on they hardly share a line
 COLUMNS = 8  # lines that stay in the first cache even where all fall on one place of it
 SHORT = 16  # columns; rows as short as that read no more lines than stay there
 TASK = 256  # columns of a task
@@ -44,10 +44,10 @@ class Nest:
     region: Region
 
 
-def rows_of_a_line(evaluator: Evaluator, nest: Nest, inner: Value) -> int:
+def rows_of_a_line(evaluator: Evaluator, nest: Nest) -> int:
     """How many neighbouring rows share the lines that the loop reads; 0 where blocks are nothing for it."""
     ops = list(walk(nest.region))
-    if len(ops) > MOST or (inner.const is not None and inner.const <= SHORT):
+    if len(ops) > MOST:
         return 0
     if any(op.regions or (op.opcode.has_effects and not op.opcode.writes) for op in ops):
         return 0
@@ -55,13 +55,9 @@ def rows_of_a_line(evaluator: Evaluator, nest: Nest, inner: Value) -> int:
         if op.opcode is LOAD and op.results[0].type == SIMDType(op.results[0].dtype):
             place = evaluator.ranges.poly(op.operands[-1])
             factor, _ = split(place, nest.column.serial)
-            if factor and _is_far(factor) and any(split(place, v.serial)[0] == {(): 1} for v in nest.leading):
+            if is_far(factor) and any(split(place, v.serial)[0] == {(): 1} for v in nest.leading):
                 return LINE // max(op.results[0].dtype.bits, 8)
     return 0
-
-
-def _is_far(factor: Poly) -> bool:
-    return any(factor) or abs(factor[()]) >= FAR
 
 
 def in_blocks(

@@ -27,9 +27,10 @@ from ..values.describe import describe
 from ..values.flow import ABSENT
 from ..values.index import Index, NeedComponents, NeedPairs, same_dims, unravel
 from ..values.tensors import Demand, Tensor
-from .across import TASK, Nest, in_blocks, rows_of_a_line
+from .across import SHORT, TASK, Nest, in_blocks, rows_of_a_line
 from .element_pairs import Pairs, shares_bytes
 from .rare_cases import element_loop
+from .turned import TiledLoop, tiles_of
 
 GPU_BLOCK = 256
 MOST_LANES = 1024
@@ -239,9 +240,28 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index],
         spread(call, builder.product(outer), whole, thread, None, each=inner.const)
     else:
         spread(call, builder.product(dims), chunk, thread, None)
-    if nests and call.evaluator.level == "host" and (height := rows_of_a_line(call.evaluator, nests[-1], inner)):
+    if nests and call.evaluator.level == "host" and (inner.const is None or inner.const > SHORT):
+        by_blocks(call, dims, nests[-1], element, thread)
+
+
+def by_blocks(
+    call: Point,
+    dims: tuple[Value, ...],
+    nest: Nest,
+    element: Callable[[Index], None],
+    thread: Callable[[Value], None],
+) -> None:
+    """Replaces a nest that reads across memory by one that goes through tiles, or blocks of rows."""
+    evaluator, builder = call.evaluator, call.builder
+    tiles = tiles_of(evaluator, nest.leading, nest.column, nest.region, dims)
+    height = 0 if tiles is not None else rows_of_a_line(evaluator, nest)
+    if tiles is not None:
         builder.region.ops.pop()
-        total, block = in_blocks(call.evaluator, dims, height, element)
+        loop = TiledLoop(evaluator, dims, tiles, element)
+        spread(call, loop.total, loop.chunk, thread, None, each=loop.elements)
+    elif height:
+        builder.region.ops.pop()
+        total, block = in_blocks(evaluator, dims, height, element)
         spread(call, total, block, thread, None, each=height * TASK)
 
 

@@ -35,7 +35,7 @@ from ...driver.stacks import ROOM, mark_thread
 from ...engine.background import BACKGROUND
 from ...engine.call import Caller
 from ...engine.doors import DoorOwner, door_spec, entry_words, load_door
-from ...types.strides import Pattern
+from ...types.strides import Pattern, pattern_of_strides
 from ..arranged import Order
 from ..explained import named
 from ..specialise import Specialisation
@@ -358,9 +358,7 @@ def _pattern(tensor: torch.Tensor) -> Pattern:
     """How the axes of a tensor lie in memory; as `types.strides.pattern_of` for arrays."""
     if tensor.is_contiguous():
         return None
-    last = tensor.dim() - 1
-    strides = enumerate(tensor.stride())
-    return tuple("0" if s == 0 else "1" if s == 1 and axis == last else "?" for axis, s in strides)
+    return pattern_of_strides(tensor.stride(), 1)
 
 
 _STRIDES: Final = {0: contract.AXIS_REPEATED, 1: contract.AXIS_NEIGHBOURS}
