@@ -28,14 +28,14 @@ class Given:
         counts: how many tensors each variadic input got.
         parameters: the value of every compile-time parameter.
         out: what was given as `out=`; None where nothing was.
-        said: the names of the parameters that the call says itself.
+        named: the names of the parameters that the call passes.
     """
 
     values: list[Any]
     counts: dict[str, int]
     parameters: dict[str, Any]
     out: Any
-    said: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
 
 
 def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Given:

@@ -68,8 +68,8 @@ def mismatch(
     common = common_shape([operands[k].shape for k in joint]) if spread is not None else None
     single = is_one_axis(schema)
     if common is not None and (len(common) == 1 or not single):  # the shapes are right
-        told = [replace(operand, shape=common) if k in joint else operand for k, operand in enumerate(operands)]
-        return explained_mismatch(schema, given, told)
+        repeated = [replace(each, shape=common) if k in joint else each for k, each in enumerate(operands)]
+        return explained_mismatch(schema, given, repeated)
     wrong = explained_mismatch(schema, given, operands)
     if wrong is None:
         return None

@@ -176,9 +176,9 @@ def _specialised(
     memory: Sequence[Operand | None] | None,
 ) -> Specialisation:
     """The specialisation for these arguments, or what is wrong with their sizes or dtypes."""
-    told = {a.dtype for a, o in zip(state.schema.inputs, operands, strict=False) if o.kind != NUMBER}
+    known = {a.dtype for a, o in zip(state.schema.inputs, operands, strict=False) if o.kind != NUMBER}
     kinds = [
-        kind_of(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in told)
+        kind_of(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in known)
         for number, operand in enumerate(operands)
     ]
     outputs = None if memory is None or not _open(state.schema) else [None if m is None else m.dtype for m in memory]
@@ -197,20 +197,20 @@ def _broadcasting() -> Any:
     return import_whole(f"{PACKAGE}.graph.interop.broadcasting")
 
 
-def kind_of(operand: Operand, told: bool = False) -> Kind:
+def kind_of(operand: Operand, dtype_known: bool = False) -> Kind:
     """What a specialisation depends on of an argument. A number takes the dtype that the signature or tensors tell; one
     of NumPy's that meets no tensor keeps its own."""
     if operand.dtype is None:
         number: Kind = operand.value
         return number
-    return operand.value.item() if operand.kind == NUMBER and told else (operand.dtype, len(operand.shape))
+    return operand.value.item() if operand.kind == NUMBER and dtype_known else (operand.dtype, len(operand.shape))
 
 
 def _open(schema: OpSchema) -> bool:
     """Whether nothing but `out=` tells the dtypes of some outputs."""
-    told = {argument.dtype for argument in schema.inputs}
-    told |= {name for name, _ in schema.typevars if any(p.name == name.lower() for p in schema.parameters)}
-    return any(isinstance(argument.dtype, str) and argument.dtype not in told for argument in schema.outputs)
+    known = {argument.dtype for argument in schema.inputs}
+    known |= {name for name, _ in schema.typevars if any(p.name == name.lower() for p in schema.parameters)}
+    return any(isinstance(argument.dtype, str) and argument.dtype not in known for argument in schema.outputs)
 
 
 def run(

@@ -27,7 +27,7 @@ IN_GRAPHS = "say it with out_types"  # the hint of `dsl.signature`
 
 
 def explained_mismatch(schema: OpSchema, given: Given, operands: Sequence[Operand]) -> EinkornError | None:
-    """What contradicts the signature, told with the sizes of the call; None where nothing does."""
+    """What contradicts the signature, with the sizes of the call; None where nothing does."""
     if schema.variadic:
         known = {a.name: given.counts.get(a.name, 0) for a in schema.variadic}
         schema = expand(schema, known)
@@ -115,14 +115,14 @@ def _renamed(error: EinkornError, schema: OpSchema) -> None:
     """Arguments and outputs by their names, and an op in the place of its graph."""
     inputs, outputs = [a.name for a in schema.inputs], [a.name for a in schema.outputs]
 
-    def said(text: str) -> str:
+    def in_words(text: str) -> str:
         text = re.sub(r"\binput(\d+)\b", lambda m: _nth(inputs, m), text)
         text = re.sub(r"\bout\[(\d+)\]", lambda m: f"output '{_nth(outputs, m)}'", text)
         text = text.replace(f"graph '{schema.name}'", f"op '{schema.name}'")
         return re.sub(r"\bthe graph (takes|gives)", r"the op \1", text)
 
-    error.message = said(error.message).removeprefix(f"{schema.name}: ")
-    error.notes = [said(note) for note in error.notes]
+    error.message = in_words(error.message).removeprefix(f"{schema.name}: ")
+    error.notes = [in_words(note) for note in error.notes]
     error.op = error.op or schema.name
     if error.argument is not None:
         error.argument = re.sub(r"^input(\d+)$", lambda m: _nth(inputs, m), error.argument)

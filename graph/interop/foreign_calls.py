@@ -47,7 +47,7 @@ class ForeignCalls(DoorOwner):
         self.fail_at, self.keep_at, self.refuse_at = map(id, self._methods)
 
     def why(self, context: int) -> BaseException:
-        """Why the call with this context failed; asked once."""
+        """Why the call with this context failed; found once."""
         error = self.error(context, abi.Context.from_address(context).status)
         return named(error, self.made.schema) if isinstance(error, EinkornError) else error
 

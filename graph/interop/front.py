@@ -193,8 +193,8 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Sequence[int]
         return None
     if "out" in kwargs and type(kwargs["out"]) is not np.ndarray:
         return None
-    said = ((name, tuple(value) if type(value) is list else value) for name, value in kwargs.items() if name != "out")
-    named = frozenset((name, type(value), value) for name, value in said)
+    passed = ((name, tuple(value) if type(value) is list else value) for name, value in kwargs.items() if name != "out")
+    named = frozenset((name, type(value), value) for name, value in passed)
     return tuple(found), named, _spread(args, joint)
 
 
@@ -225,28 +225,28 @@ def _served(
     """What has served such a call."""
     kinds: list[Any] = []
     inputs = state.schema.inputs
-    told = {a.dtype for a, value in zip(inputs, args, strict=False) if _array_of(value) is not None}
+    known = {a.dtype for a, value in zip(inputs, args, strict=False) if _array_of(value) is not None}
     for argument, value in zip(inputs, args, strict=False):
         array = _array_of(value)
         if _is_scalar(value):  # as `direct.kind_of`
-            kinds.append(value.item() if argument.dtype in told else (DType.from_numpy(value.dtype), 0))
+            kinds.append(value.item() if argument.dtype in known else (DType.from_numpy(value.dtype), 0))
         else:
             kinds.append(value if array is None else (DType.from_numpy(array.dtype), array.ndim))
     try:
         made = specialise(kernel, kinds, parameters, spread=_spread(args, state.joint))
-    except EinkornError:  # `out=` told dtypes that nothing else tells
+    except EinkornError:  # dtypes that follow from `out=` alone
         return None
     return made
 
 
 def _chosen(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Specialisation, Any] | None:
     """What has served such a call of a kernel that is tuned, and the bounds of the sizes for which it is chosen."""
-    said = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
-    made = _served(kernel, prepared(kernel), args, said)
+    passed = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
+    made = _served(kernel, prepared(kernel), args, passed)
     if made is None or made.spread is not None:  # calls that broadcast go by Python
         return None
     shapes = [np.shape(_array_of(value)) if _array_of(value) is not None else () for value in args]
-    chosen: tuple[Specialisation, Any] = import_whole(f"{PACKAGE}.graph.interop.tuned").choice(made, shapes, said)
+    chosen: tuple[Specialisation, Any] = import_whole(f"{PACKAGE}.graph.interop.tuned").choice(made, shapes, passed)
     return chosen
 
 

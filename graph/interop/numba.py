@@ -65,11 +65,11 @@ def function(kernel: AnyKernel | str, *, extensions: Extensions = (), **paramete
     )
     stub = NumbaFunction(found, fixed)
     names = [*_arguments(schema), *(f"{p.name}=None" for p in open_parameters)]
-    said = [p.name for p in open_parameters]
+    named = [p.name for p in open_parameters]
     typed = _defined(
         f"def {_identifier(schema)}({', '.join(names)}):\n"
-        f"    return choose(({', '.join([*_arguments(schema), ''])}), {{{', '.join(f'{n!r}: {n}' for n in said)}}})\n",
-        {"choose": lambda inputs, given: _chosen(found, fixed, said, inputs, given)},
+        f"    return choose(({', '.join([*_arguments(schema), ''])}), {{{', '.join(f'{n!r}: {n}' for n in named)}}})\n",
+        {"choose": lambda inputs, given: _chosen(found, fixed, named, inputs, given)},
     )
     overload(stub, prefer_literal=True, inline="never")(typed)
     return stub
@@ -129,7 +129,7 @@ def _defined(text: str, names: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _chosen(
-    kernel: AnyKernel, fixed: Mapping[str, Any], said: Sequence[str], inputs: tuple[Any, ...], given: Any
+    kernel: AnyKernel, fixed: Mapping[str, Any], named: Sequence[str], inputs: tuple[Any, ...], given: Any
 ) -> Callable[..., Any]:
     """The implementation for arguments of these types."""
     schema = kernel.schema
@@ -138,7 +138,7 @@ def _chosen(
         kinds = [_kind(schema, number, type) for number, type in enumerate(inputs)]
         made = specialise(kernel, kinds, parameters)
         _check_mutable(made, inputs)
-        return _by_sizes(choices(made, parameters), said, inputs)
+        return _by_sizes(choices(made, parameters), named, inputs)
     except EinkornError as error:  # numba tries what it knows, and shows the texts of TypingErrors
         raise TypingError(str(error)) from error
 
@@ -203,11 +203,11 @@ def _check_mutable(made: Specialisation, inputs: Sequence[Any]) -> None:
 
 
 def _by_sizes(
-    choices: Sequence[tuple[Specialisation, Bounds]], said: Sequence[str], inputs: Sequence[Any]
+    choices: Sequence[tuple[Specialisation, Bounds]], named: Sequence[str], inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """The implementation: of a tuned kernel, the one that is chosen for the sizes of a call."""
     if len(choices) == 1:
-        return _implementation(choices[0][0], said, inputs)
+        return _implementation(choices[0][0], named, inputs)
     made = choices[-1][0]
     arguments = _arguments_of(inputs, made)
     text = functools.partial(_python, {name: str(value) for name, value in made.names.integers.items()})
@@ -219,14 +219,14 @@ def _by_sizes(
         conditions = " and ".join(f"{low} <= {text(_expression(size))} <= {high}" for size, low, high in bounds)
         lines.append(f"{f'if {conditions}: ' if conditions else ''}return {name}({given})")
     functions = {name: numba.njit(_implementation(each, (), inputs)) for each, name in chosen.items()}
-    return _written(made, said, lines, functions)
+    return _written(made, named, lines, functions)
 
 
-def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[Any]) -> Callable[..., Any]:
+def _implementation(made: Specialisation, named: Sequence[str], inputs: Sequence[Any]) -> Callable[..., Any]:
     """A function in Python that numba compiles for the call."""
     arguments = _arguments_of(inputs, made)
     if not is_native(made):
-        return _by_python(made, said, arguments)
+        return _by_python(made, named, arguments)
     arrays = [name for name, is_array in arguments if is_array]
     text = functools.partial(_python, {name: str(value) for name, value in made.names.integers.items()})
     lines = list(_checks(made, arguments, text))
@@ -247,10 +247,10 @@ def _implementation(made: Specialisation, said: Sequence[str], inputs: Sequence[
         "ek_empty": np.empty,
         **{f"ek_dtype{k}": type.dtype.to_numpy() for k, type in enumerate(made.outputs)},
     }
-    return _written(made, said, [*lines, f"return {_listed(outputs)}"], names)
+    return _written(made, named, [*lines, f"return {_listed(outputs)}"], names)
 
 
-def _by_python(made: Specialisation, said: Sequence[str], arguments: Sequence[tuple[str, bool]]) -> Callable[..., Any]:
+def _by_python(made: Specialisation, named: Sequence[str], arguments: Sequence[tuple[str, bool]]) -> Callable[..., Any]:
     """The same for an entry that native code cannot call as it is: the call is a direct one, made by Python."""
     outputs = [f"ek_out{k}" for k in range(len(made.outputs))]
     kinds = {f"ek_type{k}": _array_type(type) for k, type in enumerate(made.outputs)}
@@ -270,11 +270,11 @@ def _by_python(made: Specialisation, said: Sequence[str], arguments: Sequence[tu
     results = ", ".join(
         f"{name}={kind}" for name, kind in zip(("ek_failed", *outputs), ("ek_bool", *kinds), strict=True)
     )
-    asked = f"ek_python({', '.join(name for name, _ in arguments)})"
-    lines = [f"with objmode({results}):", f"    {', '.join(['ek_failed', *outputs])}, = {asked}"]
+    called = f"ek_python({', '.join(name for name, _ in arguments)})"
+    lines = [f"with objmode({results}):", f"    {', '.join(['ek_failed', *outputs])}, = {called}"]
     lines += ["if ek_failed:", "    raise ek_KeptError()", f"return {_listed(outputs)}"]
     names = {"objmode": numba.objmode, "ek_python": call, "ek_KeptError": KeptError, "ek_bool": types.boolean}
-    return _written(made, said, lines, {**names, **kinds})
+    return _written(made, named, lines, {**names, **kinds})
 
 
 def _array_type(type: ShapedType) -> Any:
@@ -287,10 +287,10 @@ def _listed(outputs: Sequence[str]) -> str:
 
 
 def _written(
-    made: Specialisation, said: Sequence[str], lines: Sequence[str], names: dict[str, Any]
+    made: Specialisation, named: Sequence[str], lines: Sequence[str], names: dict[str, Any]
 ) -> Callable[..., Any]:
     """The function of these lines."""
-    head = ", ".join([*_arguments(made.kernel.schema), *(f"{name}=None" for name in said)])
+    head = ", ".join([*_arguments(made.kernel.schema), *(f"{name}=None" for name in named)])
     code = f"def {_identifier(made.schema)}({head}):\n" + "".join(f"    {line}\n" for line in lines)
     return _defined(code, names)
 

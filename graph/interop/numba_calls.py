@@ -85,8 +85,8 @@ def overlap(_: Any, first: Any, second: Any) -> Any:
 def _with_names(typed: Callable[..., Any], names: Sequence[str]) -> Any:
     """The same with named arguments: numba asks for their number."""
     scope: dict[str, Any] = {"typed": typed}
-    said = ", ".join(names)
-    exec(f"def made(context, {said}):\n    return typed(context, {said})\n", scope)
+    listed = ", ".join(names)
+    exec(f"def made(context, {listed}):\n    return typed(context, {listed})\n", scope)
     return scope["made"]
 
 

@@ -346,15 +346,15 @@ def specialised(
     kinds = _kinds(loaded.schema, arguments, bound, outputs)
     where = CPU() if device is None or device == _HOST else device
     level = str(parse_checks(checks)) if checks is not None else knobs.checks
-    told = None if outputs is None else tuple(outputs)
+    output_dtypes = None if outputs is None else tuple(outputs)
     named = tuple((name, identity(value)) for name, value in bound.items())
-    key = (tuple(counts.items()), kinds, named, where, level, told, spread)
+    key = (tuple(counts.items()), kinds, named, where, level, output_dtypes, spread)
     found = state.known.get(key)
     if found is None:
         with state.lock:
             found = state.known.get(key)
             if found is None:
-                found = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, told, spread)
+                found = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, output_dtypes, spread)
     return found
 
 

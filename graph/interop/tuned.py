@@ -46,11 +46,11 @@ def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequ
         values: an array, a buffer or a number for each tensor that goes in.
     """
     shapes = [getattr(value, "shape", ()) for value in values]
-    found = known(made, loaded, shapes, given.said)
+    found = known(made, loaded, shapes, given.named)
     space = loaded.tuning
-    if found is None and space is not None and space.names.isdisjoint(given.said) and not knobs.no_jit:
+    if found is None and space is not None and space.names.isdisjoint(given.named) and not knobs.no_jit:
         with _lock:
-            found = known(made, loaded, shapes, given.said)
+            found = known(made, loaded, shapes, given.named)
             if found is None:
                 _, found = tune(made, loaded, space, values, given.counts)
                 keep(found)
@@ -60,22 +60,24 @@ def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequ
 Bounds = tuple[tuple[Dim, int, int], ...]  # sizes, of each the least and the most that a choice holds for
 
 
-def choice(made: Specialisation, shapes: Sequence[Sequence[Any]], said: Iterable[str]) -> tuple[Specialisation, Bounds]:
+def choice(
+    made: Specialisation, shapes: Sequence[Sequence[Any]], passed: Iterable[str]
+) -> tuple[Specialisation, Bounds]:
     """The specialisation with the parameters that were found to be best for such a call, and for which sizes they are.
 
     Args:
         made: the kernel for the parameters of the call, and these kinds of arguments.
         shapes: of the inputs; what is no int is not known.
-        said: the names of the parameters that the call says.
+        passed: the names of the parameters that the call passes.
     """
     loaded = made.loaded
     findings = loaded.findings
     names = {name for finding in findings for name, _ in finding.parameters}
     names |= set() if loaded.tuning is None else loaded.tuning.names
-    if not names.isdisjoint(said := set(said)) or not names:
+    if not names.isdisjoint(passed := set(passed)) or not names:
         return made, ()
     known_shapes = [[size if isinstance(size, int) else None for size in shape] for shape in shapes]
-    found = known(made, loaded, known_shapes, said)
+    found = known(made, loaded, known_shapes, passed)
     if found is not None:
         made, ranges = with_parameters(made, values_of(found, made.schema)), found.ranges
     else:  # what is found later, or for other sizes, does not hold for these
@@ -87,7 +89,7 @@ def choice(made: Specialisation, shapes: Sequence[Sequence[Any]], said: Iterable
     return made, tuple((Dim(dims[name]), low, high) for name, low, high in ranges)
 
 
-def choices(made: Specialisation, said: Iterable[str]) -> list[tuple[Specialisation, Bounds]]:
+def choices(made: Specialisation, passed: Iterable[str]) -> list[tuple[Specialisation, Bounds]]:
     """The specialisations among which calls of any sizes choose: the first of which all sizes are within the bounds.
 
     The last one is that of the default, without bounds. Arguments as of `choice`.
@@ -95,7 +97,7 @@ def choices(made: Specialisation, said: Iterable[str]) -> list[tuple[Specialisat
     dtypes = [type.dtype.name for type in made.inputs]
     shapes, target = [type.shape for type in made.inputs], compiled_for(_device(made).driver)
     listed: list[tuple[Specialisation, Bounds]] = []
-    for finding, sizes in findings_about(made.loaded, target, dtypes, shapes, said, made.parameters):
+    for finding, sizes in findings_about(made.loaded, target, dtypes, shapes, passed, made.parameters):
         bounds = tuple((Dim(sizes[name]), low, high) for name, low, high in finding.ranges if name in sizes)
         if len(bounds) == len(finding.ranges):
             listed.append((with_parameters(made, values_of(finding, made.schema)), bounds))
@@ -110,11 +112,11 @@ def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) ->
 
 
 def known(
-    made: Specialisation, loaded: LoadedKernel, shapes: Sequence[Sequence[int | None]], said: Iterable[str]
+    made: Specialisation, loaded: LoadedKernel, shapes: Sequence[Sequence[int | None]], passed: Iterable[str]
 ) -> Finding | None:
     """What was found before for such a call."""
     dtypes = [type.dtype.name for type in made.inputs]
-    return finding_for(loaded, compiled_for(_device(made).driver), dtypes, shapes, said, made.parameters)
+    return finding_for(loaded, compiled_for(_device(made).driver), dtypes, shapes, passed, made.parameters)
 
 
 def tune(

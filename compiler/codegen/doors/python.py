@@ -49,8 +49,6 @@ CONTIGUOUS: Final = 0x001
 ALIGNED: Final = 0x100
 WRITEABLE: Final = 0x400
 
-LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
-
 # What the first bytes of objects are, for comparison with what is known of them: an array, a float, the tuple in which
 # they come, a dict. And which thread runs.
 PROBE: Final = """
@@ -110,8 +108,8 @@ def getter_text(form: GetterForm) -> str:
 def need_unchanged(f: DoorText, form: PythonForm | GetterForm) -> None:
     """Goes on where what the kernel read of Python's variables is what it was."""
     for k in range(form.names):
-        asked = [f"ptr {f.word(f'module{k}')}", f"ptr {f.word(f'name{k}')}"]
-        f.need_same(f.call(f.word("lookup"), asked, "ptr"), f.word(f"found{k}"), "ptr")
+        passed = [f"ptr {f.word(f'module{k}')}", f"ptr {f.word(f'name{k}')}"]
+        f.need_same(f.call(f.word("lookup"), passed, "ptr"), f.word(f"found{k}"), "ptr")
     for k in range(form.cells):
         f.need_same(f.load("ptr", f.at(f.word(f"cell{k}"), CELL)), f.word(f"content{k}"), "ptr")
 
@@ -283,22 +281,9 @@ class _Door(PythonText):
             self.need(self.either(true, self.compare("eq", value, self.word("false"), "ptr"), "i1"))
             self.store("i8", self.value(f"zext i1 {true} to i8"), block)
         elif dtype.is_float():
-            wide = self.real(value, argument)
-            if dtype is DType.float64:
-                self.store("double", wide, block)
-                return block
-            size = self.value(f"call double @llvm.fabs.f64(double {wide})")
-            self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
-            self.store("float", self.value(f"fptrunc double {wide} to float"), block)
+            self.store_real(self.real(value, argument), dtype, block)
         else:
-            wide = self.whole(value)
-            narrow = self.narrow(wide, f"i{dtype.bits}") if dtype.bits < 64 else wide
-            if dtype.bits < 64:
-                extend = "sext" if dtype.is_signed() else "zext"
-                self.need_same(self.value(f"{extend} i{dtype.bits} {narrow} to i64"), wide, "i64")
-            elif not dtype.is_signed():
-                self.need(self.compare("sge", wide, 0))
-            self.store(f"i{dtype.bits}", narrow, block)
+            self.store_whole(self.whole(value), dtype, block)
         return block
 
     def whole(self, value: str) -> str:
@@ -497,8 +482,8 @@ class _Door(PythonText):
         for k in range(len(self.spec.arguments)):
             self.store("ptr", self.passed(k), self.at(passed, 16 + 8 * k))
         count = f"i64 {2 + len(self.spec.arguments)}"
-        asked = [f"ptr {self.word('fail')}", f"ptr {passed}", count, "ptr null"]
-        error = self.call(self.word("call"), asked, "ptr")
+        arguments = [f"ptr {self.word('fail')}", f"ptr {passed}", count, "ptr null"]
+        error = self.call(self.word("call"), arguments, "ptr")
         self.drop(numbers)
         with self.when(self.compare("ne", error, "null", "ptr")):
             kind = self.load("ptr", self.at(error, TYPE))

@@ -17,6 +17,7 @@ from ....dsl.contract import abi
 from ....dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
 from ....dsl.signature.dims import Binary, Call, Expression, Name, Negate
 from ....dsl.signature.dims import Number as Literal
+from ....dsl.types.dtype import DType
 from ...targets import host
 from ..ir_text import FunctionText, Number
 
@@ -29,6 +30,9 @@ declare i64 @llvm.smax.i64(i64, i64)
 declare double @llvm.fabs.f64(double)
 declare ptr @llvm.thread.pointer()
 """
+
+
+LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
 
 
 class DoorText(FunctionText):
@@ -58,6 +62,27 @@ class DoorText(FunctionText):
     def need_same(self, a: Number, b: Number, type: str = "ptr") -> None:
         """Goes on where two values are equal."""
         self.need(self.compare("eq", a, b, type))
+
+    # numbers that are passed at run time
+
+    def store_real(self, wide: str, dtype: DType, block: str) -> None:
+        """Stores a double as a float64 or float32; a miss where it does not fit."""
+        if dtype is DType.float64:
+            self.store("double", wide, block)
+            return
+        size = self.value(f"call double @llvm.fabs.f64(double {wide})")
+        self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
+        self.store("float", self.value(f"fptrunc double {wide} to float"), block)
+
+    def store_whole(self, wide: str, dtype: DType, block: str) -> None:
+        """Stores an i64 as an integer of a dtype; a miss where it does not fit."""
+        narrow = self.narrow(wide, f"i{dtype.bits}") if dtype.bits < 64 else wide
+        if dtype.bits < 64:
+            extend = "sext" if dtype.is_signed() else "zext"
+            self.need_same(self.value(f"{extend} i{dtype.bits} {narrow} to i64"), wide, "i64")
+        elif not dtype.is_signed():
+            self.need(self.compare("sge", wide, 0))
+        self.store(f"i{dtype.bits}", narrow, block)
 
     def block(self, words: int) -> str:
         """Memory of the stack, in words of 8 bytes."""

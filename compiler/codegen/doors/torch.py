@@ -26,7 +26,6 @@ from .text import DECLARATIONS, DoorText, run_text
 from .torch_dispatch import MISS
 
 COUNTER: Final = 16  # in what counts the versions of a tensor: the number
-LARGEST_FLOAT32: Final = "0x47EFFFFFE0000000"
 
 
 def torch_text(spec: DoorSpec, form: TorchForm) -> str:
@@ -63,7 +62,7 @@ class _Door(DoorText):
         large = self.large(shapes)
         slots = self.slots(spec, self.known)
         made = self.outputs(shapes)
-        outputs = [self.asked("data", handle, "ptr") for handle in made]
+        outputs = [self.property_of("data", handle, "ptr") for handle in made]
         context, status, failed = self.run(self.pointers(spec, inputs, outputs), slots, large)
         with self.when(failed):
             self.release(made)
@@ -83,8 +82,8 @@ class _Door(DoorText):
     def handle(self, place: int) -> str:
         return self.load("ptr", self.at("%words", 8 * place))
 
-    def asked(self, word: str, handle: str, type: str) -> str:
-        """What a tensor answers; it has an answer to all that is asked here."""
+    def property_of(self, word: str, handle: str, type: str) -> str:
+        """A property of a tensor, which has all those that are read here."""
         self.call(self.word(word), [f"ptr {handle}", f"ptr {self.answer}"], "i32")
         return self.load(type, self.answer)
 
@@ -111,7 +110,7 @@ class _Door(DoorText):
         """The sizes or strides of a tensor, with its axes in an order."""
         if not order:
             return []
-        words = self.asked(word, handle, "ptr")
+        words = self.property_of(word, handle, "ptr")
         return [self.load("i64", self.at(words, 8 * axis)) for axis in order]
 
     def need_dense(self, handle: str, sizes: Sequence[Value], order: Sequence[int]) -> None:
@@ -124,7 +123,7 @@ class _Door(DoorText):
 
     def memory(self, place: int, handle: str, dtype: DType, sizes: Sequence[Value], strides: Sequence[str]) -> str:
         """Where the elements of a tensor lie."""
-        data = self.asked("data", handle, "ptr")
+        data = self.property_of("data", handle, "ptr")
         address = self.value(f"ptrtoint ptr {data} to i64")
         self.need_same(self.both(address, dtype.align - 1), 0, "i64")
         self.extent_of(place, address, dtype, sizes, strides)
@@ -156,23 +155,11 @@ class _Door(DoorText):
         """A number that is passed at run time as an element on the stack; a miss where it does not fit."""
         block, dtype = self.block(1), argument.dtype
         if dtype.is_float():
-            wide = self.value(f"bitcast i64 {word} to double")
-            if dtype is DType.float64:
-                self.store("double", wide, block)
-                return block
-            size = self.value(f"call double @llvm.fabs.f64(double {wide})")
-            self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
-            self.store("float", self.value(f"fptrunc double {wide} to float"), block)
+            self.store_real(self.value(f"bitcast i64 {word} to double"), dtype, block)
         elif dtype is DType.bool:
             self.store("i8", self.narrow(self.both(word, 1), "i8"), block)
         else:
-            narrow = self.narrow(word, f"i{dtype.bits}") if dtype.bits < 64 else word
-            if dtype.bits < 64:
-                extend = "sext" if dtype.is_signed() else "zext"
-                self.need_same(self.value(f"{extend} i{dtype.bits} {narrow} to i64"), word, "i64")
-            elif not dtype.is_signed():
-                self.need(self.compare("sge", word, 0))
-            self.store(f"i{dtype.bits}", narrow, block)
+            self.store_whole(word, dtype, block)
         return block
 
     # what is written

@@ -344,23 +344,23 @@ class _Dispatch(DoorText):
     @contextmanager
     def items(self, pointer: str) -> Iterator[None]:
         """What is done with every item of a list, which is the answer; the length of the list is part of the key."""
-        count = self.asked("list_size", pointer)
+        count = self.property_of("list_size", pointer)
         self.add_key(count)
         with self.each(0, count) as item:
             passed = [f"ptr {pointer}", f"i64 {item}", f"ptr {self.answer}"]
             self.need_same(self.call(self.word("list_item"), passed, "i32"), 0, "i32")
             yield
 
-    def asked(self, word: str, pointer: str, type: str = "i64") -> str:
-        """What a list or text answers."""
+    def property_of(self, word: str, pointer: str, type: str = "i64") -> str:
+        """A property of a list or text."""
         self.need_same(self.call(self.word(word), [f"ptr {pointer}", f"ptr {self.answer}"], "i32"), 0, "i32")
         return self.load(type, self.answer)
 
     def characters(self, pointer: str) -> None:
         """Adds a text to the key: its length, and its bytes, eight to a word."""
-        size = self.asked("text_size", pointer)
+        size = self.property_of("text_size", pointer)
         self.add_key(size)
-        data = self.asked("text_data", pointer, "ptr")
+        data = self.property_of("text_data", pointer, "ptr")
         with self.each(0, self.right(self.add(size, 7), 3)) as k:
             begin, word = self.left(k, 3), self.variable("i64", 0)
             rest = self.sub(size, begin)

@@ -131,8 +131,16 @@ def _entry_call(pointers: Sequence[tuple[str, int]], slots: int, inputs: int, ro
         f.store("i64", "%count", f.at(dims, 8 * number))
     context = _block(f, abi.CONTEXT_SIZE)
     calls, entry, owner, fail = (_word(f, name) for name in ("calls", "entry", "owner", "raise"))
-    said = f.value(f"ptrtoint ptr {owner} to i64")
-    words = [f"ptr {calls}", f"i64 {said}", f"ptr {entry}", f"ptr {given}", f"ptr {dims}", "i1 false", f"ptr {context}"]
+    code = f.value(f"ptrtoint ptr {owner} to i64")
+    words = [
+        f"ptr {calls}",
+        f"i64 {code}",
+        f"ptr {entry}",
+        f"ptr {given}",
+        f"ptr {dims}",
+        "i1 false",
+        f"ptr {context}",
+    ]
     failed = f.compare("ne", f.call("@run", words, "i32"), 0, "i32")
     with f.when(failed):
         f.call("@fail", [f"ptr {calls}", f"ptr {fail}", f"ptr {context}"])

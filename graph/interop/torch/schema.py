@@ -80,15 +80,15 @@ def into_schema(schema: OpSchema, name: str) -> str:
 
 def undetermined_outputs(schema: OpSchema) -> list[TensorArgument]:
     """The outputs of which neither inputs nor parameters tell sizes and dtype."""
-    told = {a.dtype for a in schema.inputs}
-    told |= {
+    known = {a.dtype for a in schema.inputs}
+    known |= {
         name
         for name, _ in schema.typevars
         if any(p.kind == "dtype" and p.name == name.lower() for p in schema.parameters)
     }
     names = {remark.argument for remark in undetermined_sizes(schema)}
     outputs = schema.outputs
-    return [a for a in outputs if a.name in names or not (isinstance(a.dtype, DType) or a.dtype in told)]
+    return [a for a in outputs if a.name in names or not (isinstance(a.dtype, DType) or a.dtype in known)]
 
 
 def _joined(arguments: list[str], schema: OpSchema) -> str:

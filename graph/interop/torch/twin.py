@@ -162,8 +162,8 @@ class Twin:
         if not special.loaded.is_tuned:
             return special, ()
         defaults = {p.name: p.default for p in self.schema.parameters if not p.required}
-        said = [name for name, value in call.parameters.items() if name not in defaults or defaults[name] != value]
-        return choice(special, [getattr(value, "shape", ()) for value in flat(call.inputs)], said)
+        passed = [name for name, value in call.parameters.items() if name not in defaults or defaults[name] != value]
+        return choice(special, [getattr(value, "shape", ()) for value in flat(call.inputs)], passed)
 
     def _run(self, special: Specialisation, call: Arguments) -> Results:
         given = flat(call.inputs)
