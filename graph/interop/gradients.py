@@ -213,7 +213,8 @@ def _staged(special: Specialisation, needs: tuple[bool, ...]) -> BackwardGraph:
         context = Context(tuple(took), tuple(made), dict(special.parameters), tuple(wanted))
         found = _flat(_checked(schema, record.compute(context, *grads), place_of(record.compute)))
         given.extend(each is not None and need for each, need in zip(found, needs, strict=True))
-        return [each for each, is_given in zip(found, given, strict=True) if is_given]
+        # A graph has an output; one whose gradients are all None is not run.
+        return [each for each, is_given in zip(found, given, strict=True) if is_given] or _flat(grads)
 
     outputs = [_plain(type, number) for number, type in enumerate(special.outputs)]
     types = [*inputs, *outputs, *outputs]

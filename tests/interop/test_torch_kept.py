@@ -10,7 +10,18 @@ torch = pytest.importorskip("torch")
 
 import einkorn.torch as ek
 
-from einkorn.dsl import Floating, InputTensor, OutputTensor, exp, foreach, register, sqrt
+from einkorn.dsl import (
+    Floating,
+    InputTensor,
+    OutputTensor,
+    VariadicTensors,
+    exp,
+    foreach,
+    int32,
+    register,
+    sqrt,
+    unroll,
+)
 from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.graph import ops
 from einkorn.graph.interop.torch.recording import NotKept
@@ -290,3 +301,54 @@ def test_a_graph_that_would_read_what_is_not_kept():
         torch.testing.assert_close(found, wanted)
     (found,) = torch.autograd.grad(op(x, by.detach()).sum(), [x])
     torch.testing.assert_close(found, (x.exp() * by).detach())
+
+
+@register("kept_sum")
+def kept_sum(
+    out: OutputTensor[T, "*s"], w: InputTensor[T, "*s"], xs: VariadicTensors[T, "*s"], a: T, n: InputTensor[int32, "*s"]
+):
+    def element(i):
+        total = xs[0][i]
+        for k in unroll(1, len(xs)):
+            total = total + xs[k][i]
+        return total * w[i] * a + n[i].cast(w.dtype)
+
+    foreach(out, element)
+
+
+@kept_sum.backward(graph=True)
+def kept_sum_backward(context, grad):
+    w, xs, a, _ = context.inputs
+    total = xs[0]
+    for x in xs[1:]:
+        total = total + x
+    return grad * total * a, [grad * w * a for _ in xs], None, None
+
+
+@pytest.mark.parametrize("needed", [(1, 1, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1)])
+def test_graphs_of_lists_and_numbers(needed):
+    whole = torch.ones(3, dtype=torch.int32)
+    values = [torch.rand(3).requires_grad_(bool(need)) for need in needed]
+    (ek.op(kept_sum)(values[0], values[1:], 2.0, whole) ** 2).sum().backward()
+    wanted = [value.detach().clone().requires_grad_(value.requires_grad) for value in values]
+    (((wanted[1] + wanted[2]) * wanted[0] * 2 + 1) ** 2).sum().backward()
+    for mine, theirs in zip(values, wanted, strict=True):
+        assert (mine.grad is None) == (theirs.grad is None)
+        if theirs.grad is not None:
+            torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+@register("kept_second")
+def kept_second(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] * 0 + y[i])
+
+
+@kept_second.backward(graph=True)
+def kept_second_backward(context, grad):
+    return None, grad
+
+
+def test_graphs_without_a_gradient_that_is_needed():
+    x, y = torch.ones(3, requires_grad=True), torch.ones(3)
+    ek.op(kept_second)(x, y).sum().backward()
+    assert x.grad is None

@@ -20,12 +20,13 @@ from ....dsl.package.library import LibraryKernel
 from ....dsl.signature.parameters import bind_parameters
 from ....dsl.signature.schema import OpSchema
 from ...engine.session import InferenceSession
+from ...types.tensor_type import ShapedType
 from ..gradients import BackwardGraph, Context, backward_graph, gradients
 from ..specialise import AnyKernel, Specialisation
 from ..uses import Uses, uses_of
 from .names import defined, library_of
 from .recording import record
-from .tensors import flat, memory_of
+from .tensors import TORCH_DTYPES, flat, memory_of
 from .twin import Arguments, Twin, on_current_stream, run_model
 from .vmap import register_rounds
 
@@ -42,16 +43,25 @@ class TorchRunner:
     def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
         return self._run(kernel, args, parameters)
 
-    def graph(self, backward: BackwardGraph, args: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         op = _ops.get(backward)
         if op is None:
             op = _ops[backward] = _BackwardOp(backward, self._special)
-        found: Sequence[torch.Tensor] = op.torch(list(args))
+        device = next(each.device for each in args if isinstance(each, torch.Tensor))
+        types = backward.graph.ir.inputs
+        found: Sequence[torch.Tensor] = op.torch([_tensor(*pair, device) for pair in zip(args, types, strict=True)])
         return found
 
     def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
         self._special = self._twin.specialisation(Arguments(list(context.inputs), None, context.parameters))
         return self._special
+
+
+def _tensor(value: Any, type: ShapedType, device: torch.device) -> torch.Tensor:
+    """What a graph takes: a number as a tensor without axes."""
+    if isinstance(value, torch.Tensor):
+        return value
+    return torch.full((), value, dtype=TORCH_DTYPES[type.dtype], device=device)
 
 
 class KernelRule:
