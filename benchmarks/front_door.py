@@ -49,7 +49,9 @@ class Row:
 
     Attributes:
         what: in words.
-        bar: the most that it shall take: a share of the peer, or nanoseconds without one; `more` nanoseconds beside it.
+        bar: the most that it shall take: a share of the peer, or nanoseconds without one.
+        more: the same as nanoseconds above the peer.
+        shown: how figures are written, where they are no times.
         calls: what is timed by name, ours first, the peer second: statements.
         names: what the statements use.
         warm: how often each is called before.
@@ -62,6 +64,7 @@ class Row:
     more: float | None = None
     per: int = 1
     warm: int = 30
+    shown: Callable[[float], str] = field(default_factory=lambda: _shown)
     times: dict[str, float] = field(default_factory=dict)
 
     def settle(self, taken: Mapping[str, list[float]]) -> None:
@@ -72,9 +75,9 @@ class Row:
         """What is shown, and whether the bar is held."""
         ours, *peers = self.times.values()
         if self.more is not None:
-            return f"+ {_shown(ours - peers[0])}", ours - peers[0] <= self.more
+            return f"+ {self.shown(ours - peers[0])}", ours - peers[0] <= self.more
         if not peers:
-            return f"{_shown(ours)}", ours <= self.bar
+            return f"{self.shown(ours)}", ours <= self.bar
         return f"{ours / peers[0]:.2f} x", ours <= self.bar * peers[0]
 
 
@@ -118,14 +121,21 @@ def direct() -> Iterator[Row]:
     around = {"1 MiB": "add_one(x)", "an element less": "add_one(y)"}
     yield Row("an output of 1 MiB, beside one of an element less", 1.2, around, large)
     tuned = {"total": kernels.total, "x": X}
-    kernels.total(X)  # which tunes it
-    width = dict(kept(loaded_kernel(kernels.total).digest)[0].parameters)["width"]
-    said = {"tuned": "total(x)", "the parameter said": f"total(x, width={width})"}
-    yield Row("a tuned kernel, beside the same call with its parameter", 0, said, tuned, more=60)
+    said = {"tuned": "total(x)", "the parameter said": f"total(x, width={_tuned_width()})"}
+    yield Row(_TUNED, 0, said, tuned, more=60)
     number = {"axpy": kernels.axpy, "x": X, "y": Y}
     yield Row("a number of Python's", 4000, {"axpy": "axpy(2.0, x, y)"}, number)
     scalar = {**number, "a": np.float32(2)}
     yield Row("a number of NumPy's", 0, {"NumPy's": "axpy(a, x, y)", "Python's": "axpy(2.0, x, y)"}, scalar, more=60)
+
+
+_TUNED = "a tuned kernel, beside the same call with its parameter"
+
+
+def _tuned_width() -> Any:
+    """The parameter that is best for `total`, after a call that tunes it."""
+    kernels.total(X)
+    return dict(kept(loaded_kernel(kernels.total).digest)[0].parameters)["width"]
 
 
 def broadcasting() -> Iterator[Row]:
@@ -179,7 +189,7 @@ def torch_layouts() -> Iterator[Row]:
 
 def models() -> Iterator[Row]:
     """`model(x)`."""
-    graph = Graph("tiny", lambda x: x + 1.0, [TensorType(DType.float32, ["n"], DeviceRef.CPU())])
+    graph = Graph("tiny", lambda x: x + 1.0, _vector_type())
     model = InferenceSession().load(graph)
     yield Row("`model(x)`", 800, {"model": "model(x)"}, {"model": model, "x": X})
     yield Row("`model(buffer)`", 800, {"model": "model(x)"}, {"model": model, "x": Buffer.from_numpy(X)})
@@ -191,6 +201,18 @@ def models() -> Iterator[Row]:
     several = "model(x0, w); model(x1, w); model(x2, w); model(x3, w)"
     same = {"changing": several, "unchanged": "model(x0, w); model(x0, w); model(x0, w); model(x0, w)"}
     yield Row("the same, with sizes that change", 1.2, same, names, per=4)
+    number = [*_vector_type(), TensorType(DType.float32, [], DeviceRef.CPU())]
+    scaled = InferenceSession().load(Graph("scaled", lambda x, a: x * a, number))
+    names = {"scaled": scaled, "model": model, "x": X, "a": np.float32(2)}
+    for what, given in (("Python's", "2.0"), ("NumPy's", "a")):
+        calls = {what: f"scaled(x, {given})", "without": "model(x)"}
+        yield Row(f"`model(x, number)`, a number of {what}", 0, calls, names, more=60)
+    names = {"model": model, "plus": np.add, "x": np.arange(1 << 18, dtype=np.float32), "one": np.float32(1)}
+    yield Row("`model(x)`, 1 MiB", 1.0, {"model": "model(x)", "np.add": "plus(x, one)"}, names)
+
+
+def _vector_type() -> list[TensorType]:
+    return [TensorType(DType.float32, ["n"], DeviceRef.CPU())]
 
 
 def ufuncs() -> Iterator[Row]:
@@ -221,6 +243,22 @@ def with_numba() -> Iterator[Row]:
         for _ in range(rounds):
             increase(x)
 
+    total, width = einkorn.numba.function(kernels.total), _tuned_width()
+    said = einkorn.numba.function(kernels.total, width=width)
+
+    def sums(function: Any) -> Any:
+        @numba.njit
+        def all_sums(x: Any, rounds: int) -> float:
+            found = 0.0
+            for _ in range(rounds):
+                found += function(x)[0]
+            return found
+
+        return all_sums
+
+    names = {"tuned": sums(total), "said": sums(said), "x": X}
+    both = {"tuned": "tuned(x, 1000)", "the parameter said": "said(x, 1000)"}
+    yield Row(f"within `@njit`, {_TUNED}", 0, both, names, more=60, per=1000)
     within = {"calls": calls, "x": X[:0].copy()}
     yield Row("within `@njit`, an empty array, changed in place", 10, {"function": "calls(x, 1000)"}, within, per=1000)
 
@@ -280,6 +318,7 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
         scaled(t, scale=float(k))
     more = {**names, "increase": increase, "scaled": scaled, "total": total, "twice": twice, "table": table}
     more |= {"view": table.T, "steps": torch.ones(2 * SIZE)[::2], "mine": t.clone(), "eighth": 7.0}
+    more |= {"moved": einkorn.torch.op(kernels.moved), "half": einkorn.torch.op(kernels.first_half)}
     more |= {"last": torch.ones(SIZE, dtype=dtypes[-1]), "parts": torch.ones(2 * SIZE)[::2], "direct": kernels.add_one}
     calls = {
         "transposed": ("op(view)", "op(table)"),
@@ -289,10 +328,20 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
         "a list of two tensors": ("total([t, t])", "op(t)"),
         "a seventh dtype": ("op(last)", "op(t)"),
         "an eighth value of a parameter": ("scaled(t, scale=eighth)", "op(t)"),
+        "a text parameter": ("moved(t, way='down')", "op(t)"),
+        "sizes of `@op.shape`": ("half(t)", "op(t)"),
         "an op with a backward": ("twice(t)", "op(t)"),
     }
     for what, (call, plain) in calls.items():
         yield Row(f"torch, {what}, beside a contiguous tensor", 2, {"op": call, "contiguous": plain}, more)
+    tuned, width = einkorn.torch.op(kernels.total), _tuned_width()
+    both = {"tuned": "tuned(t)", "the parameter said": f"tuned(t, width={width})"}
+    yield Row(f"torch, {_TUNED}", 0, both, {"tuned": tuned, "t": t}, more=60)
+    saved: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.nbytes) or x, lambda x: x):
+        twice(torch.ones(1000, requires_grad=True))
+    what = "torch, autograd keeps of an op whose backward reads the gradient alone"
+    yield Row(what, 0, {}, {}, times={"twice": sum(saved)}, shown=lambda size: f"{size:.0f} bytes")
 
 
 class _Further(Row):
@@ -547,10 +596,10 @@ def lines(names: list[str], rounds: int) -> Iterator[str]:
             if not row.times:
                 timed(row, rounds)
             shown, holds = row.result()
-            bar = f"≤ + {_shown(row.more)}" if row.more is not None else f"≤ {row.bar} x"
+            bar = f"≤ + {row.shown(row.more)}" if row.more is not None else f"≤ {row.bar} x"
             if row.more is None and len(row.times) == 1:
-                bar = f"≤ {_shown(row.bar)}"
-            beside = ", ".join(f"{name} {_shown(took)}" for name, took in row.times.items())
+                bar = f"≤ {row.shown(row.bar)}"
+            beside = ", ".join(f"{name} {row.shown(took)}" for name, took in row.times.items())
             yield f"| {row.what} | {bar} | {shown}{'' if holds else ' **above**'} | {beside} |"
 
 

@@ -69,6 +69,22 @@ def twice(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"]):
     foreach(out, lambda i: x[i] * 2)
 
 
+@register("moved")
+def moved(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"], *, way: str = "up"):
+    step = 1.0 if way == "up" else -1.0
+    foreach(out, lambda i: x[i] + step)
+
+
+@register("first_half")
+def first_half(out: OutputTensor[float32, "k"], x: InputTensor[float32, "n"]):
+    foreach(out, lambda i: x[i])
+
+
+@first_half.shape
+def first_half_shape(x):
+    return x.dim(0) // 2
+
+
 @register("sum_of_list")
 def sum_of_list(out: OutputTensor[T, "*s"], xs: VariadicTensors[T, "*s"]):
     def element(i):
