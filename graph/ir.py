@@ -423,6 +423,14 @@ class Regions:
         """The region that the branch or loop of a body is in."""
         return self.of[self.owner[region]]
 
+    def given(self) -> Iterator[int]:
+        """The values that bodies give back, and those that loops begin with."""
+        for number in self.first:
+            control = self._nodes[number]
+            assert isinstance(control, Control)
+            yield from (value for body in control.bodies for value in body.outputs)
+            yield from control.initial if isinstance(control, Loop) else ()
+
     def loops(self, region: int, outer: int = 0) -> Iterator[int]:
         """The numbers of the loops around a region that lie within an outer one, from the inside out."""
         while region not in (outer, 0):

@@ -227,6 +227,13 @@ class Knobs:
         _parse_bool,
         "Whether each call of a graph compares fused kernels with their ops, run one by one.",
     )
+    without: Knob[frozenset[str]] = Knob(
+        "EINKORN_WITHOUT",
+        "a list, separated by commas, of passes over graphs",
+        frozenset(),
+        _parse_names,
+        "Which passes of the graph optimiser are left out; `graph` leaves out all.",
+    )
     progress: Knob[bool] = Knob(
         "EINKORN_PROGRESS",
         _SWITCH_WORDS,

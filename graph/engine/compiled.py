@@ -21,6 +21,7 @@ from .code import LoadedCode
 from .compile import chosen_checks, interpret_graph
 from .load import load_graph, load_parts
 from .model import Model
+from .optimising import optimise_graph
 from .outputs import Filling
 from .prints import PrintOptions, with_style
 from .weights import weights_of
@@ -46,9 +47,11 @@ class CompiledModel:
     def __init__(self, options: LoadOptions, ir: GraphIR) -> None:
         self.options = options
         self.ir = ir
-        self._styled = ir if options.prints == PrintOptions() else with_style(ir, options.prints)
-        self._ready: list[tuple[GraphIR, LoadedCode]] = []  # by the identity of the graph
+        styled = ir if options.prints == PrintOptions() else with_style(ir, options.prints)
         self._load = self._loader()
+        optimised = optimise_graph(styled, self._load, options.checks, options.interpret)
+        self._final, self.passes = optimised.ir, optimised.passes
+        self._ready: list[tuple[GraphIR, LoadedCode]] = []  # by the identity of the graph
 
     @property
     def input_types(self) -> tuple[Any, ...]:
@@ -64,19 +67,19 @@ class CompiledModel:
     def prepare(self) -> None:
         """Compiles the graph, or finds its code."""
         if len(self.ir.devices) > 1:  # each part is found in the cache when a model is made
-            for step in divide(self._styled):
+            for step in divide(self._final):
                 if isinstance(step, Segment):
                     self._load(step.ir)
         else:
-            self._ready.append((self._styled, self._load(self._styled)))
+            self._ready.append((self._final, self._load(self._final)))
 
     def model(self, registry: Mapping[str, Any] | None) -> Model:
         """A model with these weights."""
-        weights = weights_of(self.ir, registry)
+        weights = weights_of(self._final, registry)
         hosts = self._hosts()
         filled = self._finds_unwritten() and any(hosts)
         model = Model(
-            self._styled, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
+            self._final, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
         )
         model.made_again = functools.partial(_loaded_again, self.options, self.ir)
         if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:

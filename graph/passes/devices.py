@@ -21,8 +21,6 @@ from ...dsl.diagnostics.errors import GraphError
 from ..driver.devices import DeviceRef
 from ..ir import (
     Body,
-    Branch,
-    Carried,
     Constraint,
     Control,
     GraphIR,
@@ -33,6 +31,7 @@ from ..ir import (
     begin_of,
     is_transfer,
 )
+from ..renumbering import renumbered
 from ..types.dims import StaticDim, SymbolicDim
 from .fusion import is_move
 
@@ -328,18 +327,6 @@ class _Writing:
         results = tuple(range(first, first + len(item.results)))
         self.origins += item.results
         self.values.update(zip(item.results, results, strict=True))
-        if isinstance(item, Held):
-            return dataclasses.replace(item, result=results[0])
-        if isinstance(item, Carried):
-            return dataclasses.replace(item, results=results)
-        if isinstance(item, Node):
-            return dataclasses.replace(item, operands=self._new(item.operands), results=results)
-        then, other = (Body(b.first - shift, b.end - shift, self._new(b.outputs)) for b in item.bodies)
-        if isinstance(item, Branch):
-            condition = self.values[item.condition]
-            return dataclasses.replace(item, condition=condition, bodies=(then, other), results=results)
-        initial, carried = self._new(item.initial), self._new(item.carried)
-        return dataclasses.replace(item, initial=initial, carried=carried, bodies=(then, other), results=results)
-
-    def _new(self, values: Sequence[int]) -> tuple[int, ...]:
-        return tuple(self.values[value] for value in values)
+        bodies = item.bodies if isinstance(item, Control) else ()
+        moved = [Body(b.first - shift, b.end - shift, tuple(self.values[v] for v in b.outputs)) for b in bodies]
+        return renumbered(item, self.values, results, moved)

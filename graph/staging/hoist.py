@@ -14,21 +14,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir import (
-    Body,
-    Branch,
-    Carried,
-    Constant,
-    Control,
-    External,
-    GraphIR,
-    Item,
-    Loop,
-    Node,
-    SizeStep,
-    begin_of,
-    has_effects,
-)
+from ..ir import Body, Carried, Control, GraphIR, Item, Loop, Node, SizeStep, begin_of, has_effects
+from ..renumbering import renumbered
 from ..types.tensor_type import BufferType, ShapedType
 
 if TYPE_CHECKING:
@@ -206,17 +193,4 @@ class _Rewriting:
         results = tuple(range(self.next, self.next + len(node.results)))
         self.next += len(results)
         self.values.update(zip(node.results, results, strict=True))
-        self.made.append(self.renumbered(node, results, bodies))
-
-    def renumbered(self, node: Item, results: tuple[int, ...], bodies: Sequence[Body]) -> Item:
-        if isinstance(node, Constant | External):
-            return dataclasses.replace(node, result=results[0])
-        if isinstance(node, Carried):
-            return dataclasses.replace(node, results=results)
-        if isinstance(node, Node):
-            return dataclasses.replace(node, operands=self.new(node.operands), results=results)
-        pair = (bodies[0], bodies[1])
-        if isinstance(node, Branch):
-            return dataclasses.replace(node, condition=self.values[node.condition], bodies=pair, results=results)
-        initial, carried = self.new(node.initial), self.new(node.carried)
-        return dataclasses.replace(node, initial=initial, carried=carried, bodies=pair, results=results)
+        self.made.append(renumbered(node, self.values, results, bodies))

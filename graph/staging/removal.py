@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..ir import Body, Branch, Carried, Constant, Control, External, GraphIR, Item, Loop, Node
+from ..ir import Body, Branch, Carried, Control, GraphIR, Held, Item, Loop, Node
+from ..renumbering import renumbered
 
 
 def without(ir: GraphIR, values: Collection[int]) -> GraphIR:
@@ -41,10 +42,8 @@ class _Removal:
         return tuple(self.values[value] for value in values)
 
     def renumbered(self, node: Item) -> Item:
-        if isinstance(node, Constant | External):
-            return dataclasses.replace(node, result=self.values[node.result])
-        if isinstance(node, Node):
-            return dataclasses.replace(node, operands=self.new(node.operands), results=self.new(node.results))
+        if isinstance(node, Held | Node):
+            return renumbered(node, self.values, self.new(node.results))
         places = [k for k, value in enumerate(node.results) if value not in self.removed]
 
         def at(items: Sequence[Any]) -> Any:

@@ -38,6 +38,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("driver",),
         ("types",),
         ("ir",),
+        ("renumbering",),
         ("staging", "passes"),
         ("ops", "engine", "weights"),
         ("onnx", "drawing"),

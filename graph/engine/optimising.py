@@ -1,0 +1,80 @@
+"""Optimises a graph before its code is found or made: gives the passes what they ask of the compiler.
+
+Graphs of one op stay as they are, and so do those whose every op is looked at: where kernels are interpreted, and where
+a NaN is found in the op that makes it.
+
+Input: a `GraphIR`, and what a session says of it. Output: `Optimised`. Non-goals: the passes (see `passes.pipeline`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ...dsl.contract.checks import SAFE, Checks
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.shield import shielded
+from ...dsl.environment.cache import content_key, shared_cache
+from ..ir import Constant, GraphIR, Node
+from ..passes.fusion import Facts
+from ..passes.pipeline import Optimised, Tools, optimise
+from .cache_keys import graph_key
+from .code import LoadedCode
+from .compile import chosen_checks, facts_on_device, targets_of
+from .model import Model
+
+MAX_KEPT_BYTES: Final = 1 << 20  # of computed constants that are kept in the cache
+
+
+def optimise_graph(
+    ir: GraphIR, load: Callable[[GraphIR], LoadedCode], checks: Checks | None, interpret: bool
+) -> Optimised:
+    """The graph to load in place of this one, with what each pass did. `load` finds the code of a graph."""
+    finds = chosen_checks(checks) or SAFE
+    nodes = [item for item in ir.nodes if isinstance(item, Node)]
+    if interpret or finds.finds or len(nodes) < 2:
+        return Optimised(ir)
+    return optimise(ir, Tools(lambda part: _computed(part, load), _facts_of))
+
+
+def _facts_of(ir: GraphIR, node: Node) -> Facts:
+    return facts_on_device(ir)(node)
+
+
+def _computed(part: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> Sequence[np.ndarray[Any, Any]] | None:
+    """The outputs of a graph without inputs, from the cache or by a call; None where the call fails."""
+    if len(part.devices) > 1:
+        return None
+    key = _key(part)
+    known = shared_cache().get(key, ".npz")
+    if known is not None:
+        with np.load(io.BytesIO(known), allow_pickle=False) as file:
+            return [
+                file[f"arr_{k}"].view(type.dtype.to_numpy()).reshape([int(dim) for dim in type.shape])
+                for k, type in enumerate(part.output_types)
+            ]
+    try:
+        buffers = Model(part, load, None, {}).execute()
+        arrays = [np.ascontiguousarray(buffer.to_numpy()) for buffer in buffers]
+    except EinkornError:
+        return None
+    if sum(array.nbytes for array in arrays) <= MAX_KEPT_BYTES:
+        with shielded():
+            file_bytes = io.BytesIO()
+            np.savez(file_bytes, *(array.reshape(-1).view(np.uint8) for array in arrays))
+            shared_cache().put(key, file_bytes.getvalue(), ".npz")
+    return arrays
+
+
+def _key(part: GraphIR) -> str:
+    """Names the values in the cache: all that they are computed from."""
+    targets = [target.key for target in targets_of(part.device.to_device())]
+    digest = hashlib.sha256()
+    for item in part.nodes:
+        if isinstance(item, Constant):
+            digest.update(item.array.tobytes())
+    return content_key("constants", graph_key(part, targets, True, SAFE), digest.hexdigest())

@@ -1,0 +1,121 @@
+"""Computes what depends on constants alone when a graph is loaded, and not at each call.
+
+    exp(constant) * x        constant * x
+
+The values are computed by the ops' own kernels, compiled for the graph's device, so no bit differs. Ops that only move
+or create elements are folded where others read them that are; by themselves they cost less than the memory of their
+results. What grows more than `MAX_GROWTH` times is computed at each call, and so is what fails: the call reports it.
+
+Input: a `GraphIR`, a way to compute a graph without inputs. Output: the graph with constants in place of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..ir import Constant, GraphIR, Item, Node, is_transfer
+from ..renumbering import Rewriting
+from ..types.dims import StaticDim
+from ..types.tensor_type import ShapedType, TensorType
+from .merge_equal import own_memory
+
+Evaluate = Callable[[GraphIR], Sequence[np.ndarray[Any, Any]] | None]  # None where the values cannot be had
+
+MAX_GROWTH: Final = 4  # times the elements that a node reads
+MAX_SMALL: Final = 256  # elements that a result may always have
+MAX_ELEMENTS: Final = 1 << 22  # of one result
+_MOVES: Final = frozenset(("reshape", "permute", "broadcast_to", "slice", "concat2", "transfer_to", "range", "cast"))
+
+
+def fold_constants(ir: GraphIR, evaluate: Evaluate) -> GraphIR:
+    """The graph with what depends on constants alone computed."""
+    wanted = _wanted(ir)
+    if not wanted:
+        return ir
+    part, values = _part(ir, wanted)
+    arrays = evaluate(part)
+    return ir if arrays is None else _Folding(ir, dict(zip(values, arrays, strict=True))).run()
+
+
+class _Folding(Rewriting):
+    """Writes a graph with constants in place of the nodes that make these values."""
+
+    def __init__(self, ir: GraphIR, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
+        super().__init__(ir)
+        self.arrays = arrays
+
+    def rewrite(self, number: int, item: Item) -> None:
+        if not isinstance(item, Node) or item.results[:1] == () or item.results[0] not in self.arrays:
+            return self.keep(item)
+        (type,) = item.out_types
+        assert isinstance(type, TensorType)
+        array = self.arrays[item.results[0]]
+        array.setflags(write=False)
+        return self.replace(item, self.add(Constant(array, type, 0, item.place)))
+
+
+def _wanted(ir: GraphIR) -> list[int]:
+    """The values to compute: what the rest of the graph reads of the nodes that depend on constants alone."""
+    fixed = own_memory(ir)
+    makers: dict[int, Item] = {item.results[0]: item for item in ir.nodes if isinstance(item, Constant)}
+    useful: set[int] = set()  # values that take computing
+    for item in ir.nodes:
+        if not isinstance(item, Node) or not _may_fold(ir, item) or not fixed.isdisjoint(item.results):
+            continue
+        if item.operands and all(value in makers for value in item.operands):
+            (result,) = item.results
+            makers[result] = item
+            if not (item.kernel.shipped and item.name in _MOVES) or not useful.isdisjoint(item.operands):
+                useful.add(result)
+    read = {
+        value
+        for item in ir.nodes
+        for value in getattr(item, "operands", ())
+        if not (isinstance(item, Node) and item.results and item.results[0] in makers)
+    }
+    return sorted(useful & {*read, *ir.outputs} - set(ir.outputs))
+
+
+def _may_fold(ir: GraphIR, node: Node) -> bool:
+    if (
+        len(node.results) != 1
+        or ir.ordered(node)
+        or is_transfer(ir, node)
+        or not isinstance(node.out_types[0], TensorType)
+    ):
+        return False
+    made = _elements(node.out_types[0])
+    read = [_elements(ir.types[value]) for value in node.operands]
+    if made is None or any(count is None for count in read):
+        return False
+    return made <= MAX_ELEMENTS and made <= max(
+        MAX_SMALL, MAX_GROWTH * max((n for n in read if n is not None), default=0)
+    )
+
+
+def _elements(type: ShapedType) -> int | None:
+    """The number of elements; None where it is not known."""
+    count = 1
+    for dim in type.shape:
+        if not isinstance(dim, StaticDim):
+            return None
+        count *= int(dim)
+    return count
+
+
+def _part(ir: GraphIR, values: Sequence[int]) -> tuple[GraphIR, Sequence[int]]:
+    """The graph of these values, without inputs."""
+    needed = set(values)
+    numbers = []
+    for number in range(len(ir.nodes) - 1, -1, -1):
+        item = ir.nodes[number]
+        if not needed.isdisjoint(item.results):
+            numbers.append(number)
+            needed.update(getattr(item, "operands", ()))
+    writing = Rewriting(GraphIR("constants", (), (), ()))
+    for number in reversed(numbers):
+        writing.keep(ir.nodes[number])
+    return GraphIR("constants", (), tuple(writing.made), writing.new(values)), values
