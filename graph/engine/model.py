@@ -47,6 +47,7 @@ from .unwritten import run_twice
 from .weights import registry_of
 
 if TYPE_CHECKING:
+    from ..passes.pipeline import PassSummary
     from ..passes.summaries import KernelSummary
     from .memory_counters import MemoryCounters
 
@@ -82,6 +83,7 @@ class Model(Rich):
         threads: int | None = None,
     ) -> None:
         self._threads = threads
+        self.passes: tuple[PassSummary, ...] = ()  # what the graph optimiser did
         self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
         self._ir = ir
         self._load = load

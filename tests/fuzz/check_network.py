@@ -1,4 +1,5 @@
-"""One network three ways: op by op; fused, by two threads, one in four with all optimisation; and in NumPy, in float64.
+"""One network three ways: op by op; with ops done twice, optimised and fused, by two threads, one in four with all
+optimisation by LLVM; and in NumPy, in float64.
 
 The first two have to agree in all bits, and NumPy's intervals have to hold them (see `networks.oracle`). Buffers are
 outputs, too. Nothing may be written beside an output.
@@ -26,11 +27,14 @@ from networks.bounds import Bounds, outside
 from networks.custom import custom
 from networks.network import Network, data, staged
 from networks.oracle import results_of
+from networks.redundant import redundant
 
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import Buffer, DType, Model
 from einkorn.graph.engine.code import LoadedCode
+from einkorn.graph.engine.optimising import optimise_graph
 from einkorn.graph.ir import GraphIR
+from einkorn.graph.passes.verify import verify_graph
 
 
 def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]:
@@ -87,7 +91,9 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
     models: dict[str, tuple[Model, int]] = {}
     for name, level, fuse, threads in (("op by op", 0, False, 1), ("fused", best, True, 2)):
         with surroundings(threads):
-            models[name] = Model(ir, functools.cache(functools.partial(load, level=level, fuse=fuse))), threads
+            loaded = functools.cache(functools.partial(load, level=level, fuse=fuse))
+            graph = optimised(redundant(ir, network.seed), loaded) if fuse else ir
+            models[name] = Model(graph, loaded), threads
     for call, sizes in enumerate(network.sizes):
         arrays = arrays_of(network, sizes, call)
         outputs, memories = results_of(network, arrays, custom)
@@ -101,6 +107,13 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
         if trouble is not None:
             return f"{trouble}\nsizes {sizes}"
     return None
+
+
+def optimised(ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> GraphIR:
+    """A graph after all passes."""
+    found = optimise_graph(ir, load, None, False).ir
+    verify_graph(found, ir, "all")
+    return found
 
 
 def answer(network: Network) -> tuple[str, str]:

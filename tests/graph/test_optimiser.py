@@ -1,0 +1,315 @@
+"""The passes over graphs: what each of them changes and leaves, and that no bit of a result differs."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from einkorn.dsl import InputTensor, Numeric, OutputTensor, foreach, register
+from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, InternalError
+from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.load import load_graph
+from einkorn.graph.engine.optimising import optimise_graph
+from einkorn.graph.ir import Constant, GraphIR, Node
+from einkorn.graph.passes.pipeline import PASSES, names
+from einkorn.graph.passes.simplify import RULES
+from einkorn.graph.passes.verify import verify_graph
+
+CPU = DeviceRef.CPU()
+T = TypeVar("T", bound=Numeric)
+F32 = DType.float32
+SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 1e-42, 3.0, -7.25, 0.5, 2.0], np.float32).reshape(
+    3, 4
+)
+
+
+def graph_of(f: Callable[..., Any], *types: Any) -> Graph:
+    return Graph(
+        "g", forward=f, input_types=[TensorType(d, s, CPU) for d, s in types] or [TensorType(F32, ["m", "n"], CPU)]
+    )
+
+
+def optimised(graph: Graph) -> GraphIR:
+    ir = optimise_graph(graph.ir, load_graph, None, False).ir
+    verify_graph(ir, graph.ir, "all")
+    return ir
+
+
+def ops_of(ir: GraphIR) -> Counter[str]:
+    return Counter(node.name for node in ir.nodes if isinstance(node, Node))
+
+
+def agree(graph: Graph, *inputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results with and without the passes are the same to the bit."""
+    session = InferenceSession()
+    found = [output.to_numpy() for output in session.load(graph)(*inputs)]
+    monkeypatch.setenv("EINKORN_WITHOUT", "graph")
+    wanted = [output.to_numpy() for output in session.load(graph)(*inputs)]
+    monkeypatch.delenv("EINKORN_WITHOUT")
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+# *** rules ***
+
+I8, I32, F16, BOOL = DType.int8, DType.int32, DType.float16, DType.bool
+MATRIX = ["m", "n"]
+# By rule: a graph that it applies to, the type of its input, and the ops that are left.
+APPLIES: dict[str, list[tuple[Callable[..., Any], DType, dict[str, int]]]] = {
+    "add_zero": [(lambda x: ops.exp(x + -0.0), F32, {"exp": 1}), (lambda x: ops.abs(0 + x), I32, {"abs": 1})],
+    "sub_zero": [(lambda x: ops.exp(x - 0.0), F32, {"exp": 1})],
+    "mul_one": [(lambda x: ops.exp(x * 1), F32, {"exp": 1}), (lambda x: ops.abs(1 * x), I8, {"abs": 1})],
+    "div_one": [(lambda x: ops.exp(x / 1.0), F16, {"exp": 1})],
+    "same_twice": [
+        (lambda x: ops.exp(ops.max(x, x)), F32, {"exp": 1}),
+        (lambda x: ops.exp(ops.where(x > 0, x, x)), F32, {"exp": 1}),
+    ],
+    "again": [(lambda x: ops.relu(ops.relu(x)) + 1.5, F32, {"relu": 1, "add": 1, "broadcast_to": 1})],
+    "undone": [
+        (lambda x: ops.exp(ops.negate(ops.negate(x))), F32, {"exp": 1}),
+        (lambda x: ops.logical_not(ops.logical_not(x)) & x, BOOL, {"logical_and": 0}),
+    ],
+    "cast_of_cast": [
+        (lambda x: ops.abs(ops.cast(ops.cast(x, DType.float64), F32)), F32, {"abs": 1}),
+        (lambda x: ops.cast(ops.cast(x, DType.int64), DType.float32), I32, {"cast": 1}),
+        (lambda x: ops.cast(ops.cast(x, F16), F32), F32, {"cast": 2}),
+    ],
+    "move_of_nothing": [(lambda x: ops.exp(ops.reshape(x, x.shape)), F32, {"exp": 1})],
+    "reshape_of_reshape": [
+        (lambda x: ops.exp(ops.reshape(ops.reshape(x, [-1]), [-1, 1])), F32, {"exp": 1, "reshape": 1})
+    ],
+    "broadcast_of_broadcast": [
+        (lambda x: ops.broadcast_to(ops.broadcast_to(x, [2, "m", "n"]), [5, 2, "m", "n"]), F32, {"broadcast_to": 1})
+    ],
+    "permute_of_permute": [(lambda x: ops.exp(ops.transpose(ops.transpose(x, 0, 1), 0, 1)), F32, {"exp": 1})],
+    "slice_of_concat": [],
+}
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+def test_a_rule(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for f, dtype, left in APPLIES[rule]:
+        graph = graph_of(f, (dtype, MATRIX))
+        found = ops_of(optimised(graph))
+        assert {name: found[name] for name in left if left[name]} == {name: n for name, n in left.items() if n}, found
+        assert sum(found.values()) <= sum(left.values()) or 0 in left.values()
+        with np.errstate(all="ignore"):
+            agree(graph, SPECIAL.astype(dtype.to_numpy()), monkeypatch=monkeypatch)
+
+
+def test_sums_with_zeros_of_the_other_sign_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """-0.0 + 0.0 is 0.0."""
+    graph = graph_of(lambda x: (ops.exp(x + 0.0), ops.exp(x - -0.0), ops.exp(x * 0.0), ops.exp(x / -1.0)))
+    assert ops_of(optimised(graph))["exp"] == 4 and ops_of(optimised(graph))["add"] == 1
+    agree(graph, SPECIAL, monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize(("first", "size", "left"), [(0, 4, 0), (1, 2, 1), (4, 3, 1), (5, 2, 1), (2, 4, 2)])
+def test_slices_of_a_concat(first: int, size: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One within a part reads that part, one across both stays."""
+    graph = graph_of(
+        lambda x, y: ops.exp(ops.concat([x, y], 1)[:, first : first + size]), (F32, ["m", 4]), (F32, ["m", 3])
+    )
+    found = ops_of(optimised(graph))
+    assert found["slice"] + found["concat2"] == left or (left == 1 and size == 3 and not found["slice"])
+    agree(graph, SPECIAL, SPECIAL[:, :3], monkeypatch=monkeypatch)
+
+
+# *** merging ***
+
+
+def test_equal_nodes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(lambda x: ops.softmax(x) + ops.softmax(x) * ops.softmax(x, axis=0))
+    assert ops_of(optimised(graph))["softmax"] == 2
+    agree(graph, np.nan_to_num(SPECIAL, posinf=3, neginf=-3), monkeypatch=monkeypatch)
+
+
+def test_outputs_have_memory_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(lambda x: (ops.exp(x), ops.exp(x), x * 1.0, x * 1.0, ops.relu(ops.relu(x)), ops.relu(x)))
+    outputs = InferenceSession().load(graph)(SPECIAL)
+    assert len({output.to_numpy().ctypes.data for output in outputs}) == 6
+    assert not any(np.shares_memory(output.to_numpy(), SPECIAL) for output in outputs)
+    agree(graph, SPECIAL, monkeypatch=monkeypatch)
+
+
+def test_draws_are_not_merged() -> None:
+    def f(x: Any) -> Any:
+        ops.random.set_seed(1)
+        type = TensorType(F32, [4], CPU)
+        return ops.random.normal(type) - ops.random.normal(type) + x
+
+    assert InferenceSession().load(graph_of(f, (F32, [4])))(np.zeros(4, np.float32))[0].to_numpy().any()
+
+
+def test_buffers_are_read_when_their_turn_comes() -> None:
+    def f(b: Any) -> Any:
+        before = ops.exp(b[...])
+        b[...] = b[...] * 2.0
+        return before, ops.exp(b[...])
+
+    graph = Graph("g", forward=f, input_types=[BufferType(F32, [3], CPU)])
+    buffer = Buffer.from_numpy(np.ones(3, np.float32))
+    first, second = InferenceSession().load(graph)(buffer)
+    assert np.allclose(first.to_numpy(), np.e) and np.allclose(second.to_numpy(), np.e**2)
+
+
+@register("optimiser::shown", fuse=False)
+def shown(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    print("seen")
+    foreach(out, lambda i: x[i] * 2)
+
+
+@register("optimiser::doubled")
+def doubled(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
+    foreach(out, lambda i: x[i] * 2)
+
+
+def test_custom_ops_are_merged_unless_they_print() -> None:
+    def f(x: Any, op: Any) -> Any:
+        values = [ops.custom(op, device=CPU, values=[x], out_types=[x.type])[0] for _ in range(2)]
+        return values[0] + values[1]
+
+    for op, count in ((doubled, 1), (shown, 2)):
+        graph = Graph(
+            "g",
+            forward=functools.partial(f, op=op.schema.name),
+            input_types=[TensorType(F32, [4], CPU)],
+            custom_extensions=[op],
+        )
+        assert ops_of(optimised(graph))[op.schema.name] == count
+
+
+def test_bodies_keep_their_values_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value of a body is not read outside; one from outside serves the bodies."""
+
+    def f(x: Any) -> Any:
+        outer = ops.exp(x)
+        total = ops.sum(ops.reshape(x, [-1]), 0)
+        flag = ops.reshape(total, []) > 0.0
+        (chosen,) = ops.cond(flag, [x.type], lambda: ops.exp(x) * ops.exp(x), lambda: ops.sin(x) + ops.sin(x))
+        _, last = ops.while_loop(
+            [ops.constant(0, DType.int64, CPU), x * 1.0],
+            lambda n, y: n < 3,
+            lambda n, y: [n + 1, ops.sin(y) + ops.exp(x) * ops.sin(y)],
+        )
+        return outer, ops.sin(x), chosen, last
+
+    graph = graph_of(f)
+    ir = optimised(graph)
+    assert ops_of(ir)["exp"] == 1 and ops_of(ir)["sin"] == 3
+    for x in (SPECIAL[:1, 2:4], -SPECIAL[:1, 2:3]):
+        agree(graph, np.ascontiguousarray(x), monkeypatch=monkeypatch)
+
+
+# *** constants ***
+
+
+def test_what_depends_on_constants_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+
+    def f(x: Any) -> Any:
+        c = ops.constant(table, F32, CPU)
+        return x + ops.exp(c) * 2.0, x @ ops.transpose(ops.tanh(c), 0, 1)
+
+    graph = graph_of(f, (F32, [3, 4]))
+    found = ops_of(optimised(graph))
+    assert not found["exp"] and not found["tanh"] and not found["mul"]
+    agree(graph, SPECIAL, monkeypatch=monkeypatch)
+    agree(graph, SPECIAL, monkeypatch=monkeypatch)  # the values come from the cache now
+
+
+def test_constants_do_not_grow() -> None:
+    graph = graph_of(
+        lambda x: x + ops.broadcast_to(ops.exp(ops.constant([0.5], F32, CPU)), [1000, 1000]), (F32, [1000, 1000])
+    )
+    ir = optimised(graph)
+    assert max(item.array.size for item in ir.nodes if isinstance(item, Constant)) == 1
+    assert not ops_of(ir)["exp"]
+
+
+def test_what_fails_is_reported_by_the_call() -> None:
+    zero = ops.constant
+    graph = graph_of(lambda x: x // (zero([4, 2], I32, CPU) // zero([1, 0], I32, CPU)), (I32, [2]))
+    model = InferenceSession(checks="all").load(graph)
+    with pytest.raises(EinkornError):
+        model(np.ones(2, np.int32))
+
+
+# *** permutes ***
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, DType.float64])
+def test_permutes_meet(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCHW to NHWC and back around elementwise ops: nothing is left."""
+    bias = np.arange(3).reshape(1, 1, 1, 3)
+
+    def f(x: Any, y: Any) -> Any:
+        a, b = (ops.permute(v, [0, 2, 3, 1]) for v in (x, y))
+        z = ops.relu(a + b * 2.0 + ops.constant(bias.astype(dtype.to_numpy()), dtype, CPU))
+        return ops.permute(z, [0, 3, 1, 2]) * 3.0
+
+    graph = graph_of(f, (dtype, ["n", 3, "h", 5]), (dtype, ["n", 3, "h", 5]))
+    found = ops_of(optimised(graph))
+    assert found["permute"] == 1  # that of the bias, which is a constant
+    rng = np.random.default_rng(0)
+    agree(graph, *(rng.normal(size=(2, 3, 4, 5)).astype(dtype.to_numpy()) for _ in range(2)), monkeypatch=monkeypatch)
+
+
+def test_permutes_that_differ_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any) -> Any:
+        return ops.permute(ops.permute(x, [1, 2, 0]) + ops.permute(x, [2, 0, 1]), [2, 0, 1])
+
+    agree(graph_of(f, (F32, [3, 3, 3])), np.arange(27, dtype=np.float32).reshape(3, 3, 3) ** 2, monkeypatch=monkeypatch)
+
+
+# *** the row of passes ***
+
+
+def test_passes_are_dumped_stopped_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = graph_of(lambda x: ops.softmax(x * 1.0) + ops.softmax(x))
+    monkeypatch.setenv("EINKORN_DUMP", ",".join(names()))
+    model = InferenceSession().load(graph)
+    shown = capsys.readouterr().err
+    assert [line for line in shown.splitlines() if line.startswith("=== graph.")] == [
+        f"=== {name} ===" for name in names()
+    ]
+    assert [each.name for each in model.passes] == [each.name for each in PASSES]
+    monkeypatch.setenv("EINKORN_DUMP", "")
+    monkeypatch.setenv("EINKORN_STOP", "graph.simplify")
+    with pytest.raises(CompileError, match=r"stopped after the pass 'graph\.simplify'"):
+        InferenceSession().load(graph)
+    monkeypatch.setenv("EINKORN_STOP", "")
+    monkeypatch.setenv("EINKORN_WITHOUT", "graph.merge_equal")
+    assert ops_of(optimised(graph))["softmax"] == 2
+    monkeypatch.setenv("EINKORN_WITHOUT", "graph.merge_eqal")
+    with pytest.raises(EinkornError, match=r"graph\.merge_equal"):
+        InferenceSession().load(graph)
+
+
+def test_interpreted_kernels_and_searches_for_nan_see_every_op() -> None:
+    graph = graph_of(lambda x: ops.softmax(x * 1.0) + ops.softmax(x))
+    for session in (InferenceSession(interpret=True), InferenceSession(checks="safe+nan")):
+        assert session.load(graph).passes == ()
+
+
+def test_broken_graphs_are_found() -> None:
+    graph = graph_of(lambda x: ops.exp(x) + 1.0)
+    ir = graph.ir
+    last = ir.nodes[-1]
+    assert isinstance(last, Node)
+    wrong: Sequence[GraphIR] = [
+        GraphIR(ir.name, ir.inputs, ir.nodes[1:], ir.outputs),
+        GraphIR(ir.name, ir.inputs, ir.nodes, (99,)),
+        GraphIR(ir.name, ir.inputs, ir.nodes, (0, 0)),
+        GraphIR(ir.name, (), ir.nodes, ir.outputs),
+    ]
+    for each in wrong:
+        with pytest.raises(InternalError, match="is broken after the pass 'x'"):
+            verify_graph(each, ir, "x")
