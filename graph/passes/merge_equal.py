@@ -5,8 +5,9 @@ types. The later one is left out, if the earlier one has run by then: it stands 
 Equal constants are merged, too. Nodes that read or change buffers stay, and so do custom kernels that print or call
 native code.
 
-What a branch or loop gives back, and what a loop begins with, has memory of its own: these values are never merged.
-Neither are two outputs of the graph.
+Numbers, broadcasts and reshapes stay where they are read, since they cost nothing there: their readers are still known
+to be equal. What a branch or loop gives back, and what a loop begins with, has memory of its own: such values stay, and
+so do two outputs of the graph.
 
 Input: a `GraphIR`. Output: the graph without equal nodes.
 """
@@ -41,12 +42,18 @@ class _Merging(Rewriting):
         self.fixed = own_memory(ir)
         self.outputs = set(ir.outputs)
         self.given: set[int] = set()  # values of the new graph that are outputs
+        self.equal: dict[int, int] = {}  # by value of the new graph, the first one that is equal to it
         self.known: dict[Any, list[tuple[int, tuple[int, ...]]]] = {}  # by key: region, and values of the new graph
 
     def rewrite(self, number: int, item: Item) -> None:
         key = self._key(item)
         if key is None:
             return self.keep(item)
+        if _is_free(item):
+            self.keep(item)
+            (value,) = self.new(item.results)
+            self.equal[value] = self.known.setdefault(key, [(0, (value,))])[0][1][0]
+            return None
         region = self.regions.of[number]
         is_output = not self.outputs.isdisjoint(item.results)
         for where, values in self.known.get(key, ()):
@@ -70,13 +77,23 @@ class _Merging(Rewriting):
         if not isinstance(item, Node) or not item.results or self.ir.ordered(item):
             return None
         parameters = tuple((name, *identity(value)) for name, value in item.parameters)
-        key = item.kernel.digest, item.kernel.shipped, parameters, self.new(item.operands), item.out_types
+        key = item.kernel.digest, item.kernel.shipped, parameters, self._operands(item), item.out_types
         return None if key in self.known and _is_seen(item) else key
+
+    def _operands(self, node: Node) -> tuple[int, ...]:
+        return tuple(self.equal.get(value, value) for value in self.new(node.operands))
 
     def _is_around(self, outer: int, region: int) -> bool:
         while region not in (outer, 0):
             region = self.regions.around(region)
         return region == outer
+
+
+def _is_free(item: Item) -> bool:
+    """Whether an item costs nothing where it is read."""
+    if isinstance(item, Constant):
+        return item.array.size == 1
+    return isinstance(item, Node) and item.kernel.shipped and item.name in ("broadcast_to", "reshape")
 
 
 def _is_seen(node: Node) -> bool:
