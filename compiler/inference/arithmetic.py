@@ -111,6 +111,8 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, synta
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return _of_structs(here, op, a, b, nodes)
     if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
+        a, b = (of_one_axis(here.evaluator, each) for each in (a, b))
+    if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
         raise mismatch(here, row.symbol, a, b, nodes)
     a, b = plain(here.evaluator, a), plain(here.evaluator, b)
     if _is_pointer(a) or _is_pointer(b):
@@ -168,8 +170,15 @@ def plain(evaluator: Evaluator, value: Any) -> Any:
     return value.components(evaluator.builder) if isinstance(value, Index) else value
 
 
+def of_one_axis(evaluator: Evaluator, value: Any) -> Any:
+    """An index of one axis as the number that it stands for; anything else as it is."""
+    number = value.number(evaluator.builder) if isinstance(value, Index) else None
+    return value if number is None else number
+
+
 def unary(here: Point, op: str, value: Any) -> Any:
     """`op value` for any value."""
+    value = of_one_axis(here.evaluator, value)
     if isinstance(value, StructValue):
         name = f"__{OPERATORS[op]}__"
         found = methods.special(here, value, name, [])

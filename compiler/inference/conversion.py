@@ -19,7 +19,7 @@ from ..ir.program import PointerType, Type, Value
 from .accumulators import rounded, together
 from .evaluator import Point
 from .mismatches import mismatch
-from .spelling import cast_of
+from .spelling import cast_of, float_of, source_of
 from .values.aggregates import nothing
 from .values.compile_time import is_comptime_number
 from .values.describe import describe, literal_text
@@ -182,7 +182,9 @@ def _float_with_integer(here: Point, number: float, typed: Value, at: syntax.Nod
     text, details = f"the float {number!r} is no {typed.dtype}", {"expected": str(typed.type), "got": repr(number)}
     if number.is_integer() and misfit(int(number), typed.dtype) is None:
         return here.on(literal).error("EK0205", text, **details, hint=f"write {int(number)}")
-    return here.on(literal).error("EK0205", text, **details, hint=f"write {cast_of(at, here.frame, DType.float32)}")
+    return here.on(literal).error(
+        "EK0205", text, **details, hint=f"write ({source_of(at, here.frame)}).cast({float_of(here.frame)})"
+    )
 
 
 def as_weak(here: Point, value: Any, type: SIMDType) -> Value:

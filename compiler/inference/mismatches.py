@@ -16,7 +16,7 @@ from ..ir.program import PointerType, Value
 from .accumulators import may_have_wrapped
 from .evaluator import Point
 from .operator_methods import method_of_symbol
-from .spelling import cast_of, source_of
+from .spelling import cast_of, float_of, source_of
 from .values.compile_time import Frame, StructValue
 from .values.describe import describe
 from .values.index import Index
@@ -104,6 +104,20 @@ def not_numbers(here: Point, row: Row, operands: list[Any]) -> CompileError:
     return here.error("EK0204", f"'{row.symbol}' works on numbers, not on {listed}")
 
 
+def _float_division(here: Point) -> str | None:
+    """The hint for `a / b` of integers: both as floats."""
+    if not isinstance(here.node, syntax.Binary):
+        return None
+    dtype = float_of(here.frame)
+    sides = [
+        source_of(node, here.frame)
+        if isinstance(node, syntax.Constant)
+        else f"({source_of(node, here.frame)}).cast({dtype})"
+        for node in (here.node.left, here.node.right)
+    ]
+    return f"write {' / '.join(sides)}, or `//` for a division that rounds down"
+
+
 def no_row(here: Point, row: Row, operand: Value) -> CompileError:
     """`/ does not work on Int32`, with what to do about it."""
     type = operand.simd
@@ -122,6 +136,8 @@ def no_row(here: Point, row: Row, operand: Value) -> CompileError:
         text = "complex numbers have no order" if ordered else "it is for real numbers"
         hint = "work on its parts, z.real and z.imag, or on abs(z)"
         return here.error("EK0231", f"'{row.symbol}' does not work on {type}: {text}", got=str(type), hint=hint)
+    if row.name == "truediv" and type.dtype.is_integral():
+        hint = _float_division(here) or hint
     if row.name == "truediv" and may_have_wrapped(operand):
         hint = f"the {type} before the `/` may have wrapped: cast its terms, as in x.cast(int32), and divide by `//`"
     if hint is None and set(row.mlir) - {"complex"} == {"float"}:

@@ -36,6 +36,20 @@ def cast_of(node: s.Node, frame: Frame, dtype: DType, like: s.Node | None = None
     return f"({source_of(node, frame)}).cast({spelled(dtype, like, frame)})"
 
 
+def float_of(frame: Frame) -> str:
+    """The float that integers are cast to: that of the kernel's tensors, the wider one of several; float64, as in NumPy,
+    where all of them are integers."""
+    parts = {DType.complex64: DType.float32, DType.complex128: DType.float64}
+    floats: dict[DType, str] = {}
+    for argument in frame.program.schema.tensors:
+        declared = argument.dtype
+        dtype = declared if isinstance(declared, DType) else frame.typevars.get(declared)
+        if dtype is not None and (dtype in parts or (dtype.is_float() and not dtype.is_storage())):
+            floats.setdefault(parts.get(dtype, dtype), str(parts.get(dtype, declared)))
+    wider = DType.float64 if not floats or DType.float64 in floats else next(iter(floats))
+    return floats.get(wider, str(wider))
+
+
 def spelled(dtype: DType, node: s.Node | None, frame: Frame) -> str:
     """The dtype of what stands at `node`, as the author would write it."""
     found = _named(node, frame, MAX_STEPS) if node is not None else None

@@ -139,6 +139,20 @@ def _names(argument: TensorArgument) -> set[str]:
     return found
 
 
+def open_sizes(schema: OpSchema) -> dict[str, tuple[int, int]]:
+    """The named sizes that only the memory of an output tells: output and axis where each stands first."""
+    if any(isinstance(item, Pack) for argument in schema.outputs for item in parse_dims(argument.dims, argument.place)):
+        return {}
+    told = {name for argument in schema.inputs for name in _names(argument)} | set(schema.late)
+    told |= {parameter.name for parameter in schema.parameters}
+    found: dict[str, tuple[int, int]] = {}
+    for number, argument in enumerate(schema.outputs):
+        for axis, item in enumerate(parse_dims(argument.dims, argument.place)):
+            if isinstance(item, Axis) and item.name not in told:
+                found.setdefault(item.name, (number, axis))
+    return found
+
+
 def output_sizes(schema: OpSchema, names: AxisNames) -> list[tuple[Expression, ...]]:
     """The size of each axis of each output, as an expression of the names of inputs' axes, of late dims and of int
     parameters."""

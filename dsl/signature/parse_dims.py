@@ -5,7 +5,8 @@ Input: the text, and its place for messages. Output: a tuple of frozen items. No
 
 Start-up: importing lark and building the grammar costs more than all the rest of a warm start, and nearly all
 signatures consist of plain names and sizes. Those are read by one regular expression, and expressions by a reader of a
-few lines. What either does not understand is parsed with the grammar, which finds what is wrong with it.
+few lines. It also reads expressions without parentheses, whose operators have blanks on both sides: `n - k + 1`. What
+either does not understand is parsed with the grammar, which finds what is wrong with it.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def _read(text: str) -> tuple[DimItem, ...] | None:
         while reader.kind:
             if reader.start == end:
                 return None  # a blank is missing
-            items.append(reader.item())
+            items.append(reader.joined())
             end = reader.end
     except _NotRead:
         return None
@@ -201,6 +202,32 @@ class _Reader:
     def need(self, sign: str) -> None:
         if self.kind != "sign" or self.step() != sign:
             raise _NotRead
+
+    def joined(self) -> DimItem:
+        """The next item; items with operators between blanks, `n - k + 1`, are one expression."""
+        start, first = self.start, self.item()
+        if not self.is_operator():
+            return first
+        operands, signs = [_expression_of(first, start)], list[str]()
+        while self.is_operator():
+            signs.append(self.step())
+            start = self.start
+            operands.append(_expression_of(self.item(), start))
+        for level in (("*", "//", "%"), ("+", "-")):
+            k = 0
+            while k < len(signs):
+                if signs[k] in level:
+                    operands[k : k + 2] = [Binary(signs.pop(k), operands[k], operands[k + 1])]
+                else:
+                    k += 1
+        return Computed(operands[0])
+
+    def is_operator(self) -> bool:
+        """Whether an operator comes next that has a blank before and after it."""
+        if self.token not in _OPERATORS:
+            return False
+        around = self.text[self.start - 1 : self.start], self.text[self.next_end : self.next_end + 1]
+        return all(character.isspace() for character in around)
 
     def item(self) -> DimItem:
         if self.kind == "name":
@@ -263,6 +290,16 @@ class _Reader:
         if len(arguments) < least or (most is not None and len(arguments) > most):
             raise _NotRead
         return Call(name, tuple(arguments))
+
+
+def _expression_of(item: DimItem, start: int) -> Expression:
+    if isinstance(item, Axis):
+        return Name(item.name, start)
+    if isinstance(item, Size):
+        return Number(item.size)
+    if isinstance(item, Computed):
+        return item.expression
+    raise _NotRead
 
 
 def _axis(name: str) -> DimItem:

@@ -22,7 +22,9 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import import_whole
 from ...dsl.environment.tracebacks import placed
 from ...dsl.package.library import LoadedKernel
+from ...dsl.signature.axis_names import open_sizes
 from ...dsl.signature.schema import Form, OpSchema, Role
+from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..driver.devices import CPU, Device
 from ..ops.custom import custom, inplace_custom
@@ -33,7 +35,7 @@ from .binding import OUT, Given, bind_call
 from .explained import explained
 from .front import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
-from .outputs import Place, check_apart, checked, filled, memory_of
+from .outputs import Place, check_apart, check_rank, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
 from .specialise import AnyKernel, Prepared, Specialisation, prepared, specialised
 from .specialise import Given as Kind
@@ -134,7 +136,7 @@ def called(
         given = replace(given, parameters=tuned(found, state.loaded, given, values))
         found = _specialised(kernel, state, given, operands, device, memory)
     result = run(found, operands, memory, given.out)
-    if look is not None and not state.loaded.is_tuned:
+    if look is not None and not state.loaded.is_tuned and not found.sized:
         keep(state.looks, look, found, given.values, kind_of_results(operands))
     return result
 
@@ -181,7 +183,7 @@ def _specialised(
         kind_of(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in known)
         for number, operand in enumerate(operands)
     ]
-    outputs = None if memory is None or not _open(state.schema) else [None if m is None else m.dtype for m in memory]
+    outputs = None if memory is None else _told_dtypes(state, operands, memory)
     spread = spread_of([operands[k].shape for k in state.joint])
     try:
         found = specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs, spread)
@@ -190,6 +192,38 @@ def _specialised(
     if spread is not None:
         _broadcasting().check_elementwise(found, given, operands)
     return found
+
+
+def _told_dtypes(
+    state: Prepared, operands: Sequence[Operand], memory: Sequence[Operand | None]
+) -> list[DType | None] | None:
+    """The dtypes of the outputs, where only `out=` tells them or sizes; None where it is not needed."""
+    if state.open_sizes and None not in memory and len(memory) == len(state.schema.outputs):
+        known: dict[Any, DType | None] = {a.dtype: o.dtype for a, o in zip(state.schema.inputs, operands, strict=False)}
+        pairs = [(a.dtype, m and m.dtype) for a, m in zip(state.schema.outputs, memory, strict=True)]
+        return [dtype if isinstance(dtype, DType) else known.get(dtype) or given for dtype, given in pairs]
+    return [None if m is None else m.dtype for m in memory] if _open(state.schema) else None
+
+
+def _sizes(made: Specialisation, memory: Sequence[Operand | None] | None) -> dict[str, int]:
+    """The sizes that `out=` tells.
+
+    Raises:
+        GraphError: EK0853 the memory of an output has another number of axes.
+    """
+    found: dict[str, int] = {}
+    for name, (number, axis) in open_sizes(made.schema).items() if made.sized else ():
+        operand = (memory or ())[number]
+        assert operand is not None
+        check_rank(made.schema.name, made.schema.outputs[number].name, operand, made.outputs[number].rank)
+        found[name] = operand.shape[axis]
+    return found
+
+
+def _carriers(made: Specialisation, sizes: Mapping[str, int]) -> list[Any]:
+    """The arrays without elements that give a model the sizes of `out=`."""
+    arrays = [np.empty((sizes[name], 0), np.bool_) for name in made.sized]
+    return arrays if made.where == CPU() else [Buffer.from_numpy(array).to(made.where) for array in arrays]
 
 
 def _broadcasting() -> Any:
@@ -220,8 +254,9 @@ def run(
     out: Any = None,
 ) -> Any:
     """Runs a specialisation, and gives its outputs as the caller's kind."""
-    places = None if memory is None else _places(made, operands, memory)
-    values = [_value(made, number, operand) for number, operand in enumerate(operands)]
+    sizes = _sizes(made, memory)
+    places = None if memory is None else _places(made, operands, memory, sizes)
+    values = [_value(made, number, operand) for number, operand in enumerate(operands)] + _carriers(made, sizes)
     try:
         results = made.model(*values) if places is None else made.model(*values, out=[p and p.memory for p in places])
     except EinkornError as error:
@@ -239,12 +274,14 @@ def run(
     return _grouped(made, given)
 
 
-def _places(made: Specialisation, operands: Sequence[Operand], memory: Sequence[Operand | None]) -> list[Place | None]:
+def _places(
+    made: Specialisation, operands: Sequence[Operand], memory: Sequence[Operand | None], sizes: Mapping[str, int]
+) -> list[Place | None]:
     """The memory of `out=`, checked against what the call gives."""
     schema = made.schema
     shapes: list[tuple[int, ...] | None] = [None] * len(made.outputs)
     if not made.late:
-        shapes = [*made.output_shapes([operand.shape for operand in operands])]
+        shapes = [*made.output_shapes([operand.shape for operand in operands], sizes)]
     wanted = [(type.dtype, shape) for type, shape in zip(made.outputs, shapes, strict=True)]
     device = device_of_call(schema.name, [a.name for a in schema.inputs], operands)
     places = checked(schema.name, [a.name for a in schema.outputs], memory, wanted, device)

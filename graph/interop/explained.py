@@ -50,10 +50,17 @@ def _mismatch(
         bind(schema, specs, parameters, late=dict.fromkeys(schema.late, 0), place=user_place())
     except EinkornError as error:
         for each in each_of(error):
-            if each.hint == IN_GRAPHS:
-                each.hint = "give the memory that it goes to: out=y" if each.code == "EK0318" else None
+            if each.hint is not None and each.hint.startswith(IN_GRAPHS):
+                each.hint = f"give memory for the output: {_with_out(schema)}{each.hint.removeprefix(IN_GRAPHS)}"
         return error
     return None
+
+
+def _with_out(schema: OpSchema) -> str:
+    """The call with memory for its outputs."""
+    names = [argument.name for argument in schema.outputs]
+    memory = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    return f"{schema.name.rpartition('::')[2]}({', '.join([*(a.name for a in schema.inputs), f'out={memory}'])})"
 
 
 def explained(error: EinkornError, made: Specialisation, operands: Sequence[Operand]) -> EinkornError:

@@ -92,6 +92,17 @@ def checked(
     return found
 
 
+def check_rank(op: str, name: str, operand: Operand, rank: int) -> None:
+    """Refuses memory that has another number of axes than its output.
+
+    Raises:
+        GraphError: EK0853.
+    """
+    if len(operand.shape) != rank:
+        text = f"gives {plural(rank, 'axis')} in output '{name}', and the memory for it has shape {operand.shape}"
+        _wrong(op, text, name, rank, len(operand.shape), None)
+
+
 def _place(op: str, name: str, operand: Operand) -> Place:
     array = operand.value if isinstance(operand.value, np.ndarray) else getattr(operand.value, "_array", None)
     if isinstance(array, np.ndarray) and not array.flags.writeable:

@@ -26,7 +26,7 @@ from ...dsl.environment.knobs import Knobs, kept_at, knobs
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
 from ...dsl.package.library import KernelLibrary, LibraryKernel, LoadedKernel, loaded_kernel
-from ...dsl.signature.axis_names import AxisNames, axis_names, output_sizes
+from ...dsl.signature.axis_names import AxisNames, axis_names, open_sizes, output_sizes
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import Expression, evaluate
 from ...dsl.signature.parameters import bind_parameters, identity
@@ -70,6 +70,7 @@ class Specialisation:
         graph: of one op, or of the op and its shape function.
         checks: what its code checks; None leaves it to the environment.
         spread: how the inputs that broadcast do so; None where their shapes are equal.
+        sized: the names of the sizes that `out=` tells. The graph has an input without elements for each of them.
     """
 
     kernel: AnyKernel | LoadedKernel
@@ -83,6 +84,7 @@ class Specialisation:
     graph: Graph
     checks: str | None
     spread: Spread | None = None
+    sized: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.lock = fork_lock()
@@ -126,8 +128,11 @@ class Specialisation:
         """
         return output_sizes(self.schema, self.names)
 
-    def output_shapes(self, shapes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """The shapes of the outputs for these of the inputs; sizes are ints or compute like them.
+    def output_shapes(
+        self, shapes: Sequence[Sequence[Any]], sizes: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The shapes of the outputs for these of the inputs; sizes are ints or compute like them. `sizes` has those of
+        `sized`.
 
         Raises:
             GraphError: the sizes contradict the signature; EK0314, they are late.
@@ -136,6 +141,10 @@ class Specialisation:
             joint = joint_inputs(self.schema)
             common = common_shape([tuple(shapes[k]) for k in joint])
             shapes = [common if k in joint and common is not None else shape for k, shape in enumerate(shapes)]
+        if self.sized:
+            values = {name: shapes[k][axis] for name, (k, axis) in self.symbols.items()} | self.names.integers
+            values |= sizes or {}
+            return [tuple(evaluate(size, values) for size in output) for output in self.output_sizes]
         specs = [(type.dtype, tuple(shape)) for type, shape in zip(self.inputs, shapes, strict=True)]
         binding = bind(self._typed, specs, self.parameters, place=user_place())
         return [tuple(shape) for _, shape in binding.outputs]
@@ -223,6 +232,11 @@ class Prepared:
     def joint(self) -> tuple[int, ...]:
         """The positions of the inputs that broadcast together, if the kernel is elementwise."""
         return joint_inputs(self.schema)
+
+    @cached
+    def open_sizes(self) -> dict[str, tuple[int, int]]:
+        """The sizes that only `out=` tells: output and axis; see `signature.axis_names`."""
+        return {} if self.schema.variadic else open_sizes(self.schema)
 
     @property
     def reads(self) -> Reads:
@@ -423,20 +437,22 @@ def _made(
         made = BufferType if argument.role is Role.MUTABLE else TensorType
         types.append(made(dtype, axes, device))
     library = KernelLibrary(loaded.origin, {schema.name: loaded})
-    graph = Graph(schema.name, input_types=types, kernel_library=library)
-    graph.name_inputs([argument.name for argument in schema.inputs])
+    sized = tuple(open_sizes(schema)) if outputs is not None and not schema.counts else ()
+    carriers = [TensorType(DType.bool, [name, 0], device) for name in sized]
+    graph = Graph(schema.name, input_types=[*types, *carriers], kernel_library=library)
+    graph.name_inputs([*(argument.name for argument in schema.inputs), *(f"size_of_{name}" for name in sized)])
     with shielded(), graph:
         values = [_operand(graph, names, k) for k in range(len(types))]
         if spread is not None:
             joint = joint_inputs(schema)
             repeated = broadcast(schema.name, {schema.inputs[k].name: values[k] for k in joint})  # type: ignore[misc]
             values = [repeated[joint.index(k)] if k in joint else value for k, value in enumerate(values)]
-        results = stage(loaded, values, parameters, device, _expected(graph, schema, names, outputs, device))
+        results = stage(loaded, values, parameters, device, _expected(graph, schema, names, outputs, device, sized))
         graph.output(*results)
     _forget_places(graph)
     return Specialisation(
         kernel, loaded, tuple(types), tuple(r.type for r in results), names, parameters, device, where, graph, checks,
-        spread,
+        spread, sized,
     )  # fmt: skip
 
 
@@ -489,13 +505,18 @@ def _sizes(graph: Graph, names: AxisNames) -> dict[str, Any]:
 
 
 def _expected(
-    graph: Graph, schema: OpSchema, names: AxisNames, dtypes: tuple[DType | None, ...] | None, device: DeviceRef
+    graph: Graph,
+    schema: OpSchema,
+    names: AxisNames,
+    dtypes: tuple[DType | None, ...] | None,
+    device: DeviceRef,
+    sized: Sequence[str],
 ) -> list[TensorType] | None:
-    """The types of the outputs, where nothing but the caller tells their dtypes."""
+    """The types of the outputs, where nothing but the caller tells their dtypes or sizes."""
     if dtypes is None or any(dtype is None for dtype in dtypes):
         return None
     late = {name: graph.unused_dim(f"{schema.name.rpartition('::')[2]}_{name}") for name in schema.late}
-    sizes = _sizes(graph, names) | late
+    sizes = _sizes(graph, names) | late | {name: Dim(name) for name in sized}
     shapes = [[Dim(evaluate(e, sizes)) for e in output] for output in output_sizes(schema, names)]
     return [TensorType(dtype, shape, device) for dtype, shape in zip(dtypes, shapes, strict=True) if dtype is not None]
 

@@ -53,6 +53,10 @@ class Index:
             components = ()
         self._components = components
 
+    def number(self, builder: Builder) -> Value | None:
+        """The only component of an index of one axis; None for other indices."""
+        return self.components(builder)[0] if len(self.dims) == 1 else None
+
     @property
     def is_position(self) -> bool:
         """Whether it is a position over all axes that may be taken apart, and has not been made of components."""

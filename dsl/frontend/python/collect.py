@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...diagnostics.collecting import Broken
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of
@@ -214,6 +214,8 @@ class _Collector:
                 return GlobalEntry("marker", called)
         if value is DeviceContext:
             raise Unresolved("the device context comes as an argument")
+        if getattr(value, "__module__", None) == "math" and getattr(value, "__name__", None) in MATHEMATICS:
+            return self.entry(STUBS[MATHEMATICS[value.__name__]], name)
         python = getattr(builtins, name, None) is value
         if python and name in STUBS:
             return self.entry(STUBS[name], name)
@@ -234,6 +236,18 @@ class _Collector:
             return self.entry(value.item(), name)
         what = f"it is of type {type(value).__name__}"
         raise Unresolved(f"{what}; kernels see numbers, strings, tuples, dtypes and functions", hint)
+
+
+# Functions of Python's `math` that mean what functions of the language do.
+MATHEMATICS: Final = {
+    name: {"fabs": "abs"}.get(name, name)
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "copysign", "cos", "cosh", "erf", "erfc"),
+        *("exp", "exp2", "expm1", "fabs", "hypot", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "pow"),
+        *("sin", "sinh", "sqrt", "tan", "tanh"),
+    )
+    if {"fabs": "abs"}.get(name, name) in STUBS
+}
 
 
 def is_namespace(cls: type) -> bool:
