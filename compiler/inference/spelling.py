@@ -37,8 +37,8 @@ def cast_of(node: s.Node, frame: Frame, dtype: DType, like: s.Node | None = None
 
 
 def float_of(frame: Frame) -> str:
-    """The float that integers are cast to: that of the kernel's tensors, the wider one of several; float64, as in NumPy,
-    where all of them are integers."""
+    """The float that integers are cast to: that of the kernel's tensors, the wider one of several; float64, as in
+    NumPy, where all of them are integers."""
     parts = {DType.complex64: DType.float32, DType.complex128: DType.float64}
     floats: dict[DType, str] = {}
     for argument in frame.program.schema.tensors:

@@ -293,8 +293,13 @@ _BODIES = [
         "lambda k, width:",
         kernel("vectorize(x.dim(0), 8, lambda k, width: out.store(x.load(k, width=width), k))"),
     ),
-    Mistake("index_plus_one", element("x[i + 1]"), "i[0]", element("x[i[0] + 1]")),
-    Mistake("index_compared", element("x[i] if i == 0 else 0.0"), "i[0]", element("x[i] if i[0] == 0 else 0.0")),
+    Mistake("index_plus_one", element("x[i + 1]", PLANE), "i[0]", element("x[i[0] + 1, i[1]]", PLANE)),
+    Mistake(
+        "index_compared",
+        element("x[i] if i == 0 else 0.0", PLANE),
+        "i[0]",
+        element("x[i] if i[0] == 0 else 0.0", PLANE),
+    ),
     Mistake("index_member", element("x[i.x]"), "i[0]", element("x[i[0]]")),
 ]
 

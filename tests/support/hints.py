@@ -82,6 +82,10 @@ def _followed(source: str, error: EinkornError, hint: str, place: Place) -> str 
             head, _, tail = line.rpartition(beside[1])  # the other operand is cast
             lines[place.line - 1] = head + code + tail
             return "\n".join(lines)
+        if beside is not None and beside[1] not in marked and beside[1] in line[place.end_column - 1 :]:
+            head, _, tail = line[place.end_column - 1 :].partition(beside[1])
+            lines[place.line - 1] = line[: place.end_column - 1] + head + code + tail
+            return "\n".join(lines)
         written = _within(marked, code)
     lines[place.line - 1] = _put(line, place, marked, written)
     return "\n".join(lines)

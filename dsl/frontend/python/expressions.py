@@ -345,7 +345,21 @@ class ExpressionParser:
         op = BINARY.get(type(node.op))
         if op is None:
             raise self.unsupported(node.op, node)
+        self.refuse_list_of_zeros(node)
         return s.Binary(op, self.expr(node.left), self.expr(node.right), span=self.span(node))
+
+    def refuse_list_of_zeros(self, node: ast.BinOp) -> None:
+        """Raises for `[0] * n` the error of lists, with the storage that holds so many zeros as the hint."""
+        match node:
+            case ast.BinOp(ast.List([ast.Constant(value)]), ast.Mult(), count):
+                pass
+            case ast.BinOp(count, ast.Mult(), ast.List([ast.Constant(value)])):
+                pass
+            case _:
+                return
+        dtype = {int: "int64", float: "float64", bool: "bool"}.get(type(value))
+        if dtype is not None and not value:
+            raise self.refuse(node, "a list", f"write scratch[{dtype}]({ast.unparse(count)}, zeroed=True)")
 
     def expr_unary(self, node: ast.UnaryOp) -> s.Expr:
         operand = self.expr(node.operand)

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, uint8
+from einkorn.dsl import InputTensor, OutputTensor, float64, foreach, register, uint8
 
 
 @register("sobel")
-def sobel(out: OutputTensor[float32, "h w"], image: InputTensor[uint8, "h w"]):
+def sobel(out: OutputTensor[float64, "h w"], image: InputTensor[uint8, "h w"]):
     h, w = image.shape
 
     def at(y, x):
@@ -46,4 +46,4 @@ def main():
     places = [(dy, dx) for dy in range(3) for dx in range(3)]
     gx = sum(mask[dy][dx] * padded[dy : dy + 20, dx : dx + 31] for dy, dx in places)
     gy = sum(mask[dx][dy] * padded[dy : dy + 20, dx : dx + 31] for dy, dx in places)
-    yield sobel(image), np.sqrt(gx**2 + gy**2).astype(np.float32)
+    yield sobel(image), np.sqrt(gx**2 + gy**2)
