@@ -7,8 +7,11 @@
 - `out=` is a keyword of every direct call;
 - a `DeviceContext` behind the inputs is no argument of a direct call.
 
+What a call returns follows from its arguments: arrays of NumPy for arrays and numbers, else the type of a tensor, a
+tuple of these for several outputs, None without outputs.
+
 mypy cannot tell outputs from inputs (`OutputTensor` is `Annotated` to it). The plugin `einkorn.mypy` makes the same
-signatures for it; without the plugin it accepts every call.
+signatures and results for it; without the plugin it accepts every call.
 
 Input: nothing. Output: declarations, empty as a program runs. Non-goals: what a call does (see `caller`).
 """
@@ -19,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Concatenate, Protocol, overload
+    from typing import Concatenate, Protocol, TypeAlias, overload
 
+    import numpy as np
     from typing_extensions import ParamSpec, TypeVar
 
     from ..language.annotations import DeviceContext
@@ -37,10 +41,46 @@ if TYPE_CHECKING:
     E = TypeVar("E")
     F = TypeVar("F")
     K = TypeVar("K", covariant=True)
+    M = TypeVar("M")
+    Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+    Operand: TypeAlias = Array | np.generic | complex
+    R = TypeVar("R", bound=Argument)
+    N = TypeVar("N", covariant=True)
+    Outputs = TypeVar("Outputs", default=Any, covariant=True)  # how many outputs there are: one of these classes
+
+    class Gives(Protocol[N]):
+        """What comes back for arrays of NumPy; a class, since checkers give up at types with `Any` inside."""
+
+        def arrays(self) -> N: ...
+
+    class Nothing:
+        """No outputs."""
+
+        def arrays(self) -> None: ...
+
+    class One:
+        """One output."""
+
+        def arrays(self) -> Array: ...
+
+    class Two:
+        """Two outputs."""
+
+        def arrays(self) -> tuple[Array, Array]: ...
+
+    class Three:
+        """Three outputs."""
+
+        def arrays(self) -> tuple[Array, Array, Array]: ...
+
+    class Four:
+        """Four outputs."""
+
+        def arrays(self) -> tuple[Array, Array, Array, Array]: ...
 
     if MYPY:
 
-        class CalledAs(Generic[Inputs, Whole]):
+        class CalledAs(Generic[Inputs, Whole, Outputs]):
             """A kernel, as its calls are checked; the plugin adds `out=` to `Inputs`."""
 
             @overload
@@ -57,11 +97,121 @@ if TYPE_CHECKING:
             @property
             def _call(self) -> K: ...
 
-        class CalledAs(Generic[Inputs, Whole]):
+        class CalledAs(Generic[Inputs, Whole, Outputs]):
             """A kernel, as its calls are checked."""
 
             @property
             def _call(self) -> Callable[Inputs, Any]: ...
+            # Arrays of NumPy and numbers; tensors of one kind, which come back.
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, E, F, P], Any, Gives[N]],
+                a: Operand,
+                b: Operand,
+                c: Operand,
+                d: Operand,
+                e: Operand,
+                f: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, E, P], Any, Gives[N]],
+                a: Operand,
+                b: Operand,
+                c: Operand,
+                d: Operand,
+                e: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, D, P], Any, Gives[N]],
+                a: Operand,
+                b: Operand,
+                c: Operand,
+                d: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, C, P], Any, Gives[N]],
+                a: Operand,
+                b: Operand,
+                c: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, P], Any, Gives[N]],
+                a: Operand,
+                b: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, P], Any, One],
+                a: Operand,
+                b: R,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> R: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, P], Any, Two],
+                a: Operand,
+                b: R,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> tuple[R, R]: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, P], Any, Gives[N]],
+                a: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, P], Any, One],
+                a: R,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> R: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, P], Any, Two],
+                a: R,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> tuple[R, R]: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, B, P], Any, One], a: R, b: R, /, *rest: P.args, **kwargs: P.kwargs
+            ) -> R: ...
+            @overload
+            def __call__(
+                self: CalledAs[Concatenate[A, DeviceContext, P], Any, Gives[N]],
+                a: Operand,
+                /,
+                *rest: P.args,
+                **kwargs: P.kwargs,
+            ) -> N: ...
             @overload
             def __call__(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Any: ...
             @overload
@@ -188,11 +338,11 @@ if TYPE_CHECKING:
             ) -> Any: ...
             # Memory for the outputs.
             @overload
-            def __call__(self: Takes[Callable[[Any], Any]], a: Argument, /, *, out: Any, **kwargs: Any) -> Any: ...
+            def __call__(self: Takes[Callable[[Any], Any]], a: Argument, /, *, out: M, **kwargs: Any) -> M: ...
             @overload
             def __call__(
-                self: Takes[Callable[[Any, Any], Any]], a: Argument, b: Argument, /, *, out: Any, **kwargs: Any
-            ) -> Any: ...
+                self: Takes[Callable[[Any, Any], Any]], a: Argument, b: Argument, /, *, out: M, **kwargs: Any
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any], Any]],
@@ -201,9 +351,9 @@ if TYPE_CHECKING:
                 c: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, Any], Any]],
@@ -213,9 +363,9 @@ if TYPE_CHECKING:
                 d: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, Any, Any], Any]],
@@ -226,9 +376,9 @@ if TYPE_CHECKING:
                 e: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, Any, Any, Any], Any]],
@@ -240,13 +390,13 @@ if TYPE_CHECKING:
                 f: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
-                self: Takes[Callable[[Any, DeviceContext], Any]], a: Argument, /, *, out: Any, **kwargs: Any
-            ) -> Any: ...
+                self: Takes[Callable[[Any, DeviceContext], Any]], a: Argument, /, *, out: M, **kwargs: Any
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, DeviceContext], Any]],
@@ -254,9 +404,9 @@ if TYPE_CHECKING:
                 b: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, DeviceContext], Any]],
@@ -265,9 +415,9 @@ if TYPE_CHECKING:
                 c: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, Any, DeviceContext], Any]],
@@ -277,9 +427,9 @@ if TYPE_CHECKING:
                 d: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, Any, Any, DeviceContext], Any]],
@@ -290,9 +440,9 @@ if TYPE_CHECKING:
                 e: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             @overload
             def __call__(
                 self: Takes[Callable[[Any, Any, Any, Any, Any, Any, DeviceContext], Any]],
@@ -304,9 +454,9 @@ if TYPE_CHECKING:
                 f: Argument,
                 /,
                 *,
-                out: Any,
+                out: M,
                 **kwargs: Any,
-            ) -> Any: ...
+            ) -> M: ...
             # Numbers in calls by other kernels, with one output and with two.
             @overload
             def __call__(
@@ -426,12 +576,13 @@ if TYPE_CHECKING:
             def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 else:
-    from typing import ParamSpec
+    from typing import ParamSpec, TypeVar
 
     Inputs = ParamSpec("Inputs")
     Whole = ParamSpec("Whole")
+    Outputs = TypeVar("Outputs", covariant=True)
 
-    class CalledAs(Generic[Inputs, Whole]):
+    class CalledAs(Generic[Inputs, Whole, Outputs]):
         """A kernel, as type checkers see its calls."""
 
         __slots__ = ()

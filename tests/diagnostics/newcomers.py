@@ -376,7 +376,10 @@ _TABLES = [
         kernel("a = stack[T](3)\nout[0] = a[0]"),
     ),
     Mistake(
-        "list_storage", kernel("a = [0.0] * 4\nout[0] = a[0]"), "stack[T](n)", kernel("a = stack[T](4)\nout[0] = a[0]")
+        "list_storage",
+        kernel("a = [0.0] * 4\nout[0] = a[0]"),
+        "stack[float64](4)",
+        kernel("a = stack[T](4)\nout[0] = a[0]"),
     ),
 ]
 
@@ -713,7 +716,7 @@ _IMPORTS = [
     _not_imported("loop", kernel("parallel_for(x.dim(0), lambda i: out.store(x[i], i))")),
     _not_imported("math", element("x[i] * math.pi")),
     _not_imported("constant_of_math", element("x[i] * pi", before="import math")),
-    _not_imported("from_math", element("exp(x[i])", before="from math import exp")),
+    _not_imported("from_math", element("floor(x[i])", before="from math import floor")),
     _not_imported("from_numpy", element("maximum(x[i], 0)", before="from numpy import maximum")),
     Mistake(
         "not_imported_numpy",

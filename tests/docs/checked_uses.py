@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from einkorn.tensor import Tensor
 
 from einkorn.dsl import (
@@ -141,6 +142,12 @@ add.compile(x, x)(x, x)
 add.benchmark(x, x, peers={"numpy": np.add})
 Graph("sum", forward=lambda a, b: add(a, b), input_types=[TensorType(DType.float32, ["n"])] * 2)
 print((Complex(1.0) * UNIT).norm)
+total: np.ndarray = add(x, 1.0)
+labels: npt.NDArray[np.int32] = escape(x) + add(x, x)
+print(low.shape, high.astype(int), add(x, x).mean(axis=0), turned(x).ndim)
+returned: Buffer = add(buffer, buffer)
+eager: Tensor = axpy(2.0, tensor, tensor)
+parts: tuple[Tensor, Tensor] = halves(tensor)
 
 # Wrong.
 add(x)  # wrong
@@ -167,3 +174,9 @@ add.compiled(x, x)  # wrong
 Complex()  # wrong
 Complex(1.0, 2.0, 3.0)  # wrong
 print(Complex(1.0).imag)  # wrong
+print(add(x, x).shap)  # wrong
+print(add(x, 1.0).numpy())  # wrong
+print(halves(x).shape)  # wrong
+print(follow(x, x, 0.5).shape)  # wrong
+array: np.ndarray = add(tensor, tensor)  # wrong
+one, two, three = halves(x)  # wrong

@@ -359,7 +359,8 @@ class ExpressionParser:
                 return
         dtype = {int: "int64", float: "float64", bool: "bool"}.get(type(value))
         if dtype is not None and not value:
-            raise self.refuse(node, "a list", f"write scratch[{dtype}]({ast.unparse(count)}, zeroed=True)")
+            storage = "stack[{}]({})" if isinstance(count, ast.Constant) else "scratch[{}]({}, zeroed=True)"
+            raise self.refuse(node, "a list", f"write {storage.format(dtype, ast.unparse(count))}")
 
     def expr_unary(self, node: ast.UnaryOp) -> s.Expr:
         operand = self.expr(node.operand)

@@ -6,13 +6,14 @@
 A kernel is called without its outputs and its device context, with `out=` and its compile-time parameters by name. The
 role of an argument is read off its annotation as it is written: to mypy `OutputTensor` is `Annotated`.
 
-Input: what mypy knows of a function under `@register`. Output: `Kernel[Inputs, Whole]` (see `call_types`). Non-goals:
+Input: what mypy knows of a function under `@register`. Output: `Kernel[Inputs, Whole]` (see `call_types`), and
+the results of calls. Non-goals:
 bodies of kernels are checked without the plugin, and Pyright needs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mypy.nodes import ARG_NAMED, ARG_NAMED_OPT, ARG_POS, ARG_STAR, ArgKind, Decorator, TypeInfo
@@ -21,7 +22,10 @@ from mypy.types import (
     AnyType,
     CallableType,
     Instance,
+    LiteralType,
+    NoneType,
     Parameters,
+    TupleType,
     Type,
     TypeOfAny,
     UnboundType,
@@ -35,13 +39,18 @@ OUTPUTS = {"OutputTensor", "OutputVariadicTensors"}
 VARIADIC = {"VariadicTensors", "InputVariadicTensors", "OutputVariadicTensors"}
 CONTEXT = "DeviceContext"
 OUT = "out"
+CALLS = {f"{REGISTER}.Kernel.__call__", f"{REGISTER.rpartition('.python.')[0]}.call_types.CalledAs.__call__"}
+ARRAY = "numpy.ndarray"
+NUMBERS = {"builtins.bool", "builtins.int", "builtins.float", "builtins.complex"}
 
 
 class KernelCalls(Plugin):
     """Types what `@register("name")` makes of a function."""
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
-        """The hook for the call that a decorator is."""
+        """The hooks for the call that a decorator is, and for calls of kernels."""
+        if fullname in CALLS:
+            return _result
         return _kernel if fullname == f"{REGISTER}.Registering.__call__" else None
 
 
@@ -81,6 +90,56 @@ def _kernel(context: MethodContext) -> Type:
     if whole.types[:1] == [destination] and OUT not in inputs.names:
         inputs.add(anything, ARG_NAMED_OPT, OUT)
     return default.copy_modified(args=[inputs.parameters(), whole.parameters()])
+
+
+def _result(context: MethodContext) -> Type:
+    """What a call of a kernel returns: the memory of `out=`, or arrays of the kind of its arguments."""
+    default, kernel = context.default_return_type, get_proper_type(context.type)
+    if not isinstance(kernel, Instance) or len(kernel.args) < 2:
+        return default
+    whole = get_proper_type(kernel.args[1])
+    if not isinstance(whole, Parameters):
+        return default
+    count = sum(_is_destination(each) for each in whole.arg_types)
+    given: list[Type] = []
+    for name, types in zip(context.callee_arg_names, context.arg_types, strict=False):
+        if name == OUT and types:
+            return default if isinstance(get_proper_type(types[0]), NoneType) else types[0]
+        given += types if name not in whole.arg_names or name is None else []
+    if whole.arg_names and len(given) == sum(kind == ARG_POS for kind in whole.arg_kinds) and count:
+        return default  # with its outputs, in another kernel
+    kind = _kind(given[:6])
+    if count == 0:
+        return NoneType() if kind is not None else default
+    if kind is None:
+        return default
+    if count == 1:
+        return kind
+    return TupleType([kind] * count, context.api.named_generic_type("builtins.tuple", [kind]))
+
+
+def _is_destination(type_: Type) -> bool:
+    proper = get_proper_type(type_)
+    return isinstance(proper, Instance) and proper.type.fullname == f"{MEMBERS}.Members"
+
+
+def _kind(given: Sequence[Type]) -> Type | None:
+    """The type of the arrays that come back for these; None where it is not known."""
+    arrays: list[Instance] = []
+    for each in map(get_proper_type, given):
+        each = each.fallback if isinstance(each, LiteralType) else each
+        if not isinstance(each, Instance):
+            return None
+        if each.type.fullname in NUMBERS or each.type.has_base("numpy.generic"):
+            continue
+        arrays.append(each)
+    for array in arrays:
+        if not array.type.has_base(ARRAY):
+            return array if array.type.has_readable_member("__dlpack__") or array.type.name.endswith("Value") else None
+    if not arrays:
+        return None
+    anything = AnyType(TypeOfAny.special_form)
+    return arrays[0].copy_modified(args=[anything] * len(arrays[0].args), last_known_value=None)
 
 
 def _member(context: MethodContext, name: str) -> Type:

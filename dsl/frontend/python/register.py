@@ -29,7 +29,7 @@ from ...signature.schema import PARAMETER_KINDS, ContextArgument, Form, OpSchema
 from ...signature.tuning import TuningSpace
 from ...types.dtype import ANY, DType, SIMDType
 from ..base import Reference
-from ..call_types import CalledAs, Inputs, Whole
+from ..call_types import CalledAs, Inputs, Outputs, Whole
 from ..caller import Called, show_help
 from .auxiliary import late_dims, make_reference
 from .names import Reported
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec, Protocol, overload
 
     from ...language.members import OutputMark, OutputTensor, VariadicMark
+    from ..call_types import Four, Nothing, One, Three, Two
 
     A = TypeVar("A")
     B = TypeVar("B")
@@ -52,7 +53,7 @@ _FASTMATH = frozenset({"contract", "reassoc"})
 _RANK_IS_KNOWN = frozenset({"EK0306", "EK0308"})  # mistakes in a dims text that leave the number of axes known
 
 
-class Kernel(CalledAs[Inputs, Whole], Called, Rich):
+class Kernel(CalledAs[Inputs, Whole, Outputs], Called, Rich):
     """A registered kernel: called like a function, staged in graphs, or compiled for packages."""
 
     def __init__(self, schema: OpSchema, function: FunctionType) -> None:
@@ -148,21 +149,25 @@ if TYPE_CHECKING:
             @overload
             def __call__(
                 self, function: Callable[Concatenate[OutputMark, OutputMark, OutputMark, OutputMark, P], Any], /
-            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, OutputTensor, OutputTensor, P]]: ...
+            ) -> Kernel[
+                P,
+                Concatenate[OutputTensor, OutputTensor, OutputTensor, OutputTensor, P],
+                Four,
+            ]: ...
             @overload
             def __call__(
                 self, function: Callable[Concatenate[OutputMark, OutputMark, OutputMark, P], Any], /
-            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, OutputTensor, P]]: ...
+            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, OutputTensor, P], Three]: ...
             @overload
             def __call__(
                 self, function: Callable[Concatenate[OutputMark, OutputMark, P], Any], /
-            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, P]]: ...
+            ) -> Kernel[P, Concatenate[OutputTensor, OutputTensor, P], Two]: ...
             @overload
             def __call__(
                 self, function: Callable[Concatenate[OutputMark, P], Any], /
-            ) -> Kernel[P, Concatenate[OutputTensor, P]]: ...
+            ) -> Kernel[P, Concatenate[OutputTensor, P], One]: ...
             @overload
-            def __call__(self, function: Callable[P, Any], /) -> Kernel[P, P]: ...
+            def __call__(self, function: Callable[P, Any], /) -> Kernel[P, P, Nothing]: ...
 
 
 def register(
