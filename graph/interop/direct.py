@@ -200,7 +200,7 @@ def _told_dtypes(
     """The dtypes of the outputs, where only `out=` tells them or sizes; None where it is not needed."""
     if state.open_sizes and None not in memory and len(memory) == len(state.schema.outputs):
         known: dict[Any, DType | None] = {a.dtype: o.dtype for a, o in zip(state.schema.inputs, operands, strict=False)}
-        pairs = [(a.dtype, m and m.dtype) for a, m in zip(state.schema.outputs, memory, strict=True)]
+        pairs = [(a.dtype, None if m is None else m.dtype) for a, m in zip(state.schema.outputs, memory, strict=True)]
         return [dtype if isinstance(dtype, DType) else known.get(dtype) or given for dtype, given in pairs]
     return [None if m is None else m.dtype for m in memory] if _open(state.schema) else None
 
