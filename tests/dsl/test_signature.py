@@ -133,7 +133,7 @@ def test_expressions_mean_what_python_means(expression: language.Expression, val
     ("text", "message", "column", "hint"),
     [
         ("n*2", "unexpected '*'", 1, "put an expression in parentheses, as in (2*n + 1)"),
-        ("n + 1", "unexpected '+'", 2, "put an expression in parentheses, as in (2*n + 1)"),
+        ("n +1", "unexpected '+'", 2, "put an expression in parentheses, as in (2*n + 1)"),
         ("n{2}", "unexpected '{'", 1, "put an expression in parentheses, as in (2*n + 1)"),
         ("(2*d", "an expression does not end", 4, "close it with ) or }"),
         ("*s{", "an expression does not end", 3, "close it with ) or }"),
