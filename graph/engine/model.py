@@ -29,7 +29,6 @@ from ..driver.devices import Device, DeviceRef, placed_on
 from ..ir import GraphIR
 from ..passes.fusion import Partition
 from ..types.dims import StaticDim
-from ..types.strides import Pattern
 from ..types.tensor_type import ShapedType
 from .background import BACKGROUND
 from .bound import BoundModel, placed_by_name
@@ -42,7 +41,7 @@ from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .planned import kernel_summaries
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
-from .python_door import patterns_served, python_door
+from .python_door import Kinds, kinds_served, python_door
 from .unwritten import run_twice
 from .weights import registry_of
 
@@ -130,7 +129,7 @@ class Model(Rich):
     def _forget_doors(self) -> None:
         self._doors: list[Any] = []  # functions that make calls without Python, for a kind of views each
         self._door: Any = None  # the newest, which hands on what it does not serve
-        self._calls: dict[tuple[Pattern, ...], int] = {}  # that a door could have made, before there is one
+        self._calls: dict[Kinds, int] = {}  # that a door could have made, before there is one
         self._looks = LOOKS
 
     def _forget_calls(self) -> None:
@@ -232,13 +231,15 @@ class Model(Rich):
         """Lets a door be made in the background when calls repeat, where there can be one."""
         self._looks -= 1
         BACKGROUND.resume()
-        patterns = patterns_served(inputs)
-        if patterns is None:
+        kinds = kinds_served(inputs, self._ir.inputs)
+        if kinds is None:
             return
-        calls = self._calls[patterns] = self._calls.get(patterns, 0) + 1
+        calls = self._calls[kinds] = self._calls.get(kinds, 0) + 1
+        patterns = tuple(None if isinstance(kind, str) else kind for kind in kinds)
         caller = self._call.known.get(patterns) if any(patterns) else self._call
         if calls == OPEN_AT and len(self._doors) < MOST_DOORS and caller is not None:
-            BACKGROUND.submit(functools.partial(_open_door, weakref.ref(self), self._doors, caller))
+            scalars = tuple(kind if isinstance(kind, str) else "" for kind in kinds)
+            BACKGROUND.submit(functools.partial(_open_door, weakref.ref(self), self._doors, caller, scalars))
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
@@ -513,13 +514,13 @@ MOST_DOORS = 4  # of a model
 LOOKS = 64  # calls by Python of which is asked whether they repeat
 
 
-def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: Caller) -> None:
+def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: Caller, scalars: Sequence[str]) -> None:
     """Makes a door of a model, unless its doors were forgotten meanwhile."""
     model = model_of()
     if model is None or model._doors is not doors or len(doors) >= MOST_DOORS:
         return
     then = _By(model) if model._door is None else model._door
-    door = python_door(caller, model._ir.name, then, buffers="list")
+    door = python_door(caller, model._ir.name, then, scalars=scalars, buffers="list")
     if door is not None and model._doors is doors:
         doors.append(door)
         model._door = door

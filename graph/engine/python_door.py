@@ -35,6 +35,7 @@ from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import mark_thread
 from ..types.dims import Dim
 from ..types.strides import Pattern, pattern_of, whole
+from ..types.tensor_type import ShapedType
 from .call import Caller
 from .door_memory import Arenas, LargeOutputs
 from .doors import DoorOwner, door_spec, entry_words, load_door
@@ -196,12 +197,29 @@ def _code_at() -> int:
     return 8 * words.index(id(python_door.__code__))
 
 
-def patterns_served(values: Sequence[Any]) -> tuple[Pattern, ...] | None:
-    """How arrays lie that one door may serve; None where one argument is something else."""
-    arrays = [value._array if type(value) is Buffer else value for value in values]
-    if not all(type(array) is np.ndarray and whole(array) for array in arrays):
-        return None
-    return tuple(map(pattern_of, arrays))
+Kinds = tuple[Pattern | str, ...]
+
+
+def kinds_served(values: Sequence[Any], types: Sequence[ShapedType]) -> Kinds | None:
+    """The kinds of arguments that one door may serve: the pattern of an array, or the name of a number's type as in
+    `DoorArgument.scalar`; None where one argument is something else.
+
+    Args:
+        values: the arguments of a call.
+        types: those that the code takes.
+    """
+    kinds: list[Pattern | str] = []
+    for value, type_ in zip(values, types, strict=True):
+        array = value._array if type(value) is Buffer else value
+        if type(array) is np.ndarray and whole(array):
+            kinds.append(pattern_of(array))
+        elif type_.rank == 0 and type(value) in (bool, int, float):
+            kinds.append(type(value).__name__)
+        elif type_.rank == 0 and isinstance(value, np.generic) and value.dtype == type_.dtype.to_numpy():
+            kinds.append(NUMPY_SCALAR)
+        else:
+            return None
+    return tuple(kinds)
 
 
 MASK: Final = (1 << 64) - 1

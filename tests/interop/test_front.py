@@ -20,7 +20,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.frontend.reads import Reads
-from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType
+from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.engine.python_door import python_door
 from einkorn.graph.interop.front import MOST, variables
@@ -331,3 +331,42 @@ def test_models_have_doors_for_views() -> None:
         model(x[::2], x)
     model.cancel()  # nobody is there
     np.testing.assert_array_equal(model(x, x)[0].to_numpy(), x)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "int8", "uint64", "bool"])
+def test_models_have_doors_for_numbers(name: str) -> None:
+    dtype = DType[name]
+    one = dtype.to_numpy().type
+    types = [TensorType(dtype, shape, DeviceRef.CPU()) for shape in (["n", "m"], [])]
+    work = ops.logical_and if dtype is DType.bool else ops.mul
+    model = InferenceSession().load(Graph("of_numbers", work, types))
+    x = np.arange(6).astype(one).reshape(2, 3)
+    numbers = [one(1), np.asarray(1, one), True if dtype is DType.bool else 1, *([1.0] if dtype.is_float() else [])]
+    for number in numbers:
+        for given in (x, x.T):
+            for _ in range(5):
+                (found,) = model(given, number)
+                assert found.dtype is dtype
+                np.testing.assert_array_equal(found.to_numpy(), given)
+            BACKGROUND.wait()
+    assert model._doors
+    for wrong in ("1", None, 1j, np.int16(1), np.complex64(1), *([] if dtype.is_float() else [1.5, 1 << 80, -200])):
+        with pytest.raises(EinkornError, match="input1"):
+            model(x, wrong)
+
+
+def test_doors_for_numbers_take_those_that_fit() -> None:
+    types = [TensorType(DType.float32, shape, DeviceRef.CPU()) for shape in (["n"], [])]
+    model = InferenceSession().load(Graph("of_numbers", lambda x, a: x * a, types))
+    x, number = floats(8), np.float32(2)
+    for given in (2.0, number, 2):
+        for _ in range(4):
+            model(x, given)
+        BACKGROUND.wait()
+    assert len(model._doors) == 3
+    assert [steps(lambda given=given: model(x, given)) for given in (3.0, number, 5)] == [1] * 3  # type: ignore[misc]
+    for given in (-3.0, 7, np.float32(9), float("inf"), 1 << 70):
+        np.testing.assert_array_equal(model(x[1:], given)[0].to_numpy(), x[1:] * np.float32(given))
+    for wrong in (1e300, (1 << 24) + 1, True, np.float64(2)):
+        with pytest.raises(EinkornError, match="input1"):
+            model(x, wrong)
