@@ -15,6 +15,8 @@ __all__ = ["ROWS", "WITHOUT", "Array", "Row"]
 ROWS = [*ELEMENTS, *INDEXING, *NUMBERS, *NETWORKS, *IMAGES, *LINEAR_ALGEBRA]
 
 _VIEW = "gives a view: no element moves"
+_AXES = "is `fftn` with another default"
+_FREQUENCIES = "a few numbers"
 _PART = "is timed in the row of `buffer_store`"
 # Ops without a row, and why.
 WITHOUT = {
@@ -28,8 +30,17 @@ WITHOUT = {
     "constant": "is read where it lies",
     "constant_external": "is read where it lies",
     "custom": "costs what its kernel costs",
+    "fft2": _AXES,
     "fence": "keeps ops apart, and computes nothing",
     "flatten": _VIEW,
+    "fftfreq": _FREQUENCIES,
+    "fftshift": "is slices that are joined",
+    "hfft": "is `irfft` of conjugates",
+    "ifft2": _AXES,
+    "ifftn": "is `fftn` with exchanged parts",
+    "ifftshift": "is slices that are joined",
+    "ihfft": "is conjugates of `rfft`",
+    "irfft2": "is `irfftn` with another default",
     "inplace_custom": "costs what its kernel costs",
     "print": "is for looking, and waits for the terminal",
     "random.normal": "another name of `random.gaussian`",
@@ -37,6 +48,8 @@ WITHOUT = {
     "random.set_seed": "a single number",
     "rebind": "checks sizes, and computes nothing",
     "reshape": _VIEW,
+    "rfft2": "is `rfftn` with another default",
+    "rfftfreq": _FREQUENCIES,
     "shape_to_tensor": "a few numbers",
     "squeeze": _VIEW,
     "view_as_complex": _VIEW,

@@ -41,6 +41,11 @@ def _flat(z: Any) -> Any:
     return torch_module().view_as_real(z)
 
 
+def _complex(*shape: int) -> Array:
+    pairs = floats(*shape, 2)
+    return (pairs[..., 0] + 1j * pairs[..., 1]).astype(np.complex64)
+
+
 def _in_pairs(z: Array) -> Array:
     return np.stack([z.real, z.imag], -1).astype(np.float32)
 
@@ -126,11 +131,17 @@ NUMBERS = [
     Row("fft", "256 x 1024", lambda: [floats(256, 1024, 2)], ops.fft,
         lambda x: _in_pairs(np.fft.fft(x[..., 0] + 1j * x[..., 1])), lambda x: _flat(torch_module().fft.fft(_pairs(x))),
         tolerance=1e-5),
-    Row("rfft", "256 x 1024", lambda: [floats(256, 1024)], ops.rfft, lambda x: _in_pairs(np.fft.rfft(x)),
-        lambda x: _flat(torch_module().fft.rfft(x)), tolerance=1e-5),
+    Row("rfft", "256 x 1024", lambda: [floats(256, 1024)], ops.rfft, np.fft.rfft,
+        lambda x: torch_module().fft.rfft(x), tolerance=1e-5),
     Row("irfft", "256 x 1024", lambda: [floats(256, 513, 2)], lambda x: ops.irfft(x, input_is_complex=True),
         lambda x: np.fft.irfft(x[..., 0] + 1j * x[..., 1]),
         lambda x: torch_module().fft.irfft(_pairs(x)), tolerance=1e-5),
+    Row("fftn", "256 x 256", lambda: [_complex(256, 256)], ops.fftn, np.fft.fftn,
+        lambda x: torch_module().fft.fftn(x), tolerance=1e-5),
+    Row("rfftn", "256 x 256", lambda: [floats(256, 256)], ops.rfftn, np.fft.rfftn,
+        lambda x: torch_module().fft.rfftn(x), tolerance=1e-5),
+    Row("irfftn", "256 x 129", lambda: [_complex(256, 129)], ops.irfftn, np.fft.irfftn,
+        lambda x: torch_module().fft.irfftn(x), tolerance=1e-5),
     Row("complex.mul", "256 x 512", lambda: [floats(256, 512, 2), floats(256, 512, 2)], ops.complex.mul, None,
         lambda x, y: _flat(_pairs(x) * _pairs(y)), tolerance=1e-5),
     Row("einsum", "bhqd,bhkd->bhqk, 4 x 8 x 128 x 64", lambda: [floats(4, 8, 128, 64), floats(4, 8, 128, 64)],

@@ -23,7 +23,7 @@ from ..eager import functional as F
 from ..eager.contexts import defaults
 from ..eager.tensor import Tensor
 from ..types.promotion import literal_array
-from .operands import REAL, Place, Shape, cast, dtype_of_number, shape_of, sizes_of, tensor
+from .operands import COMPLEX, REAL, Place, Shape, cast, dtype_of_number, shape_of, sizes_of, tensor
 
 
 @placed
@@ -55,17 +55,21 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: Place = None, co
 
 def _elements(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     """The elements of numbers and lists. Floats are rounded; integers are those of their dtype, or refused."""
+    if (dtype is None and _has(obj, complex)) or (dtype is not None and dtype.is_complex()):
+        return literal_array(obj, dtype or COMPLEX, "asarray", user_place())
     wide = dtype is None or dtype.is_float()
-    array = literal_array(obj, DType.float64 if wide and _has_floats(obj) else dtype, "asarray", user_place())
+    array = literal_array(obj, DType.float64 if wide and _has(obj, float) else dtype, "asarray", user_place())
     if not wide or array.dtype != np.float64:
         return array
     with np.errstate(over="ignore"):
         return rounded(array, dtype or REAL)
 
 
-def _has_floats(obj: Any) -> bool:
-    """Whether a float is among numbers and lists of them, or nothing at all."""
-    return not obj or any(map(_has_floats, obj)) if isinstance(obj, list | tuple) else isinstance(obj, float)
+def _has(obj: Any, kind: type) -> bool:
+    """Whether a number of a kind is among numbers and lists of them; a float also where there is nothing at all."""
+    if isinstance(obj, list | tuple):
+        return any(_has(each, kind) for each in obj) or (not obj and kind is float)
+    return isinstance(obj, kind)
 
 
 def _shared(obj: Any, dtype: DType | None, device: Place) -> Tensor:
@@ -110,7 +114,7 @@ def arange(
 
 @placed
 def full(
-    shape: Shape, fill_value: bool | float | Tensor, *, dtype: DType | None = None, device: Place = None
+    shape: Shape, fill_value: bool | complex | Tensor, *, dtype: DType | None = None, device: Place = None
 ) -> Tensor:
     """A tensor of one number, in the dtype of the number where none is given."""
     chosen = dtype_of_number(fill_value) if dtype is None else dtype_of("dtype", dtype)
@@ -138,7 +142,7 @@ def empty(shape: Shape, *, dtype: DType | None = None, device: Place = None) -> 
 
 @placed
 def full_like(
-    x: Tensor, /, fill_value: bool | float | Tensor, *, dtype: DType | None = None, device: Place = None
+    x: Tensor, /, fill_value: bool | complex | Tensor, *, dtype: DType | None = None, device: Place = None
 ) -> Tensor:
     """A tensor of one number with the shape of another, and its dtype and device where none is given."""
     like = tensor("x", x)

@@ -27,7 +27,7 @@ KINDS: dict[str, Callable[[DType], bool]] = {
     "unsigned integer": DType.is_unsigned_integral,
     "integral": DType.is_integral,
     "real floating": DType.is_float,
-    "complex floating": lambda t: False,
+    "complex floating": DType.is_complex,
     "numeric": lambda t: t is not DType.bool,
 }
 
@@ -77,12 +77,14 @@ def can_cast(from_: DType | Tensor, to: DType, /) -> bool:
 
 @placed
 def finfo(type: DType | Tensor, /) -> FloatLimits:
-    """The limits of a floating-point dtype.
+    """The limits of a floating-point dtype; of a complex one those of its parts.
 
     Raises:
         DTypeError: EK0818, another dtype.
     """
     dtype = _dtype("type", type)
+    if dtype.is_complex():
+        dtype = dtype.part
     if not dtype.is_float():
         wrong("type", dtype, "a floating-point dtype", code="EK0818", kind=DTypeError)
     found: Any = ml_dtypes.finfo(dtype.to_numpy())  # type: ignore[no-untyped-call]
@@ -123,7 +125,7 @@ def _is_of(dtype: DType, kind: Any) -> bool:
 
 
 @placed
-def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float) -> DType:
+def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float | complex) -> DType:
     """The dtype in which an op computes with these.
 
     Numbers take the dtype of the others, where it is of their kind or a higher one.
@@ -136,7 +138,9 @@ def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float) -> DTyp
         wrong("arrays_and_dtypes", arrays_and_dtypes, "a tensor or a dtype at least", code="EK0818", kind=DTypeError)
     result = promote(strong, "result_type")
     for each in arrays_and_dtypes:
-        if isinstance(each, float) and not result.is_float():
+        if isinstance(each, complex) and result.is_float():
+            result = promote([result, DType.complex64], "result_type")
+        if isinstance(each, float | complex) and not (result.is_float() or result.is_complex()):
             wrong("arrays_and_dtypes", each, f"an int beside {result}", code="EK0818", kind=DTypeError)
     return result
 

@@ -44,7 +44,11 @@ def function(
             signature(*args, **kwargs)  # refuses what the signature does not take, in Python's own words
             given = operands(dict(zip(names, args, strict=True)))
             dtype = next(each.dtype for each in given if isinstance(each, Tensor))
-            chosen = (bools if dtype is DType.bool else None) or (None if dtype.is_float() else integers) or op
+            chosen = (
+                (bools if dtype is DType.bool else None)
+                or (integers if dtype is DType.bool or dtype.is_integral() else None)
+                or op
+            )
             return chosen(*given)
 
         return call  # type: ignore[return-value]
@@ -67,7 +71,14 @@ def _always(x: Tensor) -> Tensor:
 
 def _acos(x: Tensor) -> Tensor:
     """The op counts numbers beyond 1 as 1; the standard has NaN for them."""
-    return F.where(F.less_equal(F.abs(x), 1), F.acos(x), math.nan)
+    return F.acos(x) if x.dtype.is_complex() else F.where(F.less_equal(F.abs(x), 1), F.acos(x), math.nan)
+
+
+def _sign(x: Tensor) -> Tensor:
+    """Of complex numbers x / abs(x), and 0 of 0."""
+    if not x.dtype.is_complex():
+        return F.sign(x)
+    return F.where(F.equal(x, 0), 0, F.div(x, F.abs(x)))
 
 
 def _sign_bit(x: Tensor) -> Tensor:
@@ -127,7 +138,7 @@ def ceil(x: Tensor, /) -> Tensor:
     """The smallest whole number >= x."""
 
 
-@function(_itself)
+@function(F.conj)
 def conj(x: Tensor, /) -> Tensor:
     """The complex conjugate, which a real number is itself."""
 
@@ -157,7 +168,7 @@ def floor(x: Tensor, /) -> Tensor:
     """The largest whole number <= x."""
 
 
-@function(_zeros)
+@function(F.imag)
 def imag(x: Tensor, /) -> Tensor:
     """The imaginary part, which is 0 of a real number."""
 
@@ -212,7 +223,7 @@ def positive(x: Tensor, /) -> Tensor:
     """+x."""
 
 
-@function(_itself)
+@function(F.real)
 def real(x: Tensor, /) -> Tensor:
     """The real part, which a real number is itself."""
 
@@ -227,9 +238,9 @@ def round(x: Tensor, /) -> Tensor:
     """The nearest whole number; of two the even one."""
 
 
-@function(F.sign)
+@function(_sign)
 def sign(x: Tensor, /) -> Tensor:
-    """-1, 0 or 1; NaN of NaN."""
+    """-1, 0 or 1; NaN of NaN; of complex numbers x / abs(x)."""
 
 
 @function(_sign_bit)

@@ -9,9 +9,23 @@ from ...dsl.types.dtype import DType
 from ..driver.devices import Device, scan_available_devices
 from ..eager.contexts import defaults
 from .dtypes import isdtype
-from .operands import REAL, Place
+from .operands import COMPLEX, REAL, Place
 
-NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+NAMES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 
 
 class Info:
@@ -27,7 +41,7 @@ class Info:
 
     def default_dtypes(self, *, device: Place = None) -> dict[str, DType]:
         """The dtypes of tensors that are made without one, on every device."""
-        return {"real floating": REAL, "integral": DType.int64, "indexing": DType.int64}
+        return {"real floating": REAL, "complex floating": COMPLEX, "integral": DType.int64, "indexing": DType.int64}
 
     def dtypes(self, *, device: Place = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The dtypes of the standard, all or those of a kind, by name."""

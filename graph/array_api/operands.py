@@ -16,11 +16,12 @@ from ..eager import functional as F
 from ..eager.tensor import Tensor
 from ..types.promotion import promote
 
-Operand = Tensor | bool | int | float
+Operand = Tensor | bool | int | float | complex
 Place = Device | DeviceRef | None
 Shape = int | tuple[int, ...]
 Axes = int | tuple[int, ...] | None
 REAL = DType.float32  # of floats that come without a dtype
+COMPLEX = DType.complex64  # of complex numbers
 _TO_TENSOR = "xp.asarray(value) makes a tensor of a number, a list or an array"
 
 
@@ -45,22 +46,33 @@ def operands(values: dict[str, Any]) -> list[Any]:
     if not known:
         argument, value = next(iter(values.items()))
         tensor(argument, value)
-    floats = any(value.dtype.is_float() for value in known)
+    floats = any(value.dtype.is_float() or value.dtype.is_complex() for value in known)
+    if any(isinstance(value, complex) for value in values.values()):  # takes floats with it
+        values = {name: _as_complex(value) for name, value in values.items()}
     return [_operand(argument, value, floats) for argument, value in values.items()]
 
 
 def _operand(argument: str, value: Any, floats: bool) -> Any:
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, complex):
+        return value
     if not isinstance(value, bool | int | float):
         wrong(argument, value, "a Tensor or a number", code="EK0818", kind=DTypeError, hint=_TO_TENSOR)
     return float(value) if floats else value
+
+
+def _as_complex(value: Any) -> Any:
+    floats = isinstance(value, Tensor) and value.dtype.is_float()
+    return cast(value, promote([value.dtype, COMPLEX], "operands")) if floats else value
 
 
 def dtype_of_number(value: Any) -> DType:
     """The dtype that the standard gives a Python number."""
     if isinstance(value, Tensor):
         return value.dtype
+    if isinstance(value, complex):
+        return COMPLEX
     return DType.bool if isinstance(value, bool) else DType.int64 if isinstance(value, int) else REAL
 
 

@@ -59,7 +59,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
 
 @placed
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The dot products of vectors along an axis, counted from the end; the other axes broadcast.
+    """The dot products of vectors along an axis, counted from the end; the first are conjugated, other axes broadcast.
 
     Raises:
         GraphError: EK0422, an axis that is not there; EK0427, vectors of different sizes.
@@ -68,5 +68,5 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     second = moveaxis(tensor("x2", x2), axis, -1)
     if first.shape[-1] != second.shape[-1]:
         wrong("axis", axis, f"an axis of one size in {tuple(x1.shape)} and {tuple(x2.shape)}", code="EK0427")
-    product = F.matmul(F.unsqueeze(first, -2), F.unsqueeze(second, -1))
+    product = F.matmul(F.unsqueeze(F.conj(first), -2), F.unsqueeze(second, -1))
     return F.reshape(product, product.shape[:-2])

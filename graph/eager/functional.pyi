@@ -101,6 +101,10 @@ __all__ = [
     "expm1",
     "fence",
     "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
     "flatten",
     "flip",
     "floor",
@@ -123,13 +127,20 @@ __all__ = [
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
+    "hfft",
     "hypot",
     "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
     "imag",
     "in_graph_context",
     "inplace_custom",
     "instance_norm",
     "irfft",
+    "irfft2",
+    "irfftn",
     "is_finite",
     "is_inf",
     "is_nan",
@@ -199,6 +210,9 @@ __all__ = [
     "resize_linear",
     "resize_nearest",
     "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
     "right_shift",
     "rms_norm",
     "roi_align",
@@ -478,6 +492,20 @@ def fft(
     normalization: Normalization | str = ...,
     input_is_complex: bool = True,
 ) -> Tensor: ...
+def fft2(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = ...,
+    norm: Normalization | str = ...,
+) -> Tensor: ...
+def fftfreq(n: int, d: float = 1.0, dtype: DType = ..., device: DeviceRef | Device | None = None) -> Tensor: ...
+def fftn(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    norm: Normalization | str = ...,
+) -> Tensor: ...
+def fftshift(x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor: ...
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 def flip(x: TensorLike, axis: Axes = None) -> Tensor: ...
 def floor(x: TensorLike) -> Tensor: ...
@@ -518,6 +546,7 @@ def hann_window(
 def hard_sigmoid(x: TensorLike, alpha: float = 0.16666666666666666, beta: float = 0.5) -> Tensor: ...
 def hard_swish(x: TensorLike) -> Tensor: ...
 def hard_tanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tensor: ...
+def hfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Normalization | str = ...) -> Tensor: ...
 def hypot(lhs: TensorLike, rhs: TensorLike) -> Tensor: ...
 def ifft(
     input_tensor: TensorLike,
@@ -526,6 +555,20 @@ def ifft(
     normalization: Normalization | str = ...,
     input_is_complex: bool = True,
 ) -> Tensor: ...
+def ifft2(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = ...,
+    norm: Normalization | str = ...,
+) -> Tensor: ...
+def ifftn(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    norm: Normalization | str = ...,
+) -> Tensor: ...
+def ifftshift(x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor: ...
+def ihfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Normalization | str = ...) -> Tensor: ...
 def imag(x: TensorLike) -> Tensor: ...
 def inplace_custom(
     name: Any,
@@ -543,6 +586,18 @@ def irfft(
     normalization: Normalization | str = ...,
     input_is_complex: bool = False,
     buffer_size_mb: int = 512,
+) -> Tensor: ...
+def irfft2(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = ...,
+    norm: Normalization | str = ...,
+) -> Tensor: ...
+def irfftn(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    norm: Normalization | str = ...,
 ) -> Tensor: ...
 def is_finite(x: TensorLike) -> Tensor: ...
 def is_inf(x: TensorLike) -> Tensor: ...
@@ -707,6 +762,19 @@ def resize_nearest(
 ) -> Tensor: ...
 def rfft(
     input_tensor: TensorLike, n: int | None = None, axis: int = -1, normalization: Normalization | str = ...
+) -> Tensor: ...
+def rfft2(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = ...,
+    norm: Normalization | str = ...,
+) -> Tensor: ...
+def rfftfreq(n: int, d: float = 1.0, dtype: DType = ..., device: DeviceRef | Device | None = None) -> Tensor: ...
+def rfftn(
+    x: TensorLike,
+    s: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    norm: Normalization | str = ...,
 ) -> Tensor: ...
 def right_shift(lhs: TensorLike, rhs: TensorLike) -> Tensor: ...
 def rms_norm(

@@ -106,7 +106,7 @@ class Tensor(Methods, Recorded, Elsewhere):
     @classmethod
     @placed
     def full(
-        cls, shape: Dims, value: float, *, dtype: DType | None = None, device: Device | DeviceRef | None = None
+        cls, shape: Dims, value: complex, *, dtype: DType | None = None, device: Device | DeviceRef | None = None
     ) -> Tensor:
         """A tensor of one number."""
         chosen, place = defaults(dtype, device)
@@ -136,7 +136,7 @@ class Tensor(Methods, Recorded, Elsewhere):
 
     @classmethod
     @placed
-    def full_like(cls, input: Tensor | TensorType, value: float) -> Tensor:
+    def full_like(cls, input: Tensor | TensorType, value: complex) -> Tensor:
         """A tensor of one number, with the shape, dtype and device of another."""
         return cls.full(input.shape, value, dtype=input.dtype, device=input.device)
 

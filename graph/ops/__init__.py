@@ -6,7 +6,8 @@
     activations   rectifiers and gates
     norms         layers, roots of mean squares, groups, batches
     order         sorts, places in order, the k largest and smallest
-    signal        Fourier transforms, windows; `ops.complex`
+    signal        Fourier transforms along an axis, windows; `ops.complex`
+    transforms    Fourier transforms along several axes, frequencies
     einsum        sums over named axes
     random        random numbers, as `ops.random`
     scans         running sums and products
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from .scans import *
     from .scattering import *
     from .signal import *
+    from .transforms import *
 else:
     from . import (
         activations,
@@ -111,6 +113,7 @@ else:
         scans,
         scattering,
         signal,
+        transforms,
     )
 
     globals().update({name: op.function for name, op in OPS.items() if "." not in name})

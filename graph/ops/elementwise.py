@@ -154,17 +154,17 @@ def log(x: TensorValueLike) -> TensorValue:
     """The natural logarithm; NaN below 0, -inf at 0."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def log1p(x: TensorValueLike) -> TensorValue:
     """log(1 + x), exact also near 0; NaN below -1, -inf at -1."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def acos(x: TensorValueLike) -> TensorValue:
     """The angle whose cosine is x, from 0 to pi; numbers beyond -1 and 1 count as these."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def atanh(x: TensorValueLike) -> TensorValue:
     """The number whose hyperbolic tangent is x; NaN beyond -1 and 1."""
 

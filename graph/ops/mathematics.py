@@ -21,12 +21,12 @@ def tan(x: TensorValueLike) -> TensorValue:
     """The tangent of x in radians."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def asin(x: TensorValueLike) -> TensorValue:
     """The angle between -pi/2 and pi/2 whose sine is x; NaN beyond -1 and 1."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def atan(x: TensorValueLike) -> TensorValue:
     """The angle between -pi/2 and pi/2 whose tangent is x."""
 
@@ -41,12 +41,12 @@ def cosh(x: TensorValueLike) -> TensorValue:
     """The hyperbolic cosine."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def asinh(x: TensorValueLike) -> TensorValue:
     """The number whose hyperbolic sine is x."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def acosh(x: TensorValueLike) -> TensorValue:
     """The number >= 0 whose hyperbolic cosine is x; NaN below 1."""
 
@@ -56,7 +56,7 @@ def exp2(x: TensorValueLike) -> TensorValue:
     """2 to the power x."""
 
 
-@elementwise("float")
+@elementwise("inexact")
 def expm1(x: TensorValueLike) -> TensorValue:
     """exp(x) - 1, exact also near 0."""
 

@@ -1,10 +1,10 @@
 """Stages Fourier transforms, windows and pairs that stand for complex numbers.
 
-A complex tensor is one of floats whose last axis has size 2: real part, imaginary part. Half types are transformed in
-float32. All errors of a transform together are below 4e-7 of the whole in float32, 1e-15 in float64, for lengths of
-small prime factors; a large prime factor adds to them.
+Complex numbers give complex ones. Floats may hold pairs of real and imaginary part in a last axis of size 2, and give
+such pairs. Half types are transformed in float32. All errors of a transform together are below 4e-7 of the whole in
+float32, 2e-15 in float64, for any length.
 
-Input: tensors. Output: tensors. Non-goals: several axes at once; one transform after the other does it.
+Input: tensors. Output: tensors. Non-goals: several axes at once (see `transforms`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.layouts import Normalization
 from ..types.tensor_type import TensorType, shown
-from .operands import as_real, as_shape, cast_to, check_kind, joined_parts, permuted, tensor
+from .operands import as_real, as_shape, cast_to, check_at_least, check_kind, joined_parts, permuted, tensor
 from .stage import builtin, current, fail, op, require, stage
 
 __all__ = ["as_interleaved_complex", "fft", "hann_window", "ifft", "irfft", "rfft"]
 
 _FAMILY = "signal"
+_CHIRP = "chirp"
+LARGE = 40  # the sum of prime factors above 5 from which on `stdlib.kernels.chirp` is cheaper
 _NEARBY = 4096  # elements of a row that the kernel transforms without memory of its own
 # What the transform there and the inverse are scaled with.
 _SCALINGS = {
@@ -55,7 +57,7 @@ def fft(
     Raises:
         GraphError: axis is out of range, n is below 1, the last axis of pairs has not size 2.
     """
-    return _transform("fft", input_tensor, n, axis, normalization, input_is_complex, inverse=False)
+    return transform_along("fft", input_tensor, n, axis, normalization, input_is_complex, inverse=False)
 
 
 @op(dtypes={"input_tensor": "inexact"}, example="ops.ifft(input_tensor)")
@@ -67,7 +69,7 @@ def ifft(
     input_is_complex: bool = True,
 ) -> TensorValue:
     """The inverse Fourier transform along `axis`; arguments and errors as of `fft`."""
-    return _transform("ifft", input_tensor, n, axis, normalization, input_is_complex, inverse=True)
+    return transform_along("ifft", input_tensor, n, axis, normalization, input_is_complex, inverse=True)
 
 
 @op(dtypes={"input_tensor": "float"}, example="ops.rfft(input_tensor)")
@@ -79,9 +81,9 @@ def rfft(
 ) -> TensorValue:
     """The first n // 2 + 1 elements of the Fourier transform of real numbers; the others are their conjugates.
 
-    Arguments and errors are those of `fft`; the result has pairs in a last axis of size 2.
+    Arguments and errors are those of `fft`; the result is complex: complex128 of float64, else complex64.
     """
-    return _transform("rfft", input_tensor, n, axis, normalization, False, inverse=False, half=True)
+    return halved_transform("rfft", input_tensor, n, axis, normalization, inverse=False)
 
 
 @op(dtypes={"input_tensor": "inexact"}, example="ops.irfft(input_tensor, n=6, input_is_complex=True)")
@@ -109,7 +111,7 @@ def irfft(
         GraphError: axis is out of range, n is below 1, the last axis of pairs has not size 2.
     """
     int_of("buffer_size_mb", buffer_size_mb)
-    return _transform("irfft", input_tensor, n, axis, normalization, input_is_complex, inverse=True, half=True)
+    return transform_along("irfft", input_tensor, n, axis, normalization, input_is_complex, inverse=True, half=True)
 
 
 @op(dtypes={}, example="ops.hann_window(8, DeviceRef.CPU())")
@@ -175,7 +177,23 @@ def check_pairs(name: str, argument: str, value: TensorValue) -> None:
         fail(name, text, code="EK0421", argument=argument, expected="2", got=str(value.shape[-1]))
 
 
-def _transform(
+def halved_transform(
+    name: str,
+    x: TensorValueLike,
+    n: int | None,
+    axis: int,
+    normalization: Normalization | str,
+    *,
+    inverse: bool,
+) -> TensorValue:
+    """The transform of real numbers, which is complex, or with `inverse` real numbers of complex or real ones."""
+    found = transform_along(name, x, n, axis, normalization, False, inverse=inverse, half=True)
+    if inverse:
+        return found
+    return joined_parts(found if found.dtype is DType.float64 else cast_to(found, DType.float32))
+
+
+def transform_along(
     name: str,
     x: TensorValueLike,
     n: int | None,
@@ -188,12 +206,11 @@ def _transform(
 ) -> TensorValue:
     """Rows along an axis go through the kernel: a row of pairs, or of numbers with an axis of size 1 behind them."""
     value = tensor(name, "input_tensor", x)
-    check_kind(name, "input_tensor", value, "float" if name == "rfft" else "inexact")
+    check_kind(name, "input_tensor", value, "float" if half and not inverse else "inexact")
     if value.dtype.is_complex():
-        found = _transform(name, as_real(value), n, axis, normalization, True, inverse=inverse, half=half)
+        found = transform_along(name, as_real(value), n, axis, normalization, True, inverse=inverse, half=half)
         return found if half else joined_parts(found)
-    text = normalization.value if isinstance(normalization, Normalization) else normalization
-    scaling = _SCALINGS[choice_of("normalization", text, _SCALINGS, "EK0414")][inverse]
+    scaling = _SCALINGS[scaling_of(normalization)][inverse]
     if flag_of("input_is_complex", pairs):
         check_pairs(name, "input_tensor", value)
         full = value
@@ -201,14 +218,15 @@ def _transform(
         full = as_shape(value, [*value.shape, 1])
     at = axis_of(axis, full.rank - 1)
     size = full.shape[at]
-    length = Dim(_length(n)) if n is not None else (size - 1) * 2 if half and inverse else size
+    length = Dim(length_of("n", n)) if n is not None else (size - 1) * 2 if half and inverse else size
     if isinstance(length, StaticDim) and int(length) < 1:
         wrong("n", int(length), "a length from 1 on", code="EK0421")
+    check_at_least(name, "n", length, 1, f"there is nothing to transform along axis {at}", "EK0421")
     order = [*(k for k in range(full.rank - 1) if k != at), at, full.rank - 1]
     moved = permuted(full, order)
     kept = length // 2 + 1 if half and not inverse else length
     depth = 1 if half and inverse else 2
-    halved = half and isinstance(length, StaticDim) and int(length) % 2 == 0
+    halved = half and isinstance(length, StaticDim) and int(length) % 2 == 0 and _sum_of_primes(int(length)) < LARGE
     flags = {"inverse": inverse, "hermitian": half and inverse, "halved": halved}
     rows = _rows_through(moved, length, [kept, depth], flags, scaling)
     back = permuted(rows, [order.index(k) for k in range(full.rank)])
@@ -222,33 +240,79 @@ def _rows_through(
     outer = wide.shape[:-2]
     count = Shape(outer).num_elements
     rows = as_shape(wide, [count, *wide.shape[-2:]])
-    place = wide.device
-    loaded = current("fft").kernels.builtin(_FAMILY, "fft_roots")
-    roots = stage(loaded, [], {}, place, [TensorType(wide.dtype, [2, length], place)])[0]
-    small = isinstance(length, StaticDim) and int(length) <= _NEARBY
-    out = TensorType(wide.dtype, [count, *last], place)
-    work = TensorType(wide.dtype, [0 if small else count * length * 4], place)
-    parameters = {
-        **flags,
-        "scaling": scaling,
-        "nearby": small,
-        "factors": _factors(length // 2 if flags["halved"] else length),
-    }
-    found = builtin(_FAMILY, "fft", [rows, roots], parameters, [out, work])[0]
+    out = TensorType(wide.dtype, [count, *last], wide.device)
+    through = _small_factors if isinstance(length, StaticDim) and _sum_of_primes(int(length)) < LARGE else _any_length
+    found = through(rows, length, out, {**flags, "scaling": scaling})
     return cast_to(as_shape(found, [*outer, *last]), moved.dtype)
 
 
-def _factors(length: Dim) -> int:
-    """Which of 4, 2, 3, 5 and other factors the kernel takes from a length, a bit each; all if it is not known."""
-    if not isinstance(length, StaticDim):
-        return 31
-    rest, found = int(length), 0
+def _small_factors(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, Any]) -> TensorValue:
+    """Transforms rows of a length that is known, and a product of small primes."""
+    place, number = rows.device, int(length)
+    roots = _made(_FAMILY, "fft_roots", [], TensorType(rows.dtype, [2, length], place))
+    small = number <= _NEARBY
+    work = TensorType(rows.dtype, [0 if small else rows.shape[0] * length * 4], place)
+    factors = _factors(number // 2 if parameters["halved"] else number)
+    return builtin(_FAMILY, "fft", [rows, roots], {**parameters, "nearby": small, "factors": factors}, [out, work])[0]
+
+
+def _any_length(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, Any]) -> TensorValue:
+    """Transforms rows of any other length: see `stdlib.kernels.chirp`."""
+    place = rows.device
+    known = isinstance(length, StaticDim)
+    space = Dim(1 << (2 * int(length) - 2).bit_length()) if isinstance(length, StaticDim) else length * 4
+    wave = _made(_CHIRP, "chirp", [], TensorType(rows.dtype, [2, length], place))
+    table = TensorType(rows.dtype, [2, space], place)
+    roots = builtin(_CHIRP, "chirp_roots", [wave], {}, [table])[0]
+    spectrum = builtin(_CHIRP, "chirp_spectrum", [wave, roots], {}, [table, table])[0]
+    small = known and int(space) <= _NEARBY
+    work = TensorType(rows.dtype, [0 if small else rows.shape[0] * space * 4], place)
+    given = {name: value for name, value in parameters.items() if name != "halved"} | {"nearby": small, "known": known}
+    return builtin(_CHIRP, "fft_of_any_length", [rows, wave, roots, spectrum], given, [out, work])[0]
+
+
+def _made(family: str, kernel: str, operands: list[TensorValue], type: TensorType) -> TensorValue:
+    """The result of a kernel of this library that may have no operands."""
+    return stage(current("fft").kernels.builtin(family, kernel), operands, {}, type.device, [type])[0]
+
+
+def _sum_of_primes(n: int) -> int:
+    """The sum of the prime factors of a number that are above 5, as often as they occur."""
+    for small in (2, 3, 5):
+        while n % small == 0:
+            n //= small
+    total, factor = 0, 7
+    while factor * factor <= n:
+        while n % factor == 0:
+            n, total = n // factor, total + factor
+        factor += 2
+    return total + (n if n > 1 else 0)
+
+
+def _factors(length: int) -> int:
+    """Which of 4, 2, 3, 5 and other factors the kernel takes from a length, a bit each."""
+    rest, found = length, 0
     for bit, factor in enumerate((4, 2, 3, 5)):
         while rest > 1 and rest % factor == 0:
             rest, found = rest // factor, found | 1 << bit
     return found | 16 if rest > 1 else found
 
 
-def _length(n: Any) -> int:
-    number = int_of("n", n, wanted="an int from 1 on")
-    return number if number > 0 else wrong("n", n, "an int from 1 on", code="EK0421")
+def scaling_of(normalization: Normalization | str) -> str:
+    """The name of a scaling.
+
+    Raises:
+        GraphError: EK0414, another name.
+    """
+    text = normalization.value if isinstance(normalization, Normalization) else normalization
+    return choice_of("normalization", text, _SCALINGS, "EK0414")
+
+
+def length_of(argument: str, n: Any) -> int:
+    """A length from 1 on.
+
+    Raises:
+        GraphError: EK0421, another one.
+    """
+    number = int_of(argument, n, wanted="an int from 1 on")
+    return number if number > 0 else wrong(argument, n, "an int from 1 on", code="EK0421")

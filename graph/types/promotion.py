@@ -76,6 +76,8 @@ def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DTy
         )
         if not picked.is_storage() and picked.bits <= unsigned < 64:
             picked = DType[f"int{2 * unsigned}"]
+    if picked is DType.complex64 and DType.float64 in known:
+        picked = DType.complex128
     for dtype in known:
         if not holds(picked, dtype) and not _rounds(picked, dtype):
             wider = dtype.complex_dtype if picked.is_complex() else picked

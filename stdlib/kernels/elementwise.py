@@ -288,7 +288,7 @@ log.reference(in_float64(np.log))
 
 
 @register("log1p")
-def log1p(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def log1p(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """log(1 + x), exact also near 0; NaN below -1, -inf at -1."""
     foreach(out, lambda i: dsl.log1p(x[i]))
 
@@ -297,16 +297,16 @@ log1p.reference(in_float64(np.log1p))
 
 
 @register("acos")
-def acos(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def acos(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The angle whose cosine is x; numbers beyond -1 and 1 count as these."""
-    foreach(out, lambda i: dsl.acos(dsl.min(dsl.max(x[i], -1), 1)))
+    foreach(out, lambda i: dsl.acos(x[i] if X.is_complex() else dsl.min(dsl.max(x[i], -1), 1)))
 
 
-acos.reference(in_float64(lambda x: np.arccos(np.clip(x, -1, 1))))
+acos.reference(in_float64(lambda x: np.arccos(x if np.iscomplexobj(x) else np.clip(x, -1, 1))))
 
 
 @register("atanh")
-def atanh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def atanh(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The number whose hyperbolic tangent is x; NaN beyond -1 and 1."""
     foreach(out, lambda i: dsl.atanh(x[i]))
 

@@ -41,7 +41,7 @@ tan.reference(in_float64(np.tan))
 
 
 @register("asin")
-def asin(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def asin(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The angle between -pi/2 and pi/2 whose sine is x; NaN beyond -1 and 1."""
     foreach(out, lambda i: dsl.asin(x[i]))
 
@@ -50,7 +50,7 @@ asin.reference(in_float64(np.arcsin))
 
 
 @register("atan")
-def atan(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def atan(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The angle between -pi/2 and pi/2 whose tangent is x."""
     foreach(out, lambda i: dsl.atan(x[i]))
 
@@ -77,7 +77,7 @@ cosh.reference(in_float64(np.cosh))
 
 
 @register("asinh")
-def asinh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def asinh(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The number whose hyperbolic sine is x."""
     foreach(out, lambda i: dsl.asinh(x[i]))
 
@@ -86,7 +86,7 @@ asinh.reference(in_float64(np.arcsinh))
 
 
 @register("acosh")
-def acosh(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def acosh(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """The number >= 0 whose hyperbolic cosine is x; NaN below 1."""
     foreach(out, lambda i: dsl.acosh(x[i]))
 
@@ -104,7 +104,7 @@ exp2.reference(in_float64(np.exp2))
 
 
 @register("expm1")
-def expm1(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
+def expm1(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"]) -> None:
     """exp(x) - 1, exact also near 0."""
     foreach(out, lambda i: dsl.expm1(x[i]))
 

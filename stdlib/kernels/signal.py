@@ -85,7 +85,7 @@ def fft(
     have, so that there is no code for what does not occur.
     """
     n = roots.dim(1)
-    scale = _scale(scaling, n).cast(C)
+    scale = scale_of(scaling, n).cast(C)
 
     def transformed(row, memory):
         first, second = (memory, memory + n), (memory + 2 * n, memory + 3 * n)
@@ -113,6 +113,18 @@ def hann_window(out: OutputTensor[F, "n"], *, periodic: bool) -> None:
     def element(i):
         angle = Int(i[0]).cast(float64) * (TURN / max(last, 1).cast(float64))
         return select(out.dim(0) == 1, 1.0, 0.5 - 0.5 * cos(angle)).cast(F)
+
+    foreach(out, element)
+
+
+@register("frequencies")
+def frequencies(out: OutputTensor[F, "k"], *, half: bool, n: int, d: float) -> None:
+    """The frequencies k / (n d) of the elements of a transform; those of the second half less n, unless `half`."""
+    last = n // 2 if half else (n - 1) // 2
+
+    def element(i):
+        k = Int(i[0])
+        return (select(k <= last, k, k - n).cast(float64) / (n * d)).cast(F)
 
     foreach(out, element)
 
@@ -147,6 +159,13 @@ def _each_element(
 ) -> None:
     """A row of n complex numbers."""
     n = roots.dim(1)
+    load_row(x, row, first, n, inverse, hermitian)
+    found = stages(first, second, roots.pointer(0, 0), n, factors, 1)
+    store_row(out, row, found, n, x.dim(2) == 1, inverse, hermitian, scale)
+
+
+def load_row(x: Any, row: Any, first: Any, n: Any, inverse: Any, hermitian: Any) -> None:
+    """Copies n elements of a row, in which zeros or conjugates follow those that are there."""
     kept = min(n // 2 + 1 if hermitian else n, x.dim(1))
     # The inverse is the transform with real and imaginary parts exchanged, before and after.
     re, im = (first[1], first[0]) if inverse else first
@@ -163,10 +182,12 @@ def _each_element(
         for k in range(n - (n - 1) // 2, n):
             re[k] = re[n - k]
             im[k] = -im[n - k]
-    real, imaginary = _stages(first, second, roots.pointer(0, 0), n, factors, 1)
-    if inverse:
-        real, imaginary = imaginary, real
-    if x.dim(2) == 1 and not hermitian:
+
+
+def store_row(out: Any, row: Any, found: Any, n: Any, of_reals: Any, inverse: Any, hermitian: Any, scale: Any) -> None:
+    """Stores the first elements of a transform, scaled."""
+    real, imaginary = (found[1], found[0]) if inverse else found
+    if of_reals and not hermitian:
         _make_ends_real(imaginary, n)
     for k in range(out.dim(1)):
         out[row, k, 0] = real[k] * scale
@@ -191,13 +212,13 @@ def _real_to_halves(out: Any, x: Any, row: Any, first: Any, second: Any, roots: 
         im[k] = x.dtype(0)
     if kept % 2 == 1:
         re[kept // 2] = x[row, kept - 1, 0]
-    real, imaginary = _stages(first, second, table, h, factors, 2)
+    real, imaginary = stages(first, second, table, h, factors, 2)
     out[row, 0, 0], out[row, 0, 1] = (real[0] + imaginary[0]) * scale, x.dtype(0)
     out[row, h, 0], out[row, h, 1] = (real[0] - imaginary[0]) * scale, x.dtype(0)
     half = x.dtype(0.5) * scale
     for k in range(1, h):
         a, b, c, d = real[k], imaginary[k], real[h - k], imaginary[h - k]
-        re_odd, im_odd = _turned(b + d, c - a, table[k], table[2 * h + k])
+        re_odd, im_odd = turned(b + d, c - a, table[k], table[2 * h + k])
         out[row, k, 0] = (a + c + re_odd) * half
         out[row, k, 1] = (b - d + im_odd) * half
 
@@ -219,10 +240,10 @@ def _halves_to_real(out: Any, x: Any, row: Any, first: Any, second: Any, roots: 
     im, re = first  # exchanged, for the inverse
     for k in range(h):
         a, b, c, d = real[k], imaginary[k], real[h - k], imaginary[h - k]
-        re_odd, im_odd = _turned(a - c, b + d, table[k], -table[2 * h + k])
+        re_odd, im_odd = turned(a - c, b + d, table[k], -table[2 * h + k])
         re[k] = a + c - im_odd
         im[k] = b - d + re_odd
-    odd, even = _stages(first, second, table, h, factors, 2)
+    odd, even = stages(first, second, table, h, factors, 2)
     for k in range(h):
         out[row, 2 * k, 0] = even[k] * scale
         out[row, 2 * k + 1, 0] = odd[k] * scale
@@ -231,7 +252,7 @@ def _halves_to_real(out: Any, x: Any, row: Any, first: Any, second: Any, roots: 
 # *** stages ***
 
 
-def _scale(scaling: Any, n: Any) -> Any:
+def scale_of(scaling: Any, n: Any) -> Any:
     wide = Int(n).cast(float64)
     return 1 / wide if scaling == "n" else 1 / sqrt(wide) if scaling == "root" else float64(1)
 
@@ -243,7 +264,7 @@ def _make_ends_real(imaginary, n):
         imaginary[n // 2] = imaginary.dtype(0)
 
 
-def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any:
+def stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any:
     """Goes from x to y and back, a factor of n each time; gives the one that holds the result.
 
     The roots are each `every`-th of the table. After some stages x holds n / rest interleaved transforms: `rest` is
@@ -263,7 +284,7 @@ def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any
                 rest = rest // radix
     if factors >> 4 & 1:
         while rest > 1:
-            factor = _smallest_factor(rest)
+            factor = smallest_factor(rest)
             _sums((xr, xi), (yr, yi), table, n, s, rest, factor, every)
             xr, xi, yr, yi = yr, yi, xr, xi
             s = s * factor
@@ -271,7 +292,7 @@ def _stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any
     return xr, xi
 
 
-def _smallest_factor(n: Any) -> Any:
+def smallest_factor(n: Any) -> Any:
     """The smallest factor of a number that 2, 3 and 5 do not divide."""
     factor = Int(7)
     while factor * factor <= n and n % factor != 0:
@@ -326,7 +347,7 @@ def _group(
         re, im = found[u]
         if u > 0:
             root = s * p * u * every
-            re, im = _turned(re, im, table[root], table[n * every + root])
+            re, im = turned(re, im, table[root], table[n * every + root])
         y[0].store(re, at)
         y[1].store(im, at)
 
@@ -337,16 +358,16 @@ def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any, every: Any)
     for t in unroll(4):
         values = (*values, (x[0].load(p + m * t, width=LANES), x[1].load(p + m * t, width=LANES)))
     found = _four(values)
-    turned: Any = (found[0],)
+    columns: Any = (found[0],)
     for u in unroll(1, 4):
         re, im = found[u]
         step = u * every
         c = table.load(p * step, width=LANES, stride=step)
         d = table.load(n * every + p * step, width=LANES, stride=step)
-        turned = (*turned, _turned(re, im, c, d))
+        columns = (*columns, turned(re, im, c, d))
     for part in unroll(2):
-        even = turned[0][part].interleave(turned[2][part])
-        odd = turned[1][part].interleave(turned[3][part])
+        even = columns[0][part].interleave(columns[2][part])
+        odd = columns[1][part].interleave(columns[3][part])
         y[part].store(even.interleave(odd), 4 * p)
 
 
@@ -364,16 +385,16 @@ def _sums(x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, radix: Any, eve
                     root = root + step
                     root = root - n if root >= n else root
                     at = q + s * (p + m * t)
-                    a, b = _turned(x[0][at], x[1][at], table[root * every], table[(n + root) * every])
+                    a, b = turned(x[0][at], x[1][at], table[root * every], table[(n + root) * every])
                     re = re + a
                     im = im + b
                 turn = s * p * u
-                a, b = _turned(re, im, table[turn * every], table[(n + turn) * every])
+                a, b = turned(re, im, table[turn * every], table[(n + turn) * every])
                 y[0][q + s * (radix * p + u)] = a
                 y[1][q + s * (radix * p + u)] = b
 
 
-def _turned(re: Any, im: Any, c: Any, d: Any) -> Any:
+def turned(re: Any, im: Any, c: Any, d: Any) -> Any:
     """The product of two complex numbers."""
     return re * c - im * d, re * d + im * c
 

@@ -1,8 +1,8 @@
 """Complex numbers: what operators and mathematical functions mean on complex64 and complex128.
 
 Everything is computed on real and imaginary parts, so that vectors and GPUs see floats alone. Products are the textbook
-formula and quotients Smith's, as in NumPy: an infinite operand may give NaN parts. `exp`, `log`, `sqrt` and `abs` have
-the special values of C99 (annex G); the others have them where their formulas give them.
+formula and quotients Smith's, as in NumPy: an infinite operand may give NaN parts. `exp`, `log`, `sqrt`, `abs`,
+hyperbolic and inverse functions have the special values of C99 (annex G), `**` where its formula gives them.
 
 Input: complex numbers or vectors of one type. Output: the same type; floats of the parts' type from `abs`, Bools from
 comparisons. Non-goals: no order among complex numbers.
@@ -14,11 +14,16 @@ from typing import Any
 
 from ...dsl import (
     abs,
+    acos,
+    asin,
+    asinh,
     atan2,
+    atanh,
     copysign,
     cos,
     cosh,
     exp,
+    expm1,
     float32,
     float64,
     hypot,
@@ -38,6 +43,7 @@ from ...dsl import (
 from .parts import INFINITY, product_exact, sum_exact
 
 NAN = float("nan")
+PI = 3.141592653589793
 LN2 = 0.6931471805599453
 LOG2_E = 1.4426950408889634
 LOG10_E = 0.4342944819032518
@@ -219,14 +225,17 @@ def _pow(x: Any, y: Any) -> Any:
 @implements("complex.sinh")
 def _sinh(x: Any) -> Any:
     a, b = x.real, x.imag
-    return _made(x, select(b == 0.0, sinh(a), sinh(a) * cos(b)), select(b == 0.0, b, cosh(a) * sin(b)))
+    kept = ((a == 0.0) | isinf(a)) & ~isfinite(b)
+    real = select(kept, a, select(b == 0.0, sinh(a), sinh(a) * cos(b)))
+    return _made(x, real, select(b == 0.0, b, cosh(a) * sin(b)))
 
 
 @implements("complex.cosh")
 def _cosh(x: Any) -> Any:
     a, b = x.real, x.imag
-    flat = (a == 0.0) | (b == 0.0)
-    return _made(x, select(b == 0.0, cosh(a), cosh(a) * cos(b)), select(flat, a * b, sinh(a) * sin(b)))
+    real = select(isinf(a) & ~isfinite(b), INFINITY, select(b == 0.0, cosh(a), cosh(a) * cos(b)))
+    zero = copysign(a.dtype(0.0), a) * copysign(a.dtype(1.0), b)
+    return _made(x, real, select((a == 0.0) | (b == 0.0), zero, sinh(a) * sin(b)))
 
 
 @implements("complex.tanh")
@@ -240,8 +249,11 @@ def _tanh(x: Any) -> Any:
     below = 1.0 + beta * s * s
     real, imag = beta * rho * s / below, slope / below
     tail = 4.0 * sin(b) * cos(b) * exp(-2.0 * abs(a))
-    imag = select(far, select(isfinite(b), tail, copysign(a.dtype(0.0), b)), imag)
-    return _made(x, select(far, copysign(a.dtype(1.0), a), real), select(b == 0.0, b, imag))
+    imag = select(isinf(a), copysign(a.dtype(0.0), b), select(far, tail, imag))
+    real = select(far, copysign(a.dtype(1.0), a), real)
+    wild = ~isfinite(b) & isfinite(a)
+    real = select(wild, select(a == 0.0, a, NAN), real)
+    return _made(x, real, select(wild, NAN, select(b == 0.0, b, imag)))
 
 
 @implements("complex.sin")
@@ -258,4 +270,97 @@ def _cos(x: Any) -> Any:
 @implements("complex.tan")
 def _tan(x: Any) -> Any:
     turned = tanh(_made(x, -x.imag, x.real))
+    return _made(x, turned.imag, -turned.real)
+
+
+@implements("complex.expm1")
+def _expm1(x: Any) -> Any:
+    """exp(a) cos(b) - 1 is expm1(a) cos(b) less 2 sin(b / 2)**2."""
+    a, b = x.real, x.imag
+    half = sin(b * 0.5)
+    real, imag = expm1(a) * cos(b) - 2.0 * half * half, exp(a) * sin(b)
+    wild = ~isfinite(b)
+    vanishes, grows = (a == -INFINITY) & wild, (a == INFINITY) & wild
+    real = select(b == 0.0, expm1(a) + 0.0, select(vanishes, -1.0, select(grows, INFINITY, real)))
+    return _made(x, real, select(b == 0.0, b, select(vanishes, 0.0, imag)))
+
+
+@implements("complex.log1p")
+def _log1p(x: Any) -> Any:
+    a, b = x.real, x.imag
+    wide_a, wide_b = a.cast(float64), b.cast(float64)
+    near = 0.5 * log1p(wide_a * (2.0 + wide_a) + wide_b * wide_b)
+    small = (abs(a) < 0.5) & (abs(b) < 0.5)
+    return _made(x, select(small, near.cast(a.dtype), _log_size(1.0 + a, b)), atan2(b, 1.0 + a))
+
+
+# *** inverse circular and hyperbolic functions (Kahan, as above) ***
+
+
+def _roots(a: Any, b: Any) -> Any:
+    """The roots of 1 - z and of 1 + z, as four parts."""
+    below, above = sqrt(complex(1.0 - a, -b)), sqrt(complex(1.0 + a, b))
+    return below.real, below.imag, above.real, above.imag
+
+
+@implements("complex.acos")
+def _acos(x: Any) -> Any:
+    a, b = x.real.cast(float64), x.imag.cast(float64)
+    p, q, r, s = _roots(a, b)
+    real, imag = 2.0 * atan2(p, r), asinh(r * q - s * p)
+    endless = isinf(a) | isinf(b)
+    real = select(endless, atan2(abs(b), a), select((a == 0.0) & isnan(b), PI / 2, real))
+    imag = select(endless, -copysign(float64(INFINITY), b), imag)
+    return _made(x, real.cast(x.real.dtype), imag.cast(x.real.dtype))
+
+
+@implements("complex.asin")
+def _asin(x: Any) -> Any:
+    a, b = x.real.cast(float64), x.imag.cast(float64)
+    p, q, r, s = _roots(a, b)
+    real, imag = atan2(a, p * r - q * s), asinh(p * s - q * r)
+    endless = isinf(a) | isinf(b)
+    real = select(endless, atan2(a, abs(b)), select((a == 0.0) & isnan(b), a, real))
+    imag = select(endless, copysign(float64(INFINITY), b), imag)
+    return _made(x, real.cast(x.real.dtype), imag.cast(x.real.dtype))
+
+
+@implements("complex.acosh")
+def _acosh(x: Any) -> Any:
+    turned = acos(x)
+    lost = (x.real == 0.0) & isnan(x.imag)
+    return _made(x, select(lost, x.imag, abs(turned.imag)), copysign(turned.real, x.imag))
+
+
+@implements("complex.asinh")
+def _asinh(x: Any) -> Any:
+    turned = asin(_made(x, -x.imag, x.real))
+    return _made(x, turned.imag, -turned.real)
+
+
+@implements("complex.atanh")
+def _atanh(x: Any) -> Any:
+    """Half the logarithm of (1 + z) / (1 - z), whose size is that of 1 + 4 a / |1 - z|**2."""
+    a, b = abs(x.real.cast(float64)), x.imag.cast(float64)
+    away = (1.0 - a) * (1.0 - a) + b * b
+    size = hypot(a, b)
+    far = (size > 1e150) & isfinite(size)
+    real = select(far, a / size / size, 0.25 * log1p(4.0 * a / away))
+    imag = 0.5 * atan2(2.0 * b, (1.0 - a) * (1.0 + a) - b * b)
+    endless = isinf(a) | isinf(b)
+    real = select(endless, 0.0, select((a == 0.0) & isnan(b), 0.0, real))
+    imag = select(
+        endless, select(isnan(b), b, copysign(float64(PI / 2), b)), select(b == 0.0, _real_cut(x, a, b), imag)
+    )
+    return _made(x, copysign(real, x.real.cast(float64)).cast(x.real.dtype), imag.cast(x.real.dtype))
+
+
+def _real_cut(x: Any, a: Any, b: Any) -> Any:
+    """The imaginary part for real numbers: a turn of a quarter beyond 1; NaN of NaN but at 0."""
+    return select(a > 1.0, copysign(float64(PI / 2), b), select(isnan(a), a, b))
+
+
+@implements("complex.atan")
+def _atan(x: Any) -> Any:
+    turned = atanh(_made(x, -x.imag, x.real))
     return _made(x, turned.imag, -turned.real)

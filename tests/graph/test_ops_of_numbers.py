@@ -234,7 +234,7 @@ def test_transforms_of_every_kind() -> None:
     wanted: list[Any] = []
     staged: list[Any] = []
     for name, n in (("ortho", 4), ("forward", None), ("backward", 13)):
-        wanted += [parts(np.fft.rfft(x, n, 0, name)), np.fft.irfft(pairs, n, 1, name)]
+        wanted += [np.fft.rfft(x, n, 0, name), np.fft.irfft(pairs, n, 1, name)]
         wanted += [np.fft.irfft(x, n, 0, name), parts(np.fft.fft(x, n, 1, name))]
         staged += [
             lambda x, z, n=n, k=name: ops.rfft(x, n, 0, normalization=k),
@@ -248,7 +248,7 @@ def test_transforms_of_every_kind() -> None:
     (back,) = graphs.run(lambda z: ops.ifft(ops.fft(z, axis=0), axis=0), z)
     np.testing.assert_allclose(back, z, rtol=0, atol=1e-14)
     for transform in (
-        ops.rfft,
+        lambda x: ops.view_as_real(ops.rfft(x)),
         lambda x: ops.fft(x, input_is_complex=False),
         lambda x: ops.ifft(x, input_is_complex=False),
     ):
@@ -264,7 +264,7 @@ def test_transforms_of_real_numbers_in_halves() -> None:
     lengths = (2, 6, 14, 64)
     for n in lengths:
         whole = np.fft.rfft(x, n)
-        wanted += [np.stack([whole.real, whole.imag], -1), np.fft.irfft(pairs, n), np.fft.irfft(x, n)]
+        wanted += [whole, np.fft.irfft(pairs, n), np.fft.irfft(x, n)]
     results = graphs.run(
         lambda x, z: [
             value
@@ -276,7 +276,7 @@ def test_transforms_of_real_numbers_in_halves() -> None:
     )
     for got, expected in zip(results, wanted, strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13)
-        assert got.ndim == 2 or not got[:, [0, -1], 1].any()  # no imaginary part at the ends
+        assert got.dtype.kind == "f" or not got[:, [0, -1]].imag.any()  # no imaginary part at the ends
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 4e-7), (np.float64, 1e-15)])
@@ -288,7 +288,7 @@ def test_transforms_are_accurate(dtype: Any, bound: float) -> None:
         got = graphs.results(model, z)[0].astype(np.float64)
         expected = np.fft.fft(z[..., 0].astype(np.float64) + 1j * z[..., 1])
         error = np.linalg.norm(got[..., 0] + 1j * got[..., 1] - expected) / np.linalg.norm(expected)
-        assert error < bound * (1 if n != 509 else 4), (n, error)
+        assert error < bound * (1 if dtype is np.float32 else 2), (n, error)
 
 
 def test_signals_refuse() -> None:

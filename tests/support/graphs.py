@@ -102,7 +102,8 @@ def difference(actual: Array, expected: Array, ulps: float = 0) -> str | None:
     if expected.dtype.kind in "iub" or DType.from_numpy(expected.dtype).is_integral():
         wrong = actual != expected
     else:
-        a, e = actual.astype(np.float64), expected.astype(np.float64)
+        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        a, e = actual.astype(wide), expected.astype(wide)
         with np.errstate(all="ignore"):
             info = ml_dtypes.finfo(expected.dtype)
             unit = np.maximum(np.abs(e) * float(info.eps), float(info.smallest_subnormal))

@@ -53,7 +53,7 @@ def _transform(call: Call, x: TensorValue, length: Ints | None, axis: int, inver
 
 def _forward(value: TensorValue, n: int | None, at: int, pairs: bool, onesided: bool) -> TensorValue:
     if onesided and not pairs:
-        return ops.rfft(value, n, at)
+        return ops.view_as_real(ops.rfft(value, n, at))
     whole = ops.fft(value, n, at, input_is_complex=pairs)
     if not onesided:
         return whole

@@ -6,6 +6,7 @@ import einkorn.array_api as xp
 import math
 
 from einkorn.dsl.types.dtype import DType
+from einkorn.graph.array_api import fft as fft
 from einkorn.graph.array_api import linalg as linalg
 from einkorn.graph.array_api.creation import (
     arange,
@@ -161,6 +162,8 @@ uint32 = DType.uint32
 uint64 = DType.uint64
 float32 = DType.float32
 float64 = DType.float64
+complex64 = DType.complex64
+complex128 = DType.complex128
 
 e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
 newaxis = None
@@ -198,6 +201,8 @@ __all__ = [
     "can_cast",
     "ceil",
     "clip",
+    "complex64",
+    "complex128",
     "concat",
     "conj",
     "copysign",
@@ -216,6 +221,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
     "finfo",
     "flip",
     "float32",

@@ -30,6 +30,18 @@ def complex_numbers(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
     return plain_numbers(shape, part, sizes, seed) + 1j * plain_numbers(shape, part, sizes, seed + 1).astype(dtype)
 
 
+def complex_peaks(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
+    """Complex numbers whose transforms are nowhere near 0: a peak at the beginning, little besides."""
+    z = numbers(shape, np.float64, seed) / 3000 + 1j * numbers(shape, np.float64, seed + 1) / 3000
+    z[(..., *([0] * min(len(shape) - 1, 2)))] += 4 - 2j
+    return z.astype(dtype)
+
+
+def corner(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
+    """Numbers whose transforms along two axes are nowhere near 0."""
+    return complex_peaks(shape, np.complex128, sizes, seed).real.astype(dtype)
+
+
 def peaks(axis: int) -> Any:
     """Pairs whose transforms along an axis are nowhere near 0, real and imaginary parts alike."""
 
@@ -74,11 +86,31 @@ CASES = [
     case("ifft", transform(np.fft.ifft, n=5, norm="forward"), input_tensor=T("m", 12, 2, make=peaks(-2)), sizes=ROWS,
          call=lambda input_tensor: ops.ifft(input_tensor, 5, normalization="forward"), ulps=8,
          dtypes=[np.float32, np.float16]),
-    case("rfft", lambda x: parts(np.fft.rfft(x.astype(np.float64)) * (1 + 1j), x), input_tensor=T("m", 9, make=high),
-         call=lambda input_tensor: ops.complex.mul(ops.rfft(input_tensor), np.ones((1, 1, 2))), sizes=ROWS, ulps=16,
+    case("rfft", lambda x: parts(np.fft.rfft(x.astype(np.float64)), x), input_tensor=T("m", 9, make=high),
+         call=lambda input_tensor: ops.view_as_real(ops.rfft(input_tensor)), sizes=ROWS, ulps=16,
          dtypes=[np.float32, np.float64]),
     case("irfft", inverse_of_half, input_tensor=T("m", 4, 2, make=peaks(-2)), sizes=ROWS[:2], ulps=32,
          dtypes=[np.float32, np.float64]),
+    *(
+        case(name, lambda x, name=name: getattr(np.fft, name)(x, axes=(1, 2)), x=T("m", 5, 6, make=complex_peaks),
+             sizes=ROWS[:2], dtypes=COMPLEX, ulps=ulps,
+             call=lambda x, name=name: getattr(ops, name)(x, axes=(1, 2)))
+        for name, ulps in (("fftn", 64), ("ifftn", 64), ("irfftn", 256))
+    ),
+    case("rfftn", lambda x: np.fft.rfftn(x, axes=(1, 2)), x=T(2, 5, 6, make=corner),
+         call=lambda x: ops.rfftn(x, axes=[1, 2]), dtypes=[np.float32, np.float64], ulps=512),
+    case("fft2", np.fft.fft2, x=T("m", 5, 6, make=complex_peaks), sizes=ROWS[:2], dtypes=COMPLEX, ulps=64),
+    case("ifft2", np.fft.ifft2, x=T("m", 5, 6, make=complex_peaks), sizes=ROWS[:2], dtypes=COMPLEX, ulps=64),
+    case("rfft2", np.fft.rfft2, x=T("m", 5, 6, make=corner), sizes=ROWS[:2], dtypes=[np.float32, np.float64], ulps=512),
+    case("irfft2", np.fft.irfft2, x=T("m", 5, 6, make=complex_peaks), sizes=ROWS[:2], dtypes=COMPLEX, ulps=256),
+    case("hfft", np.fft.hfft, x=T("m", 5, make=complex_peaks), sizes=ROWS, dtypes=COMPLEX, ulps=256),
+    case("ihfft", np.fft.ihfft, x=T("m", 6, make=corner), sizes=ROWS, dtypes=[np.float32, np.float64], ulps=256),
+    case("fftshift", np.fft.fftshift, x=T(3, 4), dtypes=[np.float32, np.int32, np.bool_]),
+    case("ifftshift", np.fft.ifftshift, x=T(3, 4), dtypes=[np.float32, np.int32]),
+    case("fftfreq", lambda: np.fft.fftfreq(8, 0.5).astype(np.float32), dtypes=[np.float32],
+         call=lambda: ops.fftfreq(8, 0.5)),
+    case("rfftfreq", lambda: np.fft.rfftfreq(8, 0.5).astype(np.float32), dtypes=[np.float32],
+         call=lambda: ops.rfftfreq(8, 0.5)),
     case("hann_window", lambda: np.hanning(9)[:-1].astype(np.float32), dtypes=[np.float32], ulps=2,
          call=lambda: ops.hann_window(8, DeviceRef.CPU())),
     case("hann_window", lambda: [np.hanning(7), np.ones(1), np.zeros(0)], dtypes=[np.float32], ulps=16,
