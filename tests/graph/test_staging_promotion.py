@@ -62,7 +62,7 @@ def traced(forward: Callable[..., Any], *types: TensorType) -> Graph:
         ("float32", "complex64", "complex64"),
         ("int64", "complex64", "complex64"),
         ("complex64", "complex128", "complex128"),
-        ("float64", "complex64", None),
+        ("float64", "complex64", "complex128"),
         ("int8", "float8_e5m2", None),
         ("float16", "bfloat16", None),
     ],
