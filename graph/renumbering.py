@@ -75,6 +75,9 @@ class Rewriting:
         """Writes an item with new numbers."""
         results = self._results(item.out_types)
         self.values.update(zip(item.results, results, strict=True))
+        if not self.changed:  # its numbers are those of before
+            self.made.append(item)
+            return
         bodies = [self._body(body) for body in item.bodies] if isinstance(item, Control) else []
         self.made.append(renumbered(item, self.values, results, bodies))
 

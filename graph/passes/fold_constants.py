@@ -116,6 +116,7 @@ def _part(ir: GraphIR, values: Sequence[int]) -> tuple[GraphIR, Sequence[int]]:
             numbers.append(number)
             needed.update(getattr(item, "operands", ()))
     writing = Rewriting(GraphIR("constants", (), (), ()))
+    writing.changed = 1  # the items get other numbers
     for number in reversed(numbers):
         writing.keep(ir.nodes[number])
     return GraphIR("constants", (), tuple(writing.made), writing.new(values)), values

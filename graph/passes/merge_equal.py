@@ -73,7 +73,7 @@ class _Merging(Rewriting):
             return None
         if isinstance(item, Constant):
             small = item.array.nbytes <= MAX_CONSTANT_BYTES
-            return "constant", str(item.type), item.array.tobytes() if small else id(item.array)
+            return "constant", item.type, item.array.tobytes() if small else id(item.array)
         if not isinstance(item, Node) or not item.results or self.ir.ordered(item):
             return None
         parameters = tuple((name, *identity(value)) for name, value in item.parameters)
