@@ -94,7 +94,6 @@ TYPES = {
     "not_on_float": element("1.0 if not x[i] else 0.0"),
     "condition_tensor": kernel("assert x"),
     "tensor_arithmetic": element("x + 1"),
-    "index_arithmetic": element("x[i + 1]"),
     "store_tensor": element("x"),
     "no_value": element("None"),
     "two_values": element("(x[i], x[i])"),
