@@ -497,17 +497,17 @@ def first() -> Iterator[Row]:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             took, _, loaded = done.stdout.strip().partition(" ")
             if loaded:
-                told.append(loaded)
+                imported.append(loaded)
             return float(took)
 
-        told: list[str] = []
+        imported: list[str] = []
         cold = []
         for number in range(3):
             environment["EINKORN_CACHE_DIR"] = str(Path(folder, f"cache{number}"))
             cold.append(run())
-        told.clear()
+        imported.clear()
         warm = [run() for _ in range(3)]
-        note = f" (loads {told[0]})" if told else ", neither MLIR nor LLVM"
+        note = f" (loads {imported[0]})" if imported else ", neither MLIR nor LLVM"
         for what, bar, took in (("cold", 800e6, min(cold)), (f"warm{note}", 400e6, min(warm))):
             yield Row(f"first result of a process, {what}", bar, {"process": "pass"}, {}, times={"process": took * 1e9})
 

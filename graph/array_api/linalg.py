@@ -293,10 +293,10 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
         return vector_norm(value, axis=(-2, -1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
         s = svdvals(value)
-        found = F.sum(s, -1, False) if ord == "nuc" else (F.max if ord == 2 else F.min)(s, axis=-1, keepdims=False)
+        norm = F.sum(s, -1, False) if ord == "nuc" else (F.max if ord == 2 else F.min)(s, axis=-1, keepdims=False)
     elif ord in (1, -1, math.inf, -math.inf):
         sums = F.sum(F.abs(value), -2 if abs(float(ord)) == 1 else -1, False)
-        found = (F.max if float(ord) > 0 else F.min)(sums, axis=-1, keepdims=False)
+        norm = (F.max if float(ord) > 0 else F.min)(sums, axis=-1, keepdims=False)
     else:
         wrong("ord", ord, "'fro', 'nuc', 1, -1, 2, -2, inf or -inf", code="EK0819")
-    return F.reshape(found, [*found.shape, 1, 1]) if keepdims else found
+    return F.reshape(norm, [*norm.shape, 1, 1]) if keepdims else norm

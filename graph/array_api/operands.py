@@ -1,4 +1,4 @@
-"""Reads the arguments of the standard's functions: tensors, Python's numbers beside them, shapes, devices.
+"""Reads the arguments of the standard's functions: tensors, Python numbers, shapes, devices.
 
 Input: what a user passes. Output: tensors, or an error under the user's line. Non-goals: NumPy arrays, which the
 functions of the standard do not take; `asarray` makes tensors of them.
@@ -37,7 +37,7 @@ def tensor(argument: str, value: Any) -> Tensor:
 
 
 def operands(values: dict[str, Any]) -> list[Any]:
-    """Tensors, and numbers as the standard lets them meet tensors: an int beside floats is rounded to them.
+    """Converts Python numbers to the dtype of the tensors: an int that meets floats is rounded.
 
     Raises:
         DTypeError: EK0818, there is no tensor, or something that is neither tensor nor number.

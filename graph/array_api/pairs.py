@@ -1,6 +1,6 @@
 """Declares the elementwise functions of two operands, as `elementwise` does those of one; and `clip`.
 
-Input: tensors, and numbers beside one of them. Output: a tensor. Non-goals: the computing, which is the ops'.
+Input: tensors, at most one of them as a number. Output: a tensor. Non-goals: computation (see `graph.ops`).
 """
 
 from __future__ import annotations

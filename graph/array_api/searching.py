@@ -118,11 +118,11 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
     first, second = together("isin", [_beside(x1, like), _beside(x2, like)])
     row = F.sort(flat(second))
     if row.size == 0:
-        found = Tensor.full(first.shape, False, dtype=DType.bool, device=first.device)
+        contained = Tensor.full(first.shape, False, dtype=DType.bool, device=first.device)
     else:
         places = F.minimum(F.searchsorted(row, first, False), row.size - 1)
-        found = F.equal(F.gather(row, places, 0), first)
-    return F.logical_not(found) if flag_of("invert", invert) else found
+        contained = F.equal(F.gather(row, places, 0), first)
+    return F.logical_not(contained) if flag_of("invert", invert) else contained
 
 
 @placed
@@ -163,15 +163,15 @@ def _begins(arranged: Tensor) -> Tensor:
 @placed
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements in ascending order, and how often each is there."""
-    found = unique_all(x)
-    return UniqueCounts(found.values, found.counts)
+    unique = unique_all(x)
+    return UniqueCounts(unique.values, unique.counts)
 
 
 @placed
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements in ascending order, and for each element the place of its value, in the shape of x."""
-    found = unique_all(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    unique = unique_all(x)
+    return UniqueInverse(unique.values, unique.inverse_indices)
 
 
 @placed

@@ -97,21 +97,21 @@ def benchmarks_of(path: Path) -> list[Benchmark]:
             names = runpy.run_path(str(path), run_name=path.stem)
     finally:
         sys.path[:] = before
-    found: dict[int, Benchmark] = {}
+    benchmarks: dict[int, Benchmark] = {}
     for name, value in names.items():
         kept = getattr(value, _KEPT, None)
         if isinstance(kept, Benchmark):
-            found[id(value)] = kept
+            benchmarks[id(value)] = kept
         elif name.startswith(PREFIX) and inspect.isfunction(value) and not inspect.signature(value).parameters:
-            found[id(value)] = Benchmark(value)
-    if not found:
+            benchmarks[id(value)] = Benchmark(value)
+    if not benchmarks:
         raise GraphError(
             f"{path} has no benchmark",
             code=CODE,
             got=str(path),
             hint="a benchmark is a function whose name begins with bench_, or one under @einkorn.bench.benchmark",
         )
-    return list(found.values())
+    return list(benchmarks.values())
 
 
 def run_file(

@@ -45,8 +45,8 @@ def solve(a: TensorValueLike, b: TensorValueLike) -> TensorValue:
     outer = broadcast_shapes("solve", left.shape[:-2], columns.shape[:-2], "b")
     first = expand(_wide(left), [*outer, *left.shape[-2:]])
     second = expand(_wide(columns), [*outer, *columns.shape[-2:]])
-    found = cast_to(builtin(_FAMILY, "solve", [first, second])[0], left.dtype)
-    return as_shape(found, found.shape[:-1]) if vector else found
+    result = cast_to(builtin(_FAMILY, "solve", [first, second])[0], left.dtype)
+    return as_shape(result, result.shape[:-1]) if vector else result
 
 
 @op(dtypes={"x": "float"}, example="ops.det(x)")
@@ -80,8 +80,8 @@ def cholesky(x: TensorValueLike, upper: bool = False) -> TensorValue:
         GraphError: EK0421, matrices that are not square. When the graph runs: a matrix is not positive definite.
     """
     value = _square("cholesky", "x", _float("cholesky", x))
-    found = cast_to(builtin(_FAMILY, "cholesky", [_wide(value)])[0], value.dtype)
-    return _turned(found) if flag_of("upper", upper) else found
+    result = cast_to(builtin(_FAMILY, "cholesky", [_wide(value)])[0], value.dtype)
+    return _turned(result) if flag_of("upper", upper) else result
 
 
 @op(dtypes={"x": "float"}, example="ops.qr(x)")
@@ -132,10 +132,10 @@ def svd(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, Tensor
     columns, sizes, turns = builtin(_FAMILY, "orthogonal_columns", [_wide(value)])
     left = builtin(_FAMILY, "qr", [columns], {"positive": True})[0]
     k = value.shape[-2].minimum(value.shape[-1])
-    found = [left, _first(sizes, -1, k), _turned(turns)]
+    factors = [left, _first(sizes, -1, k), _turned(turns)]
     if not flag_of("complete", complete):
-        found = [_first(left, -1, k), found[1], _first(found[2], -2, k)]
-    u, s, v = (cast_to(each, value.dtype) for each in found)
+        factors = [_first(left, -1, k), factors[1], _first(factors[2], -2, k)]
+    u, s, v = (cast_to(each, value.dtype) for each in factors)
     return u, s, v
 
 

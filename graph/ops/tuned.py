@@ -1,9 +1,9 @@
 """Gives kernels that were tuned the parameters that were best for the sizes of a call.
 
-Findings come from the package that a kernel is of and, for kernels under `@autotune`, from the user's cache. Nothing is
-tried here: where nobody has tuned, and where a size is symbolic on which the choice depends, defaults stay.
+Findings come from the package of a kernel and, for kernels under `@autotune`, from the user's cache. No candidate is
+tried here: without findings, and where the choice depends on a symbolic size, defaults stay.
 
-Input: a kernel, operands, the parameters that a call says. Output: those, and the chosen ones beside them.
+Input: a kernel, operands, the parameters of a call. Output: these and the chosen ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def finding_for(
     said: Iterable[str],
     bound: Mapping[str, Any],
 ) -> Finding | None:
-    """What tuning found for such a call, whoever makes it: in the user's cache, or in the kernel's package.
+    """The finding for such a call, from the user's cache or from the kernel's package; None if there is none.
 
     Args:
         target: the compile target.
