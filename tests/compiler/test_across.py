@@ -15,7 +15,16 @@ from einkorn.compiler.ir.program import Op, walk
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
-from einkorn.graph import TensorValue, ops
+from einkorn.graph import (
+    BufferType,
+    BufferValue,
+    DeviceRef,
+    Graph,
+    InferenceSession,
+    TensorType,
+    TensorValue,
+    ops,
+)
 
 TEXT = """
 from einkorn.dsl import InputTensor, OutputTensor, complex128, float32, float64, foreach, register, uint8
@@ -146,3 +155,23 @@ def test_all_sizes(wide: type[np.generic], narrow: type[np.generic]) -> None:
                 zip(graphs.results(model, *arrays), reference(*arrays), strict=True)
             ):
                 np.testing.assert_array_equal(found, wanted, err_msg=f"output {number}, {m} x {n}, {c} channels")
+
+
+def test_what_is_turned_is_also_changed() -> None:
+    """A buffer that is read across and changed in place."""
+
+    def forward(buffer: BufferValue, y: TensorValue) -> TensorValue:
+        x = ops.buffer_load(buffer)
+        ops.buffer_store(buffer, x + ops.transpose(x, 0, 1) * 2 + ops.transpose(y, 0, 1))
+        return x * 1.0
+
+    types = [kind(DType.float32, ["n", "n"], DeviceRef.CPU()) for kind in (BufferType, TensorType)]
+    model = InferenceSession().load(Graph("changed", forward, input_types=types))
+    for n in (3, 64, 130):
+        held = graphs.numbers((n, n), np.float32)
+        y = held[::-1].copy()
+        for _ in range(2):
+            before = held.copy()
+            found = model(held, y)[0].to_numpy()
+            np.testing.assert_array_equal(found, before)
+            np.testing.assert_array_equal(held, before + before.T * 2 + y.T)

@@ -258,13 +258,6 @@ class _Door(PythonText):
         self.need_same(self.load("ptr", self.at(value, DTYPE)), self.word(word))
         self.need_same(self.load("i32", self.at(value, RANK)), rank, "i32")
 
-    def meet(self, size: Number | Name, value: Value) -> None:
-        """A size that has a number, or a name that it gets or has to fit."""
-        if isinstance(size, Name) and size.name not in self.known:
-            self.known[size.name] = value
-            return
-        self.need_same(value, self.size(size, self.known), "i64")
-
     def stride(self, stride: Number | Name, value: str, width: int) -> None:
         """A stride, which arrays count in bytes and entries in elements."""
         if isinstance(stride, Number):
@@ -316,12 +309,6 @@ class _Door(PythonText):
         return self.value(f"sitofp i64 {whole} to double")
 
     # what has to hold
-
-    def size_of_output(self, axis: object) -> Value:
-        size = self.size(axis, self.known)  # type: ignore[arg-type]
-        if not isinstance(axis, Name | Number):  # what arrays have is no less than 0
-            self.need(self.compare("sge", size, 0))
-        return size
 
     def product(self, axes: Sequence[object], sizes: Sequence[Value]) -> Value:
         """The number of elements; computed once for axes of the same names."""

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from ....dsl.contract.doors import ARENA_BYTES, ARENA_COUNTS, LARGE_BYTES, MOST_ARENAS
 from ..ir_text import Number as Value
-from .text import DoorText
+from .text import TensorDoorText
 
 
-class PythonText(DoorText):
+class PythonText(TensorDoorText):
     """A function that Python calls with its lock held."""
 
     def called(self, word: str, numbers: Sequence[Value]) -> str:

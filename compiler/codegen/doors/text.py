@@ -183,6 +183,30 @@ class DoorText(FunctionText):
         return context, status, failed
 
 
+class TensorDoorText(DoorText):
+    """A door that reads the sizes of tensors.
+
+    Attributes:
+        known: the sizes that have been read, by name.
+    """
+
+    known: dict[str, Number]
+
+    def meet(self, size: Literal | Name, value: Number) -> None:
+        """A size or stride that has a number, or a name that it gets or has to fit."""
+        if isinstance(size, Name) and size.name not in self.known:
+            self.known[size.name] = value
+            return
+        self.need_same(value, self.size(size, self.known), "i64")
+
+    def size_of_output(self, axis: Expression) -> Number:
+        """A size that the signature says, which is no less than 0; those that tensors have are not."""
+        size = self.size(axis, self.known)
+        if not isinstance(axis, Name | Literal):
+            self.need(self.compare("sge", size, 0))
+        return size
+
+
 def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     """`i32 @ek.run(table, context, pointers, dims, large)`: fills a context, and calls the entry with it.
 

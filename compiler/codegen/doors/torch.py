@@ -19,10 +19,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....dsl.contract.doors import DoorArgument, DoorSpec, TorchForm
-from ....dsl.signature.dims import Name, Number
 from ....dsl.types.dtype import DType
 from ..ir_text import Number as Value
-from .text import DECLARATIONS, DoorText, run_text
+from .text import DECLARATIONS, TensorDoorText, run_text
 from .torch_dispatch import MISS
 
 COUNTER: Final = 16  # in what counts the versions of a tensor: the number
@@ -34,7 +33,7 @@ def torch_text(spec: DoorSpec, form: TorchForm) -> str:
     return "\n".join([DECLARATIONS, run_text(words, lock=False), _Door(spec, form, words).text()])
 
 
-class _Door(DoorText):
+class _Door(TensorDoorText):
     def __init__(self, spec: DoorSpec, form: TorchForm, words: Sequence[str]) -> None:
         super().__init__("@ek_door", "ptr", ["ptr %table", "ptr %words", "ptr %results"], words)
         self.spec, self.form = spec, form
@@ -144,13 +143,6 @@ class _Door(DoorText):
         self.begins[place], self.strides[place], self.widths[place] = address, strides, dtype.size_in_bytes
         self.extents[place] = self.select(some, address, 0), self.select(some, end, 0)
 
-    def meet(self, size: Number | Name, value: str) -> None:
-        """A size or stride that has a number, or a name that it gets or has to fit."""
-        if isinstance(size, Name) and size.name not in self.known:
-            self.known[size.name] = value
-            return
-        self.need_same(value, self.size(size, self.known), "i64")
-
     def number(self, word: str, argument: DoorArgument) -> str:
         """A number that is passed at run time as an element on the stack; a miss where it does not fit."""
         block, dtype = self.block(1), argument.dtype
@@ -236,12 +228,6 @@ class _Door(DoorText):
             self.line(f"{'%' + self.fresh()} = atomicrmw add ptr {self.at(counter, COUNTER)}, i32 1 monotonic")
 
     # what is given back
-
-    def size_of_output(self, axis: object) -> Value:
-        size = self.size(axis, self.known)  # type: ignore[arg-type]
-        if not isinstance(axis, Name | Number):  # what tensors have is no less than 0
-            self.need(self.compare("sge", size, 0))
-        return size
 
     def large(self, shapes: Sequence[Sequence[Value]]) -> str:
         """Whether a tensor has more elements than one thread shall do, and nobody here has Python's lock: a thread of
