@@ -39,6 +39,7 @@ LEFT_OUT = {
     "atomic-combine[bfloat16]": ("half a register", ("gfx1100",)),
     "warps parted": ("permutation", TARGETS),
     "matmul": ("private memory", RDNA),
+    "example[matrix_multiplication-vectorized]": ("private memory", ("gfx942", "gfx950")),
 }
 
 needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")

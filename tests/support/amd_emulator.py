@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import mmap
 import struct
 import sys
@@ -55,6 +56,7 @@ def run_amd(code: bytes, launch: Launched, memory: Mapping[int, int]) -> None:
     loaded = load(code)
     descriptor = loaded.descriptor(launch.kernel.symbol)
     arguments = _arguments(launch, descriptor.argument_bytes)
+    private = ctypes.create_string_buffer(descriptor.private * -(-math.prod(launch.block) // 64) * 64)
     packet = ctypes.create_string_buffer(_packet(launch), 64)
     shared = descriptor.shared + launch.shared
     emulator().run_asm(
@@ -66,8 +68,21 @@ def run_amd(code: bytes, launch: Launched, memory: Mapping[int, int]) -> None:
         descriptor.rsrc2 | -(-shared // 512) << 15,
         descriptor.private,
         loaded.kind,
-        descriptor.registers(arguments=ctypes.addressof(arguments), dispatch=ctypes.addressof(packet)),
+        descriptor.registers(
+            buffer=_private_buffer(ctypes.addressof(private), len(private)),
+            arguments=ctypes.addressof(arguments),
+            dispatch=ctypes.addressof(packet),
+        ),
     )
+
+
+def _private_buffer(address: int, size: int) -> int:
+    """The descriptor of a buffer for the private memory of waves of 64, in 128 bits.
+
+    Its bits say that words of neighbouring lanes lie side by side, and that the lane is the index.
+    """
+    swizzled, lane_is_index, lanes_64 = 1 << 63, 1 << 119, 3 << 117
+    return address | swizzled | size << 64 | lane_is_index | lanes_64
 
 
 def _packet(launch: Launched) -> bytes:
@@ -97,13 +112,13 @@ class Descriptor:
     rsrc2: int
     properties: int
 
-    def registers(self, **addresses: int) -> list[int]:
-        """The first scalar registers: addresses by what they are, else 0."""
+    def registers(self, **values: int) -> list[int]:
+        """The first scalar registers: addresses and descriptors by what they are, else 0."""
         words: list[int] = []
         for bit, (what, count) in enumerate(_REGISTERS):
             if self.properties >> bit & 1:
-                address = addresses.get(what, 0)
-                words += [address & 0xFFFFFFFF, address >> 32, 0, 0][:count]
+                bits = values.get(what, 0)
+                words += [bits >> 32 * k & 0xFFFFFFFF for k in range(count)]
         return words
 
 

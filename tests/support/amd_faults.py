@@ -309,4 +309,23 @@ FAULTS: Mapping[str, Fault] = {
         (9, 9),
         (0, 1),
     ),
+    "swizzle": Fault(
+        "a buffer instruction neither adds the lane to the index nor swizzles, as the buffer's descriptor asks for",
+        {
+            "cdna": """
+                c0060100 00000000           s_load_dwordx2 s[4:5], s[0:1], 0x0
+                bf8cc07f                    s_waitcnt lgkmcnt(0)
+                be851a9f                    s_bitset1_b32 s5, 31
+                b0060200                    s_movk_i32 s6, 0x200
+                be8700ff 00e00000           s_mov_b32 s7, 0xe00000
+                7e020287                    v_mov_b32_e32 v1, 7
+                befe0183                    s_mov_b64 exec, 3
+                e0700000 80010100           buffer_store_dword v1, off, s[4:7], 0
+                bf810000                    s_endpgm
+            """,
+        },
+        (5, 5),
+        (7, 7),
+        r"(?m)^\s*buffer_(load|store)_",
+    ),
 }
