@@ -25,7 +25,12 @@ from einkorn.dsl import (
     float32,
     float64,
     foreach,
+    gamma,
+    i0,
+    i1,
     int64,
+    j0,
+    j1,
     lgamma,
     log,
     log1p,
@@ -39,12 +44,15 @@ from einkorn.dsl import (
     sinh,
     tan,
     tanh,
+    y0,
+    y1,
 )
 
 # In the order of `truths.UNARY`.
 ODD = (sin, tan, asin, atan, sinh, tanh, asinh, atanh, erf, cbrt)
-OTHERS = (cos, cosh, rsqrt, exp, exp2, expm1, log, log2, log10, log1p, acos, acosh, erfc, lgamma)
-FUNCTIONS = (*ODD, *OTHERS)
+OTHERS = (cos, cosh, rsqrt, exp, exp2, expm1, log, log2, log10, log1p, acos, acosh, erfc, lgamma, gamma)
+BESSEL = (i0, i1, j0, j1, y0, y1)
+FUNCTIONS = (*ODD, *OTHERS, *BESSEL)
 BEYOND = 2.0**128  # what infinity stands for
 
 

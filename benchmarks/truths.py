@@ -21,14 +21,17 @@ Array = np.ndarray[Any, Any]
 # Whether f(-x) is -f(x), f(x), or something else.
 ODD = ("sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "cbrt")
 EVEN = ("cos", "cosh")
-OTHER = ("rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "acos", "acosh", "erfc", "lgamma")
-UNARY = ODD + EVEN + OTHER
+OTHER = ("rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "acos", "acosh", "erfc", "lgamma", "gamma")
+BESSEL = ("i0", "i1", "j0", "j1", "y0", "y1")
+UNARY = ODD + EVEN + OTHER + BESSEL
 BINARY = ("pow", "atan2", "hypot")
 
 # What docs/numerics.md promises, in units in the last place, for float32 and float64; `lgamma` for x > 0.
 NEARLY_EXACT = ("rsqrt", "hypot")
 BOUNDS = {name: (0.51, 0.51) if name in NEARLY_EXACT else (1.0, 1.0) for name in UNARY + BINARY}
 BOUNDS["pow"] = (1.5, 1.5)
+BOUNDS["gamma"] = (1.0, 1.5)
+BOUNDS |= dict.fromkeys(("i0", "i1"), (1.0, 5.0)) | dict.fromkeys(("j0", "j1", "y0", "y1"), (1.0, 12.0))
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -55,6 +58,8 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "erf": lambda x: np.array([math.erf(v) for v in x]),
     "erfc": lambda x: np.array([math.erfc(v) for v in x]),
     "lgamma": lambda x: np.array([_lgamma(v) for v in x]),
+    "gamma": lambda x: np.array([_gamma(v) for v in x]),
+    **{name: lambda x, name=name: np.array([_bessel(name, float(v)) for v in x]) for name in BESSEL},
     "pow": np.power,
     "atan2": np.arctan2,
     "hypot": np.hypot,
@@ -69,12 +74,37 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
+def _gamma(x: float) -> float:
+    """The same for the gamma function."""
+    try:
+        return math.gamma(x)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.copysign(math.inf, x) if x == 0 else math.nan
+
+
+def _bessel(name: str, x: float) -> float:
+    """mpmath's function, which takes its time, with the limits at 0 and infinity."""
+    if x != x or (name[0] == "y" and x < 0):
+        return math.nan
+    if math.isinf(x):
+        grown = math.inf if name == "i0" else x
+        return grown if name[0] == "i" else 0.0
+    if x == 0:
+        return -math.inf if name[0] == "y" else 1.0 if name[1] == "0" else x
+    return float(precise(name)(mpf(x)))
+
+
 MPMATH: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / mp.sqrt(x),
     "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
     "exp2": lambda x: mpf(2) ** x,
     "log2": lambda x: mp.log(x) / mp.ln2,
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))) if abs(x) < 100 else mp.re(mp.loggamma(x)),
+    **{f"j{n}": lambda x, n=n: mp.besselj(n, x) for n in (0, 1)},
+    **{f"y{n}": lambda x, n=n: mp.bessely(n, x) for n in (0, 1)},
+    **{f"i{n}": lambda x, n=n: mp.besseli(n, x) for n in (0, 1)},
     "pow": lambda x, y: mp.re(mp.power(x, int(y) if x < 0 else y)),
 }
 
@@ -90,8 +120,20 @@ def precision(name: str) -> int:
     return 1300 if name in ("sin", "cos", "tan") else 400
 
 
-def distance(got: float, truth: Any, dtype: Any) -> float:
-    """Units in the last place between a float and one of mpmath's numbers; infinity stands for the next power of 2."""
+def size_of(name: str, truth: Any, at: Any) -> Any:
+    """The number whose last place is the unit of errors: the result; for functions that oscillate, the larger of it and
+    their amplitude min(1, sqrt(2 / (pi x))).
+    """
+    if name not in ("j0", "j1", "y0", "y1") or not at:
+        return truth
+    return max(abs(truth), min(mpf(1), mp.sqrt(2 / (mp.pi * abs(at)))))
+
+
+def distance(got: float, truth: Any, dtype: Any, size: Any = None) -> float:
+    """Units in the last place between a float and one of mpmath's numbers; infinity stands for the next power of 2.
+
+    The last place is that of `size`, or of the number.
+    """
     info = np.finfo(dtype)
     if math.isnan(got):
         return math.inf
@@ -100,7 +142,7 @@ def distance(got: float, truth: Any, dtype: Any) -> float:
     truth = max(-limit, min(limit, truth))
     if truth == 0:
         return 0.0 if got == 0 else math.inf
-    exponent = max(mp.frexp(abs(truth))[1] - 1, int(info.minexp))
+    exponent = max(mp.frexp(abs(truth if size is None else size))[1] - 1, int(info.minexp))
     return float(abs(exact - truth) / mpf(2) ** (exponent - int(info.nmant)))
 
 
@@ -158,6 +200,14 @@ def _parts(rng: np.random.Generator, name: str, info: Any, quarter: int) -> list
         return [everywhere, rng.uniform(-1.5, 1.5, quarter), rng.uniform(-10, 10, quarter), small]
     if name == "lgamma":
         return [np.abs(everywhere), rng.uniform(0, 4, quarter), rng.uniform(0, 60, quarter), near_one, 1 + near_one]
+    if name == "gamma":
+        high = 171.6 if info.bits == 64 else 35.0
+        parts = [rng.uniform(0, high, quarter), rng.uniform(-high, 0, quarter), rng.uniform(-5, 5, quarter), small]
+        return [part[part.astype(info.dtype) != np.floor(part.astype(info.dtype))] for part in parts]
+    if name in BESSEL:
+        most = math.log(info.max) if name in ("i0", "i1") else 1000.0
+        parts = [rng.uniform(-width, width, quarter) for width in (8, 30, most)] + [small]
+        return [np.abs(part) for part in parts] if name in ("y0", "y1") else parts
     return [rng.uniform(-width, width, quarter) for width in (1, 4, 28)] + [small]
 
 

@@ -6,6 +6,9 @@ language itself.
 
 from __future__ import annotations
 
+import builtins
+import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
@@ -16,6 +19,8 @@ __all__ = [
     "abs",
     "abs_diff",
     "add_sat",
+    "align_down",
+    "align_up",
     "avg_ceil",
     "avg_floor",
     "bitcast",
@@ -27,15 +32,19 @@ __all__ = [
     "exact",
     "floor",
     "fma",
+    "gcd",
     "imag",
+    "isclose",
     "isfinite",
     "isinf",
     "isnan",
+    "lcm",
     "map_parts",
     "max",
     "min",
     "mul_high",
     "mul_wide",
+    "next_power_of_two",
     "nextafter",
     "real",
     "round",
@@ -170,6 +179,48 @@ def abs_diff(x: Any, y: Any) -> Any:
 def ceildiv(a: Any, b: Any) -> Any:
     """`a / b` of whole numbers, rounded up."""
     return -(-a // b)
+
+
+def align_up(x: Any, multiple: Any) -> Any:
+    """The smallest multiple of a positive integer that is not below an integer `x`."""
+    return x + (multiple - x % multiple) % multiple
+
+
+def align_down(x: Any, multiple: Any) -> Any:
+    """The largest multiple of a positive integer that is not above an integer `x`."""
+    return x - x % multiple
+
+
+@stub("written", in_python=True)
+def next_power_of_two(x: Any) -> Any:
+    """The smallest power of two that is not below an integer; 1 for all up to 1. It wraps where it does not fit."""
+    return 1 << (operator.index(x) - 1).bit_length() if x > 1 else 1
+
+
+@stub("written", in_python=True)
+def gcd(x: Any, y: Any) -> Any:
+    """The greatest common divisor of two integers, not negative; 0 of two zeros."""
+    return math.gcd(x, y)
+
+
+@stub("written", in_python=True)
+def lcm(x: Any, y: Any) -> Any:
+    """The least common multiple of two integers, not negative; 0 if either is 0. It wraps where it does not fit."""
+    return math.lcm(x, y)
+
+
+@stub("written", in_python=True)
+def isclose(x: Any, y: Any, *, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False) -> Any:
+    """Whether `abs(x - y) <= atol + rtol * abs(y)`, as NumPy compares: equal infinities are close, NaN to NaN only with
+    `equal_nan=True`. Half types compute in float32, integers in float64.
+    """
+    if x == y or (equal_nan and x != x and y != y):
+        return True
+    return (
+        math.isfinite(builtins.abs(x))
+        and math.isfinite(builtins.abs(y))
+        and builtins.abs(x - y) <= atol + rtol * builtins.abs(y)
+    )
 
 
 @stub("rule")

@@ -28,7 +28,6 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "hardswish": ("x", "x * clamp(x / 6 + 0.5, 0, 1)"),
     "hardtanh": ("x", "clamp(x, -1, 1)"),
     "heaviside": ("x, h", "h if x == 0 else 1.0 if x > 0 else 0.0"),
-    "isclose": ("a, b", "abs(a - b) <= 1e-8 + 1e-5 * abs(b)"),
     "leaky_relu": ("x, slope", "x if x > 0 else slope * x"),
     "left_shift": ("a, n", "a << n"),
     "lerp": ("a, b, t", "a + t * (b - a)"),

@@ -6,6 +6,7 @@ Non-goals: the functions themselves (see `stdlib/math/functions.py` and its neig
 
 from __future__ import annotations
 
+import math
 from typing import Any, overload
 
 from .stubs import stub
@@ -28,13 +29,19 @@ __all__ = [
     "expm1",
     "fmod",
     "frexp",
+    "gamma",
     "hypot",
+    "i0",
+    "i1",
+    "j0",
+    "j1",
     "ldexp",
     "lgamma",
     "log",
     "log1p",
     "log2",
     "log10",
+    "modf",
     "pow",
     "remainder",
     "rsqrt",
@@ -42,6 +49,8 @@ __all__ = [
     "sinh",
     "tan",
     "tanh",
+    "y0",
+    "y1",
 ]
 
 
@@ -180,8 +189,43 @@ def erfc(x: Any) -> Any:
 
 
 @stub("library")
+def gamma(x: Any) -> Any:
+    """The gamma function, `(x - 1)!` of whole numbers: infinity with the sign of x at 0, NaN at the other poles."""
+
+
+@stub("library")
 def lgamma(x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
+
+
+@stub("library")
+def i0(x: Any) -> Any:
+    """The modified Bessel function of the first kind, of order 0."""
+
+
+@stub("library")
+def i1(x: Any) -> Any:
+    """The modified Bessel function of the first kind, of order 1."""
+
+
+@stub("library")
+def j0(x: Any) -> Any:
+    """The Bessel function of the first kind, of order 0."""
+
+
+@stub("library")
+def j1(x: Any) -> Any:
+    """The Bessel function of the first kind, of order 1."""
+
+
+@stub("library")
+def y0(x: Any) -> Any:
+    """The Bessel function of the second kind, of order 0: minus infinity at 0, NaN below."""
+
+
+@stub("library")
+def y1(x: Any) -> Any:
+    """The Bessel function of the second kind, of order 1: minus infinity at 0, NaN below."""
 
 
 @stub("library")
@@ -198,6 +242,12 @@ def remainder(x: Any, y: Any) -> Any:
 def frexp(x: Any) -> tuple[Any, Any]:
     """`(mantissa, exponent)` with x = mantissa * 2**exponent, 0.5 <= |mantissa| < 1 and an Int32 exponent."""
     raise NotImplementedError
+
+
+@stub("written", in_python=True)
+def modf(x: Any) -> tuple[Any, Any]:
+    """`(fraction, whole)` of a float, which both have its sign: exact; the fraction of an infinity is 0."""
+    return math.modf(x)
 
 
 @stub("library")

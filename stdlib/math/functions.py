@@ -40,12 +40,14 @@ from ...dsl import (
     static_assert,
     unroll,
 )
+from . import bessel as math_bessel  # noqa: F401
 from . import circular as math_circular  # noqa: F401
 from . import complex as math_complex  # noqa: F401
 from . import error as math_error  # noqa: F401
 from . import exponential as math_exponential  # noqa: F401
 from . import gamma as math_gamma  # noqa: F401
 from . import hyperbolic as math_hyperbolic  # noqa: F401
+from . import integers as math_integers  # noqa: F401
 from . import inverse as math_inverse  # noqa: F401
 from . import logarithm as math_logarithm  # noqa: F401
 from . import power as math_power  # noqa: F401

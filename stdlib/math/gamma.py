@@ -1,16 +1,43 @@
-"""`lgamma` in the kernel language; see `math.functions` for what all of these have in common.
+"""`lgamma` and `gamma` in the kernel language; see `math.functions` for what all of these have in common.
 
-Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`; no sign of the gamma function.
+Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import abs, float32, float64, fma, implements, lgamma, rare, round, select, static_assert, unroll
+from ...dsl import (
+    abs,
+    float32,
+    float64,
+    floor,
+    fma,
+    gamma,
+    implements,
+    lgamma,
+    rare,
+    round,
+    select,
+    static_assert,
+    trunc,
+    unroll,
+)
 from .circular import COS_64, SIN_64
 from .logarithm import log_normal, log_pair, log_short
-from .parts import INFINITY, polynomial, product_exact, sum_exact, sum_fast
+from .parts import (
+    EXP_64,
+    INFINITY,
+    NAN,
+    clamped,
+    exp_reduced,
+    polynomial,
+    product_exact,
+    scaled,
+    sum_exact,
+    sum_fast,
+    with_sign_of,
+)
 
 # lgamma(x) / ((x - 1) (x - 2)) - LGAMMA_MIDDLE as a polynomial of x - 3/2, from 0.8 to 2.2, relative: 2**-57.1
 LGAMMA_MIDDLE = 0.4831289505409809
@@ -265,3 +292,40 @@ def _mirrored(size: Any, value: Any, rest: Any) -> Any:
     total, lost_next = sum_exact(first, -value)
     total_rest = (lost + lost_next) + ((LOG_PI[1] - log_rest) - rest)
     return select(pole, INFINITY, total), select(pole, 0.0, total_rest)
+
+
+@implements(gamma)
+def _gamma(x: Any) -> Any:
+    static_assert(
+        x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
+    )
+    if x.dtype == float64:
+        return _gamma_64(x)
+    return _gamma_64(x.cast(float64)).cast(float32).cast(x.dtype)
+
+
+def _gamma_64(x: Any) -> Any:
+    """e to the power of the logarithm, which is a sum of two floats; the sign below 0 alternates between the poles."""
+    size = abs(x)
+    # Beyond 171.7 it has overflowed, and below -184 it is 0.
+    size = select(size > 400.0, 400.0, size)
+    value, rest = _lgamma_positive(size)
+    below = rare(x < 0.0)
+    if x.width > 1:
+        mirrored, mirrored_rest = _mirrored(size, value, rest)
+        value, rest = select(below, mirrored, value), select(below, mirrored_rest, rest)
+    else:
+        if below:
+            value, rest = _mirrored(size, value, rest)
+    n, r = exp_reduced(clamped(value, -800.0, 800.0))
+    r = r + rest
+    result = scaled(fma(r, fma(r, polynomial(r, EXP_64), 1.0), 1.0), n)
+    # Small factorials are whole numbers.
+    result = select((size < 24.0) & (size == trunc(size)), round(result), result)
+    # Between -1 and 0 it is negative, between -2 and -1 positive, and so on.
+    steps = floor(x)
+    odd = round(0.5 * steps) != 0.5 * steps
+    result = select((x < 0.0) & odd, -result, result)
+    result = select((x < 0.0) & (steps == x), NAN, result)
+    result = select(x == 0.0, with_sign_of(INFINITY + 0.0 * size, x), result)
+    return select(x == x, result, x)

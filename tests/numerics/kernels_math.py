@@ -31,8 +31,13 @@ from einkorn.dsl import (
     fmod,
     foreach,
     frexp,
+    gamma,
     hypot,
+    i0,
+    i1,
     int32,
+    j0,
+    j1,
     ldexp,
     lgamma,
     log,
@@ -49,6 +54,8 @@ from einkorn.dsl import (
     tan,
     tanh,
     unroll,
+    y0,
+    y1,
 )
 
 T = TypeVar("T", bound=Floating)
@@ -170,6 +177,41 @@ def erfc_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: erfc(x[i]))
 
 
+@register("gamma_each")
+def gamma_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: gamma(x[i]))
+
+
+@register("i0_each")
+def i0_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: i0(x[i]))
+
+
+@register("i1_each")
+def i1_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: i1(x[i]))
+
+
+@register("j0_each")
+def j0_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: j0(x[i]))
+
+
+@register("j1_each")
+def j1_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: j1(x[i]))
+
+
+@register("y0_each")
+def y0_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: y0(x[i]))
+
+
+@register("y1_each")
+def y1_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: y1(x[i]))
+
+
 @register("lgamma_each")
 def lgamma_each(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
     foreach(out, lambda i: lgamma(x[i]))
@@ -243,40 +285,47 @@ def all_of(v):
         acosh(1 + abs(v)),
         erfc(v),
         lgamma(v),
+        gamma(v),
+        i0(v),
+        i1(v),
+        j0(v),
+        j1(v),
+        y0(v),
+        y1(v),
     )
     return (*odd, *others, pow(v, 2.5), atan2(v, 2.5), hypot(v, 2.5))
 
 
 @register("vectors")
-def vectors(out: OutputTensor[T, "27 n"], x: InputTensor[T, "n"]):
+def vectors(out: OutputTensor[T, "34 n"], x: InputTensor[T, "n"]):
     """Row k is function k of x, computed on vectors."""
 
     def eight(block):
         i = 8 * block
         values = all_of(x.load(i, width=8))
-        for row in unroll(27):
+        for row in unroll(34):
             out.store(values[row], row, i)
 
     parallel_for(x.dim(0) // 8, eight)
 
 
 @register("scalars")
-def scalars(out: OutputTensor[T, "27 n"], x: InputTensor[T, "n"]):
+def scalars(out: OutputTensor[T, "34 n"], x: InputTensor[T, "n"]):
     """The same, one number after another."""
 
     def one(i):
         values = all_of(x[i])
-        for row in unroll(27):
+        for row in unroll(34):
             out[row, i] = values[row]
 
     parallel_for(x.dim(0), one)
 
 
 @register("folded")
-def folded(out: OutputTensor[T, "27 n"], x: InputTensor[T, "n"]):
+def folded(out: OutputTensor[T, "34 n"], x: InputTensor[T, "n"]):
     """All functions of 0.7, computed when this is compiled."""
     values = all_of(0.7)
-    for row in unroll(27):
+    for row in unroll(34):
         out[row, 0] = values[row]
 
 
@@ -287,7 +336,7 @@ def everything(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
     def total(i):
         values = all_of(x[i])
         result = fmod(x[i], 2.5) + remainder(x[i], 2.5) + x[i] % 2.5 + x[i] // 2.5
-        for k in unroll(27):
+        for k in unroll(34):
             result = result + values[k]
         return result
 

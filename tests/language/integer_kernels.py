@@ -1,0 +1,69 @@
+"""Kernels with functions of integers, and of how numbers compare."""
+
+from typing import TypeVar
+
+from einkorn.dsl import (
+    Floating,
+    InputTensor,
+    Integral,
+    Number,
+    OutputTensor,
+    align_down,
+    align_up,
+    bool8,
+    gcd,
+    int64,
+    isclose,
+    lcm,
+    modf,
+    next_power_of_two,
+    register,
+    select,
+    stack,
+)
+
+T = TypeVar("T", bound=Integral)
+F = TypeVar("F", bound=Floating)
+N = TypeVar("N", bound=Number)
+
+
+@register("of_integers")
+def of_integers(out: OutputTensor[T, "5 n"], x: InputTensor[T, "n"], y: InputTensor[T, "n"]):
+    for i in range(x.dim(0)):
+        out[0, i] = gcd(x[i], y[i])
+        out[1, i] = lcm(x[i], y[i])
+        out[2, i] = next_power_of_two(x[i])
+        out[3, i] = align_up(x[i], 8)
+        out[4, i] = align_down(x[i], 8)
+
+
+@register("of_lanes")
+def of_lanes(out: OutputTensor[T, "3 8"], x: InputTensor[T, "8"], y: InputTensor[T, "8"]):
+    a, b = x.load(0, width=8), y.load(0, width=8)
+    out.store(gcd(a, b), 0, 0)
+    out.store(lcm(a, 6), 1, 0)
+    out.store(next_power_of_two(a), 2, 0)
+
+
+@register("close")
+def close(out: OutputTensor[bool8, "3 n"], x: InputTensor[N, "n"], y: InputTensor[N, "n"]):
+    for i in range(x.dim(0)):
+        out[0, i] = isclose(x[i], y[i])
+        out[1, i] = isclose(x[i], y[i], rtol=0.1, atol=0.0, equal_nan=True)
+        out[2, i] = isclose(x[i], 1)
+
+
+@register("parts")
+def parts(out: OutputTensor[F, "2 n"], x: InputTensor[F, "n"]):
+    for i in range(x.dim(0)):
+        out[0, i], out[1, i] = modf(x[i])
+
+
+@register("at_compile_time")
+def at_compile_time(out: OutputTensor[int64, "5"]):
+    kept = stack[int64](next_power_of_two(align_up(100, 64)) // gcd(64, 48))
+    out[0] = kept.dim(0)
+    out[1] = lcm(4, -6)
+    out[2] = gcd(-4, 6)
+    out[3] = next_power_of_two(-3)
+    out[4] = select(isclose(1.0, 1.0 + 1e-9), 1, 0)

@@ -1,0 +1,80 @@
+"""`gcd`, `lcm`, `next_power_of_two`, `align_up`, `align_down`, `isclose`, `modf`: against NumPy, and on Python's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_harness import INTS, UINTS, KernelFile
+
+from einkorn import dsl
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def kernels() -> KernelFile:
+    return KernelFile(Path(__file__).parent / "integer_kernels.py")
+
+
+def pair(dtype: Any) -> tuple[Array, Array]:
+    low = 0 if np.dtype(dtype).kind == "u" else -60
+    x, y = np.random.default_rng(0).integers(low, 60, (2, 40)).astype(dtype)
+    x[:3] = y[2:5] = 0
+    return x, y
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *UINTS])
+def test_integers(kernels: KernelFile, dtype: Any) -> None:
+    x, y = pair(dtype)
+    (got,) = kernels("of_integers", x, y)
+    wanted = [
+        np.gcd(x, y),
+        np.lcm(x, y),
+        [dsl.next_power_of_two(int(v)) for v in x],
+        [-(-int(v) // 8) * 8 for v in x],
+        [int(v) // 8 * 8 for v in x],
+    ]
+    assert np.array_equal(got.astype(np.int64), np.array(wanted).astype(np.int64))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int64])
+def test_vectors(kernels: KernelFile, dtype: Any) -> None:
+    x, y = (values[:8].copy() for values in pair(dtype))
+    (got,) = kernels("of_lanes", x, y)
+    six = np.full(8, 6, dtype)
+    assert np.array_equal(got, [np.gcd(x, y), np.lcm(x, six), [dsl.next_power_of_two(int(v)) for v in x]])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.complex64])
+def test_close_as_numpy_says(kernels: KernelFile, dtype: Any) -> None:
+    values = np.array([0, 1, 1 + 1e-6, 1e-9, np.inf, -np.inf, np.nan, 5e4, -5e4, 1.05, 2])
+    if dtype in (np.int32, np.complex64):
+        values = values[np.isfinite(values)]
+    x, y = (each.ravel().astype(dtype) for each in np.meshgrid(values, values))
+    (got,) = kernels("close", x, y)
+    with np.errstate(all="ignore"):
+        wanted = [np.isclose(x, y), np.isclose(x, y, rtol=0.1, atol=0, equal_nan=True), np.isclose(x, dtype(1))]
+    assert np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_parts(kernels: KernelFile, dtype: Any) -> None:
+    x = np.array([0.0, -0.0, 1.5, -2.25, np.inf, -np.inf, np.nan, 1e4], dtype)
+    (got,) = kernels("parts", x)
+    wanted = np.array(np.modf(x))
+    assert np.array_equal(got, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(got[:, :6]), np.signbit(wanted[:, :6]))
+
+
+def test_compile_time_and_python(kernels: KernelFile) -> None:
+    assert kernels("at_compile_time")[0].tolist() == [8, 12, 2, 1, 1]
+    assert (dsl.gcd(12, 18), dsl.lcm(4, 6), dsl.next_power_of_two(np.int64(17))) == (6, 12, 32)
+    assert (dsl.align_up(13, 8), dsl.align_down(-13, 8), dsl.modf(-2.5)) == (16, -16, (-0.5, -2.0))
+    values = [0.0, 1.0, 1 + 1e-9, float("inf"), float("-inf"), float("nan")]
+    for x in values:
+        for y in values:
+            assert dsl.isclose(x, y) == np.isclose(x, y)
+            assert dsl.isclose(x, y, equal_nan=True) == np.isclose(x, y, equal_nan=True)
