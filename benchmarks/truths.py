@@ -31,7 +31,7 @@ NEARLY_EXACT = ("rsqrt", "hypot")
 BOUNDS = {name: (0.51, 0.51) if name in NEARLY_EXACT else (1.0, 1.0) for name in UNARY + BINARY}
 BOUNDS["pow"] = (1.5, 1.5)
 BOUNDS["gamma"] = (1.0, 1.5)
-BOUNDS |= dict.fromkeys(("i0", "i1"), (1.0, 5.0)) | dict.fromkeys(("j0", "j1", "y0", "y1"), (1.0, 12.0))
+BOUNDS |= dict.fromkeys(("i0", "i1"), (1.0, 5.0)) | dict.fromkeys(("j0", "j1", "y0", "y1"), (1.0, 16.0))
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -117,6 +117,8 @@ def precise(name: str) -> Callable[..., Any]:
 
 def precision(name: str) -> int:
     """The bits that mpmath needs for the results of a function to be good for 100 bits."""
+    if name in BESSEL:
+        return 200
     return 1300 if name in ("sin", "cos", "tan") else 400
 
 

@@ -1,4 +1,4 @@
-"""`gcd`, `lcm`, `next_power_of_two`, `align_up`, `align_down`, `isclose`, `modf`: against NumPy, and on Python's numbers."""
+"""Functions of integers, and `isclose` and `modf`: against NumPy, and on numbers of Python."""
 
 from __future__ import annotations
 
