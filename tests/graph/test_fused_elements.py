@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -83,7 +83,7 @@ def results(dtype: DType, producer: str, consumer: str, x: np.ndarray, wide: DTy
         (made,) = ops.custom(f"elements::{producer}", host, [a, b][:operands])
         return ops.custom(f"elements::{consumer}", host, [made], out)
 
-    kernels = [product, product_apart, literal_sums, positive_sums, row_sums, widened, last_products]
+    kernels: Any = [product, product_apart, literal_sums, positive_sums, row_sums, widened, last_products]
     model = InferenceSession().load(Graph("elements", forward, [type, type], custom_extensions=kernels))
     return model(x, x)[0].to_numpy(), len(model.kernel_summaries)
 
@@ -123,7 +123,7 @@ def test_half_floats_are_read_as_they_were_stored(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16])
 def test_what_is_done_in_the_stores_of_a_kernel_reads_the_stored_number(dtype: type) -> None:
-    x = np.full((3, 5), np.iinfo(dtype).max - 3, dtype)
+    x: Any = np.full((3, 5), np.iinfo(dtype).max - 3, dtype)
     found, count = results(DType.from_numpy(np.dtype(dtype)), "last_products", "widened", x, DType.int64)
     assert count == 1 and found.tolist() == (x * x[:, :1]).astype(np.int64).tolist()
 

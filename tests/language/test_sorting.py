@@ -55,5 +55,5 @@ def test_vectors(kernels: KernelFile, dtype: Any) -> None:
 
 
 def test_numbers_of_python_take_the_dtype(kernels: KernelFile) -> None:
-    x = np.float32([-1, 0.5, 3, np.nan])
+    x = np.array([-1, 0.5, 3, np.nan], np.float32)
     assert kernels("with_numbers", x)[0].tolist() == [0, 0.5, 1.5, 1.5]

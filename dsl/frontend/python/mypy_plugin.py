@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mypy.nodes import ARG_NAMED, ARG_NAMED_OPT, ARG_POS, ARG_STAR, ArgKind, Decorator, TypeInfo
+from mypy.nodes import ARG_NAMED, ARG_NAMED_OPT, ARG_POS, ARG_STAR, ARG_STAR2, ArgKind, Decorator, TypeInfo
 from mypy.plugin import MethodContext, Plugin
 from mypy.types import (
     AnyType,
@@ -98,7 +98,7 @@ def _result(context: MethodContext) -> Type:
     if not isinstance(kernel, Instance) or len(kernel.args) < 2:
         return default
     whole = get_proper_type(kernel.args[1])
-    if not isinstance(whole, Parameters):
+    if not isinstance(whole, Parameters) or ARG_STAR2 in whole.arg_kinds:  # a kernel whose signature is not known
         return default
     count = sum(_is_destination(each) for each in whole.arg_types)
     given: list[Type] = []
