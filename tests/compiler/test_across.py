@@ -115,7 +115,11 @@ def test_elements_of_other_sizes(tmp_path: Path) -> None:
 
 
 def test_what_is_read_twice_is_turned_once(tmp_path: Path) -> None:
-    inputs: list[tuple[DType, tuple[int, ...]]] = [(DType.float32, (90, 80)), (DType.float64, (90, 80)), (DType.float32, (80, 90))]
+    inputs: list[tuple[DType, tuple[int, ...]]] = [
+        (DType.float32, (90, 80)),
+        (DType.float64, (90, 80)),
+        (DType.float32, (80, 90)),
+    ]
     found = operations(tmp_path, "several", inputs)
     tiles = [op for op in found if op.name == "alloca"]
     assert [op.results[0].dtype for op in tiles] == [DType.float32, DType.float64]
