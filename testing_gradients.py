@@ -24,8 +24,8 @@ from .testing_cases import Array
 from .testing_failures import CheckError
 
 DIRECTIONS = 3  # that each input is moved along
-STEPS = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}  # how far
-TOLERANCES = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 2e-2}
+STEPS = {np.dtype("d"): 1e-6, np.dtype("f"): 1e-2, np.dtype("D"): 1e-6, np.dtype("F"): 1e-2}  # how far
+TOLERANCES = {np.dtype("d"): 1e-5, np.dtype("f"): 2e-2, np.dtype("D"): 1e-5, np.dtype("F"): 2e-2}
 
 Run = Callable[[Sequence[Array]], list[Array]]
 Group = Callable[[Sequence[Any]], list[Any]]
@@ -76,7 +76,7 @@ def in_float64(schema: OpSchema, dtypes: Mapping[str, Sequence[DType]]) -> dict[
     """The dtypes of type variables for gradients: the widest float that there is, else the preferred dtype."""
     found: dict[str, list[DType]] = {}
     for name, allowed in schema.typevars:
-        wanted: list[DType] = [d for d in (DType.float64, DType.float32) if d in allowed]
+        wanted: list[DType] = [d for d in (DType.float64, DType.float32, DType.complex128) if d in allowed]
         found[name] = wanted[:1] or list(dtypes.get(name, allowed[:1]))
     return found
 
@@ -99,9 +99,7 @@ def check_gradients(
     """
     rng = np.random.default_rng(len(arrays))
     outputs = run(arrays)
-    weights = [
-        np.asarray(rng.normal(size=o.shape), o.dtype) if o.dtype.kind == "f" else np.zeros_like(o) for o in outputs
-    ]
+    weights = [_drawn(rng, o) if o.dtype.kind in "fc" else np.zeros_like(o) for o in outputs]
     context = Context(tuple(group(arrays)), _outputs(kernel.schema, outputs), dict(parameters))
     told = gradients(LibraryKernel(kernel), context, _outputs(kernel.schema, weights), NumpyRunner())
     flat = _flat(told)
@@ -110,16 +108,27 @@ def check_gradients(
             continue
         step, tolerance = STEPS[array.dtype], TOLERANCES[array.dtype]
         for _ in range(DIRECTIONS):
-            way = np.asarray(rng.normal(size=array.shape), array.dtype)
+            way = _drawn(rng, array)
             sums = []
             for sign in (1, -1):
                 moved = [*arrays[:number], array + sign * step * way, *arrays[number + 1 :]]
                 pairs = zip(run(moved), weights, strict=True)
-                sums.append(sum(float(np.sum(o.astype(np.float64) * w)) for o, w in pairs))
+                sums.append(sum(_product(o, w) for o, w in pairs))
             wanted = (sums[0] - sums[1]) / (2 * step)
-            got = 0.0 if gradient is None else float(np.sum(np.asarray(gradient, np.float64) * way))
+            got = 0.0 if gradient is None else _product(np.asarray(gradient), way)
             if abs(wanted - got) > tolerance * (abs(wanted) + sum(map(abs, sums)) * 1e-3 + 1):
                 _differ(kernel, number, (wanted, got), arrays, about)
+
+
+def _drawn(rng: np.random.Generator, like: Array) -> Array:
+    parts = [rng.normal(size=like.shape) for _ in range(2 if like.dtype.kind == "c" else 1)]
+    return np.asarray(parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1], like.dtype)
+
+
+def _product(left: Array, right: Array) -> float:
+    """The sum of the products of elements, and of those of real parts and of imaginary parts of complex numbers."""
+    wide = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
+    return float(np.sum(left.astype(wide).conj() * right).real)
 
 
 def _differ(kernel: LoadedKernel, number: int, found: tuple[float, float], arrays: Sequence[Array], about: str) -> None:

@@ -216,7 +216,7 @@ def _held(check: InputCheck, value: Any) -> Any:
 
 
 def _same_memory(value: Any, captured: Any) -> bool:
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | complex):
         return type(value) is type(captured) and value == captured
     if isinstance(value, Buffer) and isinstance(captured, Buffer) and not isinstance(value._array, np.ndarray):
         alike = value.dtype is captured.dtype and tuple(value.shape) == tuple(captured.shape)

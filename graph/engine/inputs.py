@@ -39,7 +39,7 @@ class InputCheck:
         self.special = type.dtype.is_packed() or not self.device.is_host
         self.misalign = self.dtype.alignment - 1  # the bits of an address that have to be 0
 
-    def scalar(self, value: bool | int | float) -> np.ndarray[Any, Any]:
+    def scalar(self, value: bool | int | float | complex) -> np.ndarray[Any, Any]:
         """A Python number for an input of rank 0; what the dtype cannot hold is refused, not cut."""
         dtype = self.type.dtype
         if isinstance(value, bool) == (dtype is DType.bool):
@@ -87,7 +87,7 @@ class InputCheck:
             found = value
         elif isinstance(value, np.generic) and not self.is_buffer:
             found = np.asarray(value)
-        elif isinstance(value, bool | int | float) and self.type.rank == 0 and not self.is_buffer:
+        elif isinstance(value, bool | int | float | complex) and self.type.rank == 0 and not self.is_buffer:
             found = self.scalar(value)
         elif hasattr(value, "__dlpack__"):
             found = Buffer.from_dlpack(value).to_numpy()
@@ -177,7 +177,7 @@ def _converted(value: Any, dtype: DType) -> str:
 
 
 def _made_array(value: Any, dtype: DType) -> str:
-    if isinstance(value, list | tuple | bool | int | float):
+    if isinstance(value, list | tuple | bool | int | float | complex):
         return f"make an array of it: np.array(x, dtype={dtype.to_numpy().name!r})"
     return "pass a Buffer, a NumPy array, or anything that speaks DLPack"
 

@@ -75,7 +75,7 @@ def _check_count(schema: OpSchema, args: tuple[Any, ...]) -> None:
             f"takes {plural(len(inputs), 'argument')} ({', '.join(a.name for a in inputs)}), and {len(args)} are given"
         )
         parameters = [f"{p.name}={value!r}" for p, value in zip(schema.parameters, args[len(inputs) :], strict=False)]
-        plain = all(isinstance(value, bool | int | float | str) for value in args[len(inputs) :])
+        plain = all(isinstance(value, bool | int | float | complex | str) for value in args[len(inputs) :])
         hint = None
         if parameters and plain:
             hint = f"compile-time parameters are given by their names: {_written(schema, parameters)}"

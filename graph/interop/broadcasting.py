@@ -131,7 +131,7 @@ def broadcast_values(state: Prepared, args: tuple[Any, ...], parameters: Mapping
     """
     schema, joint = state.schema, state.joint
     tensors = {k: args[k] for k in joint if hasattr(args[k], "shape") and isinstance(args[k].dtype, DType)}
-    numbers = [k for k in joint if type(args[k]) in (bool, int, float)]
+    numbers = [k for k in joint if type(args[k]) in (bool, int, float, complex)]
     rank = max((len(value.shape) for value in tensors.values()), default=0)
     if not tensors or len(tensors) + len(numbers) < len(joint) or (is_one_axis(schema) and rank != 1):
         return args

@@ -39,6 +39,7 @@ from .tuned import choice
 
 HOST = "cpu"  # what JAX calls it
 Rule = Callable[..., Any]
+_NUMBERS = (bool, int, float, complex)
 Counts = tuple[int | None, ...]  # of arguments: how many arrays a variadic one has
 
 
@@ -152,10 +153,10 @@ class Op:
 
     def _arrays(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, Any]) -> list[Any]:
         """The arguments as arrays that fit the signature; numbers take the dtype of what they meet."""
-        numbers = [k for k, value in enumerate(args) if type(value) in (bool, int, float)]
+        numbers = [k for k, value in enumerate(args) if type(value) in _NUMBERS]
         key = (
             counts,
-            tuple((None, value) if type(value) in (bool, int, float) else _aval(value) for value in args),
+            tuple((None, value) if type(value) in _NUMBERS else _aval(value) for value in args),
             tuple((name, identity(value)) for name, value in parameters.items()),
         )
         with self._lock:
@@ -164,7 +165,7 @@ class Op:
         if known:
             return list(args)
         given, args = args, self._repeated(args, parameters)
-        numbers = [k for k in numbers if type(args[k]) in (bool, int, float)]
+        numbers = [k for k in numbers if type(args[k]) in _NUMBERS]
         made = self._specialisation(args, counts, parameters)
         arrays = [
             jax.numpy.asarray(value, dtype=made.inputs[k].dtype.to_numpy())
@@ -188,7 +189,7 @@ class Op:
         shapes = [tuple(getattr(value, "shape", ())) for value in args]
         if all(shapes[k] == shapes[joint[0]] for k in joint):
             return args
-        plain = [type(value) in (bool, int, float) for value in args]
+        plain = [type(value) in _NUMBERS for value in args]
         names = [argument.name for argument in schema.inputs]
         dtypes = [None if p else _kind(schema.name, n, v)[0] for p, n, v in zip(plain, names, args, strict=True)]  # type: ignore[index]
         shape = broadcast_shape(self.kernel, shapes, dtypes, parameters)
@@ -203,7 +204,7 @@ class Op:
 
         def kind(number: int, value: Any) -> Given:
             name = schema.inputs[number].name if number < len(schema.inputs) else f"argument {number}"
-            return value if type(value) in (bool, int, float) else _kind(schema.name, name, value)
+            return value if type(value) in _NUMBERS else _kind(schema.name, name, value)
 
         given = [
             kind(number, value) if count is None else [kind(number, each) for each in value]
@@ -552,7 +553,7 @@ def _kind(op: str, name: str, value: Any) -> Given:
             place=user_place(),
             op=op,
             argument=name,
-            expected="bool, integers, or floats",
+            expected="bool, integers, floats, or complex numbers",
             got=str(dtype),
         )
     return known, len(value.shape)

@@ -11,7 +11,7 @@ Input: a callee, operands, results, tangents. Output: tangents, cotangents. Non-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,10 +62,10 @@ class OfCall:
         return [k for k in range(self.count, len(residuals)) if is_inexact(residuals[k])]
 
     def transposed(self, residuals: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
-        """By the backward of the op."""
+        """By the backward of the op, whose complex gradients are the conjugates of JAX's."""
         inputs, results = residuals[: self.count], residuals[self.count :]
         rest = iter(grads)
-        spread = [next(rest) if is_inexact(r) else np.zeros(r.shape, jax.dtypes.float0) for r in results]
+        spread = [_conj(next(rest)) if is_inexact(r) else np.zeros(r.shape, jax.dtypes.float0) for r in results]
         found = self.callee.gradients(inputs, results, spread)
         return [self._fitting(position, inputs[position], found[position]) for position in self.moving]
 
@@ -87,9 +87,13 @@ class OfCall:
         found = [jax.numpy.zeros_like(output) for output in outputs]
         for place, output in enumerate(outputs):
             for number, tangent in enumerate(tangents):
-                grads = [jax.numpy.zeros_like(each) for each in outputs]
-                grads[place] = jax.lax.convert_element_type(tangent, output.dtype)
-                product = self.transposed(residuals, varying_alike(grads, _axes(residuals)))[number]
+
+                def backward(grad: Any, place: int = place, number: int = number) -> Any:
+                    grads = [jax.numpy.zeros_like(each) for each in outputs]
+                    grads[place] = jax.lax.convert_element_type(grad, outputs[place].dtype)
+                    return self.transposed(residuals, varying_alike(grads, _axes(residuals)))[number]
+
+                product = _by_parts(backward, output, tangent)
                 found[place] = found[place] + jax.lax.convert_element_type(product, output.dtype)
         return varying_alike(found, _axes(residuals))
 
@@ -98,7 +102,7 @@ class OfCall:
         if gradient is None:
             return varying_alike([jax.numpy.zeros_like(value)], varying_axes(value))[0]
         gradient = jax.numpy.asarray(gradient)
-        if gradient.shape != value.shape or jax.numpy.issubdtype(gradient.dtype, np.complexfloating):
+        if gradient.shape != value.shape or (_is_complex(gradient) and not _is_complex(value)):
             name = self.callee.name
             raise GraphError(
                 f"the backward of op {name!r} gives {gradient.dtype}{list(gradient.shape)} as gradient of input "
@@ -110,8 +114,27 @@ class OfCall:
                 got=f"{gradient.dtype}{list(gradient.shape)}",
                 hint="return a gradient of the input's shape: sum over the axes along which it was broadcast",
             )
-        gradient = jax.lax.convert_element_type(gradient, value.dtype)
+        gradient = _conj(jax.lax.convert_element_type(gradient, value.dtype))
         return varying_alike([gradient], varying_axes(value))[0]
+
+
+def _by_parts(backward: Callable[[Any], Any], output: Any, tangent: Any) -> Any:
+    """The derivative of a result by one operand, both elementwise, times a tangent. A complex derivative is a real
+    matrix of 2 by 2, which need not be its own transpose: the backward gives its rows."""
+    if not _is_complex(output) and not _is_complex(tangent):
+        return backward(tangent)
+    one = jax.numpy.ones_like(output)
+    real = jax.numpy.real(backward(one) * tangent)
+    return jax.lax.complex(real, jax.numpy.real(backward(-1j * one) * tangent)) if _is_complex(output) else real
+
+
+def _is_complex(value: Any) -> bool:
+    return bool(jax.numpy.issubdtype(value.dtype, np.complexfloating))
+
+
+def _conj(gradient: Any) -> Any:
+    """What a gradient is in the other convention: JAX's `jax.grad` gives the conjugate of what PyTorch gives."""
+    return jax.numpy.conj(gradient) if _is_complex(gradient) else gradient
 
 
 @dataclass(frozen=True)

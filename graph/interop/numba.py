@@ -39,7 +39,8 @@ from .numba_calls import is_native, native_call, overlap, refusal
 from .specialise import AnyKernel, Specialisation, specialise
 from .tuned import Bounds, choices
 
-_FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0))  # a number of each is as weak as Python's
+# A number of each is as weak as Python's.
+_FAMILIES = ((types.Boolean, False), (types.Integer, 0), (types.Float, 0.0), (types.Complex, 0j))
 
 
 def function(kernel: AnyKernel | str, *, extensions: Extensions = (), **parameters: Any) -> Callable[..., Any]:

@@ -46,7 +46,7 @@ def memory_of(op: str, out: Any) -> list[Operand | None]:
 
 
 def _operand(op: str, name: str, value: Any) -> Operand:
-    if not isinstance(value, bool | int | float | np.generic):
+    if not isinstance(value, bool | int | float | complex | np.generic):
         try:
             return operand_of(value, op, name)
         except EinkornError as error:

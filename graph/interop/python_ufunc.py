@@ -20,7 +20,7 @@ from .kinds import operand_of
 from .specialise import AnyKernel, specialise
 
 Array = np.ndarray[Any, Any]
-_WEAK = (bool, int, float)
+_WEAK = (bool, int, float, complex)
 
 
 class PythonUfunc:

@@ -1,4 +1,4 @@
-"""Complex numbers in calls of kernels from NumPy, ufuncs, PyTorch and JAX, against NumPy."""
+"""Complex numbers in calls of kernels from NumPy, ufuncs, PyTorch, JAX and numba, against NumPy."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import einkorn.jax
+import einkorn.numba
 import einkorn.torch
 import jax
 import jax.numpy as jnp
+import numba
 import numpy as np
 import pytest
 import torch
 
 from einkorn.dsl import ComplexFloating, InputTensor, Number, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
 
 C = TypeVar("C", bound=ComplexFloating)
 N = TypeVar("N", bound=Number)
@@ -28,6 +31,11 @@ def turned(out: OutputTensor[C, "*s"], x: InputTensor[C, "*s"], y: InputTensor[C
 @register("complex_calls::scaled")
 def scaled(out: OutputTensor[N, "n"], a: InputTensor[N, ""], x: InputTensor[N, "n"]) -> None:
     foreach(out, lambda i: a[()] * x[i])
+
+
+@register("complex_calls::rigid")
+def rigid(out: OutputTensor[C, "n"], a: C, x: InputTensor[C, "n"]) -> None:
+    foreach(out, lambda i: a * x[i])
 
 
 def numbers(dtype: Any = np.complex64) -> tuple[Any, Any]:
@@ -98,3 +106,25 @@ def test_jax() -> None:
     for call in (op, jax.jit(op), jax.vmap(op)):
         got = call(x, y)
         assert got.dtype == jnp.complex64 and jnp.allclose(got, wanted, atol=1e-5)
+
+
+def test_numba() -> None:
+    turned_of, scaled_of = einkorn.numba.function(turned), einkorn.numba.function(rigid)
+
+    @numba.njit
+    def run(a: Any, x: Any, y: Any) -> Any:
+        return turned_of(x, y) * 2, scaled_of(a, x[0]) + scaled_of(2j, x[0])
+
+    x, y = numbers()
+    for number in (2j, 2.5, 2):
+        first, second = run(number, x, y)
+        assert first.dtype == second.dtype == np.complex64
+        assert np.allclose(first, (x * y + 1j) * 2, atol=1e-5) and np.allclose(second, (number + 2j) * x[0], atol=1e-5)
+
+
+def test_numbers_of_models() -> None:
+    types = [TensorType(DType.complex64, shape, DeviceRef.CPU()) for shape in ((8,), ())]
+    model = InferenceSession().load(Graph("scaled", lambda x, a: x * a, types))
+    x = numbers()[0][0]
+    for number in (2j, 2.5, 2):
+        assert np.allclose(model(x, number)[0].to_numpy(), x * number, atol=1e-5)

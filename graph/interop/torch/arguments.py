@@ -80,7 +80,7 @@ def _wrong_number(schema: OpSchema, arguments: Sequence[TensorArgument], got: in
 def _misfit(argument: TensorArgument, value: Any) -> str | None:
     """What an argument takes, where that is not what it gets."""
     if argument.form is Form.SCALAR:
-        return None if isinstance(value, bool | int | float) else "a number"
+        return None if isinstance(value, bool | int | float) or type(value) is complex else "a number"
     if argument.form is Form.VARIADIC:
         fits = isinstance(value, list | tuple) and all(isinstance(each, torch.Tensor) for each in value)
         return None if fits else "a list of torch.Tensors"

@@ -30,6 +30,7 @@ from .disk_caches import keep_apart
 from .door import Doors
 from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
+from .pending import write_pending
 from .recording import active, check, record, refuse_tangents
 from .repeated import repeated
 from .schema import INTO, function_schema, has_symbols, into_schema
@@ -59,6 +60,7 @@ class Registered:
         derive: Any = None
         if into or twin.schema.mutable:
             self.has_autograd = True
+            write_pending(name, library)
             derive = check(name, library, self._refuse)
         elif not has_symbols(twin.schema):
             self.has_autograd = True

@@ -260,7 +260,8 @@ def _forward_mode(
         outputs = [found] if this.one else list(found)
     made = flat(outputs)
     with torch._functorch.eager_transforms.enable_inplace_requires_grad(True):
-        us = [torch.zeros_like(o).requires_grad_() if o.is_floating_point() else torch.zeros_like(o) for o in made]
+        us = [torch.zeros_like(o) for o in made]
+        us = [u.requires_grad_() if u.is_floating_point() or u.is_complex() else u for u in us]
     with _part_of_backward():
         found = rule.gradients(inputs, outputs, grouped(us, this.outputs), this.parameters)
     found = _spread(found, this.inputs)

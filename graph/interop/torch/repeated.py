@@ -19,7 +19,7 @@ from ..specialise import AnyKernel, prepared
 from ..spread import common_shape
 from .tensors import TORCH_DTYPES, dtype_of
 
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float, complex)
 
 
 def repeated(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> list[Any]:

@@ -237,7 +237,7 @@ class Twin:
         if (self.has_backward and not given) or not torch.is_grad_enabled():
             return
         schema = self.schema
-        if not any(_is_float(schema, a) for a in (*schema.outputs, *schema.mutable)):
+        if not any(_has_gradients(schema, a) for a in (*schema.outputs, *schema.mutable)):
             return
         names = [argument.name for argument in (*schema.inputs, *schema.outputs)]
         for name, value in zip(names, [*call.inputs, *(call.outputs or ())], strict=False):
@@ -288,5 +288,5 @@ def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:
 _streams: dict[tuple[Any, int], DeviceStream] = {}
 
 
-def _is_float(schema: OpSchema, argument: TensorArgument) -> bool:
-    return any(dtype.is_float() for dtype in schema.allowed(argument.dtype))
+def _has_gradients(schema: OpSchema, argument: TensorArgument) -> bool:
+    return any(dtype.is_float() or dtype.is_complex() for dtype in schema.allowed(argument.dtype))
