@@ -44,6 +44,7 @@ RENAMED = {
     "float_power": "pow",
     "fmax": "max",
     "fmin": "min",
+    "gammaln": "lgamma",
     "global_idx": "gpu.global_idx",
     "grid_dim": "gpu.grid_dim",
     "gridDim": "gpu.grid_dim",
@@ -211,6 +212,8 @@ def of_foreign(name: str) -> str | None:
     module, _, name = name.rpartition(".")
     if name == "remainder" and module != "math":  # that of IEEE 754 has this name in `math` and in the language
         return "remainder(a, b) is a % b"
+    if name == "isclose" and module == "math":  # its tolerances are others than those of the language and of NumPy
+        return "write isclose(a, b, rtol=1e-9, atol=0.0) of einkorn.dsl"
     here = RENAMED.get(name, name)
     if name in _REDUCED:
         return f"{name}(x) is {_reduction('x', name)}"
@@ -255,6 +258,8 @@ def of_object(value: Any, name: str) -> str | None:
         return "call the function itself, without its decorator"
     if isinstance(value, partial):
         return "write a function, or a lambda, that passes the arguments on"
+    if hasattr(value, "nin") and callable(value):  # a ufunc
+        return None
     if not isinstance(value, type) and (hasattr(value, "__dict__") or hasattr(value, "__slots__")):
         kind = type(value).__name__
         if hasattr(value, "__dataclass_fields__"):

@@ -36,6 +36,16 @@ def bitwise_not(x: TensorValueLike) -> TensorValue:
     """All bits turned over; integers only, `logical_not` is for bools."""
 
 
+@elementwise("integral")
+def gcd(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
+    """The greatest common divisor, 0 or more; gcd(0, 0) is 0."""
+
+
+@elementwise("integral")
+def lcm(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
+    """The least common multiple, 0 or more; 0 where either is 0. It wraps around like a product."""
+
+
 @elementwise("integral", operator="__lshift__")
 def left_shift(lhs: TensorValueLike, rhs: TensorValueLike) -> TensorValue:
     """The bits of lhs moved up by rhs places; 0 where rhs is below 0, or is the width of the dtype or more."""

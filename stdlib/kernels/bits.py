@@ -1,4 +1,4 @@
-"""Combines and moves the bits of integers.
+"""Combines and moves the bits of integers, and finds their divisors and multiples.
 
 Input and output: tensors of one shape and one integer dtype. Non-goals: bools, which logic is for.
 """
@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ... import dsl
 from ...dsl import InputTensor, Integral, OutputTensor, foreach, register
 from ..algorithms.references import plain
 
@@ -49,6 +50,24 @@ def bitwise_not(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"]) -> None:
 
 
 bitwise_not.reference(plain(np.bitwise_not))
+
+
+@register("gcd")
+def gcd(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The greatest common divisor."""
+    foreach(out, lambda i: dsl.gcd(x[i], y[i]))
+
+
+gcd.reference(plain(np.gcd))
+
+
+@register("lcm")
+def lcm(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
+    """The least common multiple."""
+    foreach(out, lambda i: dsl.lcm(x[i], y[i]))
+
+
+lcm.reference(plain(np.lcm))
 
 
 @register("left_shift")

@@ -23,6 +23,8 @@ ROWS = 'out: OutputTensor[T, "m"], x: InputTensor[T, "m n"]'
 COUNTS = 'out: OutputTensor[T, "n"], x: InputTensor[T, "n"], nb: InputTensor[int32, "n"]'
 WIDE_COUNTS = COUNTS.replace("int32", "uint64")
 NUMPY = "import numpy as np\n"
+SPECIAL = "from scipy import special\n"
+INTEGERS = 'out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"]'
 LIBRARY = "from einkorn.stdlib import *\n"
 
 
@@ -690,6 +692,30 @@ _MEETING = [
         element("np.logaddexp(x[i], x[i])", before=NUMPY),
         "logaddexp(a, b) is max(a, b) + log1p(exp(-abs(a - b)))",
         element("max(x[i], x[i]) + log1p(exp(-abs(x[i] - x[i])))"),
+    ),
+    Mistake("np_gcd", element("np.gcd(x[i], 6)", INTEGERS, NUMPY), "use 'gcd'", element("gcd(x[i], 6)", INTEGERS)),
+    *(
+        Mistake(
+            f"special_{name}",
+            element(f"special.{name}(x[i])", before=SPECIAL),
+            f"use '{here}'",
+            element(f"{here}(x[i])"),
+        )
+        for name, here in {"gamma": "gamma", "j0": "j0", "y1": "y1", "i0": "i0"}.items()
+    ),
+    Mistake("gammaln", element("special.gammaln(x[i])", before=SPECIAL), "use 'lgamma'", element("lgamma(x[i])")),
+    Mistake("np_modf", element("np.modf(x[i])[0]", before=NUMPY), "use 'modf'", element("modf(x[i])[0]")),
+    Mistake(
+        "np_isclose",
+        element("1 if np.isclose(x[i], 1) else 0", before=NUMPY),
+        "use 'isclose'",
+        element("1 if isclose(x[i], 1) else 0"),
+    ),
+    Mistake(
+        "math_isclose",
+        element("1 if math.isclose(x[i], 1) else 0", before="import math\n"),
+        "isclose(a, b, rtol=1e-9, atol=0.0)",
+        element("1 if isclose(x[i], 1, rtol=1e-9, atol=0.0) else 0"),
     ),
     Mistake("np_remainder", element("np.remainder(x[i], 2)", before=NUMPY), "is a % b", element("x[i] % 2")),
 ]

@@ -1,5 +1,6 @@
 """Kernels with functions of integers, and of how numbers compare."""
 
+import math
 from typing import TypeVar
 
 from einkorn.dsl import (
@@ -67,3 +68,20 @@ def at_compile_time(out: OutputTensor[int64, "5"]):
     out[2] = gcd(-4, 6)
     out[3] = next_power_of_two(-3)
     out[4] = select(isclose(1.0, 1.0 + 1e-9), 1, 0)
+
+
+@register("of_python")
+def of_python(out: OutputTensor[int64, "3 n"], x: InputTensor[int64, "n"]):
+    """Functions of Python's `math`."""
+    for i in range(x.dim(0)):
+        out[0, i] = math.gcd(x[i], 12)
+        out[1, i] = math.lcm(x[i], 12)
+        out[2, i] = math.gcd(18, 12)
+
+
+@register("of_python_floats")
+def of_python_floats(out: OutputTensor[F, "4 n"], x: InputTensor[F, "n"]):
+    for i in range(x.dim(0)):
+        out[0, i], out[1, i] = math.modf(x[i])
+        out[2, i] = math.gamma(x[i])
+        out[3, i] = math.lgamma(x[i])

@@ -188,3 +188,43 @@ def unwritten(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, 
         foreach(out, lambda i: kept.pointer(i[0])[1])
     else:
         foreach(out, lambda i: kept[i[0]])
+
+
+def sum_from(start, n):
+    kept = scratch[int64](n)
+    for k in range(n):
+        kept[k] = start + k
+    total = 0
+    for k in range(n):
+        total += kept[k]
+    return total
+
+
+@register("sums_from")
+def sums_from(out: OutputTensor[int64, "n"], twice: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]):
+    """A function with storage of its own, in a loop and in the elements of one."""
+    for i in range(x.dim(0)):
+        out[i] = sum_from(i, x[i])
+    foreach(twice, lambda i: sum_from(i[0], x[i] + i[0]))
+
+
+@register("sums_of_rows")
+def sums_of_rows(out: OutputTensor[int64, "m n"], x: InputTensor[int64, "m n"]):
+    """Storage of a parallel loop within another."""
+
+    def row(r):
+        kept = scratch[int64](x.dim(1))
+        foreach(kept, lambda k: x[r, k[0]])
+
+        def prefix(c):
+            inner = scratch[int64](c + 1)
+            for k in range(c + 1):
+                inner[k] = kept[k]
+            total = 0
+            for k in range(c + 1):
+                total += inner[k]
+            out[r, c] = total
+
+        parallel_for(x.dim(1), prefix)
+
+    parallel_for(x.dim(0), row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,12 @@ def test_compile_time_and_python(kernels: KernelFile) -> None:
         for y in values:
             assert dsl.isclose(x, y) == np.isclose(x, y)
             assert dsl.isclose(x, y, equal_nan=True) == np.isclose(x, y, equal_nan=True)
+
+
+def test_functions_of_python(kernels: KernelFile) -> None:
+    x = np.array([0, -8, 9, 60])
+    assert kernels("of_python", x)[0].tolist() == [[math.gcd(v, 12) for v in x], [math.lcm(v, 12) for v in x], [6] * 4]
+    y = np.array([0.5, 1.0, 4.25, -2.5])
+    (got,) = kernels("of_python_floats", y)
+    assert np.array_equal(got[:2], np.modf(y))
+    assert np.allclose(got[2:], [[math.gamma(v) for v in y], [math.lgamma(v) for v in y]], rtol=1e-14)

@@ -101,6 +101,16 @@ def test_calls_with_threads(compiled: dict[str, Any], checks: str) -> None:
     assert got.tolist() == [np.bincount(row % 33).max() for row in x]
 
 
+@pytest.mark.parametrize("checks", ["off", "safe", "all"])
+def test_storage_in_functions_and_nested_loops(compiled: dict[str, Any], checks: str) -> None:
+    x = np.array([3, 0, 500, 2, 7])
+    at = range(len(x))
+    wanted = [[sum(range(i, i + x[i])) for i in at], [sum(range(i, 2 * i + x[i])) for i in at]]
+    assert [out.tolist() for out in compiled["sums_from"].compile(x, checks=checks)(x)] == wanted
+    m = np.random.default_rng(4).integers(0, 100, (9, 33))
+    assert np.array_equal(compiled["sums_of_rows"].compile(m, checks=checks)(m), np.cumsum(m, 1))
+
+
 @pytest.mark.parametrize("how", ["element", "vector", "pointer"])
 def test_unwritten_elements_are_found(compiled: dict[str, Any], how: str) -> None:
     x = np.arange(4, dtype=np.float32)

@@ -244,7 +244,7 @@ MATHEMATICS: Final = {
     for name in (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "copysign", "cos", "cosh", "erf", "erfc"),
         *("exp", "exp2", "expm1", "fabs", "hypot", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "pow"),
-        *("sin", "sinh", "sqrt", "tan", "tanh"),
+        *("gamma", "gcd", "lcm", "lgamma", "modf", "sin", "sinh", "sqrt", "tan", "tanh"),
     )
     if {"fabs": "abs"}.get(name, name) in STUBS
 }
