@@ -84,6 +84,7 @@ TWO = [
     _two("logical_xor", np.logical_xor, "logical_xor", "Xor", _bools),
     _two("bitwise_or", np.bitwise_or, "bitwise_or", "BitwiseOr", _ints),
     _two("bitwise_xor", np.bitwise_xor, "bitwise_xor", "BitwiseXor", _ints),
+    _two("gcd", np.gcd, "gcd", make=_ints), _two("lcm", np.lcm, "lcm", make=_ints),
     Row("right_shift", f"{SIZE} int32", lambda: [_ints()], lambda x: x >> 3, lambda x: x >> 3, lambda x: x >> 3),
     Row("prelu", f"{SIZE}, a slope a column", lambda: [floats(*SHAPE), floats(4096)], ops.prelu,
         lambda x, s: np.where(x >= 0, x, s * x), lambda x, s: functional().prelu(x, s), ("PRelu", {})),
