@@ -48,11 +48,11 @@ def _(context: Any, grad: Any) -> Any:
 def test_tolerances(tmp_path: Path) -> None:
     check_op(squared, reference=lambda x, y: x * x * y)
     with pytest.raises(CheckError, match="differs from the reference"):
-        check_op(squared, reference=lambda x, y: x * x * y * (1 + 1e-4j), save=tmp_path)
+        check_op(squared, reference=lambda x, y: x * x * y * (1 + 1e-4j), folder=tmp_path)
 
 
 def test_gradients(tmp_path: Path) -> None:
     check_op(squared, reference=lambda x, y: x * x * y, gradients=True)
     check_op(power, reference=lambda x: x.real**2 + x.imag**2, gradients=True)
     with pytest.raises(CheckError, match="the backward of op 'complex_checks::wrong' says"):
-        check_op(wrong, reference=lambda x: x * x, gradients=True, save=tmp_path)
+        check_op(wrong, reference=lambda x: x * x, gradients=True, folder=tmp_path)
