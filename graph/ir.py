@@ -503,7 +503,7 @@ def _values(numbers: Iterable[int]) -> str:
 
 def shown_array(array: np.ndarray[Any, Any]) -> str:
     """The elements of a small array as nested lists, the first few of a large one."""
-    plain = array.astype(np.float64) if array.dtype.kind not in "biuf" else array
+    plain = array.astype(np.float64) if array.dtype.kind not in "biufc" else array
     if array.size <= SHOWN_ELEMENTS:
         return str(plain.tolist())
     return f"[{', '.join(str(item) for item in plain.reshape(-1)[:SHOWN_ELEMENTS].tolist())}, ...]"

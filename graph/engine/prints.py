@@ -117,6 +117,6 @@ def _label_and_dtype(head: str) -> Sequence[str]:
 def _numpy_of(dtype: DType) -> Any:
     """The NumPy dtype for elements in a file."""
     known = dtype.to_numpy()
-    if known.kind in "biuf" and known.isbuiltin == 1:
+    if known.kind in "biufc" and known.isbuiltin == 1:
         return known
     return np.dtype(np.float32) if dtype.is_float() else np.dtype(np.int8)

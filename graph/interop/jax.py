@@ -168,7 +168,7 @@ class Op:
         numbers = [k for k in numbers if type(args[k]) in _NUMBERS]
         made = self._specialisation(args, counts, parameters)
         arrays = [
-            jax.numpy.asarray(value, dtype=made.inputs[k].dtype.to_numpy())
+            jax.numpy.asarray(_real(made, k, value), dtype=made.inputs[k].dtype.to_numpy())
             if k in numbers
             else jax.numpy.asarray(value)
             for k, value in enumerate(args)
@@ -526,6 +526,17 @@ def _number(schema: OpSchema, k: int, value: Any, known: DType) -> Any:
     argument = schema.inputs[k]
     dtype = argument.dtype if isinstance(argument.dtype, DType) else known
     return jax.numpy.asarray(weak_array(value, dtype, f"op '{schema.name}'", argument.name, user_place()))
+
+
+def _real(made: Specialisation, k: int, value: Any) -> Any:
+    """A number; a complex one only where it meets complex numbers.
+
+    Raises:
+        GraphError: EK0412 it would lose its imaginary part.
+    """
+    if type(value) is complex:
+        weak_array(value, made.inputs[k].dtype, f"op '{made.schema.name}'", made.schema.inputs[k].name, user_place())
+    return value
 
 
 def _kind(op: str, name: str, value: Any) -> Given:

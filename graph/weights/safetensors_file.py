@@ -51,7 +51,7 @@ DTYPES: dict[str, tuple[int, DType | None]] = {
     "I32": (32, DType.int32),
     "U32": (32, DType.uint32),
     "F32": (32, DType.float32),
-    "C64": (64, None),
+    "C64": (64, DType.complex64),
     "F64": (64, DType.float64),
     "I64": (64, DType.int64),
     "U64": (64, DType.uint64),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.weights import load_weights
 
 HOST = DeviceRef.CPU()
 TYPES = pytest.mark.parametrize("dtype", [np.complex64, np.complex128], ids=lambda d: d.__name__)
@@ -233,3 +236,17 @@ def test_no_elements_are_no_transform() -> None:
     graph = Graph("empty", ops.fft, [TensorType(DType.complex64, ["m", "n"], HOST)])
     with pytest.raises(EinkornError, match="nothing to transform along axis 1"):
         InferenceSession().load(graph)(np.zeros((2, 0), np.complex64))
+
+
+def test_weights_in_safetensors(tmp_path: Path) -> None:
+    x, path = numbers(4, 6), tmp_path / "w.safetensors"
+    entry = {"w": {"dtype": "C64", "shape": [4, 6], "data_offsets": [0, x.nbytes]}}
+    header = json.dumps(entry).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + x.tobytes())
+    weights = load_weights([path])
+    assert np.array_equal(np.from_dlpack(weights.w.data()), x)
+
+
+def test_constants_are_printed_whole() -> None:
+    graph = Graph("printed", lambda a: a * (1 - 2j), [TensorType(DType.complex64, (3,), HOST)])
+    assert "constant (1-2j) : Tensor[complex64" in str(graph)

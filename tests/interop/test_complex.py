@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from einkorn.dsl import ComplexFloating, InputTensor, Number, OutputTensor, foreach, register
+from einkorn.dsl import ComplexFloating, Floating, InputTensor, Number, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
 
+F = TypeVar("F", bound=Floating)
 C = TypeVar("C", bound=ComplexFloating)
 N = TypeVar("N", bound=Number)
 
@@ -35,6 +36,11 @@ def scaled(out: OutputTensor[N, "n"], a: InputTensor[N, ""], x: InputTensor[N, "
 
 @register("complex_calls::rigid")
 def rigid(out: OutputTensor[C, "n"], a: C, x: InputTensor[C, "n"]) -> None:
+    foreach(out, lambda i: a * x[i])
+
+
+@register("complex_calls::stretched")
+def stretched(out: OutputTensor[F, "n"], a: F, x: InputTensor[F, "n"]) -> None:
     foreach(out, lambda i: a * x[i])
 
 
@@ -128,3 +134,13 @@ def test_numbers_of_models() -> None:
     x = numbers()[0][0]
     for number in (2j, 2.5, 2):
         assert np.allclose(model(x, number)[0].to_numpy(), x * number, atol=1e-5)
+
+
+def test_float_arguments_refuse_complex_numbers() -> None:
+    x = np.ones(3, np.float32)
+    for call in (lambda: stretched(2j, x), lambda: stretched(2j, jnp.asarray(x))):
+        with pytest.raises(EinkornError, match="2j is complex and cannot become float32") as caught:
+            call()
+        assert caught.value.code == "EK0412"
+    with pytest.raises(EinkornError, match="argument 'a' takes a real number, not 2j"):
+        stretched(2j, torch.from_numpy(x))

@@ -35,7 +35,7 @@ def explained(
     except GraphError as wrong:
         return wrong
     for name, value in values.items():
-        wanted = _misfit(places[name], value)
+        wanted = _misfit(schema, places[name], value)
         if wanted is not None:
             return DTypeError(
                 f"op {schema.name!r}: argument {name!r} takes {wanted}, not {_shown(value)}",
@@ -77,9 +77,11 @@ def _wrong_number(schema: OpSchema, arguments: Sequence[TensorArgument], got: in
     )
 
 
-def _misfit(argument: TensorArgument, value: Any) -> str | None:
+def _misfit(schema: OpSchema, argument: TensorArgument, value: Any) -> str | None:
     """What an argument takes, where that is not what it gets."""
     if argument.form is Form.SCALAR:
+        if type(value) is complex and not any(dtype.is_complex() for dtype in schema.allowed(argument.dtype)):
+            return "a real number"
         return None if isinstance(value, bool | int | float) or type(value) is complex else "a number"
     if argument.form is Form.VARIADIC:
         fits = isinstance(value, list | tuple) and all(isinstance(each, torch.Tensor) for each in value)
