@@ -144,7 +144,8 @@ def distance(got: float, truth: Any, dtype: Any, size: Any = None) -> float:
     truth = max(-limit, min(limit, truth))
     if truth == 0:
         return 0.0 if got == 0 else math.inf
-    exponent = max(mp.frexp(abs(truth if size is None else size))[1] - 1, int(info.minexp))
+    unit = truth if size is None else min(limit, abs(size))
+    exponent = max(mp.frexp(abs(unit))[1] - 1, int(info.minexp))
     return float(abs(exact - truth) / mpf(2) ** (exponent - int(info.nmant)))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.types.dtype import DType
-from ..arguments import axis_of, dtype_of, int_of, list_of, wrong
+from ..arguments import axis_of, dtype_of, int_of, list_of, number_of, wrong
 from ..driver.devices import Device, DeviceRef
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.layouts import Normalization
@@ -304,12 +304,13 @@ def _frequencies(
     name: str, n: int, d: float, dtype: DType, device: DeviceRef | Device | None, *, half: bool
 ) -> TensorValue:
     count, chosen = length_of("n", n), dtype_of("dtype", dtype)
-    if not isinstance(d, int | float) or isinstance(d, bool) or d == 0:
+    apart = number_of("d", d, "EK0421", "a number other than 0")
+    if apart == 0:
         wrong("d", d, "a number other than 0", code="EK0421")
     if not chosen.is_float() or chosen.is_storage():
         wrong("dtype", chosen, "a floating-point dtype that computes", code="EK0413", kind=DTypeError)
     place = DeviceRef.from_device(device) if device is not None else DeviceRef.CPU()
     out = TensorType(chosen, [count // 2 + 1 if half else count], place)
     loaded = current(name).kernels.builtin("signal", "frequencies")
-    parameters = {"half": half, "n": int_of("n", n), "d": float(d)}
+    parameters = {"half": half, "n": int_of("n", n), "d": apart}
     return stage(loaded, [], parameters, place, [out])[0]

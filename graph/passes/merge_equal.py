@@ -20,6 +20,7 @@ from typing import Any, Final
 from ...dsl.signature.parameters import identity
 from ..ir import Constant, GraphIR, Item, Node
 from ..renumbering import Rewriting
+from ..types.tensor_type import BufferType
 
 MAX_CONSTANT_BYTES: Final = 4096  # larger constants are compared by the identity of their memory
 _SEEN: Final = ("print", "breakpoint", "external_call", "inline_assembly", "llvm_intrinsic")  # effects in kernels
@@ -75,6 +76,8 @@ class _Merging(Rewriting):
             small = item.array.nbytes <= MAX_CONSTANT_BYTES
             return "constant", item.type, item.array.tobytes() if small else id(item.array)
         if not isinstance(item, Node) or not item.results or self.ir.ordered(item):
+            return None
+        if any(isinstance(type, BufferType) for type in item.out_types):  # two buffers are two pieces of memory
             return None
         parameters = tuple((name, *identity(value)) for name, value in item.parameters)
         key = item.kernel.digest, item.kernel.shipped, parameters, self._operands(item), item.out_types

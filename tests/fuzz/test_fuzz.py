@@ -44,7 +44,7 @@ def test_regressions(file: Path) -> None:
 
 def test_every_kind_of_text_is_reached() -> None:
     rng = random.Random(2026)
-    found = Counter(feature for _ in range(400) for feature in shrinking.random_choices(rng)[0].features)
+    found = Counter(feature for _ in range(1000) for feature in shrinking.random_choices(rng)[0].features)
     assert [feature for feature in FEATURES if not found[feature]] == []
 
 

@@ -146,6 +146,17 @@ def test_draws_are_not_merged() -> None:
     assert InferenceSession().load(graph_of(f, (F32, [4])))(np.zeros(4, np.float32))[0].to_numpy().any()
 
 
+def test_buffers_are_never_one() -> None:
+    def f(x: Any) -> Any:
+        first, second = (ops.buffer_create(BufferType(F32, [3], CPU)) for _ in range(2))
+        ops.buffer_store(first, x)
+        ops.buffer_store(second, x * 2.0)
+        return first[...] + second[...]
+
+    (found,) = InferenceSession().load(graph_of(f, (F32, [3])))(np.ones(3, np.float32))
+    assert found.to_numpy().tolist() == [3, 3, 3]
+
+
 def test_buffers_are_read_when_their_turn_comes() -> None:
     def f(b: Any) -> Any:
         before = ops.exp(b[...])

@@ -53,7 +53,7 @@ REVEALED = [
     "einkorn.graph.eager.tensor.Tensor",
     "einkorn.graph.interop.torch.op.Op",
     "einkorn.graph.interop.jax.Op",
-    "def (kernel: einkorn.dsl.frontend.python.register.Kernel[..., ...] | einkorn.dsl.package.library.LibraryKernel",
+    "def (kernel: einkorn.dsl.frontend.python.register.Kernel[..., ..., Any] | einkorn.dsl.package.library",
     "einkorn.dsl.frontend.python.register.Kernel",
     "einkorn.stdlib.layout.Layout",
 ]
