@@ -388,8 +388,8 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names most like `name`, best first; for 'did you mean' hints."""
     import difflib
 
-    if len(name) == 1:  # a longer name is no misspelling of a letter
-        return [each for each in known if each.lower() == name.lower()][:count]
+    if len(name) == 1:  # a letter is no misspelling of a Bessel function
+        known = [each for each in known if not each[-1:].isdigit()]
     return difflib.get_close_matches(name, list(known), n=count, cutoff=0.6)
 
 
