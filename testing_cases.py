@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 Maker = Callable[[np.random.Generator, np.dtype[Any], tuple[int, ...]], Any]
 
 SIZES = (1, 2, 3, 17, 33, 7, 8, 9, 31, 32, 63, 64, 65, 15, 16)  # odd ones, powers of two and their neighbours
-MOST = 1 << 14  # positions over all dims of a case
+MAX_POSITIONS = 1 << 14  # positions over all dims of a case
 RANKS = (1, 3, 0)  # of a pack of axes
 WAYS = ("ordinary", "special", "same", "strided")
 
@@ -133,7 +133,7 @@ def cases(
         return
     for number, first in enumerate(sizes):
         chosen = {}
-        room = MOST
+        room = MAX_POSITIONS
         for position, name in enumerate(names):
             wanted = first if position == 0 else sizes[(number + position) % len(sizes)]
             chosen[name] = max(1, min(wanted, room))

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 PROBLEM: Final = "the process crashed while LLVM or MLIR compiled this"
 TRACE: Final = 1 << 20  # bytes of a trace that are read
-MOST: Final = 256  # files that one process looks at
+MAX_FILES: Final = 256  # files that one process looks at
 KEPT: Final = 32  # reproducers that stay
 _CRASHED: Final = re.compile(r"Current thread 0x([0-9a-f]+)[^\n]*\(most recent call first\):\n((?:  .*\n)*)")
 _COMPILING: Final = re.compile(r'File ".*[/\\]compiler[/\\](?:pipeline|codegen[/\\]\w+)\.py"')
@@ -157,7 +157,7 @@ def _report_crashes(root: Path) -> None:
     """Says, once in a process, which compilations have crashed earlier ones; makes reproducers of their notes."""
     with suppress(OSError), shielded(), OwnFolder(root / FOLDER) as folder:
         left: dict[int, list[re.Match[str]]] = {}
-        for name in folder.names()[:MOST]:
+        for name in folder.names()[:MAX_FILES]:
             found = _NAME.fullmatch(name.removeprefix(_ours())) if name.startswith(_ours()) else None
             if found is not None and not _is_alive(int(found["process"])):
                 left.setdefault(int(found["process"]), []).append(found)

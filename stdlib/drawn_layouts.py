@@ -14,7 +14,7 @@ from ..dsl.diagnostics.errors import EinkornError, plural
 from ..dsl.diagnostics.places import user_place
 from ..dsl.diagnostics.rich import Rich
 
-MOST = 32  # rows and columns that text and cards show
+MAX_SHOWN = 32  # rows and columns that text and cards show
 CELL = 34  # pixels of SVG
 
 
@@ -35,9 +35,9 @@ class Drawn(Rich):
         parts: list[Part] = []
         if _has_grid(self):
             high, wide = _count(self), _columns(self)
-            heads = ("", *map(str, range(min(wide, MOST))))
-            cut = [f"{MOST} of {n} {what}" for n, what in ((high, "rows"), (wide, "columns")) if n > MOST]
-            parts = [Table(heads, _rows(self), numbers=range(len(heads)), title=", ".join(cut), most=MOST)]
+            heads = ("", *map(str, range(min(wide, MAX_SHOWN))))
+            cut = [f"{MAX_SHOWN} of {n} {what}" for n, what in ((high, "rows"), (wide, "columns")) if n > MAX_SHOWN]
+            parts = [Table(heads, _rows(self), numbers=range(len(heads)), title=", ".join(cut), most=MAX_SHOWN)]
         facts = [(name, str(getattr(self, name, ""))) for name in ("size", "cosize", "rank", "depth")]
         return Card(_KINDS.get(type(self).__name__, "layout"), notation(self), parts, [f for f in facts if f[1]])
 
@@ -88,8 +88,8 @@ def _columns(layout: Any) -> int:
 
 def _rows(layout: Any) -> list[tuple[str, ...]]:
     """The rows of its grid, each with its number."""
-    rows, columns = _count(layout), min(_columns(layout), MOST)
-    return [(str(i), *(str(layout(i + rows * j)) for j in range(columns))) for i in range(min(rows, MOST))]
+    rows, columns = _count(layout), min(_columns(layout), MAX_SHOWN)
+    return [(str(i), *(str(layout(i + rows * j)) for j in range(columns))) for i in range(min(rows, MAX_SHOWN))]
 
 
 def _product(shape: Any) -> int:

@@ -15,7 +15,7 @@ from ...dsl.types.dtype import BOOL, INT, SIMDType
 from ..ir.operations import ROWS, Row
 from ..ir.program import PointerType, Value
 from .accumulators import marked
-from .budget import arithmetic, outgrows
+from .budget import arithmetic, exceeds_limit
 from .calls import struct_methods as methods
 from .calls.arguments import check_number
 from .calls.library import call_operator
@@ -42,7 +42,7 @@ def fold(here: Point, row: Row, operands: list[Any]) -> Any:
         if runtime or not (operand is None or isinstance(operand, _FOLDED)):
             raise not_numbers(here, row, operands)
     try:
-        if outgrows(row, operands):
+        if exceeds_limit(row, operands):
             raise here.error("EK0206", "this compile-time value grows too large")
         here.step(1 + arithmetic(operands))
         value = row.fold(*operands)

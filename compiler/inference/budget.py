@@ -72,7 +72,7 @@ MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
 _GROWING = frozenset({"add", "mul", "shl", "pow"})
 
 
-def outgrows(row: Row | str, operands: list[Any]) -> bool:
+def exceeds_limit(row: Row | str, operands: list[Any]) -> bool:
     """Whether a compile-time value would take more memory than any program means."""
     name = row if isinstance(row, str) else row.name
     if len(operands) != 2 or name not in _GROWING:

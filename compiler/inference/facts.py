@@ -84,7 +84,7 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
     return Facts(
         elementwise=True,
         cost=count_operations(region),
-        identity=tuple(p is None or not p.elsewhere for p in probes),
+        identity=tuple(p is None or not p.other_elements for p in probes),
         loads=tuple(0 if p is None else p.loads for p in probes),
         loops=any(opcode.loops for opcode in opcodes),
     )
@@ -126,7 +126,7 @@ def element_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], 
     prober.evaluator.raise_errors()
     for number, argument in enumerate(schema.inputs):
         probe = prober.probes.get(number)
-        if probe is not None and probe.elsewhere and argument.form is not Form.SCALAR:
+        if probe is not None and probe.other_elements and argument.form is not Form.SCALAR:
             text = f"it reads other elements of '{argument.name}' than the one at the place that it computes"
             return ElementFacts(text)
     operations = list(walk(region))

@@ -36,7 +36,7 @@ from ..ir.program import Op, Program, Region, Value, walk
 from ..targets import Target
 
 SHORT = 4  # elements; shorter parts are not worth a loop
-MOST = 4  # parts of a loop
+MAX_PARTS = 4  # parts of a loop
 PERIOD = 4  # elements at most that are written out one after the other
 VECTOR = 8  # rounds of them that become a vector
 LARGEST = 800  # operations in all parts
@@ -77,7 +77,7 @@ def _split(builder: Builder, loop: Op, size: int) -> None:
         _write_out(builder, loop, size, period)
         return
     ends = _ends(loop.regions[0], size)
-    if len(ends) < 3 or len(ends) > MOST + 1:
+    if len(ends) < 3 or len(ends) > MAX_PARTS + 1:
         return
     if sum(1 for _ in walk(loop.regions[0])) * (len(ends) - 1) > LARGEST:
         return
@@ -193,7 +193,7 @@ def _points(op: Op, linear: dict[int, int], size: int) -> set[int]:
     at, number = linear[value.serial], int(other.const)
     if name in ("add", "sub"):
         linear[op.results[0].serial] = at + number if name == "add" else at - number
-    elif name in _QUOTIENTS | _REMAINDERS and number > 0 and size // number <= MOST:
+    elif name in _QUOTIENTS | _REMAINDERS and number > 0 and size // number <= MAX_PARTS:
         return {k * number - at for k in range(at // number, (size + at) // number + 1)}
     elif name in ("lt", "ge", "min", "max"):
         return {number - at}

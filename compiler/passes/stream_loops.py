@@ -21,7 +21,7 @@ from ..targets import Target
 WHOLE_LINE = 512  # bits of a vector that is a cache line
 LIGHT = 24  # operations of a loop body that memory, not arithmetic, keeps waiting
 STREAMED = 3  # operations on numbers, for each access to memory, of a loop of which the same is true,
-FEW = 8  # and in all: a loop that keeps more in registers has loaded it for more than one operation
+MAX_STREAMED_OPERATIONS = 8  # and in all: a loop that keeps more in registers has loaded it for more than one operation
 _MOVED = (LOAD, BITCAST, CONST)  # costs nothing beside the access
 
 
@@ -75,7 +75,7 @@ def _streams(loop: Region) -> bool:
             result.serial in used and (result.serial in loaded or _is_number(result)) for result in op.results
         ):
             work.add((op.name, operands))
-    return len(work) <= min(STREAMED * accesses, FEW)
+    return len(work) <= min(STREAMED * accesses, MAX_STREAMED_OPERATIONS)
 
 
 def _is_number(value: Value) -> bool:

@@ -25,8 +25,8 @@ from ..ir.program import Op, Program, Region, Value, walk
 from ..ir.ranges import Ranges
 from ..targets.base import Target
 
-MOST = 200  # operations of a loop that is worth a second copy
-FEW = 8  # rounds of one that is not
+MAX_OPERATIONS = 200  # operations of a loop that is worth a second copy
+MIN_ROUNDS = 8  # rounds of one that is not
 BITS = 62  # of what is computed for a condition: so it does not wrap
 
 
@@ -55,9 +55,11 @@ def _two_versions(loop: Op, ranges: Ranges) -> list[Op]:
     ops = list(walk(body))
     checks = [op for op in ops if "hoist" in op.attrs]
     low, high, step = loop.operands[:3]
-    short = low.const is not None and high.const is not None and high.const - low.const <= FEW * (step.const or 1)
+    short = (
+        low.const is not None and high.const is not None and high.const - low.const <= MIN_ROUNDS * (step.const or 1)
+    )
     innermost = not any(op.opcode.loops or op.opcode.spreads for op in ops)
-    if not checks or short or len(ops) > MOST or step.const is None or not innermost:
+    if not checks or short or len(ops) > MAX_OPERATIONS or step.const is None or not innermost:
         return [loop]
     if any(op.opcode.reports and op not in checks for op in ops):
         return [loop]

@@ -30,8 +30,8 @@ from ..ir.schedule import LoopHints
 from ..targets import Target
 
 BITS = 128  # of an access at most
-MOST = 1024  # operations at most of all elements of a thread
-FEW = 16384  # elements that are not worth fewer threads
+MAX_OPERATIONS = 1024  # operations at most of all elements of a thread
+MIN_ELEMENTS = 16384  # elements that are not worth fewer threads
 
 
 def widen_threads(program: Program, target: Target) -> None:
@@ -84,7 +84,7 @@ def _plan(launch: Op) -> _Plan | None:
     assert compared is not None and compared.name == "lt", "a launch over elements has another form"
     position, total = compared.operands
     plan = _Plan(position, total, test.regions[0])
-    if plan.total.const is not None and plan.total.const < FEW:
+    if plan.total.const is not None and plan.total.const < MIN_ELEMENTS:
         return None
     ops = plan.body.ops[:-1]
     if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE, NOTE) for op in ops):
@@ -120,7 +120,9 @@ def _is_global(pointer: Value) -> bool:
 def _width(sizes: list[int], divisors: list[Value], count: int) -> int:
     """How many elements of so many bits a thread takes."""
     width = BITS // max(sizes) if sizes else 1
-    while width > 1 and (width * count > MOST or any(d.const is not None and d.const % width for d in divisors)):
+    while width > 1 and (
+        width * count > MAX_OPERATIONS or any(d.const is not None and d.const % width for d in divisors)
+    ):
         width //= 2
     return width
 

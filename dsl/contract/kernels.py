@@ -16,7 +16,7 @@ from ..diagnostics.json_reading import Misread, count, expected, listed, of_fiel
 from ..types.dtype import DType
 from . import abi
 
-MOST = 4096  # parameters of a kernel; no hardware takes so many
+MAX_PARAMETERS = 4096  # parameters of a kernel; no hardware takes so many
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def read_kernels(data: bytes) -> KernelTable:
 def _kernel(data: Any) -> Kernel:
     fields = of_fields(data, ("symbol", "block", "cluster", "shared", "parameters", "op", "anchor"))
     parameters = listed(fields["parameters"], _parameter)
-    if len(parameters) > MOST:
+    if len(parameters) > MAX_PARAMETERS:
         raise Misread("has too many parameters")
     block, cluster = _sizes(fields["block"]), _sizes(fields["cluster"])
     return Kernel(

@@ -16,12 +16,14 @@ from typing import Final, ParamSpec, TypeVar
 
 from ..diagnostics.shield import passes_signals
 from .process_settings import ProcessSetting
-from .stacks import elsewhere, has_room
+from .stacks import has_room, on_large_stack
 
-FRAMES: Final = 8000  # of Python, that the evaluation of nested kernels and functions may take
-DEEP: Final = 2000  # frames of a caller that leave too few; other threads have all
+EVALUATION_FRAMES: Final = 8000  # of Python, that the evaluation of nested kernels and functions may take
+MAX_CALLER_FRAMES: Final = 2000  # frames of a caller that leave too few; other threads have all
 
-_recursion = ProcessSetting(sys.getrecursionlimit, sys.setrecursionlimit, lambda before: max(before, FRAMES + DEEP))
+_recursion = ProcessSetting(
+    sys.getrecursionlimit, sys.setrecursionlimit, lambda before: max(before, EVALUATION_FRAMES + MAX_CALLER_FRAMES)
+)
 _local = threading.local()
 
 P = ParamSpec("P")
@@ -42,9 +44,9 @@ def compiling(work: Callable[P, T]) -> Callable[P, T]:
 
 @passes_signals
 def _with_room(work: Callable[[], T]) -> T:
-    if has_room() and _depth() < DEEP:
+    if has_room() and _depth() < MAX_CALLER_FRAMES:
         return _inside(work)
-    return elsewhere(lambda: _inside(work))
+    return on_large_stack(lambda: _inside(work))
 
 
 def _inside(work: Callable[[], T]) -> T:
@@ -57,8 +59,8 @@ def _inside(work: Callable[[], T]) -> T:
 
 
 def _depth() -> int:
-    """How many frames this thread has, counted up to `DEEP`."""
+    """How many frames this thread has, counted up to `MAX_CALLER_FRAMES`."""
     frame, depth = sys._getframe(), 0
-    while frame is not None and depth < DEEP:
+    while frame is not None and depth < MAX_CALLER_FRAMES:
         frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
     return depth

@@ -48,7 +48,7 @@ def with_room(work: Callable[P, T]) -> Callable[P, T]:
             enough = _known.enough
         except AttributeError:
             enough = has_room()
-        return work(*args, **keywords) if enough else elsewhere(lambda: work(*args, **keywords))
+        return work(*args, **keywords) if enough else on_large_stack(lambda: work(*args, **keywords))
 
     return call
 
@@ -76,7 +76,7 @@ def start_with_room(thread: threading.Thread) -> None:
         thread.start()
 
 
-def elsewhere(work: Callable[[], T]) -> T:
+def on_large_stack(work: Callable[[], T]) -> T:
     """What `work` gives in a thread of its own. An interrupt waits for its end: it uses memory of the caller's."""
     results: list[T] = []
     errors: list[BaseException] = []

@@ -22,7 +22,7 @@ from .parse_dims import parse_dims
 from .schema import OpSchema
 
 Value = bool | int | float | str
-MOST = 1000  # candidates of a space
+MAX_CANDIDATES = 1000  # candidates of a space
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def tuning_space(
         raise refuse(f"tolerance={tolerance!r} is no share of a result", "a number from 0 to 1, such as 1e-5")
     near = None if tolerance is None else float(tolerance)
     space = TuningSpace(tuple(listed.items()), names, rounds, float(limit), bool(exact) and near is None, near)
-    if (count := len(space.candidates())) > MOST:
-        raise refuse(f"there are {count:,} combinations to try", f"at most {MOST:,}")
+    if (count := len(space.candidates())) > MAX_CANDIDATES:
+        raise refuse(f"there are {count:,} combinations to try", f"at most {MAX_CANDIDATES:,}")
     return space
 
 

@@ -21,7 +21,7 @@ from ..driver.devices import CPU, Device, DeviceRef
 from ..types.dims import Sizes
 from ..types.tensor_type import TensorType, shown
 
-MOST = 1 << 16  # kinds that are remembered; a process that meets more begins anew
+MAX_KINDS = 1 << 16  # kinds that are remembered; a process that meets more begins anew
 HOST = CPU()
 
 
@@ -64,7 +64,7 @@ def kind(dtype: DType, sizes: Iterable[int], device: Device = HOST) -> Kind:
     key = (dtype, tuple(sizes), device)
     found = _kinds.get(key)
     if found is None:
-        if len(_kinds) >= MOST:
+        if len(_kinds) >= MAX_KINDS:
             _kinds.clear()
         found = _kinds[key] = Kind(*key)
     return found
@@ -77,7 +77,7 @@ def kind_of(value: np.ndarray[Any, Any] | Buffer) -> Kind:
     key = (value.dtype, value.shape)
     found = _of_arrays.get(key)
     if found is None:
-        if len(_of_arrays) >= MOST:
+        if len(_of_arrays) >= MAX_KINDS:
             _of_arrays.clear()
         found = _of_arrays[key] = kind(DType.from_numpy(value.dtype), value.shape)
     return found

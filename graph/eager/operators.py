@@ -33,8 +33,8 @@ from ..types.dims import Dim, Shape
 from ..types.tensor_type import TensorType
 from . import moves
 from .arguments import OPERAND, OTHER, SIZES, Operator, categories_of, operator_of
-from .elsewhere import add_elsewhere
 from .methods import Methods
+from .missing_attributes import add_missing_attributes
 from .nodes import FUNCTIONS, Recorded
 from .record import binary, is_staged, record, unary
 from .tensor import Tensor, picked
@@ -408,6 +408,6 @@ FUNCTIONS |= {
 }
 FUNCTIONS["complex_mul"] = FUNCTIONS["complex.mul"]
 FUNCTIONS |= {"slice_tensor": slice_tensor, "arange": arange, "range": arange}
-add_elsewhere(name for name in FUNCTIONS if "." not in name)
+add_missing_attributes(name for name in FUNCTIONS if "." not in name)
 _add_methods()
 OUTSIDE[:] = [_outside]

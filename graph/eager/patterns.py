@@ -30,7 +30,7 @@ from ..types.tensor_type import TensorType, shown
 from .arguments import Number, Operator, Size, Split, fill
 from .kinds import Kind, kind
 
-MOST = 1 << 16  # calls that are remembered
+MAX_CALLS = 1 << 16  # calls that are remembered
 Names = Mapping[int, str]
 
 
@@ -110,7 +110,7 @@ def call_of(split: Split, device: Device) -> Call:
     key = (*split.key, device)
     found = _calls.get(key)
     if found is None:
-        if len(_calls) >= MOST:
+        if len(_calls) >= MAX_CALLS:
             _calls.clear()
         found = _calls[key] = _made(split, device)
     return found

@@ -24,7 +24,7 @@ from .programs import Program, Step, names_in, run_call
 
 CUT = 64  # calls of a part
 MEETINGS = 3  # how often a part is met before it is compiled
-MOST = 1 << 14  # parts that are remembered
+MAX_PROGRAMS = 1 << 14  # parts that are remembered
 
 _lock = fork_lock()
 _known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and what tells it sizes
@@ -172,7 +172,7 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
         return
     found = _known.get(part.key)
     if found is None:
-        if len(_known) >= MOST:
+        if len(_known) >= MAX_PROGRAMS:
             _known.clear()
         found = _known[part.key] = _program(part)
     program, sizes = found
@@ -203,7 +203,7 @@ def _program(part: _Part) -> tuple[Program, Any]:
     key = (*((step.call.pattern, step.operands) for step in steps), named, *part.outputs)
     program = _programs.get(key)
     if program is None:
-        if len(_programs) >= MOST:
+        if len(_programs) >= MAX_PROGRAMS:
             _programs.clear()
         program = _programs[key] = Program(steps, leaves, part.outputs)
     return program, program.sizes(steps, leaves)

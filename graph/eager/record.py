@@ -40,7 +40,7 @@ from .tensor import Tensor, made
 _new = object.__new__
 _getframe = sys._getframe
 _mode = MODE.get
-MOST = 1 << 10  # kinds of a first operand, and of a second to each, that the short way remembers
+MAX_PAIRS = 1 << 10  # kinds of a first operand, and of a second to each, that the short way remembers
 _NONE: dict[Any, Any] = {}
 
 
@@ -238,10 +238,10 @@ def _remember(operator: Operator, call: Call, args: tuple[Any, ...], kwargs: Map
         return
     parts = [each._kind if isinstance(each, Recorded) else type(each) for each in args]
     if all(isinstance(each, Recorded) or type(each) in NUMBERS for each in args):
-        if len(operator.pairs) >= MOST:
+        if len(operator.pairs) >= MAX_PAIRS:
             operator.pairs.clear()
         table = operator.alone if len(parts) == 1 else operator.pairs.setdefault(parts[0], {})
-        if len(table) >= MOST:
+        if len(table) >= MAX_PAIRS:
             table.clear()
         table[parts[-1]] = call
 

@@ -31,10 +31,10 @@ from ..types.dims import Dim, Shape, Sizes
 from ..types.promotion import literal_array
 from ..types.tensor_type import TensorType, shown
 from .contexts import MODE, GraphRealizationContext, RealizationState, defaults
-from .elsewhere import Elsewhere
 from .kinds import kind_of, no_memory
 from .memory import buffer_of, elements_of, exported, on_host, value_lent, value_now, wrapped, writable
 from .methods import Methods
+from .missing_attributes import MissingAttributes
 from .nodes import CLASSES, FRESH, FUNCTIONS, SHARED, Recorded
 from .programs import value_of as kept
 
@@ -52,7 +52,7 @@ def made(value: Any, pending: Any = None) -> Tensor:
     return tensor
 
 
-class Tensor(Methods, Recorded, Elsewhere):
+class Tensor(Methods, Recorded, MissingAttributes):
     """An array with a dtype, a shape and a device. Ops on it run at once, or are recorded (see `einkorn.functional`).
 
     Tensors are made by `Tensor.constant`, `zeros`, `ones`, `full`, `arange`, `from_dlpack` and by `einkorn.random`.

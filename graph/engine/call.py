@@ -31,11 +31,11 @@ from ..ir import Constant, GraphIR, Node
 from ..types.strides import Pattern, pattern_of, stride_sizes
 from .code import LoadedCode
 from .data_races import ACCESS, BEGIN, Accesses, records_accesses
-from .hearing import REPORT, owner_number, silent_report
 from .inputs import InputCheck, known_sizes
 from .outputs import FilledOutput, Filling, GivenOutput, Output
 from .prints import OP as TENSORS
 from .prints import PrintOptions, TensorPrints
+from .report_callbacks import REPORT, owner_number, silent_report
 from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .stages import stages_of
 from .stored import check_stored, expect_stores

@@ -24,7 +24,7 @@ from .divided import DividedCaller
 from .inputs import InputCheck
 from .outputs import KeptOutput
 
-MOST = (1 << 64) - 1  # the largest key
+MAX_KEY = (1 << 64) - 1  # the largest key
 
 Key = int | tuple[Any, ...]
 AnyCaller = Caller | DividedCaller
@@ -202,7 +202,7 @@ def checked_key(key: Any) -> int:
         GraphError: it is no integer (a TypeError, too), or has no place in 64 bits (a ValueError, as all of them).
     """
     kind = KeyTypeError if isinstance(key, bool) or not isinstance(key, int | np.integer) else GraphError
-    if kind is KeyTypeError or not 0 <= key <= MOST:
+    if kind is KeyTypeError or not 0 <= key <= MAX_KEY:
         wrong("graph_key", key, "an integer from 0 to 2**64 - 1", kind=kind)
     return int(key)
 

@@ -42,14 +42,14 @@ from ..types.strides import stride_dims
 from ..types.tensor_type import BufferType
 from .call import Caller
 from .compile import door_code, host_target, node_facts
-from .hearing import REPORT, owner_number
+from .report_callbacks import REPORT, owner_number
 from .reports import Failure
 
 _log = logging.getLogger("einkorn.load")
 
 ELEMENTS = 32768  # of a kernel that does little with each: from here on a second thread is worth while
 ELEMENTS_OF_LOOPS = 4096  # of other kernels
-CHEAP = 8  # operations
+CHEAP_OPERATIONS = 8  # operations
 WHOLE = tuple(dtype for dtype in DType if dtype.is_integral() and not dtype.is_packed())
 REAL = (DType.float32, DType.float64)
 SCALARS = {
@@ -216,7 +216,7 @@ def _small(caller: Caller) -> tuple[int, bool]:
             if not facts.elementwise or facts.loops:
                 return ELEMENTS_OF_LOOPS, False
             cost += facts.cost
-    return ELEMENTS * CHEAP // max(CHEAP, cost), True
+    return ELEMENTS * CHEAP_OPERATIONS // max(CHEAP_OPERATIONS, cost), True
 
 
 # *** their code ***

@@ -130,7 +130,7 @@ class Model(Rich):
         self._doors: list[Any] = []  # functions that make calls without Python, for a kind of views each
         self._door: Any = None  # the newest, which hands on what it does not serve
         self._calls: dict[Kinds, int] = {}  # that a door could have made, before there is one
-        self._looks = LOOKS
+        self._looks = MAX_REPEAT_CHECKS
 
     def _forget_calls(self) -> None:
         """In the child of a fork, where a call of another thread would last for ever."""
@@ -511,7 +511,7 @@ def _spec(name: str, type: ShapedType) -> TensorSpec:
 
 OPEN_AT = 3  # calls; kernels have doors of their own by then
 MOST_DOORS = 4  # of a model
-LOOKS = 64  # calls by Python of which is asked whether they repeat
+MAX_REPEAT_CHECKS = 64  # calls by Python of which is asked whether they repeat
 
 
 def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: Caller, scalars: Sequence[str]) -> None:

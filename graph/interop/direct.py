@@ -33,7 +33,7 @@ from ..types.promotion import weak_array
 from .arranged import Arranged, arranged
 from .binding import OUT, Given, bind_call
 from .explained import explained
-from .front import serve
+from .fast_path import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, check_rank, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
@@ -57,7 +57,7 @@ def call(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         KernelError: the kernel stopped itself.
     """
     state = prepared(kernel)
-    state.look_around()
+    state.refresh_checks()
     laid = arranged(state.joint, args, kwargs) if state.joint else None
     if laid is None or not _is_elementwise(kernel, state, laid):
         result = _answer(kernel, state, args, kwargs)

@@ -22,7 +22,7 @@ from ...dsl.diagnostics.places import user_place
 from ..driver.python_api import address_of
 from ..driver.shared_library import SharedLibrary
 from ..engine.doors import DoorOwner, door_spec, entry_words, load_door
-from ..engine.hearing import REPORT
+from ..engine.report_callbacks import REPORT
 from ..engine.thread_pool import thread_pool
 from .explained import named
 from .late_interrupts import forget, raise_later

@@ -346,7 +346,7 @@ def _symbols(made: Specialisation, names: Sequence[str]) -> Iterator[str]:
         yield f"{_PREFIX}{symbol} = {names[number]}.shape[{axis}]"
 
 
-MOST: Final = 9.2e18  # a product of sizes in floats: below 2**63 by more than they may be wrong
+MAX_SIZE: Final = 9.2e18  # a product of sizes in floats: below 2**63 by more than they may be wrong
 
 
 def _countable(made: Specialisation, text: Callable[[Expression], str]) -> Iterator[str]:
@@ -356,7 +356,7 @@ def _countable(made: Specialisation, text: Callable[[Expression], str]) -> Itera
     for size in (*sizes, *map(_expression, (*rules, *made.plan.slots))):
         parts = list(_parts(size))
         if any(isinstance(part, Binary) and part.operator == "*" for part in parts):
-            yield from (f"abs({_in_floats(text, part)}) < {MOST}" for part in parts if isinstance(part, Binary))
+            yield from (f"abs({_in_floats(text, part)}) < {MAX_SIZE}" for part in parts if isinstance(part, Binary))
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:

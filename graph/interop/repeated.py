@@ -26,7 +26,7 @@ from .spread import spread_of
 
 MISS = object()
 HOST = DeviceRef.CPU()
-MOST = 256  # kinds of calls that are kept for one kernel
+MAX_KINDS = 256  # kinds of calls that are kept for one kernel
 _BEFORE = ("EK0451", "EK0452", "EK0453", "EK0454", "EK0461", "EK0462", "EK0464", "EK0477", "EK0430")  # nothing has run
 _NUMBERS = (float, int, bool)
 
@@ -136,6 +136,6 @@ def keep(table: dict[Any, Repeated], look: Any, made: Specialisation, args: Sequ
     changed = any(a.role is Role.MUTABLE for a in schema.inputs)
     if not host and (any(type(value) in _NUMBERS for value in args) or changed):
         return
-    if len(table) >= MOST:
+    if len(table) >= MAX_KINDS:
         table.clear()
     table[look] = Repeated(made, args, kind, bool(schema.counts))

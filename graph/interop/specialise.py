@@ -212,16 +212,16 @@ class Prepared:
         self.known: dict[Any, Specialisation] = {}
         self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
         self.elementwise: dict[Any, bool] = {}  # by what calls look like
-        self.front: Any = None  # the doors of the kernel
+        self.fast_path: Any = None  # the doors of the kernel
         self.ufuncs: dict[bool, Any] = {}  # the kernel as a ufunc, with native loops and without
         self.checks: Any = None  # what the environment said of checks when these two were begun
         self.lock = fork_lock()
 
-    def look_around(self) -> None:
+    def refresh_checks(self) -> None:
         """Begins anew what calls without checks of their own have met, when the environment asks for other ones."""
         kept, key = CHECKS
         if kept.get(key) is not self.checks:
-            self.checks, self.looks, self.front = kept.get(key), {}, None
+            self.checks, self.looks, self.fast_path = kept.get(key), {}, None
 
     @property
     def schema(self) -> OpSchema:
@@ -246,7 +246,7 @@ class Prepared:
 
 _lock = fork_lock()
 _of_loaded: weakref.WeakKeyDictionary[LoadedKernel, Prepared] = weakref.WeakKeyDictionary()
-PICTURES = 16  # of one kernel, made with other constants and helpers, that are kept
+MAX_PROGRAMS = 16  # of one kernel, made with other constants and helpers, that are kept
 
 
 def prepared(kernel: AnyKernel | LoadedKernel) -> Prepared:
@@ -258,12 +258,12 @@ def prepared(kernel: AnyKernel | LoadedKernel) -> Prepared:
             with _lock:
                 found = _of_loaded.setdefault(loaded, Prepared(loaded))
         return found
-    state: _Pictures | None = kernel.calls
+    state: ProgramHistory | None = kernel.calls
     if state is None or state.now.loaded is not loaded:
         with _lock:
             state = kernel.calls
             if state is None:
-                state = kernel.calls = _Pictures(Prepared(loaded))
+                state = kernel.calls = ProgramHistory(Prepared(loaded))
             elif state.now.loaded is not loaded:
                 state.show(loaded)
     return state.now
@@ -273,11 +273,11 @@ def made_for(kernel: AnyKernel) -> list[Specialisation]:
     """The specialisations of a kernel as it is now; nothing is looked up, and nothing is made."""
     if isinstance(kernel, LibraryKernel):
         return list(prepared(kernel).known.values())
-    state: _Pictures | None = kernel.calls
+    state: ProgramHistory | None = kernel.calls
     return [] if state is None else list(state.now.known.values())
 
 
-class _Pictures:
+class ProgramHistory:
     """The programs that a kernel object has had, the present one and those before."""
 
     def __init__(self, now: Prepared) -> None:
@@ -286,7 +286,7 @@ class _Pictures:
 
     def show(self, loaded: LoadedKernel) -> None:
         """Another program is the present one; it may be one that was there before."""
-        self.before = [*(each for each in self.before if each is not self.now), self.now][-PICTURES:]
+        self.before = [*(each for each in self.before if each is not self.now), self.now][-MAX_PROGRAMS:]
         known = next((each for each in self.before if _same(each.loaded, loaded)), None)
         if known is None:
             self.now = Prepared(loaded)

@@ -32,13 +32,13 @@ from ..driver.python_api import address_of, pointer_of_capsule
 from ..engine.doors import load_door
 from ..engine.python_door import ABSENT, python_getter
 from .elementwise import operation_of, signature_trouble, trouble_of
+from .fast_path import variables
 from .foreign_calls import call_table, foreign_calls, own_door
-from .front import variables
 from .own_class import drop_own, set_own
 from .python_ufunc import PythonUfunc
 from .specialise import CHECKS, AnyKernel, Specialisation, prepared, specialise
 
-MOST = 64  # loops of one ufunc: more type variables than that allow are not multiplied out
+MAX_LOOPS = 64  # loops of one ufunc: more type variables than that allow are not multiplied out
 
 _FROM_FUNCTIONS, _ADD_LOOP = 1, 43  # in NumPy's table of functions for ufuncs
 _REDUCTION_INITIAL, _STRIDED_LOOP = 4, 5
@@ -133,7 +133,7 @@ def _rows(schema: OpSchema) -> list[tuple[DType, ...]]:
     """The dtypes of inputs and outputs of each loop, those to which NumPy converts most readily first."""
     variables = [(name, sorted(dtypes, key=_rank)) for name, dtypes in schema.typevars]
     rows = []
-    for chosen in itertools.islice(itertools.product(*(dtypes for _, dtypes in variables)), MOST):
+    for chosen in itertools.islice(itertools.product(*(dtypes for _, dtypes in variables)), MAX_LOOPS):
         known = dict(zip((name for name, _ in variables), chosen, strict=True))
         arguments = [*schema.inputs, *schema.outputs]
         rows.append(tuple(a.dtype if isinstance(a.dtype, DType) else known[a.dtype] for a in arguments))

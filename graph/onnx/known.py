@@ -25,7 +25,7 @@ from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import TensorType
 
 Array = np.ndarray[Any, Any]
-FEW = 1 << 10  # so many integers may be positions that ops are told
+MAX_INDEX_ELEMENTS = 1 << 10  # so many integers may be positions that ops are told
 LIMIT = 1 << 16  # more elements are not computed at import, whatever a file claims
 
 
@@ -92,7 +92,7 @@ def known(array: Any, dtype: DType) -> Known:
 
 def initialiser(array: Array, dtype: DType, name: str) -> Known:
     """An initialiser of a model: a weight, but for single numbers and for what says sizes, axes and positions."""
-    index = dtype in (DType.int64, DType.int32, DType.bool) and (array.ndim < 2 or array.size <= FEW)
+    index = dtype in (DType.int64, DType.int32, DType.bool) and (array.ndim < 2 or array.size <= MAX_INDEX_ELEMENTS)
     return Known(array, dtype, None if array.size <= 1 or index or dtype.is_packed() else name)
 
 

@@ -22,7 +22,7 @@ from .stage import builtin, fail, op
 
 _FAMILY = "attention"
 _NAME = "attention"
-FAR = 1 << 40  # more places than a tensor has: a window is no number that sums could overflow with
+MAX_WINDOW = 1 << 40  # more places than a tensor has: a window is no number that sums could overflow with
 
 
 @op(
@@ -121,12 +121,16 @@ def _window(window: Any) -> int:
     if size < 1:
         text = f"argument 'window' is {size}, and a query sees at least one place"
         fail(_NAME, text, code="EK0414", argument="window", expected="1 or more", got=size)
-    return min(size, FAR)
+    return min(size, MAX_WINDOW)
 
 
 def _scale(scale: Any, q: TensorValue) -> float:
     if scale is not None:
-        if isinstance(scale, int | float | np.floating) and not isinstance(scale, bool) and -FAR < scale < FAR:
+        if (
+            isinstance(scale, int | float | np.floating)
+            and not isinstance(scale, bool)
+            and -MAX_WINDOW < scale < MAX_WINDOW
+        ):
             return float(scale)
         text = f"argument 'scale' is {brief(scale)}, and has to be a number that scores can be multiplied by"
         fail(_NAME, text, code="EK0414", argument="scale", expected="a finite number", got=brief(scale))

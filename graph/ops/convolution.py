@@ -186,7 +186,7 @@ def conv3d_transpose(
 # *** convolutions ***
 
 # Channels of a group that are no work for a product of matrices; where the channels come first, and where they do not.
-FEW = {True: (2, 4), False: (2, 4, 8, 16)}
+GROUPED_CHANNELS = {True: (2, 4), False: (2, 4, 8, 16)}
 
 
 def _convolution(
@@ -217,7 +217,7 @@ def _convolution(
     if count > 1 and each == 1 and results == channels:
         parameters |= windows.parameters("before")
         result = builtin(_FAMILY, "depthwise_conv", [image, weights], parameters, [out])[0]
-    elif count > 1 and results == channels and each in FEW[first]:
+    elif count > 1 and results == channels and each in GROUPED_CHANNELS[first]:
         parameters |= {**windows.parameters("before"), "each": int(each)}
         result = builtin(_FAMILY, "grouped_conv", [image, weights], parameters, [out])[0]
     else:

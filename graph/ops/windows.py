@@ -18,7 +18,7 @@ from ..types.tensor_type import shown
 from .stage import fail
 
 CODE = "EK0490"
-MOST = (1 << 31) - 1
+MAX_WINDOW = (1 << 31) - 1
 E = TypeVar("E", bound=Enum)
 
 
@@ -86,7 +86,7 @@ def numbers_of(argument: str, value: Any, count: int, least: int) -> tuple[int, 
         wrong(argument, given, wanted, code=CODE)
     numbers = tuple(int_of(argument, each, CODE, wanted) for each in given)
     for each in numbers:
-        if not least <= each <= MOST:
+        if not least <= each <= MAX_WINDOW:
             wrong(argument, int(value) if single else numbers, wanted, code=CODE)
     return numbers
 

@@ -41,9 +41,9 @@ from ..driver.devices import DeviceRef
 from ..ir import Control, GraphIR, Node
 from ..types.dims import Shape
 
-CHEAP = 6  # operations that may be done again for every reader
-DEAR = 400  # operations that one inlined element may take in all
-DEEP = 24  # kernels that may be inlined into each other one behind the other
+MAX_RECOMPUTED_COST = 6  # operations that may be done again for every reader
+MAX_INLINE_COST = 400  # operations that one inlined element may take in all
+MAX_INLINE_DEPTH = 24  # kernels that may be inlined into each other one behind the other
 UNBOUNDED = 1 << 30
 
 
@@ -253,7 +253,7 @@ class Fusion:
         (self.loops.add if loops else self.loops.discard)(n)
         self.weight[n], self.depth[n] = weight, depth
         alone = n in self.apart or self.ir.ordered(self.node(n))
-        if alone or not self.fuse or not facts.elementwise or weight > DEAR or depth > DEEP:
+        if alone or not self.fuse or not facts.elementwise or weight > MAX_INLINE_COST or depth > MAX_INLINE_DEPTH:
             self.materialised.add(n)
 
     def _may_inline(self, n: int) -> bool:
@@ -267,8 +267,8 @@ class Fusion:
         reads = sum(self._reads(reader, n) for reader in self.readers[n])
         return (
             reads <= 1
-            or (not loops and reads * self.weight[n] <= 4 * CHEAP)
-            or (not loops and self.weight[n] <= CHEAP and reads < UNBOUNDED)
+            or (not loops and reads * self.weight[n] <= 4 * MAX_RECOMPUTED_COST)
+            or (not loops and self.weight[n] <= MAX_RECOMPUTED_COST and reads < UNBOUNDED)
         )
 
     def _should_store(self, n: int) -> bool:

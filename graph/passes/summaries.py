@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...dsl.diagnostics.places import Place, shown_path
 from ..ir import GraphIR, Node
-from .fusion import CHEAP, DEAR, DEEP, UNBOUNDED, Facts, Fusion, Group, Partition
+from .fusion import MAX_INLINE_COST, MAX_INLINE_DEPTH, MAX_RECOMPUTED_COST, UNBOUNDED, Facts, Fusion, Group, Partition
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,11 @@ class _Reasons(Fusion):
         if not self.facts[producer].elementwise:
             stores = self._no_epilogue(group, producer)
             return f"no element of '{first}' can be computed alone, and {stores}"
-        if self.weight[producer] > DEAR:
-            return f"an element of '{first}' takes {self.weight[producer]} operations with all before it (over {DEAR})"
-        if self.depth[producer] > DEEP:
-            return f"'{first}' is the last of {self.depth[producer]} kernels in a row (over {DEEP})"
+        if self.weight[producer] > MAX_INLINE_COST:
+            weight = self.weight[producer]
+            return f"an element of '{first}' takes {weight} operations with all before it (over {MAX_INLINE_COST})"
+        if self.depth[producer] > MAX_INLINE_DEPTH:
+            return f"'{first}' is the last of {self.depth[producer]} kernels in a row (over {MAX_INLINE_DEPTH})"
         if producer in self.stored:
             return f"'{first}' is done in the stores of the kernel before it"
         return self._too_many_reads(producer)
@@ -175,4 +176,5 @@ class _Reasons(Fusion):
             return f"'{self.node(most).name}' reads elements of '{name}' again and again"
         loops = ", with a loop in each" if producer in self.loops else ""
         total, weight = sum(counts.values()), self.weight[producer]
-        return f"its elements are read {total} times at {weight} operations each{loops} (over {4 * CHEAP} in all)"
+        most = 4 * MAX_RECOMPUTED_COST
+        return f"its elements are read {total} times at {weight} operations each{loops} (over {most} in all)"

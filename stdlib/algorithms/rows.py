@@ -53,7 +53,7 @@ from .folds import (
 )
 from .teams import BLOCK, ROUND, THREADS, by_warps, folded_by_team, folded_round, in_teams, thread_of
 
-FEW = 8  # rows of which each is cut into pieces that are tasks of their own
+SPLIT_ROWS = 8  # rows of which each is cut into pieces that are tasks of their own
 FEW_BLOCKS = 4  # the same for blocks of columns
 LINE = 512  # bits of a line of the cache
 AHEAD = 32768  # bits between what is asked for and what is taken: as long as it takes to come
@@ -261,8 +261,8 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
     elif compiled_for().is_gpu:
         _by_team(xs, monoids, body, of, sizes, n, load)
     else:
-        cut = pieces if rows < FEW else 1
-        slots = _slots(monoids, dtype, FEW * PIECES)
+        cut = pieces if rows < SPLIT_ROWS else 1
+        slots = _slots(monoids, dtype, SPLIT_ROWS * PIECES)
 
         def part(task):
             row, first, count = task, 0, pieces

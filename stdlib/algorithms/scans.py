@@ -36,7 +36,7 @@ from ...dsl import (
 )
 from .algorithm import product, same_sizes, unravelled
 from .folds import PIECES, as_terms, dtype_of, element, for_each, pieces_of
-from .rows import COLUMNS, FEW, TASK
+from .rows import COLUMNS, SPLIT_ROWS, TASK
 from .teams import in_teams, scanned_by_team, thread_of, threads_of
 
 LANES = 16
@@ -142,7 +142,7 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of
         _scan_by_team(outs, xs, monoid, exclusive, reverse, of)
     elif compiled_for().is_gpu:
         parallel_for(rows, whole)
-    elif rows >= FEW or pieces == 1:
+    elif rows >= SPLIT_ROWS or pieces == 1:
         parallel_for(rows, whole, grain=ceildiv(TASK, n + 16))
     else:
         nothing = _nothing(monoid, dtype)

@@ -50,7 +50,7 @@ VALUES = 256  # numbers of a value that a task takes at most
 ROWS = 8  # queries whose share of values is computed in registers
 VECTORS = 2  # vectors of numbers of a value, the same
 WORK = 1 << 16  # multiplications that are worth a task of their own
-FEW = 2  # queries that are taken one by one
+SINGLE_QUERIES = 2  # queries that are taken one by one
 KEYS = 256  # keys of which one query's scores are kept
 GPU_VALUES = 128  # numbers of a value that a warp takes at most
 
@@ -127,7 +127,7 @@ def _attend(ctx: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, mas
     lanes = ctx.target.vector_bits // wide.bits
     if ctx.target.is_gpu:
         _by_warp(wide, outer, group, (out, query, key, value), mask, how)
-    elif (query.dim(-2) <= FEW) & (query.dim(-1) <= DEPTH) & (out.dim(-1) <= VALUES):
+    elif (query.dim(-2) <= SINGLE_QUERIES) & (query.dim(-1) <= DEPTH) & (out.dim(-1) <= VALUES):
         _by_query(wide, outer, group, lanes, (out, query, key, value), mask, how)
     else:
         _by_block(

@@ -33,7 +33,7 @@ from ...dsl import (
 from ..algorithms.algorithm import product, unravelled, wide_dtype, widened
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import Sum
-from ..algorithms.rows import FEW, TASK, reduce
+from ..algorithms.rows import SPLIT_ROWS, TASK, reduce
 from ..algorithms.teams import for_each_of, in_teams, reduced
 
 F = TypeVar("F", bound=Floating)
@@ -163,7 +163,7 @@ def group_norm(
             for_each_of(team, each * size, one)
 
         in_teams(rows, n, by_team)
-    elif rows < FEW and n > PIECE:
+    elif rows < SPLIT_ROWS and n > PIECE:
         for row in range(rows):
             mean, scale = _moments(x[row, :], True, epsilon)
             parallel_for(each, lambda c: write(row, c, c + 1, mean, scale), grain=ceildiv(TASK, size + 16))  # noqa: B023
@@ -269,7 +269,7 @@ def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish:
             for_each_of(team, n, one)
 
         in_teams(rows, n, by_team)
-    elif rows < FEW and n > PIECE:
+    elif rows < SPLIT_ROWS and n > PIECE:
         for number in range(rows):
             lead = unravelled(number, sizes)
             mean, scale = _moments(x[lead, :], centered, epsilon)

@@ -51,7 +51,7 @@ from ..algorithms.folds import PIECE
 from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Product, Sum, Welford
 from ..algorithms.monoids import Any as Any_
 from ..algorithms.references import ends, in_float64, in_sums, place, plain
-from ..algorithms.rows import COLUMNS, FEW, TASK, reduce, rowwise
+from ..algorithms.rows import COLUMNS, SPLIT_ROWS, TASK, reduce, rowwise
 from ..algorithms.teams import for_each_of, in_teams, in_thread, reduced
 
 N = TypeVar("N", bound=Numeric)
@@ -361,7 +361,7 @@ def _normalized(ctx: Any, out: Any, x: Any, axis: Any, logarithm: Any) -> None:
         else:
             _normalized_by_thread(out, x, axis, logarithm)
     elif axis == x.rank - 1:
-        if product(x.shape[:-1]) < FEW and x.dim(-1) > PIECE:
+        if product(x.shape[:-1]) < SPLIT_ROWS and x.dim(-1) > PIECE:
             _normalized_in_pieces(out, x, logarithm)
         else:
             _normalized_by_row(out, x, logarithm)

@@ -46,7 +46,7 @@ S = TypeVar("S", bound=Storable)
 
 CROP = "tf_crop_and_resize"
 TABLE = 8192  # places and weights that one task keeps
-MOST = 512  # elements of the axis that one task makes, at most
+MAX_TASK_ELEMENTS = 512  # elements of the axis that one task makes, at most
 
 
 @register("resize_nearest", writes_once=True)
@@ -92,7 +92,7 @@ def resize_nearest(
     else:
 
         def part(first, count, rows):
-            places = stack[int64](MOST, zeroed=False)
+            places = stack[int64](MAX_TASK_ELEMENTS, zeroed=False)
             for j in range(count):
                 places[j] = nearest(first + j)
 
@@ -108,7 +108,7 @@ def resize_nearest(
 
             rows(row)
 
-        _by_part(out, axis, MOST, part)
+        _by_part(out, axis, MAX_TASK_ELEMENTS, part)
 
 
 @register("resize_weighted", writes_once=True)
@@ -184,7 +184,7 @@ def _by_table(
     """A task computes places and weights of a part of the axis, and uses them for many rows."""
     assert taps <= TABLE, f"an axis of {x.dim(axis)} elements is shrunk to {out.dim(axis)}: too much for antialias"
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
-    span = min(TABLE // taps, MOST)
+    span = min(TABLE // taps, MAX_TASK_ELEMENTS)
 
     def part(first, count, rows):
         places = stack[int64](TABLE + 64, zeroed=False)

@@ -19,7 +19,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError, each_of
 
 PROGRAMS = sorted(path.stem for path in (Path(__file__).parent / "programs").glob("*.py"))
 BY_HINTS = {"blur", "equalise", "fft", "levenshtein"}  # refused at first
-MOST = 8  # hints that a program follows
+MAX_HINTS = 8  # hints that a program follows
 
 
 def run(name: str, text: str) -> list[tuple[Any, Any]]:
@@ -48,7 +48,7 @@ def test_programs_are_right_as_written_or_after_their_hints(
             break
         except EinkornError as error:
             first = each_of(error)[0]
-            assert len(followed) < MOST, followed
+            assert len(followed) < MAX_HINTS, followed
             better = follow(text, first)
             assert better is not None and better != text, f"{first}\n\nafter {followed}"
             followed.append(str(first.hint))

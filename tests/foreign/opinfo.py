@@ -28,7 +28,7 @@ from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
 
 HERE = Path(__file__).parent
 PAGE, COUNTS = HERE.parents[1] / "docs" / "opinfo.md", HERE / "opinfo.json"
-MOST = 60  # samples of one op
+MAX_SAMPLES = 60  # samples of one op
 
 
 @dataclass
@@ -132,7 +132,7 @@ def run_op(info: Any) -> Result:
 
     result = Result()
     for number, sample in enumerate(info.sample_inputs("cpu", torch.float32)):
-        if number == MOST:
+        if number == MAX_SAMPLES:
             break
         try:
             wanted = expected_of(info, sample)

@@ -21,7 +21,7 @@ from einkorn.graph.ops.stage import OPS
 
 GPU = DeviceRef.GPU()
 FAMILIES = op_cases.families()
-MOST = 4000  # elements of an array
+MAX_ELEMENTS = 4000  # elements of an array
 # Rows that are tried in dtypes other than float32, too.
 SOME = {
     *("add", "mul", "div", "floordiv", "maximum", "where", "equal", "less", "logical_and", "bitwise_xor", "left_shift"),
@@ -96,7 +96,7 @@ def test_irregular_ops(family: str, driver: LaunchingDriver) -> None:
                 graph = batch.graph(change=on_gpu)
             model = load(graph, weights)
             for run in range(batch.runs):
-                if max((array.size for array in batch.arrays(run)), default=0) <= MOST:
+                if max((array.size for array in batch.arrays(run)), default=0) <= MAX_ELEMENTS:
                     failures += compare(batch, model, driver, run)
     assert not failures, "\n".join(failures)
 

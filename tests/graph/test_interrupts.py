@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from einkorn.dsl.contract import abi
-from einkorn.graph.engine import hearing
+from einkorn.graph.engine import report_callbacks
 from einkorn.graph.engine.late_signals import keep
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -105,17 +105,19 @@ class Hearer:
 
 def test_reports_find_the_owner_of_their_context() -> None:
     owners = [Hearer(), Hearer()]
-    contexts = [abi.Context(report=hearing.REPORT, owner=hearing.owner_number(owner)) for owner in owners]
+    contexts = [
+        abi.Context(report=report_callbacks.REPORT, owner=report_callbacks.owner_number(owner)) for owner in owners
+    ]
     values = (ctypes.c_int64 * 1)(7)
     for context in contexts:
         abi.ReportFunction(context.report)(ctypes.addressof(context), 3, values)
     addresses = [ctypes.addressof(context) for context in contexts]
     assert [owner.told for owner in owners] == [[(at, 3, 7)] for at in addresses]
     owners[0].raises = True  # as a signal's handler might
-    keep(hearing._report, hearing._take)  # pytest has put a hook of its own before
+    keep(report_callbacks._report, report_callbacks._take)  # pytest has put a hook of its own before
     abi.ReportFunction(contexts[0].report)(addresses[0], 3, values)
     assert owners[0].told[1:] == [(addresses[0], -1, KeyboardInterrupt)]
-    native = hearing.silent_report(owners[1], 99)  # of code that does not name its context
+    native = report_callbacks.silent_report(owners[1], 99)  # of code that does not name its context
     native(5, values)
     assert owners[1].told[1:] == [(99, 5, 7)]
     del owners[:]

@@ -173,10 +173,10 @@ def test_vmap():
     x, y = torch.rand(5, 3, 4), torch.rand(4)
     double = torch.vmap(ek.op(k.scale_and_shift), in_dims=1)
     calls = []
-    twin = ek.op(k.scale_and_shift)._registered.twin
-    run, twin.run = twin.run, lambda call: calls.append(call) or run(call)
+    fallback = ek.op(k.scale_and_shift)._registered.fallback
+    run, fallback.run = fallback.run, lambda call: calls.append(call) or run(call)
     assert torch.equal(double(x, scale=2.0), (x * 2).movedim(1, 0)) and len(calls) <= 1  # by a further axis
-    del twin.run
+    del fallback.run
     added = torch.vmap(ek.op(k.add), in_dims=(0, None))(x[:, 0], y)  # one after the other
     assert torch.equal(added, x[:, 0] + y)
     low, high = torch.vmap(ek.op(k.halves), in_dims=1, out_dims=1)(x[:, 0])
@@ -419,4 +419,4 @@ def test_arrays_beside_tensors_and_given_outputs():
     with pytest.raises(GraphError, match=r"has 1 output, and out= gives 2"):
         op.call([ROWS[0], ROWS[1]], {}, (out, out))
     with pytest.raises(DeviceError, match="'x' lies on cpu, and 'y' on meta"):
-        op._twin.run(op._twin.function_arguments([ROWS[0], ROWS[1].to("meta")], {}))
+        op._fallback.run(op._fallback.function_arguments([ROWS[0], ROWS[1].to("meta")], {}))

@@ -15,8 +15,8 @@ from einkorn.graph.driver import devices
 from einkorn.graph.driver.device import Memory
 from einkorn.graph.driver.dlpack import place_of
 from einkorn.graph.driver.streams import current_stream
-from einkorn.graph.interop.torch import twin as twins
-from einkorn.graph.interop.torch.twin import Twin
+from einkorn.graph.interop.torch import python_fallback
+from einkorn.graph.interop.torch.python_fallback import PythonFallback
 
 from . import direct_kernels as k
 
@@ -55,10 +55,10 @@ def driver(monkeypatch, tmp_path):
 
 
 def test_calls_go_to_the_stream_that_pytorch_works_on(driver):
-    with twins.on_current_stream(DeviceRef.GPU(0)):
+    with python_fallback.on_current_stream(DeviceRef.GPU(0)):
         assert current_stream(driver).handle == 0x1234
     assert current_stream(driver).handle != 0x1234
-    with twins.on_current_stream(DeviceRef.CPU()):
+    with python_fallback.on_current_stream(DeviceRef.CPU()):
         assert current_stream(driver).handle != 0x1234
 
 
@@ -71,6 +71,6 @@ def test_tensors_of_a_gpu_are_passed_where_they_lie(driver, monkeypatch):
         return launch(self, *call)
 
     monkeypatch.setattr(NullDriver, "launch", launched)
-    twin = Twin(k.add_one)
-    assert twin.run(twin.into_arguments([out, x], {})) is None
+    fallback = PythonFallback(k.add_one)
+    assert fallback.run(fallback.into_arguments([out, x], {})) is None
     assert handles == [0x1234] and not driver.copies

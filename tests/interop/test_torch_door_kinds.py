@@ -75,16 +75,16 @@ def natively(op, *args, **parameters):
     for _ in range(2):
         op(*args, **parameters)
         BACKGROUND.wait()
-    twin = op._registered.twin
+    fallback = op._registered.fallback
 
     def run(call):
         raise PythonTookPart
 
-    twin.run = run
+    fallback.run = run
     try:
         return op(*args, **parameters)
     finally:
-        del twin.run
+        del fallback.run
 
 
 BASE = torch.arange(48.0).view(6, 8)
@@ -213,11 +213,11 @@ def test_outputs_that_are_given():
         def run(call):
             raise PythonTookPart
 
-        into.twin.run = run
+        into.fallback.run = run
         try:
             sum_of_two(BASE, BASE, out=out)
         finally:
-            del into.twin.run
+            del into.fallback.run
         assert torch.equal(out, 2 * BASE) and out._version == version + 1
     same = torch.ones(6, 8)
     with pytest.raises(GraphError, match="EK0462"):

@@ -13,12 +13,12 @@ from einkorn.dsl.package.library import load_library
 from einkorn.testing import CheckError, check_op
 
 KERNELS = Path(__file__).with_name("gradient_kernels.py")
-FEW = {"sizes": (2, 3), "empty": False, "gradients": True}
+SMALL_RUN = {"sizes": (2, 3), "empty": False, "gradients": True}
 
 
 @pytest.mark.parametrize("op", ["product_of", "square", "softplus_of", "all_of"])
 def test_right_backwards(op):
-    report = check_op(op, KERNELS, ranks={"s": (1,)} if op in ("product_of", "square") else None, **FEW)
+    report = check_op(op, KERNELS, ranks={"s": (1,)} if op in ("product_of", "square") else None, **SMALL_RUN)
     assert "finite differences" in report.compared and not report.refusals
 
 
@@ -30,7 +30,7 @@ def test_inputs_of_the_callers_own():
 
 def test_a_wrong_backward_is_found(tmp_path):
     with pytest.raises(CheckError, match="the backward of op 'wrong_sign' says") as caught:
-        check_op("wrong_sign", KERNELS, folder=tmp_path, **FEW)
+        check_op("wrong_sign", KERNELS, folder=tmp_path, **SMALL_RUN)
     error = caught.value
     assert (error.code, error.op, error.argument) == ("EK0730", "wrong_sign", "x")
     assert error.expected == pytest.approx(-error.got, rel=1e-4)
@@ -38,7 +38,7 @@ def test_a_wrong_backward_is_found(tmp_path):
 
 def test_without_a_backward():
     with pytest.raises(GraphError, match="'no_backward' has no backward") as caught:
-        check_op("no_backward", KERNELS, **FEW)
+        check_op("no_backward", KERNELS, **SMALL_RUN)
     assert caught.value.code == "EK0732" and "@no_backward.backward" in caught.value.hint
 
 

@@ -26,7 +26,7 @@ from .calls import shared_text
 SYMBOL: Final = "ek_door"
 FUNCTIONS: Final = "ek_functions"
 BLOCK: Final = 512  # elements
-LOOKS: Final = 1 << 16  # elements of blocks between looks for signals
+SIGNAL_CHECK_INTERVAL: Final = 1 << 16  # elements of blocks between looks for signals
 
 _PARAMETERS: Final = [f"ptr %{name}" for name in ("context", "data", "dimensions", "strides", "auxiliary")]
 
@@ -71,7 +71,7 @@ def loop_text(spec: DoorSpec) -> str:
                 given = [f"ptr {rows[k]}", f"i64 {steps[k]}", f"ptr {blocks[k]}", f"i64 {size}", f"i64 {now}"]
                 f.call(_word(f, f"move{size}"), given)
         done.set(f.add(first, now))
-        due = f.compare("eq", f.both(done.value(), LOOKS - 1), 0)
+        due = f.compare("eq", f.both(done.value(), SIGNAL_CHECK_INTERVAL - 1), 0)
         with f.when(due), f.when(f.compare("ne", f.call("@look_on", [], "i32"), 0, "i32")):
             f.leave(-1)
     f.leave(0)

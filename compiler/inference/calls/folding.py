@@ -38,7 +38,7 @@ from ..values.compile_time import Closure, LibraryRef, is_comptime_number
 from ..values.flow import NEXT, Flow
 
 UNKNOWN = object()
-DEEP = ("EK0124",)  # mistakes that only such a computation can make
+FOLDING_CODES = ("EK0124",)  # mistakes that only such a computation can make
 
 
 def is_known(value: Any) -> bool:
@@ -74,7 +74,7 @@ def attempt(evaluator: Evaluator, call: Callable[[], Any], *, again: bool) -> An
     try:
         return _attempt(evaluator, call)
     except CompileError as error:
-        if error.code in DEEP:
+        if error.code in FOLDING_CODES:
             raise
         mark = len(evaluator.errors)
         with suppress(CompileError, Cascade):

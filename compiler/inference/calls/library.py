@@ -16,7 +16,7 @@ from ....dsl.frontend.python.collect import operator_program
 from ....dsl.frontend.python.register import complex_name, has_implementation
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
-from ..budget import outgrows
+from ..budget import exceeds_limit
 from ..conversion import DEFAULTS, PYTHON_ERRORS, coerce
 from ..evaluator import Point, callable_
 from ..values.compile_time import Closure, Frame, LibraryRef, is_comptime_number
@@ -40,7 +40,7 @@ def call_library(call: Point, ref: LibraryRef, args: list[Any], keywords: dict[s
 def _folded(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:
     """Powers of whole numbers are Python's; all else is what the library's function gives for float64."""
     try:
-        if outgrows(ref.name, bound):
+        if exceeds_limit(ref.name, bound):
             raise call.error("EK0206", "this compile-time value grows too large")
         if ref.name == "pow" and all(isinstance(v, int) for v in bound):
             return pow(*bound)

@@ -32,7 +32,7 @@ LINE = 512  # bits of a cache line
 COLUMNS = 8  # lines that stay in the first cache even where all fall on one place of it
 SHORT = 16  # columns; rows as short as that read no more lines than stay there
 TASK = 256  # columns of a task
-MOST = 32  # operations of a body
+MAX_OPERATIONS = 32  # operations of a body
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Nest:
 def rows_of_a_line(evaluator: Evaluator, nest: Nest) -> int:
     """How many neighbouring rows share the lines that the loop reads; 0 where blocks are nothing for it."""
     ops = list(walk(nest.region))
-    if len(ops) > MOST:
+    if len(ops) > MAX_OPERATIONS:
         return 0
     if any(op.regions or (op.opcode.has_effects and not op.opcode.writes) for op in ops):
         return 0

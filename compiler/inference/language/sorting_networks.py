@@ -21,7 +21,7 @@ from ..evaluator import Point
 from ..values.compile_time import is_comptime_number
 from ..values.describe import describe
 
-MOST = 256  # items: 3839 exchanges
+MAX_ITEMS = 256  # items: 3839 exchanges
 
 
 def sort_values(call: Point, items: Sequence[Any]) -> tuple[Value, ...]:
@@ -39,8 +39,8 @@ def sort_values(call: Point, items: Sequence[Any]) -> tuple[Value, ...]:
 
 def _common_type(call: Point, items: Sequence[Any]) -> SIMDType:
     """The type of the run-time values, as wide as the widest."""
-    if len(items) > MOST:
-        text = f"sorted() takes up to {MOST} run-time values, not {len(items)}"
+    if len(items) > MAX_ITEMS:
+        text = f"sorted() takes up to {MAX_ITEMS} run-time values, not {len(items)}"
         raise call.error("EK0229", text, "x", hint="einkorn.stdlib has `sort` for rows of tensors")
     wrong = next((item for item in items if not isinstance(item, Value) and not is_comptime_number(item)), None)
     values = [item for item in items if isinstance(item, Value)]

@@ -35,7 +35,7 @@ TILE_BYTES = 16 << 10  # of all tiles of a loop: half of the first cache
 LEAST_COLUMNS = 16
 MOST_OPERATIONS = 200  # of a body, which is built twice
 HALF_OF_REGISTERS = 8  # vectors of a block; there are 16 registers, or 32 where they have 512 bits
-FAR = 16  # elements from one column to the next, from which on they hardly share a line
+MIN_COLUMN_STRIDE = 16  # elements from one column to the next, from which on they hardly share a line
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Tiles:
 
 def is_far(factor: Poly | None) -> bool:
     """Whether elements of neighbouring columns that lie so far from each other hardly share a cache line."""
-    return bool(factor) and (any(factor) or abs(factor.get((), 0)) >= FAR)  # type: ignore[union-attr, arg-type]
+    return bool(factor) and (any(factor) or abs(factor.get((), 0)) >= MIN_COLUMN_STRIDE)  # type: ignore[union-attr, arg-type]
 
 
 def tiles_of(

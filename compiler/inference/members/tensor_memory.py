@@ -33,7 +33,7 @@ from .table import method
 from .tensors import flat, refuse_unreadable, storable, store_into, to_index
 from .vectors import from_lanes, is_vector
 
-FAR = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
+MAX_STATIC_REACH = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
 
 
 def span_of(call: Point, tensor: Tensor, index: Index) -> Span | None:
@@ -163,7 +163,7 @@ def _guard_span(call: Point, tensor: Tensor, index: Index, how: Access) -> None:
     """Checks the elements that a load or a store with these keywords touches."""
     builder = call.builder
     reach = (how.width - 1) * (1 if how.step is None else how.step.const or 0)
-    known = how.step is None or (how.step.const is not None and abs(reach) <= FAR)
+    known = how.step is None or (how.step.const is not None and abs(reach) <= MAX_STATIC_REACH)
     if tensor.rank == 0:
         guard_index(call, tensor, index, abs(reach) + 1 if known else how.width)
         return

@@ -258,13 +258,13 @@ class Probe(Tensor):
     def __init__(self, index: Index, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.at = index
-        self.elsewhere = False
+        self.other_elements = False
         self.loads = 0
 
     def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
         self.loads += 1
         if width != 1 or not (same_dims(index.dims, self.at.dims) and index.key() == self.at.key()):
-            self.elsewhere = True
+            self.other_elements = True
         return builder.one("load", [Value(PointerType(self.dtype)), Value(INT)], SIMDType(self.dtype, width))
 
 

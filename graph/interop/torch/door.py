@@ -7,7 +7,7 @@ more as long as no derivative is asked of. What has no door comes back to Python
 is needed, or no doors can be made, everything goes by Python, with the same results.
 
 Input: a name of PyTorch's, the specialisations of its calls. Output: nothing that is seen, but for the time it takes.
-Non-goals: what Python does (see `twin`), and the text of a door (see `compiler.codegen.doors.torch`).
+Non-goals: what Python does (see `python_fallback`), and the text of a door (see `compiler.codegen.doors.torch`).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from ..specialise import Specialisation
 from ..spread import joint_inputs
 from ..tuned import Bounds
 from .libtorch import Libtorch, libtorch
+from .python_fallback import Arguments
 from .schema import SCALAR_TYPES, number_type
 from .tensors import DTYPES, TORCH_DTYPES, flat
-from .twin import Arguments
 
 _DTYPE_OF: Final = {number: TORCH_DTYPES[dtype] for dtype, number in SCALAR_TYPES.items() if dtype in TORCH_DTYPES}
 _MASKS: Final = {"bool": 0xFF, "dtype": 0xFFFFFFFF}  # what counts of a word of the stack

@@ -25,9 +25,9 @@ from ..gradients import BackwardGraph, Context, backward_graph, gradients
 from ..specialise import AnyKernel, Specialisation
 from ..uses import Uses, uses_of
 from .names import defined, library_of
+from .python_fallback import Arguments, PythonFallback, on_current_stream, run_model
 from .recording import record
 from .tensors import TORCH_DTYPES, flat, memory_of
-from .twin import Arguments, Twin, on_current_stream, run_model
 from .vmap import register_rounds
 
 RunKernel = Callable[[AnyKernel, Sequence[Any], Mapping[str, Any]], Any]
@@ -36,8 +36,8 @@ RunKernel = Callable[[AnyKernel, Sequence[Any], Mapping[str, Any]], Any]
 class TorchRunner:
     """Runs parts of backwards on tensors: all of it by ops, so that programs can be traced."""
 
-    def __init__(self, twin: Twin, run: RunKernel) -> None:
-        self._twin = twin
+    def __init__(self, fallback: PythonFallback, run: RunKernel) -> None:
+        self._fallback = fallback
         self._run = run
 
     def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
@@ -53,7 +53,7 @@ class TorchRunner:
         return found
 
     def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
-        self._special = self._twin.specialisation(Arguments(list(context.inputs), None, context.parameters))
+        self._special = self._fallback.specialisation(Arguments(list(context.inputs), None, context.parameters))
         return self._special
 
 
@@ -67,20 +67,20 @@ def _tensor(value: Any, type: ShapedType, device: torch.device) -> torch.Tensor:
 class KernelRule:
     """Computes derivatives of an op by the backward of the kernel that its name stands for at that time."""
 
-    def __init__(self, twin: Callable[[], Twin], run: RunKernel) -> None:
-        self._twin, self._run = twin, run
+    def __init__(self, fallback: Callable[[], PythonFallback], run: RunKernel) -> None:
+        self._fallback, self._run = fallback, run
         self._uses: tuple[Any, Uses] | None = None  # of a backward
 
     @property
     def op(self) -> str:
-        return self._twin().schema.name
+        return self._fallback().schema.name
 
     @property
     def arguments(self) -> list[str]:
-        return [argument.name for argument in self._twin().schema.inputs]
+        return [argument.name for argument in self._fallback().schema.inputs]
 
     def obstacle(self, forward: bool) -> str:
-        record = self._twin().kernel.gradient
+        record = self._fallback().kernel.gradient
         if record is None:
             return "the op has no backward"
         if forward and record.is_graph:
@@ -90,10 +90,10 @@ class KernelRule:
         return ""
 
     def refuse(self, inputs: Sequence[Any]) -> None:
-        self._twin().check_gradients(Arguments(list(inputs), None, {}))
+        self._fallback().check_gradients(Arguments(list(inputs), None, {}))
 
     def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
-        here = self._twin()
+        here = self._fallback()
         kernel = here.kernel
         record = kernel.gradient
         if record is not None and record.is_graph:
@@ -115,7 +115,7 @@ class KernelRule:
         needs: Sequence[Any] = (),
         kept: Uses | None = None,
     ) -> list[Any]:
-        here = self._twin()
+        here = self._fallback()
         bound = bind_parameters(here.schema, here.parameters(parameters))
         context = Context(tuple(inputs), tuple(outputs), bound, tuple(needs))
         return gradients(here.kernel, context, _materialised(grads, outputs), TorchRunner(here, self._run), kept)

@@ -33,9 +33,9 @@ from ...staging.graph import Graph
 from ...staging.kernels import KernelLibrary
 from ...types.tensor_type import TensorType
 from .names import defined, library_of
+from .python_fallback import on_current_stream, run_model
 from .recording import check, refuse_tangents
 from .tensors import device_of, dtype_of, memory_of
-from .twin import on_current_stream, run_model
 
 MakeModel = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Model]
 

@@ -22,18 +22,18 @@ from ...staging.kernels import Extension, KernelLibrary, Kernels
 from ..specialise import AnyKernel
 from .arguments import explained
 from .op import register
-from .twin import Twin
+from .python_fallback import PythonFallback
 
 
 class CustomOp:
     """An op that is given its outputs, with values for some of its parameters."""
 
-    def __init__(self, twin: Twin, overload: Any, parameters: Mapping[str, Any]) -> None:
-        self._twin = twin
+    def __init__(self, fallback: PythonFallback, overload: Any, parameters: Mapping[str, Any]) -> None:
+        self._fallback = fallback
         self.torch = overload
         self.parameters = dict(parameters)
-        self.__name__ = twin.schema.name
-        self.__doc__ = twin.schema.doc
+        self.__name__ = fallback.schema.name
+        self.__doc__ = fallback.schema.doc
 
     def __getitem__(self, parameters: Mapping[str, Any]) -> CustomOp:
         """The op with these values for its parameters, by name.
@@ -42,7 +42,7 @@ class CustomOp:
             GraphError: EK0320 it has no such parameter, EK0322 it is of another kind.
         """
         if torch.compiler.is_compiling():  # the call says what is wrong
-            return CustomOp(self._twin, self.torch, {**self.parameters, **parameters})
+            return CustomOp(self._fallback, self.torch, {**self.parameters, **parameters})
         if not isinstance(parameters, Mapping):
             raise DTypeError(
                 f"op {self.__name__!r} takes parameters as a dict, not {shown_value(parameters)}",
@@ -54,21 +54,21 @@ class CustomOp:
                 hint=f'write library.{self.__name__}[{{"name": value}}](...)',
             )
         known = {**self.parameters, **parameters}
-        required = {p.name: p for p in self._twin.schema.parameters if p.required and p.name not in known}
+        required = {p.name: p for p in self._fallback.schema.parameters if p.required and p.name not in known}
         if not required:  # else the call says which are missing
-            bind_parameters(self._twin.schema, known, place=user_place())
-        return CustomOp(self._twin, self.torch, known)
+            bind_parameters(self._fallback.schema, known, place=user_place())
+        return CustomOp(self._fallback, self.torch, known)
 
     def __call__(self, *tensors: Any) -> None:
         """Runs the op on all of its tensors, in the order of the kernel's signature; outputs are written."""
         try:
             self.torch(*tensors, **self.parameters)
         except (RuntimeError, TypeError) as error:
-            schema = self._twin.schema
+            schema = self._fallback.schema
             raise explained(schema, schema.tensors, error, tensors, self.parameters) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _custom_op, (self._twin.kernel, self.parameters)
+        return _custom_op, (self._fallback.kernel, self.parameters)
 
     def __copy__(self) -> CustomOp:
         return self
@@ -81,8 +81,8 @@ class CustomOp:
 
 
 def _custom_op(kernel: AnyKernel, parameters: Mapping[str, Any]) -> CustomOp:
-    twin = Twin(kernel)
-    return CustomOp(twin, register(twin, into=True).overload, parameters)
+    fallback = PythonFallback(kernel)
+    return CustomOp(fallback, register(fallback, into=True).overload, parameters)
 
 
 _OF = "_op_"  # begins attributes of a library that hold its ops: Dynamo reads them one by one

@@ -4,7 +4,7 @@ An op lives as long as the process. One name stands for one kernel: where a kern
 notebook for example, with an equal schema, the name stands for the new one from then on, and the old one gets another
 name; with another schema the new one gets another name, since compiled programs hold the old schema.
 
-Input: kernels. Output: `Op`s. Non-goals: how a call is made (see `twin`), gradients (see `gradient`).
+Input: kernels. Output: `Op`s. Non-goals: how a call is made (see `python_fallback`), gradients (see `gradient`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .door import Doors
 from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
 from .pending import write_pending
+from .python_fallback import Arguments, PythonFallback
 from .recording import active, check, record, refuse_tangents
 from .repeated import repeated
 from .schema import INTO, function_schema, has_symbols, into_schema
 from .sharding import is_wanted, register_sharding
-from .twin import Arguments, Twin
 from .vmap import register_batching
 
 _owners: dict[str, Registered] = {}  # by qualified name
@@ -47,35 +47,35 @@ class Registered:
 
     Attributes:
         overload: what PyTorch calls.
-        twin: the kernel that the name stands for now.
+        fallback: the kernel that the name stands for now.
     """
 
-    def __init__(self, name: str, schema: str, twin: Twin, into: bool) -> None:
+    def __init__(self, name: str, schema: str, fallback: PythonFallback, into: bool) -> None:
         namespace, _, plain = name.partition("::")
-        self.name, self.schema, self.twin, self.into = name, schema, twin, into
+        self.name, self.schema, self.fallback, self.into = name, schema, fallback, into
         self.overload = define(namespace, plain, schema, self._run, self._fake)
         self.has_autograd = self.is_split = False
-        self.rule = KernelRule(lambda: self.twin, run_kernel)
+        self.rule = KernelRule(lambda: self.fallback, run_kernel)
         library = library_of(namespace)
         derive: Any = None
-        if into or twin.schema.mutable:
+        if into or fallback.schema.mutable:
             self.has_autograd = True
             write_pending(name, library)
             derive = check(name, library, self._refuse)
-        elif not has_symbols(twin.schema):
+        elif not has_symbols(fallback.schema):
             self.has_autograd = True
             derive = record(name, library, self.rule)
-        self.doors = Doors(name, twin.schema, into, self._run, None if has_symbols(twin.schema) else derive)
+        self.doors = Doors(name, fallback.schema, into, self._run, None if has_symbols(fallback.schema) else derive)
         self.doors.guarded = not self.has_autograd
         if not into:
-            register_batching(name, library, lambda: self.twin, self.overload)
+            register_batching(name, library, lambda: self.fallback, self.overload)
         self.split()
         self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
 
-    def replace(self, twin: Twin) -> None:
+    def replace(self, fallback: PythonFallback) -> None:
         """Lets the name stand for another kernel."""
-        self.twin = twin
-        self.doors.renew(twin.schema)
+        self.fallback = fallback
+        self.doors.renew(fallback.schema)
 
     def record(self) -> None:
         """Lets autograd record the op: with the backward of its kernel, or as what has none."""
@@ -90,23 +90,23 @@ class Registered:
         if self.is_split or self.into or not is_wanted():
             return False
         self.is_split = True
-        register_sharding(self.overload, lambda: self.twin)
+        register_sharding(self.overload, lambda: self.fallback)
         return True
 
     def add_backward(self) -> None:
         """Lets gradients flow through the op, where its kernel has a backward."""
-        keep_apart(self.name, self.twin.kernel)
-        if self.twin.has_backward and not self.twin.schema.mutable and not self.into:
+        keep_apart(self.name, self.fallback.kernel)
+        if self.fallback.has_backward and not self.fallback.schema.mutable and not self.into:
             self.record()
 
     def _arguments(self, values: Sequence[Any], parameters: dict[str, Any]) -> Arguments:
-        arguments = self.twin.into_arguments if self.into else self.twin.function_arguments
+        arguments = self.fallback.into_arguments if self.into else self.fallback.function_arguments
         return arguments(values, parameters)
 
     def _run(self, *values: Any, **parameters: Any) -> Any:
         call = self._arguments(values, parameters)
         self._check_gradients(call)
-        result = self.twin.run(call)
+        result = self.fallback.run(call)
         if call.special is not None:
             self.doors.open(call, values)
         return result
@@ -114,19 +114,19 @@ class Registered:
     def _fake(self, *values: Any, **parameters: Any) -> Any:
         call = self._arguments(values, parameters)
         self._check_gradients(call)
-        return self.twin.fake(call)
+        return self.fallback.fake(call)
 
     def _refuse(self, values: Sequence[Any]) -> None:
         """Refuses to lose a derivative by writing into memory."""
         call = self._arguments(values, {})
-        names = [argument.name for argument in (*self.twin.schema.inputs, *self.twin.schema.outputs)]
+        names = [argument.name for argument in (*self.fallback.schema.inputs, *self.fallback.schema.outputs)]
         why = "none flows through memory that is written in place"
-        refuse_tangents(self.twin.schema.name, names, [*call.inputs, *(call.outputs or ())], why)
-        self.twin.check_gradients(call)
+        refuse_tangents(self.fallback.schema.name, names, [*call.inputs, *(call.outputs or ())], why)
+        self.fallback.check_gradients(call)
 
     def _check_gradients(self, call: Arguments) -> None:
         if not self.has_autograd:  # else autograd has done so, or records the op
-            self.twin.check_gradients(call)
+            self.fallback.check_gradients(call)
 
 
 class Op:
@@ -139,8 +139,8 @@ class Op:
 
     def __init__(self, kernel: AnyKernel) -> None:
         self.kernel = kernel
-        self._twin = Twin(kernel)
-        self._stand_for(register(self._twin, into=False))
+        self._fallback = PythonFallback(kernel)
+        self._stand_for(register(self._fallback, into=False))
         self._into: Any = None
         self._state: Any = None  # of the kernel, when the op was last asked for
         self._checks: Any = None
@@ -158,7 +158,7 @@ class Op:
         except (RuntimeError, TypeError) as error:
             if isinstance(error, NotImplementedError) and self._registered.split():
                 return self.torch(*args, **kwargs)
-            schema = self._twin.schema
+            schema = self._fallback.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,11 +171,11 @@ class Op:
     def call(self, args: Sequence[Any], parameters: Mapping[str, Any], out: Any = None) -> Any:
         """The op with arrays of NumPy among its arguments, and with its outputs given."""
         tensors = repeated(self.kernel, [_as_tensor(value) for value in args], parameters)
-        values = _grouped(self._twin.schema, tensors, parameters)
+        values = _grouped(self._fallback.schema, tensors, parameters)
         if out is None:
             return self(*values, **parameters)
         outputs = list(out) if isinstance(out, list | tuple) else [out]
-        schema = self._twin.schema
+        schema = self._fallback.schema
         given, rest = iter(values), iter(outputs)
         count = len(schema.outputs)
         if len(outputs) != count:
@@ -206,10 +206,10 @@ class Op:
 
     def _take_backward(self) -> None:
         """Two kernel objects of one library stand for one op: a backward that one of them has, both have."""
-        if self._twin.has_backward:
-            check_can_have_backward(self._twin.schema)
-        shared = self._registered.twin.kernel
-        if self._twin.has_backward and shared.gradient is not self.kernel.gradient:
+        if self._fallback.has_backward:
+            check_can_have_backward(self._fallback.schema)
+        shared = self._registered.fallback.kernel
+        if self._fallback.has_backward and shared.gradient is not self.kernel.gradient:
             shared.gradient = self.kernel.gradient
         self._registered.add_backward()
 
@@ -226,10 +226,10 @@ class Op:
         """Takes what the kernel is by now: its backward, and what it reads of its module."""
         self._registered.split()
         state = prepared(self.kernel)
-        state.look_around()
+        state.refresh_checks()
         if self._state is not state or self._checks is not state.checks:
             if self._state is not None:
-                self._registered.replace(self._twin)
+                self._registered.replace(self._fallback)
             self._state, self._checks = state, state.checks
             keep_apart(self._registered.name, self.kernel)
 
@@ -290,13 +290,13 @@ def run_kernel(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, 
     return op_of(kernel)(*args, **parameters)
 
 
-def register(twin: Twin, into: bool, own: bool = False) -> Registered:
+def register(fallback: PythonFallback, into: bool, own: bool = False) -> Registered:
     """The name that stands for a kernel from now on; one of its `own`, which stood for no other, where that is asked.
 
     Raises:
         GraphError: EK0880, its signature has no counterpart in PyTorch.
     """
-    schema = twin.schema
+    schema = fallback.schema
     namespace, _, plain = schema.name.rpartition("::")
     namespace = namespace.replace("::", "_") or NAMESPACE
     plain += INTO if into else ""
@@ -308,15 +308,15 @@ def register(twin: Twin, into: bool, own: bool = False) -> Registered:
             text = write(schema, name)
             owner = _owners.get(qualified)
             if owner is None and not is_taken(namespace, name):
-                _owners[qualified] = Registered(qualified, text, twin, into)
+                _owners[qualified] = Registered(qualified, text, fallback, into)
                 return _owners[qualified]
             if owner is None or own or owner.schema != text:
                 continue
-            if _is_same(owner.twin.kernel, twin.kernel):
+            if _is_same(owner.fallback.kernel, fallback.kernel):
                 return owner
-            if _is_redefinition(owner.twin.kernel, twin.kernel):
-                before = owner.twin
-                owner.replace(twin)
+            if _is_redefinition(owner.fallback.kernel, fallback.kernel):
+                before = owner.fallback
+                owner.replace(fallback)
                 for op in list(owner.ops):  # those of the kernel that was there go on as they are
                     owner.ops.discard(op)
                     op._stand_for(register(before, into, own=True))
@@ -335,7 +335,7 @@ _let_record._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dyna
 def _define_into(op: Op) -> None:
     """Defines the op that is given its outputs, unless it is."""
     if op._into is None:
-        op._into = register(op._twin, into=True).overload
+        op._into = register(op._fallback, into=True).overload
 
 
 _define_into._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as above

@@ -18,7 +18,7 @@ import torch
 from ....dsl.signature.schema import Form
 from ..elementwise import batch_axes, trouble_of
 from ..specialise import Specialisation
-from .twin import Arguments, Twin
+from .python_fallback import Arguments, PythonFallback
 
 DTENSOR = "torch.distributed.tensor"
 
@@ -28,21 +28,21 @@ def is_wanted() -> bool:
     return DTENSOR in sys.modules
 
 
-def register_sharding(op: Any, twin: Callable[[], Twin]) -> None:
+def register_sharding(op: Any, fallback: Callable[[], PythonFallback]) -> None:
     """Registers how an op is split.
 
     Args:
         op: what PyTorch calls.
-        twin: gives the kernel that the op stands for at that time.
+        fallback: gives the kernel that the op stands for at that time.
     """
-    schema = twin().schema
+    schema = fallback().schema
     if schema.mutable or schema.late or any(argument.form is Form.VARIADIC for argument in schema.tensors):
         return
     from torch.distributed.tensor import Replicate, Shard  # loaded already
     from torch.distributed.tensor.experimental import register_sharding as register
 
     def rule(*values: Any, **parameters: Any) -> list[tuple[list[Any], list[Any]]]:
-        here = twin()
+        here = fallback()
         metas = [_meta(value.tensor_meta) if hasattr(value, "tensor_meta") else value for value in values]
         special = here.specialisation(Arguments(metas, None, here.parameters(parameters)))
         tensors = [k for k, meta in enumerate(metas) if isinstance(meta, torch.Tensor)]

@@ -15,19 +15,21 @@ from ....dsl.diagnostics.errors import GraphError
 from ....dsl.signature.schema import Form
 from ..elementwise import adds_axis
 from .names import untraced
-from .twin import Arguments, Twin
+from .python_fallback import Arguments, PythonFallback
 
 
-def register_batching(name: str, library: torch.library.Library, twin: Callable[[], Twin], op: Any) -> None:
+def register_batching(
+    name: str, library: torch.library.Library, fallback: Callable[[], PythonFallback], op: Any
+) -> None:
     """Registers how calls of an op are batched.
 
     Args:
-        twin: gives the kernel that the name stands for at that time.
+        fallback: gives the kernel that the name stands for at that time.
         op: what PyTorch calls.
     """
 
     def batched(info: Any, in_dims: Sequence[Any], *values: Any, **parameters: Any) -> Any:
-        size, here = info.batch_size, twin()
+        size, here = info.batch_size, fallback()
         if _takes_axis(here, in_dims, values, parameters):
             spread = [_leading(value, at, size) for value, at in zip(values, in_dims, strict=True)]
             found = op(*spread, **parameters)
@@ -52,12 +54,14 @@ def _rounds(op: Any, size: int, in_dims: Sequence[Any], values: Sequence[Any], p
     return _stacked([op(*_round(values, in_dims, k), **parameters) for k in range(size)])
 
 
-def _takes_axis(twin: Twin, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]) -> bool:
-    if any(a.form is Form.VARIADIC for a in twin.schema.tensors):
+def _takes_axis(
+    fallback: PythonFallback, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]
+) -> bool:
+    if any(a.form is Form.VARIADIC for a in fallback.schema.tensors):
         return False
     inner = [_without(value, at) for value, at in zip(values, in_dims, strict=True)]
     try:
-        return adds_axis(twin.specialisation(Arguments(inner, None, twin.parameters(parameters))))
+        return adds_axis(fallback.specialisation(Arguments(inner, None, fallback.parameters(parameters))))
     except GraphError:  # the call says it
         return False
 
@@ -101,10 +105,12 @@ def _stacked(rounds: Sequence[Any]) -> tuple[Any, Any]:
     return type(first)(value for value, _ in pairs), type(first)(at for _, at in pairs)
 
 
-def _nothing(twin: Twin, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]) -> tuple[Any, Any]:
+def _nothing(
+    fallback: PythonFallback, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]
+) -> tuple[Any, Any]:
     """The outputs of no calls."""
     inner = [_without(value, at) for value, at in zip(values, in_dims, strict=True)]
-    one = twin.fake(Arguments(inner, None, twin.parameters(parameters)))
+    one = fallback.fake(Arguments(inner, None, fallback.parameters(parameters)))
     found, at = _stacked([one])
     return _emptied(found), at
 

@@ -27,7 +27,7 @@ from einkorn.graph import (
     ops,
 )
 
-FEW = CASES[:5]  # all of them run in tests/gpu/test_ptx_cases.py
+SAMPLE_CASES = CASES[:5]  # all of them run in tests/gpu/test_ptx_cases.py
 GPU = DeviceRef.GPU()
 HOST = DeviceRef.CPU()
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)

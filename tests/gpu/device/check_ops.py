@@ -28,7 +28,7 @@ class Case(op_cases.Case):
 
 FOUND = [case for cases in op_cases.families().values() for case in op_cases.first_of_each(cases)]
 CASES = [Case(**vars(case)) for case in FOUND]
-FEW = [case for case in CASES if case.op in ("take_along_axis", "argsort", "tile", "pad")]
+SAMPLE_CASES = [case for case in CASES if case.op in ("take_along_axis", "argsort", "tile", "pad")]
 # Other last places than those of the host: sums in another order, and instructions for functions.
 ULPS = 8
 

@@ -29,10 +29,10 @@ def fake(request: pytest.FixtureRequest) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A check with a `case` runs all `CASES` of its file on hardware; where kernels are interpreted, its `FEW`."""
+    """A check with a `case` runs all `CASES` of its file on hardware, and `SAMPLE_CASES` in the interpreter."""
     if "case" in metafunc.fixturenames:
         fake = hasattr(metafunc.config, "fake_gpu")
-        metafunc.parametrize("case", metafunc.module.FEW if fake else metafunc.module.CASES, ids=str)
+        metafunc.parametrize("case", metafunc.module.SAMPLE_CASES if fake else metafunc.module.CASES, ids=str)
 
 
 @pytest.fixture(autouse=True)

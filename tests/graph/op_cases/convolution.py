@@ -15,7 +15,7 @@ from einkorn.graph import ConvInputLayout, FilterLayout, ops
 
 NCHW = ConvInputLayout.NCHW
 DTYPES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.uint8)
-FEW = (np.float32, np.float16)
+FLOATS = (np.float32, np.float16)
 
 
 def t(*dims: int | str) -> T:
@@ -69,9 +69,9 @@ TRANSPOSED = {"stride": 2, "before": 1, "after": 0, "more": 1}
 BLOCKS = {"kernel": (2, 3), "stride": (2, 1), "dilation": (1, 2), "before": (1, 2), "after": (1, 2)}
 
 CASES = [
-    case("conv1d", conv(1, "SCF", False), x=t("n", "w", 3), filter=t(4, 3, 5), bias=t(5), dtypes=FEW[:1],
+    case("conv1d", conv(1, "SCF", False), x=t("n", "w", 3), filter=t(4, 3, 5), bias=t(5), dtypes=FLOATS[:1],
          views=False, sizes=[{"n": 2, "w": 9}, {"n": 0, "w": 4}, {"n": 1, "w": 3}]),
-    case("conv1d", conv(1, "FCS", True, stride=2, dilation=3, before=4, after=1, groups=2), dtypes=FEW[:1],
+    case("conv1d", conv(1, "FCS", True, stride=2, dilation=3, before=4, after=1, groups=2), dtypes=FLOATS[:1],
          x=t(2, 4, "w"), filter=t(6, 2, 3), bias=t(6), views=False, sizes=[{"w": 40}, {"w": 2}],
          call=lambda x, filter, bias: ops.conv1d(x, filter, 2, 3, (4, 1), 2, bias, NCHW, FilterLayout.FCRS)),
     case("conv2d", conv(2, "RSCF", False, before=1, after=1), x=t("n", "h", "w", 3), filter=t(3, 2, 3, "f"),
@@ -82,7 +82,7 @@ CASES = [
          sizes=[{"n": 2, "h": 8, "w": 9, "f": 4}, {"n": 1, "h": 9, "w": 37, "f": 15}, {"n": 0, "h": 3, "w": 2, "f": 1}],
          call=lambda x, filter, bias: ops.conv2d(
              x, filter, stride=2, padding=(1, 2, 0, 1), bias=bias, input_layout=NCHW, filter_layout=FilterLayout.FCRS)),
-    case("conv2d", conv(2, "CFRS", False, dilation=(1, 2), groups=2), dtypes=FEW[:1],
+    case("conv2d", conv(2, "CFRS", False, dilation=(1, 2), groups=2), dtypes=FLOATS[:1],
          x=t("n", 6, 7, 4), filter=t(2, 6, 3, 2), bias=t(6), views=False, sizes=[{"n": 2}],
          call=lambda x, filter, bias: ops.conv2d(
              x, filter, dilation=(1, 2), groups=2, bias=bias, filter_layout=FilterLayout.CFRS)),
@@ -105,31 +105,31 @@ CASES = [
          dtypes=DTYPES[:5:2], x=t("n", 6, 4, "w"), filter=t(6, 2, 3, 4), bias=t(6), sizes=[{"n": 2, "w": 41},
          {"n": 1, "w": 1}],
          call=lambda x, filter, bias: ops.conv2d(x, filter, (1, 2), (2, 1), (2, 1, 2, 1), 3, bias, NCHW, "FCRS")),
-    case("conv3d", conv(3, "QRSCF", False), x=t("n", 3, "h", 5, 2), filter=t(2, 1, 3, 2, 5), bias=t(5), dtypes=FEW[:1],
-         views=False, sizes=[{"n": 2, "h": 4}, {"n": 1, "h": 0}]),
-    case("conv3d", conv(3, "FCQRS", True, stride=(2, 1, 2), before=(1, 0, 1), after=(1, 0, 1)), dtypes=FEW[:1],
+    case("conv3d", conv(3, "QRSCF", False), x=t("n", 3, "h", 5, 2), filter=t(2, 1, 3, 2, 5), bias=t(5),
+         dtypes=FLOATS[:1], views=False, sizes=[{"n": 2, "h": 4}, {"n": 1, "h": 0}]),
+    case("conv3d", conv(3, "FCQRS", True, stride=(2, 1, 2), before=(1, 0, 1), after=(1, 0, 1)), dtypes=FLOATS[:1],
          x=t(1, 2, "d", 4, 5), filter=t(3, 2, 2, 2, 3), bias=t(3), views=False, sizes=[{"d": 4}],
          call=lambda x, filter, bias: ops.conv3d(
              x, filter, (2, 1, 2), padding=(1, 1, 0, 0, 1, 1), bias=bias, input_layout=NCHW, filter_layout="FCQRS")),
     case("conv1d_transpose", conv(1, "SCF", False, stride=2, more=0), x=t("n", "w", 3), filter=t(4, 5, 3), bias=t(5),
-         dtypes=FEW[:1], views=False, sizes=[{"n": 2, "w": 5}, {"n": 0, "w": 2}]),
+         dtypes=FLOATS[:1], views=False, sizes=[{"n": 2, "w": 5}, {"n": 0, "w": 2}]),
     case("conv2d_transpose", conv(2, "RSCF", False, stride=2, more=0), x=t("n", "h", "w", 3),
          filter=t(3, 2, 4, 3), bias=t(4), dtypes=DTYPES[:5], sizes=[{"n": 2, "h": 3, "w": 4}, {"n": 0, "h": 1,
          "w": 2}]),
     case("conv2d_transpose", conv(2, "FCRS", True, **TRANSPOSED, groups=2), x=t("n", 4, "h", 3),
-         filter=t(4, 3, 3, 4), bias=t(6), dtypes=FEW, views=False, sizes=[{"n": 2, "h": 3}, {"n": 1, "h": 1}],
+         filter=t(4, 3, 3, 4), bias=t(6), dtypes=FLOATS, views=False, sizes=[{"n": 2, "h": 3}, {"n": 1, "h": 1}],
          call=lambda x, filter, bias: ops.conv2d_transpose(
              x, filter, 2, 1, (1, 0, 1, 0), 1, bias, NCHW, FilterLayout.FCRS, groups=2)),
     case("conv2d_transpose", conv(2, "RSCF", False, **TRANSPOSED, groups=2), x=t("n", 2, 3, 4),
-         filter=t(2, 3, 18, 4), bias=t(36), dtypes=FEW[:1], views=False, sizes=[{"n": 2}],
+         filter=t(2, 3, 18, 4), bias=t(36), dtypes=FLOATS[:1], views=False, sizes=[{"n": 2}],
          call=lambda x, filter, bias: ops.conv2d_transpose(x, filter, 2, 1, (1, 0, 1, 0), 1, bias, groups=2)),
     case("conv3d_transpose", conv(3, "QRSCF", False, stride=2, more=0), x=t(1, 2, "h", 3, 2),
-         filter=t(2, 1, 3, 3, 2), bias=t(3), dtypes=FEW[:1], views=False, sizes=[{"h": 2}]),
+         filter=t(2, 1, 3, 3, 2), bias=t(3), dtypes=FLOATS[:1], views=False, sizes=[{"h": 2}]),
     case("fold", lambda x: folded(x, (4, 5), **BLOCKS | {"kernel": (2, 2), "stride": (1, 1), "dilation": (1, 1),
                                                          "before": (0, 0), "after": (0, 0)}),
          input=t("n", "c", 12), sizes=[{"n": 2, "c": 8}, {"n": 0, "c": 4}], dtypes=DTYPES[:5]),
     case("fold", lambda x: folded(x, (5, 6), **BLOCKS), input=t("n", 12, 18), views=False, sizes=[{"n": 2},
-         {"n": 0}], dtypes=FEW,
+         {"n": 0}], dtypes=FLOATS,
          call=lambda input: ops.fold(input, (5, 6), (2, 3), (2, 1), (1, 2), (1, 2))),
     case("unfold", lambda x: blocks(x, **BLOCKS | {"kernel": (2, 2), "stride": (1, 1), "dilation": (1, 1),
                                                    "before": (0, 0), "after": (0, 0)}),

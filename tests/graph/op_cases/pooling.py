@@ -14,7 +14,7 @@ from einkorn.graph import ConvInputLayout, ops
 
 NCHW = ConvInputLayout.NCHW
 DTYPES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.uint8)
-FEW = (np.float32, np.float16)
+FLOATS = (np.float32, np.float16)
 N = [{"n": 2, "h": 5}, {"n": 1, "h": 3}, {"n": 0, "h": 4}]
 
 
@@ -96,36 +96,37 @@ UP = {"kernel": (3, 2), "stride": 2, "before": (1, 0), "after": (0, 1), "up": Tr
 AROUND = {"kernel": 3, "stride": (1, 2), "dilation": (2, 1), "before": 2, "after": 2}
 
 CASES = [
-    case("max_pool1d", largest(1, kernel=3), input=T("n", "h", 3), sizes=N, views=False, dtypes=FEW[:1]),
+    case("max_pool1d", largest(1, kernel=3), input=T("n", "h", 3), sizes=N, views=False, dtypes=FLOATS[:1]),
     case("max_pool2d", largest(2, kernel=3, stride=2, before=1, after=1), input=T("n", "h", 4, 70), sizes=N,
          dtypes=DTYPES),
     case("max_pool2d", largest(2, first=True, **UP), input=T("n", 3, "h", 41), sizes=N, dtypes=DTYPES[:3], views=False,
          call=lambda input: ops.max_pool2d(input, (3, 2), 2, 1, (1, 0, 0, 1), True, NCHW)),
-    case("max_pool2d", largest(2, **AROUND), input=T("n", "h", 2, 3), sizes=N, dtypes=FEW[:1], views=False,
+    case("max_pool2d", largest(2, **AROUND), input=T("n", "h", 2, 3), sizes=N, dtypes=FLOATS[:1], views=False,
          call=lambda input: ops.max_pool2d(input, 3, (1, 2), (2, 1), 2)),
-    case("max_pool3d", largest(3, kernel=2), input=T("n", 3, "h", 2, 3), sizes=N, views=False, dtypes=FEW[:1]),
+    case("max_pool3d", largest(3, kernel=2), input=T("n", 3, "h", 2, 3), sizes=N, views=False, dtypes=FLOATS[:1]),
     case("max_pool_with_indices", place(2, kernel=2), input=T("n", "h", 4, 5, make=tame), sizes=N, dtypes=DTYPES),
-    case("max_pool_with_indices", place(1, True, kernel=3, stride=2, before=2, after=0), dtypes=FEW[:1], views=False,
+    case("max_pool_with_indices", place(1, True, kernel=3, stride=2, before=2, after=0), dtypes=FLOATS[:1], views=False,
          input=T("n", 3, "h", make=tame), sizes=[{"n": 1, "h": 39}, {"n": 2, "h": 1}],
          call=lambda input: ops.max_pool_with_indices(input, 3, 2, padding=(2, 0), input_layout=NCHW)),
     case("avg_pool1d", mean(1, kernel=3), input=T("n", "h", 3, make=plain_numbers), sizes=N, views=False,
-         dtypes=FEW[:1], ulps=1),
+         dtypes=FLOATS[:1], ulps=1),
     case("avg_pool2d", mean(2, kernel=3, stride=2, before=1, after=1), sizes=N, dtypes=DTYPES[:4], ulps=1,
          input=T("n", "h", 4, 70, make=plain_numbers)),
     case("avg_pool2d", mean(2, False, True, **AROUND), input=T("n", 2, "h", 41, make=plain_numbers), sizes=N, ulps=1,
          dtypes=DTYPES[:3], call=lambda input: ops.avg_pool2d(input, 3, (1, 2), (2, 1), 2, False, False, NCHW),
          views=False),
     case("avg_pool2d", mean(2, False, **UP), input=T("n", "h", 7, 3, make=plain_numbers), sizes=N, ulps=1,
-         dtypes=FEW[:1], call=lambda input: ops.avg_pool2d(input, (3, 2), 2, 1, (1, 0, 0, 1), True, False),
+         dtypes=FLOATS[:1], call=lambda input: ops.avg_pool2d(input, (3, 2), 2, 1, (1, 0, 0, 1), True, False),
          views=False),
     case("avg_pool3d", mean(3, kernel=2), input=T("n", 3, "h", 2, 3, make=plain_numbers), sizes=N, views=False,
-         dtypes=FEW[:1], ulps=1),
+         dtypes=FLOATS[:1], ulps=1),
     case("lp_pool", norm(2, kernel=2), input=T("n", "h", 3, make=plain_numbers), sizes=N, dtypes=DTYPES[:4], ulps=2),
     case("lp_pool", norm(3, kernel=2, stride=2), input=T("n", "h", 3, 4, make=plain_numbers), sizes=N, ulps=6,
-         dtypes=FEW[:1], call=lambda input: ops.lp_pool(input, 2, 2, p=3), views=False),
+         dtypes=FLOATS[:1], call=lambda input: ops.lp_pool(input, 2, 2, p=3), views=False),
     case("global_avg_pool", lambda x: images.wide(x).mean((1, 2), keepdims=True).astype(x.dtype), dtypes=DTYPES[:4],
          input=T("n", "h", 4, 3, make=plain_numbers), sizes=N, ulps=1),
-    case("global_max_pool", lambda x: np.max(x, (1, 2), keepdims=True), input=T("n", "h", 4, 3), sizes=N, dtypes=FEW),
+    case("global_max_pool", lambda x: np.max(x, (1, 2), keepdims=True), input=T("n", "h", 4, 3), sizes=N,
+         dtypes=FLOATS),
     case("local_response_norm", response, x=T("n", "h", 5, make=plain_numbers), sizes=N, ulps=4,
          dtypes=DTYPES[:4]),
 ]  # fmt: skip

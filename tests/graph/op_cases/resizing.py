@@ -13,7 +13,7 @@ from support.op_cases import T, case
 from einkorn.graph import InterpolationMode, ops
 
 FLOATS = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
-FEW = (np.float32,)
+FLOAT32 = (np.float32,)
 N = [{"n": 3, "h": 5}, {"n": 0, "h": 2}, {"n": 1, "h": 1}, {"n": 4, "h": 9}]
 
 
@@ -71,29 +71,29 @@ CASES = [
     case("resize", weighted((ALL, 3, 8, 3), a=-0.75), input=image("n", 3, 5, 6), sizes=N, dtypes=(*FLOATS[:3],
          np.int16),
          ulps=24, call=lambda input: ops.resize(input, (input.shape[0], 3, 8, 3), BICUBIC)),
-    case("resize", nearest((2, ALL, 4, 11)), input=T(2, "n", "h", 7), sizes=N, dtypes=FEW,
+    case("resize", nearest((2, ALL, 4, 11)), input=T(2, "n", "h", 7), sizes=N, dtypes=FLOAT32,
          call=lambda input: ops.resize(input, (2, input.shape[1], 4, 11), InterpolationMode.NEAREST)),
     case("resize_nearest", nearest((2, 3, 7, 9)), input=T(2, 3, "h", 4), sizes=[{"h": 5}, {"h": 7}, {"h": 30}]),
-    *(case("resize_nearest", nearest((ALL, 10), coordinates, rounding), input=T("n", 7), sizes=N[:2], dtypes=FEW,
+    *(case("resize_nearest", nearest((ALL, 10), coordinates, rounding), input=T("n", 7), sizes=N[:2], dtypes=FLOAT32,
            views=False, call=lambda input, c=coordinates, r=rounding: ops.resize_nearest(input, (input.shape[0], 10),
          c, r))
       for coordinates, rounding in (("asymmetric", "floor"), ("align_corners", "round_prefer_ceil"),
                                     ("half_pixel_symmetric", "ceil"))),
     case("resize_linear", weighted((2, 3, 7, 9)), input=image(2, 3, "h", 4), sizes=[{"h": 5}, {"h": 7}, {"h": 30}],
          dtypes=FLOATS, ulps=16),
-    *(case("resize_linear", weighted((ALL, 11), coordinates), input=image("n", 4), sizes=N[:2], dtypes=FEW, ulps=8,
+    *(case("resize_linear", weighted((ALL, 11), coordinates), input=image("n", 4), sizes=N[:2], dtypes=FLOAT32, ulps=8,
            views=False, call=lambda input, c=coordinates: ops.resize_linear(input, (input.shape[0], 11), c))
       for coordinates in ("pytorch_half_pixel", "align_corners", "asymmetric")),
-    case("resize_linear", scaled_down, input=image("n", 4), sizes=N[:2], dtypes=FEW, ulps=8, views=False,
+    case("resize_linear", scaled_down, input=image("n", 4), sizes=N[:2], dtypes=FLOAT32, ulps=8, views=False,
          call=lambda input: ops.resize_linear(input, (input.shape[0], 2), "align_corners", scales=(1.0, 0.6))),
-    case("resize_linear", weighted((ALL, 3, 2), antialias=True), input=image("n", 10, 3), sizes=N[:2], dtypes=FEW,
+    case("resize_linear", weighted((ALL, 3, 2), antialias=True), input=image("n", 10, 3), sizes=N[:2], dtypes=FLOAT32,
          ulps=16, call=lambda input: ops.resize_linear(input, (input.shape[0], 3, 2), antialias=True)),
-    case("resize_linear", cropped, input=image("n", 4), sizes=N[:2], dtypes=FEW, ulps=8,
+    case("resize_linear", cropped, input=image("n", 4), sizes=N[:2], dtypes=FLOAT32, ulps=8,
          call=lambda input: ops.resize_linear(input, (input.shape[0], 5), "tf_crop_and_resize", roi=(0, 0.2, 1, 1.5),
                                               extrapolation_value=7.5)),
     case("resize_bicubic", weighted((2, 3, 7, 9), a=-0.75), input=image(2, 3, "h", 4), dtypes=FLOATS, ulps=64,
          sizes=[{"h": 5}, {"h": 7}, {"h": 30}]),
     case("resize_bicubic", weighted((ALL, 4), a=-0.5, antialias=True, exclude=True), input=image("n", 9), sizes=N[:2],
-         dtypes=FEW, ulps=32, call=lambda input: ops.resize_bicubic(input, (input.shape[0], 4), antialias=True,
+         dtypes=FLOAT32, ulps=32, call=lambda input: ops.resize_bicubic(input, (input.shape[0], 4), antialias=True,
                                                                     cubic_coeff_a=-0.5, exclude_outside=True)),
 ]  # fmt: skip

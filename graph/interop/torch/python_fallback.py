@@ -48,7 +48,7 @@ class Arguments:
         return [value for value in flat([*self.inputs, *(self.outputs or ())]) if isinstance(value, torch.Tensor)]
 
 
-class Twin:
+class PythonFallback:
     """A kernel, as PyTorch calls it from Python."""
 
     def __init__(self, kernel: AnyKernel) -> None:

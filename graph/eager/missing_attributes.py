@@ -1,6 +1,6 @@
-"""Says how tensors say what arrays of other libraries have as attributes.
+"""Raises helpful errors for attributes that arrays of other libraries have and tensors do not.
 
-Input: names of functions. Output: `Elsewhere`, the last base of `Tensor`. Non-goals: attributes that tensors have.
+`MissingAttributes` is the last base class of `Tensor`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from inspect import getattr_static
 from typing import Any
 
-ELSEWHERE = {
+REPLACEMENTS = {
     "numel": "x.num_elements()",
     "astype": "x.cast(dtype)",
     "view": "x.reshape(shape)",
@@ -22,7 +22,7 @@ ELSEWHERE = {
 }
 
 
-class Elsewhere:
+class MissingAttributes:
     """What arrays of other libraries have, or functions of ops are called, and tensors have not.
 
     No `__getattr__` says so, because with it every attribute of a tensor takes longer.
@@ -31,10 +31,12 @@ class Elsewhere:
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not isinstance(getattr_static(self, name, None), _Elsewhere)]
+        return [
+            name for name in super().__dir__() if not isinstance(getattr_static(self, name, None), _MissingAttribute)
+        ]
 
 
-class _Elsewhere:
+class _MissingAttribute:
     """An attribute that is none, and says what to write."""
 
     def __init__(self, name: str, way: str) -> None:
@@ -46,7 +48,7 @@ class _Elsewhere:
         raise AttributeError(text, name=self.name, obj=tensor)
 
 
-def add_elsewhere(functions: Iterable[str]) -> None:
+def add_missing_attributes(functions: Iterable[str]) -> None:
     """Names functions that are no methods."""
-    for name, way in ({name: f"F.{name}(x)" for name in functions} | ELSEWHERE).items():
-        setattr(Elsewhere, name, _Elsewhere(name, way))
+    for name, way in ({name: f"F.{name}(x)" for name in functions} | REPLACEMENTS).items():
+        setattr(MissingAttributes, name, _MissingAttribute(name, way))

@@ -23,7 +23,7 @@ from einkorn.dsl.frontend.reads import Reads
 from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.engine.python_door import python_door
-from einkorn.graph.interop.front import MOST, variables
+from einkorn.graph.interop.fast_path import MAX_DOORS, variables
 from einkorn.graph.interop.specialise import specialise
 
 from . import direct_kernels as kernels
@@ -152,7 +152,7 @@ def test_there_are_at_most_four_doors() -> None:
             assert kernels.add_one(floats(3, dtype=dtype)).dtype == dtype
         BACKGROUND.wait()
     served = [steps(lambda dtype=dtype: kernels.add_one(floats(3, dtype=dtype))) == 0 for dtype in dtypes]
-    assert served == [True] * MOST + [False]
+    assert served == [True] * MAX_DOORS + [False]
 
 
 def test_a_kernel_with_doors_is_a_kernel() -> None:
@@ -223,7 +223,7 @@ def test_failures_say_the_same_on_both_paths(monkeypatch: pytest.MonkeyPatch) ->
             kernels.positive(X)
         assert steps(lambda: kernels.positive(X)) == 0 or doors == "0"
         told.append(failing())
-    assert told[0] == told[1] and "test_front.py" in told[0]
+    assert told[0] == told[1] and "test_fast_path.py" in told[0]
 
 
 def test_mistakes_come_through_doors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_mistakes_come_through_doors(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ((X,), (X, Y, Y), (X, Y[:3]), (X, Y.astype(np.int8)), (X, [1.0]), (X, None)):
         with pytest.raises(EinkornError) as caught:
             kernels.add(*wrong)
-        assert "'add'" in str(caught.value) and "test_front.py" in str(caught.value)
+        assert "'add'" in str(caught.value) and "test_fast_path.py" in str(caught.value)
     assert steps(lambda: kernels.add(X, Y)) == 0
 
 

@@ -37,8 +37,8 @@ from .own_class import set_own
 from .specialise import CHECKS, AnyKernel, Prepared, Specialisation, prepared, specialise
 from .spread import Spread, spread_of
 
-MOST = 4  # doors of a kernel
-MOST_TUNED = 16  # of one that has other parameters for other sizes
+MAX_DOORS = 4  # doors of a kernel
+MAX_TUNED_DOORS = 16  # of one that has other parameters for other sizes
 OPEN_AT = 2  # calls of a kind
 KINDS = 64  # that are counted
 OTHER = "other"  # a number of NumPy's that is converted
@@ -52,13 +52,13 @@ def serve(
 ) -> None:
     """After a call that Python has served: a door for calls like this one, when they repeat. `laid` is the call as its
     arrays lie, where Python has served that."""
-    front: Front | None = state.front
-    if front is None or front.loaded is not state.loaded:  # its doors compare with other variables
-        front = state.front = Front(kernel, state)
-    front.note(state, args, kwargs, laid)
+    fast_path: FastPath | None = state.fast_path
+    if fast_path is None or fast_path.loaded is not state.loaded:  # its doors compare with other variables
+        fast_path = state.fast_path = FastPath(kernel, state)
+    fast_path.note(state, args, kwargs, laid)
 
 
-class Front:
+class FastPath:
     """The doors of a kernel, for as long as its program stays what it is."""
 
     def __init__(self, kernel: AnyKernel, state: Prepared) -> None:
@@ -73,7 +73,7 @@ class Front:
     ) -> None:
         """Counts a call; after the second of a kind a door is made."""
         tuned = state.loaded.is_tuned
-        if self.count >= (MOST_TUNED if tuned else MOST):
+        if self.count >= (MAX_TUNED_DOORS if tuned else MAX_DOORS):
             BACKGROUND.resume()
             return
         order: Sequence[int] = ()
@@ -153,7 +153,7 @@ class Front:
     def is_present(self) -> bool:
         """Whether the kernel's program is still that of these doors."""
         kernel = self.kernel()
-        return kernel is not None and prepared(kernel).front is self
+        return kernel is not None and prepared(kernel).fast_path is self
 
     def install(self) -> None:
         """Lets the kernel be called through the newest door."""
