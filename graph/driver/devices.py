@@ -358,7 +358,7 @@ def place_of_stream(device: Device | DeviceRef | None, stream: DeviceStream) -> 
     """The device of a stream.
 
     Raises:
-        DeviceError: EK0802 it is no stream, EK0806 another device is given with it.
+        DeviceError: EK0802 it is not a stream, EK0816 another device is given with it.
     """
     if not isinstance(stream, DeviceStream):
         got, at = shown_value(stream), user_place()
@@ -367,5 +367,5 @@ def place_of_stream(device: Device | DeviceRef | None, stream: DeviceStream) -> 
     place: Device = stream.device
     if device is not None and device_of(device) != place:
         text = f"the stream is one of {place}, and the device is {device_of(device)}"
-        raise DeviceError(text, code="EK0806", argument="stream", expected=str(device_of(device)), got=str(place))
+        raise DeviceError(text, code="EK0816", argument="stream", expected=str(device_of(device)), got=str(place))
     return place

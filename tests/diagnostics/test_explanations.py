@@ -34,7 +34,8 @@ PROSE = {
     "EK0525": "an installation without an extra",
     **dict.fromkeys(("EK0526", "EK0527", "EK0528", "EK0529", "EK0530", "EK0531"), "models, which need an extra"),
     **dict.fromkeys(
-        ("EK0870", "EK0880", "EK0881", "EK0882", "EK0883", "EK0884", "EK0885"), "calls from PyTorch, which is an extra"
+        ("EK0815", "EK0870", "EK0880", "EK0881", "EK0882", "EK0883", "EK0884", "EK0885"),
+        "calls from PyTorch, which is an extra",
     ),
     "EK0536": "a package that is replaced while a program runs",
     "EK0562": "a package made by another tool",

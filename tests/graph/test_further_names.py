@@ -275,7 +275,7 @@ def test_a_stream_of_another_device_is_refused() -> None:
     for wrong in (lambda: Buffer(F32, [2], CPU(), stream=stream), lambda: Buffer(F32, [2]).copy(CPU(), stream=stream)):
         with pytest.raises(DeviceError) as caught:
             wrong()
-        assert caught.value.code == "EK0806"
+        assert caught.value.code == "EK0816"
     with pytest.raises(DeviceError, match="'stream' has to be a DeviceStream"):
         Buffer(F32, [2], stream=3)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from support.null_device import NullDriver, null_kind
 
+from einkorn.dsl.diagnostics.errors import DeviceError
 from einkorn.graph import Accelerator, DeviceRef
 from einkorn.graph.driver import devices
 from einkorn.graph.driver.device import Memory
@@ -17,6 +18,7 @@ from einkorn.graph.driver.dlpack import place_of
 from einkorn.graph.driver.streams import current_stream
 from einkorn.graph.interop.torch import python_fallback
 from einkorn.graph.interop.torch.python_fallback import PythonFallback
+from einkorn.graph.interop.torch.tensors import device_of
 
 from . import direct_kernels as k
 
@@ -74,3 +76,9 @@ def test_tensors_of_a_gpu_are_passed_where_they_lie(driver, monkeypatch):
     fallback = PythonFallback(k.add_one)
     assert fallback.run(fallback.into_arguments([out, x], {})) is None
     assert handles == [0x1234] and not driver.copies
+
+
+def test_pytorch_devices_without_kernels_are_refused():
+    with pytest.raises(DeviceError, match="kernels do not run on mps:0") as caught:
+        device_of([("x", SimpleNamespace(device=torch.device("mps", 0)))], "scale")
+    assert caught.value.code == "EK0815"

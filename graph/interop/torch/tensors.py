@@ -47,7 +47,7 @@ def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef
     """The one device that all tensors of a call lie on; they come with the names of their arguments.
 
     Raises:
-        DeviceError: EK0430 they lie on several, EK0806 it is none that kernels run on.
+        DeviceError: EK0430 they lie on several, EK0815 kernels do not run on it.
     """
     found: dict[Any, str] = {}
     for name, tensor in tensors:
@@ -71,7 +71,7 @@ def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef
         return DeviceRef.GPU(device.index or 0)
     raise DeviceError(
         f"op {op!r}: kernels do not run on {device}",
-        code="EK0806",
+        code="EK0815",
         place=user_place(),
         op=op,
         expected="cpu or cuda",
