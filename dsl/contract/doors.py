@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..signature.dims import Expression, Name, Number
+from ..signature.dims import Expression, Name, Number, names_in
 from ..types.dtype import DType
 from . import abi
 
@@ -65,6 +65,7 @@ class DoorSpec:
         small: up to how many elements, in the largest tensor, a call is not worth more than one thread.
         bounded: whether what is done for an element is bounded, so that a small call is a short one.
         temps: the sizes of each intermediate result that lies in memory.
+        late: the names of the sizes that the first of two stages computes; empty where the entry has one stage.
     """
 
     arguments: tuple[DoorArgument, ...]
@@ -75,6 +76,11 @@ class DoorSpec:
     small: int = 0
     bounded: bool = False
     temps: tuple[tuple[Expression, ...], ...] = ()
+    late: tuple[str, ...] = ()
+
+    def is_late(self, *expressions: Expression) -> bool:
+        """Whether one of these sizes is known only after the first stage."""
+        return any(name.name in self.late for expression in expressions for name in names_in(expression))
 
 
 # What a door finds in its table, words of 8 bytes: the entry and what its context says, the threads that have enough of

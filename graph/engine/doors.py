@@ -78,6 +78,7 @@ def door_spec(
     *,
     apart: bool = False,
     arena: bool = False,
+    late: bool = False,
 ) -> DoorSpec | None:
     """What a door has to know of a caller's entry, or None where only Python can call it.
 
@@ -88,8 +89,9 @@ def door_spec(
         bounds: sizes, of each the least and the most that it serves.
         apart: whether the door looks at what views share with tensors that are changed.
         arena: whether the door has memory for intermediate results.
+        late: whether the door calls entries of two stages, the first of which computes sizes.
     """
-    if not _is_plain(caller) or (caller.code.plan.temps and not arena):
+    if not _is_plain(caller) or (caller.code.plan.temps and not arena) or (caller.ir.steps and not late):
         return None
     ir, plan = caller.ir, caller.code.plan
     names: dict[str, str] = {}
@@ -109,6 +111,7 @@ def door_spec(
         places = tuple(axis + ranks[number] - len(order) for axis in order) if order and ranks[number] else ()
         lying = tuple(max(place, -1) for place in places)
         arguments.append(DoorArgument(type.dtype, axes, strides, changed, scalar, lying))
+    computed = tuple(names.setdefault(name, f"late{k}") for step in ir.steps for k, name in enumerate(step.names))
     try:
         slots = tuple(expression(dim, names) for dim in plan.slots)
         outputs = tuple(
@@ -124,7 +127,7 @@ def door_spec(
         ("temp", numbers.index(number)) if number in numbers else buffer.source
         for number, buffer in enumerate(plan.buffers)
     )
-    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *_small(caller), temps)
+    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *_small(caller), temps, computed)
 
 
 def _is_plain(caller: Caller) -> bool:
@@ -137,10 +140,20 @@ def _is_plain(caller: Caller) -> bool:
         and code.launching is None
         and caller.filling is None
         and caller.prints is None
-        and not (ir.traced or ir.steps or plan.steps or plan.copies)
-        and all(buffer.source[0] in ("input", "output", "constant", "temp") for buffer in plan.buffers)
+        and not (ir.traced or plan.copies)
+        and (not ir.steps or _has_two_stages(caller))
+        and all(buffer.source[0] in ("input", "output", "constant", "temp", "sizes") for buffer in plan.buffers)
         and not any(type.dtype.is_packed() for type in (*ir.inputs, *ir.output_types))
     )
+
+
+def _has_two_stages(caller: Caller) -> bool:
+    """Whether the first stage of an entry computes sizes, and nothing else."""
+    ir, plan = caller.ir, caller.code.plan
+    if not len(ir.steps) == len(plan.steps) == 1 or plan.temps:
+        return False
+    first = () if plan.entry is None else plan.entry.groups[: plan.stages[0]]  # ready-made code is of one op
+    return all(plan.buffers[store.buffer].source[0] == "sizes" for group in first for store in group.stores)
 
 
 def _axis(dim: Dim, names: dict[str, str]) -> Number | Name:

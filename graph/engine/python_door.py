@@ -126,7 +126,7 @@ def python_door(
     """
     if not python_works():
         return None
-    spec = door_spec(caller, scalars, order, ranks, bounds, arena=True)
+    spec = door_spec(caller, scalars, order, ranks, bounds, arena=True, late=True)
     if spec is None:
         return None
     kinds = tuple(type(value).__name__ for value in (keywords or {}).values())

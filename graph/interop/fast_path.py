@@ -114,7 +114,7 @@ class FastPath:
             return
         named = {name: kwargs[name] for name in sorted(kwargs) if name != "out"}
         made, bounds = (_served(kernel, state, args, named), ()) if chosen is None else chosen
-        if made is None or not made.is_loaded or made.late or (caller := _caller(made, args)) is None:
+        if made is None or not made.is_loaded or (caller := _caller(made, args)) is None:
             return
         scalars = [_scalar_name(value, type_.dtype) for value, type_ in zip(args, made.inputs, strict=True)]
         if OTHER in scalars:

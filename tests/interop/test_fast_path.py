@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     "in between": (lambda: kernels.add_one(floats(1 << 17)), floats(1 << 17) + 1),
     "variables": (lambda: door_kernels.scaled_by_module(X), X * 2),
 }  # fmt: skip
-BY_PYTHON = {"a number for half", "late sizes", "large"}  # of the last one, Python finds the memory
+BY_PYTHON = {"a number for half", "large"}  # of the last one, Python finds the memory
 
 
 @pytest.mark.parametrize("doors", [True, False])

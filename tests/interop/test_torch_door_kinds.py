@@ -24,7 +24,7 @@ from einkorn.dsl import (
     register,
     unroll,
 )
-from einkorn.dsl.diagnostics.errors import GraphError
+from einkorn.dsl.diagnostics.errors import GraphError, KernelError
 from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.torch import libtorch
 from einkorn.graph.interop.torch.op import _owners
@@ -333,3 +333,75 @@ def test_tuples_of_numbers():
             wanted = wanted * 10 + each
         assert torch.equal(natively(op, x, numbers=numbers), wanted)
     assert torch.equal(natively(op, x), x * 100 + 29)
+
+
+# *** sizes that a shape function computes ***
+
+
+@register("places_of")
+def places_of(out: OutputTensor[DType.int64, "found"], x: InputTensor[N, "n"], *, least: int = 1):
+    at = 0
+    for i in range(x.dim(0)):
+        if x[i] >= least:
+            out[at] = i
+            at += 1
+
+
+@places_of.shape
+def places_of_sizes(x, *, least: int):
+    assert x.dim(0) < 100, "there are too many"
+    found = 0
+    for i in range(x.dim(0)):
+        if x[i] >= least:
+            found += 1
+    return found
+
+
+@register("every")
+def every(out: OutputTensor[F, "m rows"], x: InputTensor[F, "rows n"], *, step: int = 2):
+    foreach(out, lambda i: x[i[1], i[0] * step])
+
+
+@every.shape
+def every_sizes(x, *, step: int):
+    return (x.dim(1) + step - 1) // step if step < 100 else -1
+
+
+def test_sizes_of_shape_functions():
+    op = ek.op(places_of)
+    natively(op, torch.arange(5.0))
+    for x in (torch.arange(12.0) - 6, torch.zeros(7), torch.zeros(0), torch.arange(64.0).flip(0)):
+        assert torch.equal(natively(op, x), torch.nonzero(x >= 1)[:, 0])
+        assert torch.equal(natively(op, x[::2], least=2), torch.nonzero(x[::2] >= 2)[:, 0])
+    for step in (1, 2, 3, 9):
+        assert torch.equal(natively(ek.op(every), BASE, step=step), BASE[:, ::step].T)
+        assert torch.equal(natively(ek.op(every), BASE.T, step=step), BASE.T[:, ::step].T)
+    with torch.no_grad():
+        x = torch.arange(4.0, requires_grad=True)
+        assert torch.equal(natively(op, x), torch.tensor([1, 2, 3]))
+
+
+def test_shape_functions_that_fail():
+    op, x = ek.op(places_of), torch.arange(100.0)
+    natively(op, x[:50])
+    for _ in range(4):
+        with pytest.raises(KernelError, match="there are too many"):
+            op(x)
+        BACKGROUND.wait()
+    for _ in range(4):
+        with pytest.raises(GraphError, match="the shape function of op 'every' gives -1 for dim 'every_m'"):
+            ek.op(every)(BASE, step=100)
+        BACKGROUND.wait()
+    assert torch.equal(natively(op, x[:50]), torch.arange(1, 50))
+
+
+def test_given_outputs_of_a_shape_function():
+    x = torch.arange(9.0) - 4
+    for size in (4, 4, 4):
+        out = torch.empty(size, dtype=torch.int64)
+        assert places_of(x, out=out) is out
+        assert torch.equal(out, torch.arange(5, 9))
+        BACKGROUND.wait()
+    for _ in range(2):
+        with pytest.raises(GraphError):
+            places_of(x, out=torch.empty(3, dtype=torch.int64))

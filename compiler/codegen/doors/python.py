@@ -130,17 +130,18 @@ class _Door(PythonText):
         self.keywords()
         inputs = [self.argument(k, argument) for k, argument in enumerate(spec.arguments)]
         self.need_relations(spec, self.known)
-        shapes = [[self.size_of_output(axis) for axis in output.axes] for output in spec.outputs]
-        large = self.large(shapes)
         self.need_apart(inputs)
         need_unchanged(self, self.form)
+        large = self.first_stage(inputs) if spec.late else "false"
+        shapes = [[self.size_of_output(axis) for axis in output.axes] for output in spec.outputs]
+        large = self.either(large, self.large(shapes), "i1")
         objects = self.outputs(shapes, inputs)
         outputs = [self.load("ptr", self.at(each, DATA)) for each in objects]
         slots = self.slots(spec, self.known)
         counts = [self.product(axes, [self.size(axis, self.known) for axis in axes]) for axes in spec.temps]
         arena = self.arena(counts, objects) if counts else ""
         pointers = self.pointers(spec, inputs, outputs, self.temps(arena, len(counts)))
-        context, status, failed = self.run(pointers, slots, large)
+        context, status, failed = self.run(pointers, slots, large, len(spec.late[:1]))
         if arena:
             self.put_back(arena)
         with self.when(failed):
@@ -151,6 +152,16 @@ class _Door(PythonText):
         passed = f"ptr {self.word('next_self')}, ptr %args, ptr %named"
         result = self.value(f"musttail call ptr {self.word('next')}({passed})")
         self.leave(result)
+
+    def first_stage(self, inputs: Sequence[str]) -> str:
+        """Runs the shape function, and says whether it had the threads of the pool; where its sizes are impossible,
+        Python runs it again and says why."""
+        large = self.large(())
+        context, status, failed = self.late_sizes(self.spec, self.known, inputs, large)
+        with self.when(failed):
+            self.fail(context, status, ())
+        self.need_late_sizes(self.spec, self.known)
+        return large
 
     # what is passed
 
@@ -321,7 +332,7 @@ class _Door(PythonText):
         tensors: list[tuple[Sequence[object], Sequence[Value]]] = [
             (a.axes, [self.size(axis, self.known) for axis in a.axes]) for a in self.spec.arguments
         ]
-        tensors += [(o.axes, sizes) for o, sizes in zip(self.spec.outputs, shapes, strict=True)]
+        tensors += [(o.axes, sizes) for o, sizes in zip(self.spec.outputs, shapes, strict=False)]
         tensors += [(axes, [self.size(axis, self.known) for axis in axes]) for axes in self.spec.temps]
         large = "false"
         for axes, sizes in tensors:

@@ -15,7 +15,7 @@ from typing import Final
 
 from ....dsl.contract import abi
 from ....dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
-from ....dsl.signature.dims import Binary, Call, Expression, Name, Negate
+from ....dsl.signature.dims import Binary, Call, Expression, Name, Negate, names_in
 from ....dsl.signature.dims import Number as Literal
 from ....dsl.types.dtype import DType
 from ...targets import host
@@ -48,6 +48,7 @@ class DoorText(FunctionText):
         super().__init__(name, result, parameters, attributes=attributes)
         self.offsets = {word: 8 * number for number, word in enumerate(words)}
         self.table = ""  # the value that is its address
+        self.computed = ""  # where the first of two stages writes the sizes that it computes
 
     def word(self, name: str, type: str = "ptr") -> str:
         """A word of the table."""
@@ -150,33 +151,50 @@ class DoorText(FunctionText):
             count = self.exact("*", count, size)
         return count
 
-    def need_relations(self, spec: DoorSpec, known: Mapping[str, Number]) -> None:
-        """Goes on where sizes are related as they have to be."""
-        for left, right, equal in spec.relations:
+    def need_relations(self, spec: DoorSpec, known: Mapping[str, Number], *, late: bool = False) -> None:
+        """Goes on where sizes are related as they have to be: those that the arguments give, or the late ones."""
+        for left, right, equal in (each for each in spec.relations if spec.is_late(*each[:2]) is late):
             self.need(self.compare("eq" if equal else "sge", self.size(left, known), self.size(right, known)))
 
     # the call
 
     def slots(self, spec: DoorSpec, known: Mapping[str, Number]) -> str:
-        """The dims of the entry."""
+        """The dims of the entry, as far as they are known."""
         block = self.block(len(spec.slots))
         for number, expression in enumerate(spec.slots):
-            self.store("i64", self.size(expression, known), self.at(block, 8 * number))
+            if all(name.name in known for name in names_in(expression)):
+                self.store("i64", self.size(expression, known), self.at(block, 8 * number))
         return block
+
+    def late_sizes(
+        self, spec: DoorSpec, known: Mapping[str, Number], inputs: Sequence[str], large: str
+    ) -> tuple[str, str, str]:
+        """Calls the first of two stages, which computes sizes: its context, its status, and whether it failed."""
+        self.computed = self.block(len(spec.late))
+        return self.run(self.pointers(spec, inputs, ()), self.slots(spec, known), large)
+
+    def need_late_sizes(self, spec: DoorSpec, known: dict[str, Number]) -> None:
+        """Goes on where the sizes that the first stage has computed are possible."""
+        for k, name in enumerate(spec.late):
+            known[name] = self.load("i64", self.at(self.computed, 8 * k))
+            self.need(self.compare("sge", known[name], 0))
+        self.need_relations(spec, known, late=True)
 
     def pointers(self, spec: DoorSpec, inputs: Sequence[str], outputs: Sequence[str], temps: Sequence[str] = ()) -> str:
         """The pointers of the entry."""
         block = self.block(len(spec.pointers))
-        places = {"input": inputs, "output": outputs, "temp": temps}
+        places = {"input": inputs, "output": outputs, "temp": temps, "sizes": [self.computed]}
         for number, (kind, k) in enumerate(spec.pointers):
-            value = self.word(f"constant{k}") if kind == "constant" else places[kind][k]
-            self.store("ptr", value, self.at(block, 8 * number))
+            if kind == "constant":
+                self.store("ptr", self.word(f"constant{k}"), self.at(block, 8 * number))
+            elif places[kind]:  # the first of two stages has no outputs
+                self.store("ptr", places[kind][k], self.at(block, 8 * number))
         return block
 
-    def run(self, pointers: str, dims: str, large: str) -> tuple[str, str, str]:
-        """Calls the entry by `@ek.run` (see `run_text`): its context, its status, and whether it failed."""
+    def run(self, pointers: str, dims: str, large: str, stage: int = 0) -> tuple[str, str, str]:
+        """Calls a stage of the entry by `@ek.run` (see `run_text`): its context, its status, and whether it failed."""
         context = self.block(RUN_WORDS)
-        words = [f"ptr {self.table}", f"ptr {context}", f"ptr {pointers}", f"ptr {dims}", f"i1 {large}"]
+        words = [f"ptr {self.table}", f"ptr {context}", f"ptr {pointers}", f"ptr {dims}", f"i1 {large}", f"i64 {stage}"]
         code = self.call("@ek.run", words, "i32")
         status = self.load("i64", self.at(context, abi.STATUS_OFFSET))
         failed = self.either(self.compare("ne", code, 0, "i32"), self.compare("ne", status, 0), "i1")
@@ -208,7 +226,7 @@ class TensorDoorText(DoorText):
 
 
 def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
-    """`i32 @ek.run(table, context, pointers, dims, large)`: fills a context, and calls the entry with it.
+    """`i32 @ek.run(table, context, pointers, dims, large, stage)`: fills a context, and calls the entry with it.
 
     A large call has the pool's threads, a small one has one. With `lock`, Python's lock is given back for as long as
     the call lasts, unless it is small and what it does is bounded. Nobody keeps the lock and has threads: one that
@@ -217,10 +235,12 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     Without `lock`, it is a thread of somebody else's, who may take denormal numbers as zeros, as XLA does. During the
     call they are not, so that a kernel gives the same bits whoever calls it.
     """
-    f = DoorText("@ek.run", "i32", ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large"], words)
+    given = ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large", "i64 %stage"]
+    f = DoorText("@ek.run", "i32", given, words)
     f.head = f.head.replace("define ", "define internal ", 1)
     f.table = "%table"
-    fill_context(f, {word: f"ptr {f.word(word)}" for word in ("pool", "report", "poll", "owner")})
+    known = {word: f"ptr {f.word(word)}" for word in ("pool", "report", "poll", "owner")}
+    fill_context(f, {**known, "stage": "i64 %stage"})
     with f.when("%large"):
         f.store("ptr", f.word("parallel"), f.at("%context", abi.PARALLEL_OFFSET))
         f.store("i64", f.word("threads", "i64"), f.at("%context", abi.THREADS_OFFSET))

@@ -132,7 +132,6 @@ class Doors:
         self.arguments = schema.tensors if self.into else schema.inputs
         self.possible = (
             bool(self.arguments)
-            and not schema.late
             and all(a.form is not Form.SCALAR or number_type(schema, a) != "Scalar" for a in self.arguments)
             and all(parameter.kind in _ON_STACK and _is_written(parameter.default) for parameter in schema.parameters)
         )
@@ -195,7 +194,7 @@ class Doors:
         ranks = [len(order) if k in joint else 0 for k in range(len(patterns))]
         scalars = [number_type(special.schema, a) if a.form is Form.SCALAR else "" for a in special.schema.inputs]
         caller = _caller_for(special.model._call, patterns)
-        spec = door_spec(caller, scalars, order, ranks, bounds, apart=True)
+        spec = door_spec(caller, scalars, order, ranks, bounds, apart=True, late=True)
         made = None if spec is None else self._door(special, caller, spec, form)
         if made is None or not self._register():
             return
