@@ -19,6 +19,8 @@ from types import CodeType
 from .installation import is_below, is_between
 from .text import cell_name
 
+_COMMAND_LINE = f"{__name__.partition('.')[0]}.cli."  # callers of its modules are click and Python, not a user
+
 
 @dataclass(frozen=True)
 class Place:
@@ -75,13 +77,13 @@ def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
 
 
 def user_place() -> Place | None:
-    """Where the code that called into this package stands, also by PyTorch or JAX; None when nobody did.
+    """Where the code that called into this package stands, also by PyTorch or JAX; None in a command.
 
     Frames are told apart by the names of their modules, not by paths: the repository's root is the package, so a test
     or an example lies below the package's folder and is a user all the same.
     """
     frame = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith(_COMMAND_LINE):
         if not is_between(frame.f_globals.get("__name__", "")):
             return _place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
@@ -91,7 +93,7 @@ def user_place() -> Place | None:
 def user_trace() -> Place | None:
     """As `user_place`, with the places of the user's calls that led there."""
     frame, places = sys._getframe(1), []
-    while frame is not None:
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith(_COMMAND_LINE):
         if not is_between(frame.f_globals.get("__name__", "")):
             places.append(_place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back  # type: ignore[assignment]

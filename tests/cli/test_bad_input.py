@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from einkorn import __main__ as cli
+from einkorn.cli import application as cli
 
 HEAD = 'from typing import TypeVar\nfrom einkorn.dsl import *\n\nT = TypeVar("T", bound=Floating)\n\n\n'
 OP = '@register("op")\ndef op(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):\n'

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from einkorn.bench import Timing, benchmark, compare, load, measure, run_file, save
 
-from einkorn.__main__ import einkorn
+from einkorn.cli.application import einkorn
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
 
 FILE = """

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.__main__ import run as einkorn
+from einkorn.cli.application import run as einkorn
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package.container import read_package
 from einkorn.graph import DeviceRef, ops

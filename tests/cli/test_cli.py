@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from einkorn import __main__ as cli
-from einkorn import commands
+from einkorn.cli import application as cli
+from einkorn.cli import commands
 from einkorn.dsl.diagnostics.errors import InternalError, PackageError
 from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.environment.cache import Cache
@@ -209,7 +209,7 @@ def test_pages_are_written(run: Run, demo: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("start", [["-m", "einkorn"], ["-c", "from einkorn.__main__ import main; main()"]])
+@pytest.mark.parametrize("start", [["-m", "einkorn"], ["-c", "from einkorn.cli.application import main; main()"]])
 def test_as_a_process(start: list[str], tmp_path: Path) -> None:
     environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
@@ -234,7 +234,7 @@ def test_a_closed_pipe_is_no_fault(demo: Path, tmp_path: Path) -> None:
 
 def test_looking_into_a_package_needs_no_compiler(demo: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from einkorn.__main__ import run\n"
+        "import sys; from einkorn.cli.application import run\n"
         "assert run(['pkg', 'info', 'demo.pkg']) == 0 and run(['pkg', 'verify', 'demo.pkg']) == 0\n"
         "print([m for m in sys.modules if m.startswith(('einkorn.compiler', 'einkorn.graph', 'llvmlite', 'numpy'))])"
     )

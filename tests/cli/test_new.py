@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from einkorn import __main__ as cli
+from einkorn.cli import application as cli
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package.skeleton import make_skeleton
 

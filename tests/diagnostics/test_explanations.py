@@ -15,7 +15,7 @@ import pytest
 from support.hints import follow
 
 from einkorn import dsl
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.compiler.check import check_kernels
 from einkorn.dsl.diagnostics.codes import MEANINGS
 from einkorn.dsl.diagnostics.errors import EinkornError

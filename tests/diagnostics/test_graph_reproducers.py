@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.compiler.inference import facts
 from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.ir.program import NotFusible

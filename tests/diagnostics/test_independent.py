@@ -14,7 +14,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from einkorn.__main__ import main
+from einkorn.cli.application import main
 from einkorn.compiler.build import build_package
 from einkorn.compiler.check import check_kernels
 from einkorn.dsl.diagnostics.errors import CompileErrors, DTypeError, GraphError

@@ -15,7 +15,7 @@ import pytest
 from support.hints import follow, with_own_imports
 
 from einkorn import dsl, stdlib
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.compiler.check import check_kernels
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.language import foreign_names

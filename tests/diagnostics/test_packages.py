@@ -125,7 +125,7 @@ def test_mistakes_of_all_ops_at_once(workplace, golden: Callable[[str, object], 
 
 
 def test_command_line(workplace, golden: Callable[[str, object], None], capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
-    from einkorn.__main__ import run
+    from einkorn.cli.application import run
 
     workplace.write("kernels.py", KERNELS % "pass")
     commands = {

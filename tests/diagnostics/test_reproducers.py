@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.compiler import crashes, pipeline
 from einkorn.compiler.explorer.stage import inspect_stage
 from einkorn.compiler.reproducer import read_reproducer

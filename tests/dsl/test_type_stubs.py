@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from einkorn.__main__ import einkorn
+from einkorn.cli.application import einkorn
 from einkorn.dsl.frontend.python.import_file import import_file
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.frontend.python.type_stubs import write_stubs

@@ -12,7 +12,7 @@ import pytest
 from support import graphs
 from support.gpu_case import KERNELS as GPU_KERNELS
 
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import DeviceError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops

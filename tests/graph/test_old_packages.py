@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.__main__ import run as einkorn
+from einkorn.cli.application import run as einkorn
 from einkorn.compiler.targets import fits
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.package.container import read_package

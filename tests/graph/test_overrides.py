@@ -115,7 +115,8 @@ def test_in_subgraphs_and_bodies(relu: Path) -> None:
 
 def test_in_packages(relu: Path, tmp_path: Path) -> None:
     run = graphs.python(
-        "import sys\nfrom einkorn.__main__ import main\nsys.exit(main(['build', sys.argv[1], '-o', sys.argv[2]]))",
+        "import sys\nfrom einkorn.cli.application import main\n"
+        "sys.exit(main(['build', sys.argv[1], '-o', sys.argv[2]]))",
         str(relu),
         str(tmp_path / "relu.pkg"),
     )

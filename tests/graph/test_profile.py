@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.profile import AMBIENT
 from einkorn.graph.engine.profile_page import profile_page, profile_table, shown_time

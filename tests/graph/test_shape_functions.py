@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.__main__ import run as main
+from einkorn.cli.application import run as main
 from einkorn.compiler.build import build_package
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, GraphError

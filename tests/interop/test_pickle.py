@@ -258,10 +258,7 @@ def test_public_names_are_the_same_objects(module: ModuleType) -> None:
 
 def every_error() -> list[type[Exception]]:
     for found in pkgutil.walk_packages(einkorn.__path__, "einkorn."):
-        if (
-            found.name.split(".")[1] in ("dsl", "graph", "compiler", "testing_failures")
-            and "__main__" not in found.name
-        ):
+        if found.name.split(".")[1] in ("dsl", "graph", "compiler", "testing") and "__main__" not in found.name:
             try:
                 importlib.import_module(found.name)
             except ImportError:  # of a library that is not installed

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from einkorn.__main__ import einkorn
+from einkorn.cli.application import einkorn
 from einkorn.dsl import autotune
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, KernelError
 from einkorn.dsl.frontend.python.register import Kernel

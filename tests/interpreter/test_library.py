@@ -15,7 +15,7 @@ from einkorn.dsl import DType
 from einkorn.dsl.package.library import library_of
 from einkorn.graph import DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.testing import check_op
-from einkorn.testing_failures import Tolerance, difference
+from einkorn.testing.failures import Tolerance, difference
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 

@@ -143,7 +143,7 @@ def test_what_asks_too_much_is_refused_soon(
 # The command, and behind what it says the most kilobytes of memory that it had.
 CHECK = r"""
 import re, sys
-from einkorn.__main__ import main
+from einkorn.cli.application import main
 try:
     main()
 finally:

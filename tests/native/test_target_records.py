@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.__main__ import run as einkorn
+from einkorn.cli.application import run as einkorn
 from einkorn.compiler import targets
 from einkorn.compiler.targets import host, known, lookup, named
 from einkorn.dsl.contract.code_formats import FORMATS

@@ -81,8 +81,8 @@ def tracked() -> list[str]:
 
 
 def package_files() -> set[str]:
-    """What the source distribution must hold: all of the four floors, and the root's own modules."""
-    floors = ("dsl/", "compiler/", "stdlib/", "graph/")
+    """What the source distribution must hold: all of the floors, and the root's own modules."""
+    floors = ("dsl/", "compiler/", "stdlib/", "graph/", "testing/", "cli/")
     at_root = {"py.typed"} | {name for name in tracked() if "/" not in name and name.endswith(".py")}
     return at_root | {name for name in tracked() if name.startswith(floors) and (ROOT / name).is_file()}
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from einkorn.tensor import Tensor
 
-from einkorn.__main__ import run
+from einkorn.cli.application import run
 from einkorn.dsl import kernels_of
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.background import BACKGROUND

@@ -13,7 +13,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.package.library import load_library
 from einkorn.graph.interop import checked
 from einkorn.testing import CheckError, check_op
-from einkorn.testing_cases import pack_names
+from einkorn.testing.cases import pack_names
 
 KERNELS = Path(__file__).parents[1] / "interop" / "direct_kernels.py"
 T32, F32 = {"T": [DType.float32]}, {"F": [DType.float32]}

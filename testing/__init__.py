@@ -24,18 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
-from .dsl.frontend.python.register import Kernel
-from .dsl.package.library import KernelLibrary, LibraryKernel, library_of, load_library
-from .dsl.signature.parameters import bind_parameters
-from .dsl.signature.schema import Form, OpSchema, Role
-from .dsl.types.dtype import DType
-from .graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
-from .graph.engine.model import Model
-from .graph.interop.checked import CALLERS, results_by
-from .graph.interop.elementwise import batch_axes
-from .testing_arguments import check_arguments
-from .testing_cases import (
+from ..dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
+from ..dsl.frontend.python.register import Kernel
+from ..dsl.package.library import KernelLibrary, LibraryKernel, library_of, load_library
+from ..dsl.signature.parameters import bind_parameters
+from ..dsl.signature.schema import Form, OpSchema, Role
+from ..dsl.types.dtype import DType
+from ..graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
+from ..graph.engine.model import Model
+from ..graph.interop.checked import CALLERS, results_by
+from ..graph.interop.elementwise import batch_axes
+from .arguments import check_arguments
+from .cases import (
     SIZES,
     Array,
     Instance,
@@ -48,8 +48,8 @@ from .testing_cases import (
     shape_of,
     strided,
 )
-from .testing_failures import CheckError, Difference, Tolerance, difference, save, shrink, tolerance_for
-from .testing_gradients import check_gradients, check_has_backward, in_float64
+from .failures import CheckError, Difference, Tolerance, difference, save, shrink, tolerance_for
+from .gradients import check_gradients, check_has_backward, in_float64
 
 __all__ = ["CheckError", "CheckReport", "check_op"]
 

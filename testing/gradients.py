@@ -3,7 +3,7 @@
 Along random directions: the change of a weighted sum of the outputs, by central differences of the interpreter in
 float64, beside what the backward says of it.
 
-Input: an op with a backward, arrays. Output: nothing, or a `CheckError`. Non-goals: which arrays (see `testing_cases`).
+Input: an op with a backward, arrays. Output: nothing, or a `CheckError`. Non-goals: which arrays (see `cases`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .dsl.diagnostics.errors import GraphError
-from .dsl.package.library import LibraryKernel, LoadedKernel
-from .dsl.signature.schema import OpSchema
-from .dsl.types.dtype import DType
-from .graph.engine.session import InferenceSession
-from .graph.interop.gradients import BackwardGraph, Context, gradients
-from .graph.interop.specialise import AnyKernel, Specialisation, specialise
-from .testing_cases import Array
-from .testing_failures import CheckError
+from ..dsl.diagnostics.errors import GraphError
+from ..dsl.package.library import LibraryKernel, LoadedKernel
+from ..dsl.signature.schema import OpSchema
+from ..dsl.types.dtype import DType
+from ..graph.engine.session import InferenceSession
+from ..graph.interop.gradients import BackwardGraph, Context, gradients
+from ..graph.interop.specialise import AnyKernel, Specialisation, specialise
+from .cases import Array
+from .failures import CheckError
 
 DIRECTIONS = 3  # that each input is moved along
 STEPS = {np.dtype("d"): 1e-6, np.dtype("f"): 1e-2, np.dtype("D"): 1e-6, np.dtype("F"): 1e-2}  # how far

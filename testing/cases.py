@@ -15,10 +15,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .dsl.signature import dims
-from .dsl.signature.parse_dims import parse_dims
-from .dsl.signature.schema import OpSchema, TensorArgument
-from .dsl.types.dtype import DType
+from ..dsl.signature import dims
+from ..dsl.signature.parse_dims import parse_dims
+from ..dsl.signature.schema import OpSchema, TensorArgument
+from ..dsl.types.dtype import DType
 
 Array = np.ndarray[Any, Any]
 Maker = Callable[[np.random.Generator, np.dtype[Any], tuple[int, ...]], Any]

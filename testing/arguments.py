@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .dsl.diagnostics.errors import GraphError, did_you_mean
-from .dsl.signature.schema import OpSchema
-from .dsl.types.dtype import DType
-from .testing_cases import pack_names
+from ..dsl.diagnostics.errors import GraphError, did_you_mean
+from ..dsl.signature.schema import OpSchema
+from ..dsl.types.dtype import DType
+from .cases import pack_names
 
 
 def check_arguments(

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .dsl.diagnostics.errors import EinkornError
-from .dsl.types.dtype import DType
-from .graph.driver.arrays import rounding
+from ..dsl.diagnostics.errors import EinkornError
+from ..dsl.types.dtype import DType
+from ..graph.driver.arrays import rounding
 
 Array = np.ndarray[Any, Any]
 TRIALS = 200  # calls that making a case small may take

@@ -15,8 +15,8 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from .dsl.diagnostics.errors import EinkornError, Several, counted
-from .dsl.diagnostics.shown import colored
+from ..dsl.diagnostics.errors import EinkornError, Several, counted
+from ..dsl.diagnostics.shown import colored
 
 COLORS = ("auto", "always", "never")
 FORMATS = ("text", "json")

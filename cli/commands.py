@@ -1,8 +1,8 @@
 """What each command of the command line does: it calls one function of a lower floor and prints what that gives.
 
-Input: options that are already typed (`__main__` parses them). Output: text on standard output; mistakes are raised as
-`EinkornError` and printed by the caller. Floors are imported by the command that needs them, so that `einkorn pkg info`
-starts without a compiler.
+The options are already typed: `application` parses them. Mistakes are raised as `EinkornError` and printed by the
+caller. Modules of other rooms are imported by the command that needs them, so that `einkorn pkg info` starts without a
+compiler.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dsl.diagnostics.codes import MEANINGS
+from ..dsl.diagnostics.errors import EinkornError, GraphError, PackageError, joined, plural, without_repeats
+from ..dsl.diagnostics.explain import explained_page
+from ..dsl.environment.cache import Cache
+from ..dsl.environment.files import replace_file
+from ..dsl.environment.knobs import knobs
+from ..dsl.frontend.read_program import read_program
+from ..dsl.package.archive import Archive
+from ..dsl.package.container import ABI, FORMAT, MANIFEST, Package, read_package
+from ..dsl.signature.check import undetermined_sizes
 from .console import Printer
-from .dsl.diagnostics.codes import MEANINGS
-from .dsl.diagnostics.errors import EinkornError, GraphError, PackageError, joined, plural, without_repeats
-from .dsl.diagnostics.explain import explained_page
-from .dsl.environment.cache import Cache
-from .dsl.environment.files import replace_file
-from .dsl.environment.knobs import knobs
-from .dsl.frontend.read_program import read_program
-from .dsl.package.archive import Archive
-from .dsl.package.container import ABI, FORMAT, MANIFEST, Package, read_package
-from .dsl.signature.check import undetermined_sizes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .dsl.signature.schema import OpSchema
-    from .dsl.signature.tuning import TuningSpace
-    from .graph.staging.graph import Graph
+    from ..dsl.signature.schema import OpSchema
+    from ..dsl.signature.tuning import TuningSpace
+    from ..graph.staging.graph import Graph
 
 
 def version_text() -> str:
@@ -63,8 +63,8 @@ def build(
     wanted: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Compiles kernels into a package, shows what is in it, and says which ops have no code."""
-    from .compiler.build import build_package, not_compiled
-    from .compiler.instances import Wanted
+    from ..compiler.build import build_package, not_compiled
+    from ..compiler.instances import Wanted
 
     left_out: list[EinkornError] = []
     package = build_package(
@@ -94,8 +94,8 @@ def build(
 
 def _write_stubs(source: str) -> None:
     """Writes the types of each kernel file beside it."""
-    from .dsl.frontend.python.type_stubs import write_stubs
-    from .dsl.package.library import kernel_files
+    from ..dsl.frontend.python.type_stubs import write_stubs
+    from ..dsl.package.library import kernel_files
 
     for file, text in write_stubs(kernel_files(source)).items():
         _write(str(file), text)
@@ -103,11 +103,11 @@ def _write_stubs(source: str) -> None:
 
 def inspect(source: str, target: str, stage: str, inputs: Sequence[str], **wanted: Any) -> None:
     """Prints one stage of one kernel, of a graph, or of a built-in op."""
-    from .compiler.explorer.stage import inspect_stage
+    from ..compiler.explorer.stage import inspect_stage
 
     if source.startswith("ops.") or source.endswith(".onnx") or ".py:" in source:
-        from .graph.drawing.inspected import graph_of
-        from .graph.onnx import from_onnx
+        from ..graph.drawing.inspected import graph_of
+        from ..graph.onnx import from_onnx
 
         given = [f"--{name.removesuffix('s')}" for name in ("op", "dtypes", "ranks", "counts") if wanted[name]]
         given += ["--input"] if inputs and not source.startswith("ops.") else []
@@ -146,14 +146,14 @@ def _literal(text: str) -> Any:
 
 def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> None:
     """Writes the page of one kernel."""
-    from .compiler.explorer.page import explore
+    from ..compiler.explorer.page import explore
 
     _write(output, explore(source, targets, **wanted))
 
 
 def new(name: str, into: str) -> None:
     """Makes a new kernel library and says what is in it."""
-    from .dsl.package.skeleton import make_skeleton
+    from ..dsl.package.skeleton import make_skeleton
 
     files = make_skeleton(name, Path(into))
     for file in files:
@@ -163,8 +163,8 @@ def new(name: str, into: str) -> None:
 
 def doc(source: str, output: str | None, title: str | None) -> None:
     """Writes the reference of a library, in the form that the file's name asks for."""
-    from .dsl.package.library import load_library
-    from .dsl.package.manual import manual, manual_page
+    from ..dsl.package.library import load_library
+    from ..dsl.package.manual import manual, manual_page
 
     library = load_library(source)
     if output is None:
@@ -200,8 +200,8 @@ def package_verify(path: str) -> None:
         read_program(package.program(op.schema.name), package.program_name(op.schema.name), op.schema)
     ready = [variant for variant in package.variants if variant.in_process]
     if ready:
-        from .compiler.targets import architecture
-        from .graph.engine.packaged_code import ready_pieces
+        from ..compiler.targets import architecture
+        from ..graph.engine.packaged_code import ready_pieces
 
         for variant in ready:
             ready_pieces(package, variant, architecture(variant.target))
@@ -222,7 +222,7 @@ def cache_clear() -> None:
 
 def list_targets() -> None:
     """Prints the targets, and of code that runs in a process whether this machine can run it."""
-    from .compiler.targets import fits, host, known, lookup
+    from ..compiler.targets import fits, host, known, lookup
 
     table = _table("target", "kind", "triple", "runs here", "features")
     for name in known():
@@ -309,7 +309,7 @@ def _size(count: int) -> str:
 
 def check(sources: Sequence[str], targets: Sequence[str], printer: Printer) -> int:
     """Checks kernel files; prints every mistake and one line that sums up. Gives the exit status."""
-    from .compiler.check import check_kernels
+    from ..compiler.check import check_kernels
 
     looked = [check_kernels(source, targets or ("host",)) for source in sources]
     errors = without_repeats(error for checked in looked for error in checked.errors)
@@ -332,9 +332,9 @@ def explain(code: str | None, printer: Printer) -> None:
 
 def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
     """Runs a program whose models are measured, and prints tables of their groups and of simulated memory."""
-    from .dsl.frontend.python.user_programs import running
-    from .graph.engine.profile import AMBIENT, Profile
-    from .graph.engine.profile_page import profile_page, profile_table
+    from ..dsl.frontend.python.user_programs import running
+    from ..graph.engine.profile import AMBIENT, Profile
+    from ..graph.engine.profile_page import profile_page, profile_table
 
     measured = Profile()
     AMBIENT.append(measured)
@@ -363,8 +363,8 @@ def bench(
 ) -> int:
     """Times the benchmarks of a file, or reads those of a run, and compares them with an earlier run. Returns how many
     are slower than allowed."""
-    from .graph.bench.compare import change_lines, compare, load, save, timing_line
-    from .graph.bench.files import run_file
+    from ..graph.bench.compare import change_lines, compare, load, save, timing_line
+    from ..graph.bench.files import run_file
 
     before = None if against is None else load(against)
     if path.endswith(".json"):
@@ -398,12 +398,12 @@ def tune(
     output: str | None,
 ) -> None:
     """Tries parameters of a kernel, prints what was tried, and keeps what was best."""
-    from .compiler.instances import make_instance, typed_parameters
-    from .dsl.package.findings import keep
-    from .dsl.package.library import load_library
-    from .dsl.types.dtype import DType
-    from .graph.engine.page_style import whole_page
-    from .graph.interop.tuned import tune_op
+    from ..compiler.instances import make_instance, typed_parameters
+    from ..dsl.package.findings import keep
+    from ..dsl.package.library import load_library
+    from ..dsl.types.dtype import DType
+    from ..graph.engine.page_style import whole_page
+    from ..graph.interop.tuned import tune_op
 
     kernel = load_library(source).choose(op)
     schema, space = kernel.schema, kernel.tuning
@@ -411,11 +411,13 @@ def tune(
     space = _tuning_space(schema, space, tries, key, exact, tolerance)
     given = typed_parameters(schema, parameters)
     first = {name: values[0] for name, values in space.values}
-    instance = make_instance(schema, dtypes, {}, first | given)
     try:
+        instance = make_instance(schema, dtypes, {}, first | given)
         table, finding = tune_op(kernel, space, shapes, {n: DType[d] for n, d in instance.dtypes}, given)
     except EinkornError as error:
-        if error.place is not None and Path(error.place.file).name == "__main__.py":  # the command, and not a kernel
+        if (
+            error.place is not None and Path(error.place.file).parent == Path(__file__).parent
+        ):  # the command, and not a kernel
             error.place = None
         raise
     print(table)
@@ -439,8 +441,8 @@ def _tuning_space(
     tolerance: float | None,
 ) -> TuningSpace:
     """What is tried: the values of the command line, or those of the kernel's `@autotune`."""
-    from .compiler.instances import typed_parameters
-    from .dsl.signature.tuning import tuning_space
+    from ..compiler.instances import typed_parameters
+    from ..dsl.signature.tuning import tuning_space
 
     rounds, limit = (3, 10.0) if own is None else (own.rounds, own.limit)
     if tries:
@@ -459,11 +461,11 @@ def _tuning_space(
 
 def reproduce(path: str) -> None:
     """Compiles what a reproducer holds; the fault shows itself again, or is gone."""
-    from .compiler.pipeline import compile_entry
-    from .compiler.reproducer import read_graph, read_reproducer
-    from .compiler.targets import lookup
-    from .graph.engine.load import load_anew
-    from .graph.engine.reproducer import graph_from_json
+    from ..compiler.pipeline import compile_entry
+    from ..compiler.reproducer import read_graph, read_reproducer
+    from ..compiler.targets import lookup
+    from ..graph.engine.load import load_anew
+    from ..graph.engine.reproducer import graph_from_json
 
     graph = read_graph(path)
     if graph is not None:
