@@ -187,7 +187,7 @@ HELD: list[tuple[Finder, dict[str, int]]] = [
     (
         private_reaches,
         {
-            ".": 1,
+            "cli": 1,
             "compiler/codegen": 4,
             "dsl/diagnostics": 7,
             "dsl/environment": 1,
