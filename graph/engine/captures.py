@@ -46,7 +46,8 @@ class Capture:
             self.divided = caller  # whose results keep their memory: to make the call again is to replay it
             return
         self.caller = next(iter(caller.variants.values()), caller)  # that of the variant, if there are views
-        self.recorded = None if self.caller.table is None else caller.driver.capture(self._enqueue, self.caller)
+        driver = caller.plan.driver
+        self.recorded = None if self.caller.native.table is None else driver.capture(self._enqueue, self.caller)
 
     def check(self, inputs: Sequence[Any]) -> None:
         """That these are the inputs that were captured.
@@ -76,14 +77,14 @@ class Capture:
             self._enqueue()
         else:
             outputs = (buffer._array for buffer in self.outputs)
-            arenas = (arena for arena in caller.arenas if arena is not None)
-            self.recorded.replay(caller.ir.name, (*self.arrays, *outputs, *arenas, *caller.constants.values()))
+            held = (*caller.memory.held_arenas(), *caller.memory.constants.values())
+            self.recorded.replay(caller.ir.name, (*self.arrays, *outputs, *held))
         caller.expect_reports()
 
     def _enqueue(self) -> None:
         self.caller.enqueue(self.arrays)
-        if self.caller.copies:
-            self.caller.copy_outputs(self.arrays, self.outputs)
+        if self.caller.plan.copies:
+            self.caller.memory.copy_outputs(self.arrays, self.outputs)
 
 
 class Captures:

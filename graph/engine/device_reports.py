@@ -33,7 +33,7 @@ class Record:
 
 
 class Reported(Protocol):
-    """A caller, which takes the reports of its kernels."""
+    """What takes the reports of kernels."""
 
     context_at: int
 
@@ -57,16 +57,16 @@ class DeviceReports:
         words = self._words
         return words[0] != 0 or words[abi.RING_PRINTED] > FULL
 
-    def deliver(self, caller: Reported, late: bool) -> None:
+    def deliver(self, owner: Reported, late: bool) -> None:
         """Shows what the kernels of a call have printed, and raises the first failure."""
         failure, prints, dropped = self.read()
         for record in prints:
-            caller.on_report(caller.context_at, record.site, record.values)
+            owner.on_report(owner.context_at, record.site, record.values)
         if dropped:
             sys.stdout.write(f"... and {dropped} more prints, for which there was no room\n")
         if failure is not None:
-            caller.on_report(caller.context_at, failure.site, failure.values)
-            caller.raise_reported(failure.thread, late)
+            owner.on_report(owner.context_at, failure.site, failure.values)
+            owner.raise_reported(failure.thread, late)
 
     def read(self) -> tuple[Record | None, list[Record], int]:
         """The first failure, the prints, and how many prints found no room, of kernels that have ended. Then all is
@@ -114,6 +114,6 @@ class CallReports:
         with self._now.lock:
             return self._entry(context, pointers, dims)
 
-    def end(self, caller: Reported) -> None:
-        """After the kernels are enqueued: the next wait delivers to the caller what they report."""
-        self._driver.expect_reports(self._now, partial(self._now.deliver, caller))
+    def end(self, owner: Reported) -> None:
+        """After the kernels are enqueued: the next wait delivers to the owner what they report."""
+        self._driver.expect_reports(self._now, partial(self._now.deliver, owner))

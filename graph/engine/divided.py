@@ -30,6 +30,7 @@ from ..driver.devices import CPU, Device, DeviceRef
 from ..ir import Constant, External, GraphIR, Held, Node
 from ..passes.devices import Copy, Segment, Step, divide, names_in
 from .call import Caller
+from .call_plan import plan_calls
 from .code import LoadedCode
 from .inputs import InputCheck, known_sizes
 from .outputs import Filling, GivenOutput, Output
@@ -55,7 +56,7 @@ class DividedCaller:
     """Calls the code of a graph of several devices, and holds the memory of its calls: a `Caller` for such graphs.
 
     Args:
-        kind: the class of the callers of segments; the other arguments are those of a `Caller`.
+        kind: the class of the callers of segments; the other arguments are those of `plan_calls` and of a `Caller`.
     """
 
     def __init__(
@@ -102,16 +103,17 @@ class DividedCaller:
         self.dropped = self._dropped()
 
     def _part(self, segment: Segment, like: Part | None) -> Part:
-        checks = [
-            self.checks[value] if value < len(self.checks) else InputCheck(f"%{value}", self.ir.types[value])
-            for value in (segment.takes if like is None else ())
-        ]
-        checks = checks if like is None else like.caller.checks
         filling = Filling() if self.filled and self.places[segment.device].is_host else None
-        weights = {k: self.weights[number] for k, number in enumerate(segment.nodes) if number in self.weights}
-        other = None if like is None else like.caller
-        caller = self.kind(segment.ir, self.load, checks, filling, weights, other, self.threads)
-        caller.outer = {}
+        if like is None:
+            checks = [
+                self.checks[value] if value < len(self.checks) else InputCheck(f"%{value}", self.ir.types[value])
+                for value in segment.takes
+            ]
+            weights = {k: self.weights[number] for k, number in enumerate(segment.nodes) if number in self.weights}
+            caller = self.kind(plan_calls(segment.ir, self.load, checks, weights, self.threads), filling)
+        else:
+            caller = like.caller.clone(filling)
+        caller.lay_out_again({})
         return Part(segment, caller, caller.run if filling is None else partial(_twice, caller, filling))
 
     def _held(self) -> dict[int, Buffer]:
@@ -221,8 +223,7 @@ class DividedCaller:
         caller, segment = part.caller, part.segment
         if part.sizes != self.outer:
             part.sizes = dict(self.outer)
-            for each in caller.all():
-                each.outer, each.layout = part.sizes, None
+            caller.lay_out_again(part.sizes)
         wanted = [self._wanted(value) for value in segment.gives]
         caller.given = wanted if any(each is not None for each in wanted) else None
         try:
@@ -272,7 +273,7 @@ class DividedCaller:
         return results
 
     def _counting(self, caller: Caller) -> AbstractContextManager[None]:
-        memory = caller.driver.checked
+        memory = caller.plan.driver.checked
         if self.counted is None or memory is None or memory.recording:
             return nullcontext()
         return counting(memory, caller, self.counted, self.room)
@@ -302,7 +303,7 @@ class DividedCaller:
     def output_class(self, chosen: Callable[..., Output]) -> None:
         self._output_class, self.copied = chosen, {}
         for each in self.all():
-            each.output_class, each.layout = chosen, None
+            each.output_class = chosen
 
     def cancel(self) -> None:
         """Called from another thread: ends the call that is under way."""
@@ -320,9 +321,9 @@ class DividedCaller:
         """Adds what the calls do to a profile; their segments have callers that trace."""
         self.profile, self.counted = profile, None if profile is None else profile.counted
         for number, part in enumerate(self.parts):
-            for each in part.caller.all() if part is not None else ():
-                assert isinstance(each, TracedCaller)
-                each.profile, each.first_group, each.begun = profile, self._first_group(number), []
+            if part is not None:
+                assert isinstance(part.caller, TracedCaller)
+                part.caller.watch(profile, self._first_group(number))
 
     def _first_group(self, number: int) -> int:
         """The number of a step's first group among those of the graph; a copy counts as one."""

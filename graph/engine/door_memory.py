@@ -55,7 +55,7 @@ class LargeOutputs:
         if known != sizes:
             lenders = []
             self.kept[number] = sizes, lenders
-            for output in self.caller.outputs:  # what calls by Python have kept
+            for output in self.caller.memory.outputs:  # what calls by Python have kept
                 output.kept = []
         try:
             lender = Lender(tuple(sizes), self.dtypes[number])
@@ -86,19 +86,19 @@ class Arenas:
         0 where there is no memory; the record is gone then.
         """
         record, arena, size = self.kept.pop(address, (None, None, -1))
-        caller = self.caller
+        caller, driver = self.caller, self.caller.plan.driver
         offsets, total = caller.code.plan.placed(dict(zip(self.numbers, counts, strict=True)))
         if not total <= size <= 4 * total:
             try:
-                arena = caller.driver.allocate(total)
+                arena = driver.allocate(total)
             except MemoryError:
                 return 0
             size = total
-            caller.driver.attribute(arena, f"graph '{caller.ir.name}', for intermediate results")
+            driver.attribute(arena, f"graph '{caller.ir.name}', for intermediate results")
         if record is None:
             record = np.zeros(ARENA_COUNTS // 8 + 2 * len(counts), np.uint64)
         assert arena is not None
-        base = caller.driver.address_of(arena)
+        base = driver.address_of(arena)
         record[ARENA_BYTES // 8 :] = [size, *counts, *(base + offsets[number] for number in self.numbers)]
         address = record.ctypes.data
         self.kept[address] = record, arena, size

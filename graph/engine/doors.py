@@ -134,12 +134,12 @@ def _is_plain(caller: Caller) -> bool:
     code, ir = caller.code, caller.ir
     plan = code.plan
     return (
-        caller.device.is_host
+        caller.plan.device.is_host
         and code.keep is not None
         and code.abi == abi.ABI_VERSION
         and code.launching is None
-        and caller.filling is None
-        and caller.prints is None
+        and caller.memory.filling is None
+        and caller.reports.prints is None
         and not (ir.traced or plan.copies)
         and (not ir.steps or _has_two_stages(caller))
         and all(buffer.source[0] in ("input", "output", "constant", "temp", "sizes") for buffer in plan.buffers)
@@ -301,7 +301,7 @@ class DoorOwner:
     def on_report(self, context: int, site: int, arguments: Any) -> None:
         """Called by native code, from any thread: prints, or notes the first failure of the call."""
         try:
-            failure = self.caller.read_report(site, arguments)
+            failure = self.caller.reports.read(site, arguments)
             if failure is not None:
                 self.failures.setdefault(context, failure)
         except BaseException as error:  # of a handler of a signal, or of the stream; it cannot cross native code
@@ -317,12 +317,12 @@ class DoorOwner:
         found = self.failures.pop(context, None)
         if isinstance(found, BaseException):
             return found
-        return self.caller.error_of(status, found, arrays)
+        return self.caller.reports.error_of(status, found, arrays)
 
 
 def entry_words(caller: Caller, owner: DoorOwner) -> dict[str, int]:
     """The first words of the table of every door; see `ENTRY_WORDS`. The caller and the owner have to be kept."""
-    context = caller.context
+    context = caller.native.context
     native: Any = caller.code.entry
     return {
         "entry": ctypes.cast(native, ctypes.c_void_p).value or 0,

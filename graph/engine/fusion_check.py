@@ -34,6 +34,7 @@ from ..passes.fusion import Group, Partition
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import ShapedType
 from .call import Caller
+from .call_plan import plan_calls
 from .code import LoadedCode
 from .inputs import InputCheck
 
@@ -126,16 +127,16 @@ class FusionCheck:
         if self.fused is None:
             ir = replace(self.ir, outputs=self.stored)
             load = lambda asked: self.load(asked, self.parts)  # noqa: E731
-            self.fused = Caller(ir, load, self.call.checks, weights=self.call.weights)
+            self.fused = Caller(plan_calls(ir, load, self.call.checks, self.call.plan.weights))
         results = self.fused.run(given)
         values: dict[int, Any] = dict(enumerate(given)) | dict(zip(self.stored, results, strict=True))
-        sizes = self.fused.sizes | self.fused.late_sizes
+        sizes = self.fused.memory.sizes | self.fused.late_sizes
         for group, reads in zip(self.groups, self.reads, strict=True):
             small = _Alone(self.ir, group, reads, sizes)
             key = (group.root, *(tuple(map(int, type.shape)) for type in small.ir.inputs))
             if key not in self.alone:
                 checks = [InputCheck(f"input{k}", type) for k, type in enumerate(small.ir.inputs)]
-                self.alone[key] = Caller(small.ir, lambda asked: self.load(asked, None), checks)
+                self.alone[key] = Caller(plan_calls(small.ir, lambda asked: self.load(asked, None), checks))
             self._compare_group(
                 group, small, self.alone[key], [self._value(value, values, sizes) for value in reads], values
             )
@@ -144,7 +145,7 @@ class FusionCheck:
         """What a value holds, in its own shape."""
         origin = self._origin(value)
         maker = self._maker(origin)
-        found = self.call.weights[self.makers[origin]] if isinstance(maker, External) else values[origin]
+        found = self.call.plan.weights[self.makers[origin]] if isinstance(maker, External) else values[origin]
         array = found.to_numpy() if isinstance(found, Buffer) else np.asarray(found)
         # (NumPy makes rank 1 of what has no axes when it is made contiguous.)
         return np.ascontiguousarray(array).reshape(_sizes(self.ir.types[value].shape, sizes))

@@ -33,6 +33,7 @@ from ..types.tensor_type import ShapedType
 from .background import BACKGROUND
 from .bound import BoundModel, placed_by_name
 from .call import Caller
+from .call_plan import plan_calls
 from .captures import AnyCaller, Captures
 from .code import LoadedCode
 from .divided import DividedCaller, DividedTracing
@@ -112,8 +113,9 @@ class Model(Rich):
             divided = None if like is None else like._own
             assert divided is None or isinstance(divided, DividedCaller)
             return DividedCaller(self._ir, load, self._checks, filling, self._weights, divided, threads)
-        other = None if like is None else like._call
-        return Caller(self._ir, load, self._checks, filling, self._weights, other, threads)
+        if like is not None:
+            return like._call.clone(filling)
+        return Caller(plan_calls(self._ir, load, self._checks, self._weights, threads), filling)
 
     @property
     def _call(self) -> Caller:
@@ -405,7 +407,7 @@ class Model(Rich):
         if isinstance(own, DividedCaller):
             with placed_on(own.devices):
                 return DividedCaller(ir, *known, self._weights, None, self._threads, TracedCaller)
-        return TracedCaller(ir, *known, self._weights, None, self._threads)
+        return TracedCaller(plan_calls(ir, self._load, self._checks, self._weights, self._threads), self._filling)
 
     def count_memory(self, *inputs: Any, room: int = ROOM) -> MemoryCounters:
         """Runs the graph once, and counts what its kernels do with memory: bytes, sectors, bank conflicts, by line.
@@ -492,8 +494,8 @@ class Model(Rich):
         """Bytes that the model holds: `constants`, `intermediate` results of all threads, `outputs` kept for reuse."""
         callers = [each for call in self._callers for each in call.all()]
         constants = sum(getattr(c, "nbytes", None) or c.size for c in self._own.held_memory())
-        arenas = [arena for call in callers for arena in call.arenas if arena is not None]
-        kept = [output.size * len(output.kept) for call in callers for output in call.outputs]
+        arenas: list[Any] = [arena for call in callers for arena in call.memory.held_arenas()]
+        kept = [output.size * len(output.kept) for call in callers for output in call.memory.outputs]
         sizes = sum(getattr(a, "nbytes", None) or a.size for a in arenas)
         return {"constants": constants, "intermediate": sizes, "outputs": sum(kept)}
 

@@ -31,6 +31,11 @@ from ..ir import GraphIR, Item, Node
 from ..passes.fusion import Group
 from ..types.strides import Pattern
 from .call import Caller
+from .call_plan import CallPlan
+from .call_reports import ReportCollector
+from .native_call import NativeCall
+from .outputs import Filling
+from .simulated_call import SimulatedCall
 
 if TYPE_CHECKING:
     from ..driver.checked_memory import CheckedMemory
@@ -147,30 +152,28 @@ OPEN: list[Profile] = []  # those of sessions
 AMBIENT: list[Profile] = []  # the last one measures the models of every session that is made
 
 
-class TracedCaller(Caller):
-    """A caller whose code tells when groups begin and end; it is for one thread at a time."""
+class TracedReports(ReportCollector):
+    """Takes reports of code that tells when groups begin and end."""
 
-    profile: Profile | None = None
-    first_group = 0  # the number of its first group, where it calls a part of a graph
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.labels = [_label(self.ir, group) for group in self.code.plan.groups]
+    def __init__(
+        self, plan: CallPlan, native: NativeCall, simulated: SimulatedCall | None, filling: Filling | None
+    ) -> None:
+        super().__init__(plan, native, simulated, filling)
+        self.name = plan.ir.name
+        self.labels = [_label(plan.ir, group) for group in plan.code.plan.groups]
+        self.profile: Profile | None = None
+        self.first_group = 0
         self.begun: list[int] = []
         self.current = ""
-        if self.pool is not None and self.context.parallel:
-            self._inner = abi.ParallelFunction(self.context.parallel)
+        context = native.context
+        if native.pool is not None and context.parallel:
+            self._inner = abi.ParallelFunction(context.parallel)
             self._outer = abi.ParallelFunction(_spreader(weakref.ref(self)))  # kept: native code holds its address
-            self.context.parallel = ctypes.cast(self._outer, ctypes.c_void_p)
+            context.parallel = ctypes.cast(self._outer, ctypes.c_void_p)
 
-    def _variant(self, patterns: tuple[Pattern, ...]) -> Caller:
-        start = time.perf_counter_ns()
-        made = super()._variant(patterns)
-        assert isinstance(made, TracedCaller)
-        made.profile, made.first_group = self.profile, self.first_group
-        if self.profile is not None:
-            self.profile.add("load", "code for these views", self.ir.name, start)
-        return made
+    def watch(self, profile: Profile | None, first_group: int) -> None:
+        """Adds what calls do to a profile. `first_group` is the number of the first group of this part of a graph."""
+        self.profile, self.first_group, self.begun = profile, first_group, []
 
     def on_report(self, context: int, site: int, arguments: Any) -> None:
         if site >= 0:
@@ -183,11 +186,11 @@ class TracedCaller(Caller):
             self.begun.append(time.perf_counter_ns())
         elif self.profile is not None and self.begun:
             numbered = {"group": self.first_group + number, **details}
-            self.profile.add("group", name, self.ir.name, self.begun.pop(), numbered)
+            self.profile.add("group", name, self.name, self.begun.pop(), numbered)
 
     def spread(self, pool: int, chunks: int, task: int, argument: int) -> None:
         """Runs a parallel region, and times each task in its thread."""
-        inner, name, profile, model = abi.TaskFunction(task), self.current, self.profile, self.ir.name
+        inner, name, profile, model = abi.TaskFunction(task), self.current, self.profile, self.name
 
         def timed(given: int, chunk: int) -> None:
             start = time.perf_counter_ns()
@@ -199,11 +202,35 @@ class TracedCaller(Caller):
         self._inner(pool, chunks, ctypes.cast(kept, ctypes.c_void_p), argument)
 
 
-def _spreader(caller: weakref.ref[TracedCaller]) -> Callable[[int, int, int, int], None]:
-    """The function that code calls to spread work. It does not keep its caller alive."""
+class TracedCaller(Caller):
+    """A caller of code that tells when groups begin and end; it is for one thread at a time."""
+
+    collector = TracedReports
+    reports: TracedReports
+
+    def variant(self, patterns: tuple[Pattern, ...]) -> Caller:
+        if patterns in self.variants:
+            return super().variant(patterns)
+        start = time.perf_counter_ns()
+        made = super().variant(patterns)
+        assert isinstance(made, TracedCaller)
+        made.reports.watch(self.reports.profile, self.reports.first_group)
+        if self.reports.profile is not None:
+            self.reports.profile.add("load", "code for these views", self.ir.name, start)
+        return made
+
+    def watch(self, profile: Profile | None, first_group: int = 0) -> None:
+        """As of the reports, for calls with all patterns."""
+        for each in self.all():
+            assert isinstance(each, TracedCaller)
+            each.reports.watch(profile, first_group)
+
+
+def _spreader(reports: weakref.ref[TracedReports]) -> Callable[[int, int, int, int], None]:
+    """The function that code calls to spread work. It does not keep its owner alive."""
 
     def spread(pool: int, chunks: int, task: int, argument: int) -> None:
-        owner = caller()
+        owner = reports()
         assert owner is not None  # it waits for this call
         owner.spread(pool, chunks, task, argument)
 
@@ -241,7 +268,7 @@ def counting(memory: CheckedMemory, call: Caller, counted: list[MemoryCounters],
         yield
     finally:
         trace = memory.recorded()
-        counted.append(count_memory(trace, call.code.reports, call.programs(), whole=len(trace) < room))
+        counted.append(count_memory(trace, call.code.reports, call.plan.programs(), whole=len(trace) < room))
 
 
 class Tracing:
@@ -256,11 +283,9 @@ class Tracing:
         """A call of the traced code, in the place of `call`."""
         with self.lock:
             traced = self.caller
-            traced.given, traced.begun = call.given, []
-            for each in (traced, *traced.variants.values()):
-                assert isinstance(each, TracedCaller)
-                each.profile = self.profile
-            memory = traced.driver.checked
+            traced.given = call.given
+            traced.watch(self.profile)
+            memory = traced.plan.driver.checked
             if memory is None or memory.recording:  # by `count_memory`, which tells the profile
                 return self._timed(traced, inputs)
             with counting(memory, traced, self.profile.counted):

@@ -233,14 +233,14 @@ def _add_values(words: dict[str, int], held: list[Any], caller: Caller, spec: Do
     for k, argument in enumerate(spec.arguments):
         if argument.scalar == NUMPY_SCALAR:
             words[f"scalar{k}"] = id(argument.dtype.to_numpy().type)
-    words["device"] = id(caller.device)
+    words["device"] = id(caller.plan.device)
     for k, output in enumerate(spec.outputs):
-        dtype, kind = output.dtype.to_numpy(), buffer_class(caller.device, output.dtype)
+        dtype, kind = output.dtype.to_numpy(), buffer_class(caller.plan.device, output.dtype)
         held += [dtype, kind, output.dtype]
         words |= {f"output{k}": id(dtype), f"buffer_class{k}": id(kind), f"buffer_of{k}": id(output.dtype)}
     for number, (kind_of, k) in enumerate(spec.pointers):
         if kind_of == "constant":
-            words[f"constant{k}"] = caller.pointers[number] or 0
+            words[f"constant{k}"] = caller.memory.pointers[number] or 0
 
 
 class _Last:

@@ -3,8 +3,8 @@
 A call that fails on a simulated device with a seed is made again, with its inputs as they were: once to note what the
 seed draws, then with fewer and fewer of its switches, for as long as the failure stays the same.
 
-Input: a caller whose call has failed. Output: notes for the error. Non-goals: how threads are run by a schedule (see
-`compiler.codegen.simulator_orders`).
+Input: what a caller calls, and how that has failed. Output: notes for the error. Non-goals: how threads are run by a
+schedule (see `compiler.codegen.simulator_orders`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, combinations, islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from ...dsl.contract import abi
 from ...dsl.contract.schedules import BLOCKS, Row, Schedule, Switch, schedule_of
 from ...dsl.environment.stacks import start_with_room
 from ..driver.buffer import Buffer
+from .call_memory import CallMemory
+from .call_plan import CallPlan
+from .native_call import NativeCall
 from .stored import expect_stores
 
 if TYPE_CHECKING:
     from ..driver.checked_memory import CheckedMemory
-    from ..driver.device import Driver
 
 ROOM: Final = 1 << 14  # steps of a call that are noted; of one that makes more, no schedule is looked for
 SECONDS: Final = 2.0  # that the search takes at most
@@ -39,31 +41,21 @@ SHOWN: Final = 6  # switches of a schedule that are said in words
 Shows = Callable[[Sequence[Switch]], bool]
 
 
-class Rehearsed(Protocol):
-    """What is taken of a caller (see `engine.call`)."""
-
-    buffers: list[int]
-    driver: Driver
-    table: abi.Device | None
-    context: abi.Context
-    context_at: int
-    pointers_at: int
-    dims_at: int
-    entry: Callable[[int, int, int], int]
-    watched: CheckedMemory | None
-    arenas: list[Any]
-    quiet: bool
-
-    def ended(self) -> object:
-        """How the entry has ended."""
-
-
 class Rehearsal:
     """What a call began with, so that it can be made again."""
 
-    def __init__(self, caller: Rehearsed, arrays: Sequence[Any], results: Iterable[Buffer]) -> None:
-        self._caller, self._results = caller, list(results)
-        self._changed = [arrays[number] for number in caller.buffers]
+    def __init__(
+        self,
+        plan: CallPlan,
+        memory: CallMemory,
+        native: NativeCall,
+        watched: CheckedMemory | None,
+        arrays: Sequence[Any],
+        results: Iterable[Buffer],
+    ) -> None:
+        self._driver, self._memory, self._native, self._watched = plan.driver, memory, native, watched
+        self._results = list(results)
+        self._changed = [arrays[number] for number in plan.changed]
         self._before = self._values()
         self._end = 0.0  # of the search
         self._due = math.inf  # when the call under way is ended
@@ -74,18 +66,18 @@ class Rehearsal:
         kept = []
         for storage in self._changed:
             kept.append(np.empty(storage.size, np.uint8))
-            self._caller.driver.copy(kept[-1], storage)
+            self._driver.copy(kept[-1], storage)
         return kept
 
     def _restore(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
         for storage, value in zip(self._changed, values, strict=True):
-            self._caller.driver.copy(storage, value)
+            self._driver.copy(storage, value)
 
-    def notes(self, failed: object) -> list[str]:
-        """What to say of the schedule of a call that has failed so."""
-        caller, after = self._caller, self._values()
-        assert caller.table is not None
-        caller.quiet = True
+    def notes(self, failed: object, ended: Callable[[], object]) -> list[str]:
+        """What to say of the schedule of a call that has failed so. `ended` says how one ended that was made again."""
+        native, after = self._native, self._values()
+        assert native.table is not None
+        self._ended = ended
         self._end = time.monotonic() + SECONDS
         done = threading.Event()
         watch = threading.Thread(target=self._watch, args=(done,), daemon=True)
@@ -95,14 +87,14 @@ class Rehearsal:
         finally:
             done.set()
             watch.join()  # else it may end the next call
-            caller.quiet, caller.table.schedule, caller.context.status = False, None, 0
+            native.table.schedule, native.context.status = None, 0
             self._restore(after)
 
     def _watch(self, done: threading.Event) -> None:
         """Ends calls that take too long. One that it ends too early shows nothing, which is allowed."""
         while not done.wait(0.01):
             if time.monotonic() > self._due:
-                self._caller.context.status = abi.STOPPED
+                self._native.context.status = abi.STOPPED
 
     def _notes(self, failed: object) -> list[str]:
         rows = (Row * ROOM)()
@@ -117,23 +109,23 @@ class Rehearsal:
 
     def _again(self, schedule: Schedule) -> object:
         """How the call ends by this schedule."""
-        caller = self._caller
-        assert caller.table is not None
+        native, memory = self._native, self._memory
+        assert native.table is not None
         start = time.monotonic()
         if start > self._end:
             return None
         self._restore(self._before)
-        if caller.watched is not None:
-            expect_stores(caller.watched, self._results)
-            arena: Any = caller.arenas[caller.context.stage]
+        if self._watched is not None:
+            expect_stores(self._watched, self._results)
+            arena: Any = memory.arenas[native.context.stage]
             if arena is not None:
-                caller.watched.mark(arena.address, arena.size, written=False)
-        schedule.launch = caller.driver.first_launch(caller.table)
-        caller.table.schedule = ctypes.addressof(schedule)
+                self._watched.mark(arena.address, arena.size, written=False)
+        schedule.launch = self._driver.first_launch(native.table)
+        native.table.schedule = ctypes.addressof(schedule)
         self._due = min(self._end, start + self._longest)
-        caller.entry(caller.context_at, caller.pointers_at, caller.dims_at)
+        native.entry(native.context_at, memory.pointers_at, memory.dims_at)
         self._due = math.inf
-        return caller.ended()
+        return self._ended()
 
 
 def switches_of(rows: Iterable[Row]) -> list[Switch]:

@@ -90,7 +90,7 @@ class ForeignCalls(DoorOwner):
         try:
             self.made.output_shapes(shapes)
             sizes = {name: shapes[number][axis] for name, (number, axis) in self.made.symbols.items()}
-            self.caller.stages[0].checks.check(sizes)
+            self.caller.plan.stages[0].checks.check(sizes)
         except EinkornError as error:
             return named(error, self.made.schema)
         op = self.made.schema.name

@@ -70,7 +70,7 @@ class Handler:
         words["explain"] = ctypes.cast(self._explain, ctypes.c_void_p).value or 0
         for position, (kind, number) in enumerate(self.spec.pointers):
             if kind == "constant":
-                words[f"constant{number}"] = caller.pointers[position] or 0
+                words[f"constant{number}"] = caller.memory.pointers[position] or 0
         library = own_door("xla", self.spec, merges, handler_words(self.spec), words)
         if library is not None:
             self.name = name

@@ -197,7 +197,7 @@ HELD: list[tuple[Finder, dict[str, int]]] = [
             "graph/driver": 8,
             "graph/eager": 89,
             "graph/engine": 34,
-            "graph/interop": 64,
+            "graph/interop": 63,
             "graph/staging": 9,
         },
     ),

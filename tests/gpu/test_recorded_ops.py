@@ -89,7 +89,7 @@ def test_no_python_runs_between_two_ops(driver: RecordingDriver) -> None:
 
     sys.setprofile(profile)
     try:
-        assert call.entry(call.context_at, call.pointers_at, call.dims_at) == 0
+        assert call.native.entry(call.native.context_at, call.memory.pointers_at, call.memory.dims_at) == 0
     finally:
         sys.setprofile(None)
     assert len(kept) == 2 and driver.problems == []

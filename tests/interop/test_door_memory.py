@@ -199,7 +199,7 @@ def test_without_memory_for_an_arena_python_says_so(monkeypatch: pytest.MonkeyPa
     def none(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(model._call.driver, "allocate", none, raising=False)
+    monkeypatch.setattr(model._call.plan.driver, "allocate", none, raising=False)
     with pytest.raises(DeviceError, match="intermediate results"):
         model(rows(77), W)
     monkeypatch.undo()

@@ -286,7 +286,7 @@ class Doors:
         words |= {f"output{k}": SCALAR_TYPES[output.dtype] for k, output in enumerate(spec.outputs)}
         for number, (kind, k) in enumerate(spec.pointers):
             if kind == "constant":
-                words[f"constant{k}"] = caller.pointers[number] or 0
+                words[f"constant{k}"] = caller.memory.pointers[number] or 0
         names = form.words(spec)
         table = (ctypes.c_uint64 * len(names))(*(words[word] & _ALL for word in names))
         self._kept += [library, owner, fail, special, caller]
@@ -345,12 +345,7 @@ def _put(index: Any, key: Key, address: int) -> None:
 
 def _caller_for(caller: Caller, patterns: tuple[Pattern, ...]) -> Caller:
     """The code for tensors that lie so."""
-    if not any(patterns):
-        return caller
-    found = caller.variants.get(patterns)
-    if found is None:
-        found = caller.variants[patterns] = caller._variant(patterns)
-    return found
+    return caller.variant(patterns) if any(patterns) else caller
 
 
 def _pattern(tensor: torch.Tensor) -> Pattern:

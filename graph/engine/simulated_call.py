@@ -1,0 +1,85 @@
+"""Looks at calls on simulated devices: at the order of threads that was drawn, at what kernels did with memory.
+
+Input: a caller's plan, memory and native call. Output: `SimulatedCall`; none for devices that tell nothing. Non-goals:
+what is found (see `driver.checked_memory`, `findings`), and schedules (see `schedules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.shield import shielded
+from ..driver.buffer import Buffer
+from .call_memory import CallMemory
+from .call_plan import CallPlan
+from .native_call import NativeCall
+from .reports import Failure
+from .stored import check_stored, expect_stores
+
+if TYPE_CHECKING:
+    from ...dsl.contract.checking import CheckState, Finding
+    from .schedules import Rehearsal
+
+Found = tuple["Finding", "CheckState"]
+Ending = tuple[object, ...] | None  # how a call has ended, in what can be compared
+
+
+def ending_of(found: Found | None, failure: Failure | None) -> Ending:
+    """What tells failures apart, whichever threads they are of; None for none."""
+    if found is not None:
+        return found[0].found, frozenset((found[0].site, found[0].other_site))
+    return None if failure is None else (id(failure.report),)
+
+
+class SimulatedCall:
+    """What is known of the calls of one caller.
+
+    Attributes:
+        watched: the memory whose elements are known to be written or not; None where that is not known.
+        rehearsal: of the call under way, where the device draws an order of threads.
+    """
+
+    def __init__(self, plan: CallPlan, memory: CallMemory, native: NativeCall) -> None:
+        self._plan, self._memory, self._native = plan, memory, native
+        checked = plan.driver.checked
+        self.watched = checked if checked is not None and checked.knows_values else None
+        self.rehearsal: Rehearsal | None = None
+
+    def begin(self, arrays: Sequence[Any], fresh: Iterable[Buffer]) -> None:
+        """Before the entry. `fresh` are the results that this stage of the call makes."""
+        if self.watched is not None:
+            expect_stores(self.watched, fresh)
+        if self._plan.driver.draws:
+            with shielded():
+                from .schedules import Rehearsal  # few devices draw anything
+
+            self.rehearsal = Rehearsal(self._plan, self._memory, self._native, self.watched, arrays, fresh)
+
+    def check_stored(self, results: Sequence[Buffer]) -> None:
+        """Behind the call.
+
+        Raises:
+            KernelError: EK0706, an element of a result was not written, or was made of such an element.
+        """
+        if self.watched is not None:
+            check_stored(self._plan.ir, self.watched, results)
+
+    def found(self) -> Found | None:
+        """What was found in what kernels did with memory, since this was asked last."""
+        return self._plan.driver.finding()
+
+    def notes(self, found: Found | None, failure: Failure | None, again: Callable[[], Ending]) -> list[str]:
+        """What to know of the order of threads in which a call has failed. `again` says how one has ended that was
+        made once more."""
+        rehearsal, self.rehearsal = self.rehearsal, None
+        failed = ending_of(found, failure)
+        return [*self._plan.driver.notes(), *(rehearsal.notes(failed, again) if rehearsal and failed else [])]
+
+    def error(self, found: Found, notes: Sequence[str]) -> EinkornError:
+        """What a call raises in which this was found."""
+        with shielded():
+            from .findings import finding_error  # few devices find anything
+
+        return finding_error(*found, self._plan.code.reports, self._plan.programs(), notes)
