@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="functions; by default all")
     parser.add_argument("--stride", type=int, default=1, help="every so manieth of the float32 numbers")
-    parser.add_argument("--count", type=int, default=30_000, help="arguments that mpmath is asked for")
+    parser.add_argument("--count", type=int, default=30_000, help="arguments that mpmath is requested")
     options = parser.parse_args()
     for name in options.names or UNARY + BINARY:
         write({name: measure(name, options.stride, options.count)})

@@ -1,7 +1,7 @@
 """How long a compilation takes, from the kernel's text to code that can be loaded, without imports and without a cache.
 
 As a program it measures in its own process and prints JSON: the compiler and its libraries are loaded and warm by then.
-Numba compiles the same loops beside it, where it is installed.
+Numba compiles the same loops next to it, where it is installed.
 
 Input: rounds, peers. Output: rows for the report. Non-goals: starts of a process (see `loading`).
 """

@@ -128,7 +128,7 @@ def direct() -> Iterator[Row]:
     yield Row("a number of NumPy's", 0, {"NumPy's": "axpy(a, x, y)", "Python's": "axpy(2.0, x, y)"}, scalar, more=60)
 
 
-_TUNED = "a tuned kernel, beside the same call with its parameter"
+_TUNED = "a tuned kernel, compared with the same call with its parameter"
 
 
 def _tuned_width() -> Any:
@@ -170,7 +170,7 @@ def layouts() -> Iterator[Row]:
 
 
 def torch_layouts() -> Iterator[Row]:
-    """Channels-last tensors of PyTorch, beside its own op and the code of inductor."""
+    """Channels-last tensors of PyTorch, next to its own op and the code of inductor."""
     import einkorn.torch
     import torch
 
@@ -222,7 +222,7 @@ def ufuncs() -> Iterator[Row]:
 
 
 def with_numba() -> Iterator[Row]:
-    """Beside numba, and within its functions."""
+    """Next to numba, and within its functions."""
     import einkorn.numba
     import numba
 
@@ -275,13 +275,16 @@ def with_torch() -> Iterator[Row]:
 
     nothing.register_fake(torch.empty_like)
     names = {"op": op, "nothing": nothing, "t": torch.from_numpy(X.copy())}
-    beside = "an op that does nothing"
-    yield Row(f"torch, eager, beside {beside}", 0.25, {"op": "op(t)", "`custom_op`": "nothing(t)"}, names)
+    other = "an op that does nothing"
+    yield Row(f"torch, eager, compared with {other}", 0.25, {"op": "op(t)", "`custom_op`": "nothing(t)"}, names)
     native = _cpp_op()
     if native is not None:
-        beside = "an op in C++ with `at::empty`"
+        other = "an op in C++ with `at::empty`"
         yield Row(
-            f"torch, eager, beside {beside}", 1.15, {"op": "op(t)", "C++": "native(t)"}, names | {"native": native}
+            f"torch, eager, compared with {other}",
+            1.15,
+            {"op": "op(t)", "C++": "native(t)"},
+            names | {"native": native},
         )
 
     yield from _torch_calls(names)
@@ -301,7 +304,7 @@ def with_torch() -> Iterator[Row]:
 
 
 def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
-    """Calls of other kinds than the first one, beside that: views, in place, lists, further dtypes and parameters."""
+    """Calls of other kinds than the first one, next to that: views, in place, lists, further dtypes and parameters."""
     import einkorn.torch
     import torch
 
@@ -332,7 +335,7 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
         "an op with a backward": ("twice(t)", "op(t)"),
     }
     for what, (call, plain) in calls.items():
-        yield Row(f"torch, {what}, beside a contiguous tensor", 2, {"op": call, "contiguous": plain}, more)
+        yield Row(f"torch, {what}, compared with a contiguous tensor", 2, {"op": call, "contiguous": plain}, more)
     tuned, width = einkorn.torch.op(kernels.total), _tuned_width()
     both = {"tuned": "tuned(t)", "the parameter said": f"tuned(t, width={width})"}
     yield Row(f"torch, {_TUNED}", 0, both, {"tuned": tuned, "t": t}, more=60)
@@ -384,7 +387,7 @@ def _cpp_op() -> Any:
 
 
 def with_jax() -> Iterator[Row]:
-    """Within programs of JAX: calls one behind the other, beside a handler that does nothing."""
+    """Within programs of JAX: calls one behind the other, next to a handler that does nothing."""
     import einkorn.jax
     import jax
 
@@ -468,7 +471,7 @@ def eager() -> Iterator[Row]:
 
     for _ in range(MEETINGS):
         lazily(x)
-    BACKGROUND.wait()  # what follows is the loop once its parts are compiled, which a thread beside does
+    BACKGROUND.wait()  # what follows is the loop once its parts are compiled, which a thread next to does
     yield Row("eager tensors: an op of 4000 in a loop", 4000, {"loop": "f(x)"}, {"f": lazily, "x": x}, per=4000, warm=2)
 
 

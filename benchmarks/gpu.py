@@ -1,11 +1,12 @@
-"""Times on a GPU: copies, what a call costs, ops as a share of the copy's bandwidth, products beside cuBLAS and Triton.
+"""Times on a GPU: copies, what a call costs, ops as a share of the copy's bandwidth, products next to cuBLAS and
+Triton.
 
     python benchmarks/gpu.py                             # all sections, in less than ten minutes
     python benchmarks/gpu.py --only launch products
     python benchmarks/gpu.py --json result.json --markdown result.md
 
 One script without a network. Each figure is the median of samples between two events of the device, with the tenth and
-the ninetieth percentile beside it; what calls cost on the host is wall time without waiting for the device. PyTorch
+the ninetieth percentile next to it; what calls cost on the host is wall time without waiting for the device. PyTorch
 (cuBLAS) and Triton are timed where they are installed. Where there is no GPU it prints "not run", and why.
 
 Input: options. Output: a table in Markdown, and JSON: device, driver, versions, rows. Non-goals: no figure is judged.
@@ -157,7 +158,7 @@ def launch(bench: Bench) -> Iterator[Row]:
     def chain(count: int) -> Callable[[Any], Any]:
         def forward(x: Any) -> Any:
             for _ in range(count):
-                x = ops.softmax(x)  # which is no epilogue of another
+                x = ops.softmax(x)  # which is not an epilogue of another
             return x
 
         return forward
@@ -246,7 +247,7 @@ def timed_op(bench: Bench, section: str, name: str, forward: Any, types: Sequenc
 
 
 def products(bench: Bench) -> Iterator[Row]:
-    """Products of square matrices, beside those of cuBLAS and Triton."""
+    """Products of square matrices, next to those of cuBLAS and Triton."""
     sizes = (32,) if bench.small else (512, 1024, 2048, 4096)
     for dtype in (DType.float32, DType.float16, DType.bfloat16):
         for n in sizes:

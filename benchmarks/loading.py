@@ -128,7 +128,7 @@ def _run(command: list[str], environment: Mapping[str, str], title: str) -> dict
 
 
 def _forget_our_bytecode(prefix: Path) -> None:
-    """Removes the bytecode of the package's own modules, and of no environment that lies beside them."""
+    """Removes the bytecode of the package's own modules, and of no environment that lies next to them."""
     spec = importlib.util.find_spec("einkorn")
     assert spec is not None and spec.origin is not None
     root = Path(spec.origin).parent

@@ -1,4 +1,4 @@
-"""Measures all-MiniLM-L6-v2 beside ONNX Runtime and PyTorch (eager and compiled), in one run.
+"""Measures all-MiniLM-L6-v2 next to ONNX Runtime and PyTorch (eager and compiled), in one run.
 
     python benchmarks/minilm.py [--threads 1 2] [--rounds 30] [--cpu]
 

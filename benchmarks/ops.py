@@ -1,4 +1,4 @@
-"""Times of graph ops beside NumPy, PyTorch, ONNX Runtime and JAX: one typical size an op, on one thread and on two.
+"""Times of graph ops next to NumPy, PyTorch, ONNX Runtime and JAX: one typical size an op, on one thread and on two.
 
     python benchmarks/ops.py                       # all rows
     python benchmarks/ops.py gather scatter_nd     # some ops
@@ -208,7 +208,7 @@ def page(lines: Mapping[Key, Line]) -> str:
     low = [ratio for ratio, _ in lines.values() if ratio < 0.5]
     text = f"""# How fast ops are
 
-Ops of graphs beside NumPy, PyTorch, ONNX Runtime and JAX, one typical size each, in one run with the contenders in
+The ops of graphs compared with NumPy, PyTorch, ONNX Runtime and JAX: one typical size each, in one run, in
 turn; written by `make ops-speed`. A contender begins when no thread of another one looks for work any more, which those
 of ONNX Runtime do for a tenth of a second after a call. *Ours against it* is the time of the best peer by ours: 2.0 is
 twice as fast. The weakest rows come first; {len(low)} of {len(lines)} are below 0.5. Numbers are float32 where the size

@@ -17,12 +17,12 @@ PEERS = ("numpy", "torch", "numba")
 NAMES = {"numpy": "NumPy", "torch": "PyTorch", "numba": "Numba"}
 TITLES = {
     "latency": "execute of one element, µs",
-    "elementwise": "Elementwise, float32: ms; GB/s of ours",
+    "elementwise": "Elementwise, float32: ms; GB/s of Einkorn",
     "chain": "Five elementwise ops in a row: ms; passes = time through that of one x + 1 of the same library",
-    "math": "Mathematics, 64 Ki numbers: ms; thousand millions in a second of ours",
-    "reductions": "Reductions, float32: ms; GB/s of ours",
-    "twenty": "Twenty kernels, float32: ms; GB/s of ours",
-    "matmul": "Matrix products, float32: ms; GFLOP/s of ours",
+    "math": "Mathematics, 64 Ki numbers: ms; thousand millions in a second of Einkorn",
+    "reductions": "Reductions, float32: ms; GB/s of Einkorn",
+    "twenty": "Twenty kernels, float32: ms; GB/s of Einkorn",
+    "matmul": "Matrix products, float32: ms; GFLOP/s of Einkorn",
 }
 
 
@@ -129,7 +129,7 @@ def _source(about: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[list[str
 
 
 def twenty_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """The twenty kernels on one thread as a table for `docs/performance.md`: ms of ours, and theirs / ours."""
+    """The twenty kernels on one thread as a table for `docs/performance.md`: ms of Einkorn, and theirs / ours."""
     peers, source = _source(about, rows)
     lines = [
         source + ". One thread, processor time, medians; *given* is our code alone, and Numba's.",

@@ -7,7 +7,7 @@
     python benchmarks/run.py --tiny                   a few seconds: whether it works, not how fast
 
 Rounds are interleaved, so that all contenders see the same machine; docs/performance.md says what the numbers mean. The
-exit status is 1 when a workload of ours could not be run or differs from NumPy.
+exit status is 1 when a workload of Einkorn could not be run or differs from NumPy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Twenty kernels as authors write them: ten that go element by element, ten that go row by row.
 
-`tests/compiler/test_inner_loops.py` looks at the loops that are made of them; `run.py --only twenty` times them beside
+`tests/compiler/test_inner_loops.py` looks at the loops that are made of them; `run.py --only twenty` times them next to
 NumPy, Numba and PyTorch. `w` and `b` are weights and offsets of a row's elements.
 """
 

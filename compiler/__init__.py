@@ -9,7 +9,7 @@
 | `codegen` | takes MLIR to LLVM IR and that to objects, through the libraries that do it; the thread pool's code |
 | `interpreter` | runs the typed program on NumPy: the oracle of the tests, and what a debugger steps in |
 | `ir` | the typed program: records of operations, builder, ranges, verifier, printer |
-| `targets` | one record a machine, asked for features and facts |
+| `targets` | one record a machine, requested features and facts |
 | `explorer` | shows people what a compilation made |
 
 Arrows: pipeline → inference, passes, lowering, codegen → ir, targets. Inference asks the interpreter to fold constants;

@@ -1,7 +1,7 @@
 """Notes what is being compiled, so that a crash of LLVM or MLIR leaves a reproducer.
 
 While they work a file with the compile unit lies in a folder of the user's own, in the cache. If the process crashes,
-Python's `faulthandler` writes a trace beside it, which names the thread and the place. The next process that compiles
+Python's `faulthandler` writes a trace next to it, which names the thread and the place. The next process that compiles
 with this cache makes a reproducer of the note of a thread that crashed in the compiler, and removes the others: a
 process may end for reasons of its own. Where the program has enabled `faulthandler` itself, that reports the crash, and
 nothing is kept.
@@ -52,7 +52,7 @@ _numbers = itertools.count()
 
 
 def noting(spec: EntrySpec, target: Target, work: Callable[[], T]) -> T:
-    """Does the work of LLVM or MLIR on a unit beside a note of it."""
+    """Does the work of LLVM or MLIR on a unit next to a note of it."""
     root = default_root() if knobs.cache else None
     if root is None:
         return work()

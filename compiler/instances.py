@@ -3,7 +3,7 @@
 An instance fixes the type variables, the number of axes of each pack, the number of tensors of each variadic argument,
 and the parameters. Sizes stay open.
 
-Input: a schema, and what the user asked for. Output: `Instance`s. Non-goals: no compilation.
+Input: a schema, and what the user requested. Output: `Instance`s. Non-goals: no compilation.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, An
                 out[name] = value
         except (KeyError, ValueError):
             raise GraphError(
-                f"op '{schema.name}': parameter '{name}' is no {kind}: {value!r}",
+                f"op '{schema.name}': parameter '{name}' is not of type {kind}: {value!r}",
                 code="EK0607",
                 op=schema.name,
                 argument=name,

@@ -91,7 +91,7 @@ class Compilation:
     text: str = field(init=False)  # LLVM IR, before it is optimised
     compiled: llvm.Compiled = field(init=False)
     code: bytes = field(init=False)
-    observe: llvm.Observer | None = None  # is told of every pass of MLIR and LLVM
+    observe: llvm.Observer | None = None  # is notified of every pass of MLIR and LLVM
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class Stopped(CompileError):
 
     def __init__(self, name: str, text: str) -> None:
         kind = "stage" if name in STAGES else "pass"
-        super().__init__(f"stopped after the {kind} '{name}', as EINKORN_STOP says", code="EK0606")
+        super().__init__(f"stopped after the {kind} '{name}', as requested by EINKORN_STOP", code="EK0606")
         self.text = text
 
 
@@ -393,7 +393,7 @@ class _Watch:
         _log.debug("%s: %.1f ms", name, seconds * 1e3)
 
     def done(self, name: str, show: Callable[[], str]) -> None:
-        """Does what the knobs ask for after a pass or a stage."""
+        """Does what the knobs request after a pass or a stage."""
         if name in self.dump:
             print(f"=== {name}{f' of the {self.half}' if self.half else ''} ===\n{show()}", file=sys.stderr)
         if name == self.stop:

@@ -195,4 +195,4 @@ def _read(text: bytes, path: str) -> dict[str, Any]:
 
 
 def _no_reproducer(path: str, error: Exception) -> PackageError:
-    return PackageError(f"'{path}' is no reproducer: {error}", code="EK0907", got=path)
+    return PackageError(f"'{path}' is not a reproducer: {error}", code="EK0907", got=path)

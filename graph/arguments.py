@@ -1,4 +1,4 @@
-"""Reads what users pass that is no tensor: lists, numbers, axes, flags, texts, dtypes. One refusal for each kind.
+"""Reads what users pass that is not a tensor: lists, numbers, axes, flags, texts, dtypes. One refusal for each kind.
 
 Every room of the graph floor may use this file, from the drivers up; it uses none of them.
 
@@ -60,7 +60,7 @@ def list_of(argument: str, value: Any, items: str, code: str = CODE) -> list[Any
         things = iter(value)
     except Exception:  # a class of the user's may raise what it likes; what a generator raises is not caught
         single = isinstance(value, str) or (hasattr(type(value), "__index__") and not isinstance(value, bool))
-        hint = f"also one stands in brackets: {argument}=[...]" if single else None
+        hint = f"a single one is a list, too: {argument}=[...]" if single else None
         wrong(argument, value, f"a list of {items}", code=code, hint=hint)
     return list(things)
 
@@ -123,7 +123,7 @@ def flag_of(argument: str, value: Any) -> bool:
     """True or False; 0 and 1 serve, too.
 
     Raises:
-        GraphError: something else, whose truth nobody should ask for.
+        GraphError: something else, whose truth value must not be used.
     """
     if isinstance(value, bool | np.bool_) or (type(value) is int and value in (0, 1)):
         return bool(value)
@@ -153,7 +153,7 @@ def choice_of(argument: str, value: Any, known: Iterable[str], code: str) -> str
 
 
 def dtype_of(argument: str, value: Any, code: str = CODE) -> DType:
-    """A dtype of ours.
+    """A dtype of Einkorn.
 
     Raises:
         DTypeError: something else.

@@ -5,8 +5,8 @@ a node's operands always have smaller numbers than its results. A node is a `Con
 `External`, whose data comes when a model is loaded and is held by it, or a `Node`: a call of a kernel, built-in or
 custom, with its operands, parameters and result types. Whatever happens at run time is a kernel. Control flow says
 which of them run and how often: a `Branch` or a `Loop` stands right behind the nodes of its bodies, which are ranges of
-the same list, and a body may hold others. So whoever looks at all nodes sees those of the bodies, too; `Regions` tells
-which body each node is in.
+the same list, and a body may hold others. So code that looks at all nodes sees those of the bodies, too; `Regions`
+tells which body each node is in.
 
 A graph prints as one line a node:
 
@@ -470,7 +470,7 @@ def _lines(nodes: Sequence[Item], first: int, end: int, defined: Mapping[int, st
         end -= 1
         node = nodes[end]
         if not isinstance(node, Control):
-            several = len(node.results) > 1  # then it is told which of them has the sizes
+            several = len(node.results) > 1  # then the message names the one with the sizes
             parts = [f"{defined[v]}{f' by %{v}' if several else ''}" for v in node.results if v in defined]
             extra = "".join(parts)
             lines.append(f"{indent}{node}{extra}")

@@ -6,7 +6,7 @@
     kernels      the kernels of the ops of graphs, a file a family, each with its reference
 
 Input: nothing. Output: the names below. Non-goals: importing this package loads none of its modules; a name loads the
-one that it is from when it is first asked for.
+one that it is from on first use.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ __all__ = [
     "zipped_divide",
 ]
 
-# Module -> the names that come from it, when they are first asked for.
+# Module -> the names that come from it, on first use.
 _FILES = {
     "algorithms.monoids": "All Any ArgMax ArgMin LogSumExp Max Min Monoid Product Sum Welford",
     "algorithms.random": "normal philox philox_4x32 philox_4x64 uniform",

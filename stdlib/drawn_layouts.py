@@ -25,7 +25,7 @@ class Drawn(Rich):
         """Checks that shape and stride are of one form.
 
         Raises:
-            EinkornError: EK0894, they are not, or a part is no number.
+            EinkornError: EK0894, they are not, or a part is not a number.
         """
         if hasattr(self, "stride"):
             _check(getattr(self, "shape", None), self.stride, self)

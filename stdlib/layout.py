@@ -5,7 +5,7 @@
 
 A shape is a number, or a tuple of shapes; strides have the same form. Coordinates are tuples of that form; one number
 stands for a coordinate at any level, the first part of it going fastest. Shapes and strides may hold values of the
-running program (`Layout((x.dim(0), 8), (8, 1))`) where offsets are asked for; the algebra wants numbers that are known.
+running program (`Layout((x.dim(0), 8), (8, 1))`) where offsets are requested; the algebra wants numbers that are known.
 
 All of it runs in Python, and in kernels when they are compiled: layouts are structs, and these functions are written
 in the kernel language.
@@ -193,7 +193,7 @@ def _offset(coordinate, shape, stride):
 
 
 def _opened(parts):
-    """Coordinates that are tuples, part by part beside their shapes and strides."""
+    """Coordinates that are tuples, part by part next to their shapes and strides."""
     found: Any = ()
     for place, sizes, steps in parts:
         if isinstance(place, tuple):
@@ -289,7 +289,7 @@ def _by_modes(layout):
 def coalesce(layout: Layout, by: Any = None) -> Layout:
     """The same function of one number, with as few modes as there can be.
 
-    `by` is a form, as `(1, 1)`: each mode that stands beside a part of it is coalesced by itself, the others stay.
+    `by` is a form, as `(1, 1)`: each mode that stands next to a part of it is coalesced by itself, the others stay.
 
     Raises:
         EinkornError: EK0215, `by` has more parts than the layout.
@@ -375,7 +375,7 @@ def complement(layout: Layout, size: int) -> Layout:
     at = 1
     for count, step in _by_stride(layout):
         if count > 1 and step != 0:
-            static_assert(step > 0 and step % at == 0, f"complement: a stride of {step} is no multiple of {at}")
+            static_assert(step > 0 and step % at == 0, f"complement: a stride of {step} is not a multiple of {at}")
             found = (*found, (step // at, at))
             at = count * step
     return coalesce(_of_modes((*found, ((size + at - 1) // at, at))))
@@ -498,5 +498,5 @@ def left_inverse(layout: Layout) -> Layout:
         EinkornError: EK0215, there is none: offsets occur twice, or do not lie so.
     """
     for size, step in _modes(layout):
-        static_assert(size == 1 or step != 0, "left_inverse: a stride of 0 gives an offset twice")
+        static_assert(size == 1 or step != 0, "left_inverse: a stride of 0 yields an offset twice")
     return right_inverse(_joined((layout, complement(layout, layout.cosize))))

@@ -54,7 +54,7 @@ from .gradients import check_gradients, check_has_backward, in_float64
 __all__ = ["CheckError", "CheckReport", "check_op"]
 
 WAYS = ("the reference", "the interpreter")
-MEMBERS = 3  # of a promised batch that are compared with calls of their own, beside the last one
+MEMBERS = 3  # of a promised batch that are compared with calls of their own, next to the last one
 INTERPRETED = 600  # elements of all inputs up to which a case is interpreted, too
 
 Outputs = Callable[..., Sequence[tuple[DType, Sequence[int]]]]
@@ -112,7 +112,7 @@ def check_op(
         tensors: how many tensors a variadic argument stands for.
         rtol, atol: how far from the reference a float may be; by default 8 units in the last place of the element, and
             as much of the largest element. Integers and bools are equal.
-        special: whether special values may meet (NaN beside infinities and the largest numbers). By default they do
+        special: whether special values may meet (NaN next to infinities and the largest numbers). By default they do
             where every argument has the same dims; elsewhere an array has one of them.
         gradients: whether the op's backward is compared with finite differences of the interpreter, too.
         callers: by whom the op is called, too, with equal results: "direct", "torch", "jax".
@@ -120,7 +120,7 @@ def check_op(
 
     Raises:
         CheckError: EK0730, a difference; an `AssertionError`, too. EK0731, there is no case to try.
-        GraphError: EK0732, the op lacks what is asked for. PackageError: no library has it. CompileError: a mistake.
+        GraphError: EK0732, the op lacks what is requested. PackageError: no library has it. CompileError: a mistake.
     """
     subject = _Subject.find(op, library, tensors)
     wanted = reference or subject.kernel.reference
@@ -133,7 +133,7 @@ def check_op(
 
 
 def callers_of(names: Sequence[str]) -> Sequence[str]:
-    """The callers that are asked for.
+    """The callers that are requested.
 
     Raises:
         GraphError: EK0478, one is not known.
@@ -142,7 +142,7 @@ def callers_of(names: Sequence[str]) -> Sequence[str]:
         if name not in CALLERS:
             listed = ", ".join(CALLERS)
             hint = did_you_mean(str(name), CALLERS)
-            text = f"callers= names {name!r}, and knows {listed}"
+            text = f"callers= names {name!r}, and supports {listed}"
             raise GraphError(text, code="EK0478", argument="callers", expected=listed, got=name, hint=hint)
     return [names] if isinstance(names, str) else list(names)
 
@@ -272,7 +272,7 @@ class _Check:
     def all_of(
         self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice, gradients: bool
     ) -> None:
-        """The outputs and, where they are asked for, the gradients."""
+        """The outputs and, where they are requested, the gradients."""
         self.outputs_of(own, expected, tried, choice)
         if gradients:
             self.gradients_of(own, tried, choice)
@@ -315,7 +315,7 @@ class _Check:
                 f"op '{name}' has no case to try: {refusals[0] if refusals else 'there are no dtypes'}",
                 code="EK0731",
                 op=name,
-                hint="give sizes=, data= or parameters= that fit the op",
+                hint="pass sizes=, data= or parameters= that fit the op",
             )
 
     def instance(self, instance: Instance, choice: _Choice) -> None:
@@ -346,7 +346,7 @@ class _Check:
                 self.report.refusals.append(error.message)
 
     def gradients(self, instance: Instance, choice: _Choice) -> None:
-        """The backward beside finite differences, for two cases of an instance."""
+        """The backward next to finite differences, for two cases of an instance."""
         schema, parameters = self.subject.schema, dict(instance.parameters)
         shapes = layout(schema, instance)
         small = tuple(size for size in choice.sizes if size < 8) or choice.sizes
@@ -364,7 +364,7 @@ class _Check:
                 self.report.refusals.append(error.message)
 
     def gradient(self, arrays: list[Array], parameters: dict[str, Any], about: str) -> None:
-        """The backward beside finite differences, for one call."""
+        """The backward next to finite differences, for one call."""
         outs = self.outputs and self.outputs(*(a.shape for a in arrays))
         graph = self.subject.graph([(DType.from_numpy(a.dtype), a.shape) for a in arrays], parameters, outs)
         model = InferenceSession(interpret=True).load(graph)

@@ -1,4 +1,4 @@
-"""What `check_op` is asked for, checked against the op: a name that it lacks would try nothing, and say nothing.
+"""The requests to `check_op`, checked against the op: a name that it lacks would try nothing, and say nothing.
 
 Input: the arguments of `check_op`, a schema. Output: nothing, or an error. Non-goals: what the op does.
 """
@@ -42,7 +42,7 @@ def check_arguments(
         if bad:
             raise _refused(schema, f"the {what} hold {bad[0]!r}", "whole numbers from 0 on, in a sequence")
     if expected is not None and inputs is None:
-        raise _refused(schema, "expected= stands alone", "inputs= beside it: the case that it is expected of")
+        raise _refused(schema, "expected= is used without inputs=", "inputs=, too: the case that it is expected of")
     for what, given, arguments in (("inputs", inputs, schema.inputs), ("expected", expected, schema.outputs)):
         if given is not None and len(given) != len(arguments):
             listed = ", ".join(argument.name for argument in arguments)

@@ -59,7 +59,7 @@ def instances(
     ranks: Mapping[str, Sequence[int]],
     parameters: Sequence[Mapping[str, object]],
 ) -> Iterator[Instance]:
-    """Every dtype of every type variable beside the preferred one of the others, every rank, all parameters."""
+    """Every dtype of every type variable next to the preferred one of the others, every rank, all parameters."""
     options = {name: tuple(dtypes.get(name, allowed)) for name, allowed in schema.typevars}
     if not all(options.values()):
         return

@@ -41,7 +41,7 @@ class Tolerance:
 
 def tolerance_for(wanted: Array, rtol: float | None, atol: float | None) -> Tolerance:
     """The given tolerance, or one that follows from the dtype and the largest element."""
-    if wanted.dtype.kind == "c":  # a part may be small beside the products that it is the sum of
+    if wanted.dtype.kind == "c":  # a part may be small next to the products that it is the sum of
         parts = [tolerance_for(part, rtol, atol) for part in (wanted.real, wanted.imag)]
         return Tolerance(max(part.rtol for part in parts), max(part.atol for part in parts))
     if not DType.from_numpy(wanted.dtype).is_float():
@@ -178,7 +178,7 @@ def save(
     if found.by == "the reference":
         lines += ["expected = [", *(f"    {array_text(a)}," for a in found.outputs), "]"]
     else:
-        lines.append("expected = None  # the interpreter says what is right")
+        lines.append("expected = None  # the expected results come from the interpreter")
     lines.append(f"check_op({', '.join(arguments)}, inputs=inputs, expected=expected, parameters={{{given}}})")
     text = "\n".join(lines) + "\n"
     name = re.sub(r"\W+", "_", op)

@@ -1,7 +1,7 @@
 """Compares the backward of an op with finite differences, for `testing.check_op(..., gradients=True)`.
 
 Along random directions: the change of a weighted sum of the outputs, by central differences of the interpreter in
-float64, beside what the backward says of it.
+float64, next to what the backward says of it.
 
 Input: an op with a backward, arrays. Output: nothing, or a `CheckError`. Non-goals: which arrays (see `cases`).
 """

@@ -155,7 +155,7 @@ def compile_module(
     Args:
         text: LLVM IR; its triple and data layout are replaced by the target's.
         level: 0 (none) to 3 (all: loop and SLP vectorisation, unrolling, interleaving); else the target's.
-        observe: is told of every pass after it ran.
+        observe: is notified of every pass after it ran.
         elsewhere: symbols that another object of the same link has.
         passes: what to do instead of `PASSES`.
 
@@ -171,7 +171,7 @@ def compile_module(
     for symbol in undefined:
         if symbol not in target.libcalls:
             raise InternalError(
-                f"the code for {target.name} calls {symbol}, which no library is asked for", code="EK0903", got=symbol
+                f"the code for {target.name} calls {symbol}, which no library provides", code="EK0903", got=symbol
             )
     return Compiled(target, level, text, code, undefined)
 
@@ -196,7 +196,7 @@ def emit_object(
 
 
 def _object_of(module: Any, machine: Any) -> bytes:
-    """As `machine.emit_object(module)`, beside other threads."""
+    """As `machine.emit_object(module)`, next to other threads."""
     ffi = library().ffi
     with ffi.OutputString() as message:
         buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, message)

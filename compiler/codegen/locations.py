@@ -1,6 +1,6 @@
 """Reads the author's places from locations as MLIR prints them.
 
-Diagnostics hand out locations that cannot be asked for their parts, so that the printed form is read.
+Diagnostics hand out locations that cannot be requested their parts, so that the printed form is read.
 
 Input: the text of a location. Output: places. Non-goals: what emission writes as locations (see `lowering.module`).
 """

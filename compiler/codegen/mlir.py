@@ -1,8 +1,8 @@
 """MLIR text -> LLVM IR text: finds the MLIR bindings and drives them.
 
 Input: a module in MLIR's text form, with the places of the author's own text as locations. Output: LLVM IR in the
-version that llvmlite reads. The way between is `PASSES`. Who watches sees each by itself, verified and timed; else
-passes in a row are run as one. Non-goals: nothing is emitted here, and no machine code is made.
+version that llvmlite reads. The way between is `PASSES`. Code that watches sees each by itself, verified and timed;
+else passes in a row are run as one. Non-goals: nothing is emitted here, and no machine code is made.
 
 This is the only module that imports the bindings: a package named `mlir` when one is installed, else `torch_mlir`.
 """
@@ -35,7 +35,7 @@ from .walking import walk
 
 @dataclass(frozen=True)
 class MLIRPass:
-    """A pass over a module: one of MLIR's by its name, or a Python function of ours.
+    """A pass over a module: one of MLIR's by its name, or a Python function of Einkorn.
 
     Attributes:
         spell: its name and options for a target, or several passes; empty where the target needs none.
@@ -51,7 +51,7 @@ class MLIRPass:
         return self.name if self.spell is None else self.spell(target)
 
 
-# From what is emitted to the LLVM dialect. Who watches sees each by itself; else passes in a row are run as one.
+# From what is emitted to the LLVM dialect. Code that watches sees each by itself; else passes in a row are run as one.
 PASSES: Final[tuple[MLIRPass, ...]] = (
     MLIRPass("cse"),
     MLIRPass("convert-scf-to-cf"),
@@ -143,7 +143,7 @@ def lower_to_llvm(
         text: a module of `llvm.func`s whose bodies use scf, cf, arith, vector, llvm, nvvm and rocdl.
         target: gives the triple, the data layout and the kind of debug information.
         passes: what to run.
-        observe: is told of every pass after it ran.
+        observe: is notified of every pass after it ran.
 
     Raises:
         InternalError: MLIR refused the module; its place is in the author's own text where the location says so.

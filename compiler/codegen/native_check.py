@@ -94,7 +94,7 @@ def main() -> None:
     module = binding.parse_assembly(sys.stdin.read())
     module.verify()
     written = llvm.new_machine(target, 0).emit_assembly(module)
-    for function in module.functions:  # what is no intrinsic is called
+    for function in module.functions:  # what is not an intrinsic is called
         if function.is_declaration and re.search(re.escape(function.name).replace(r"\.", "(\\.|_\\$_|_)"), written):
             sys.exit(f"error: unknown intrinsic {function.name}")
 

@@ -132,7 +132,7 @@ def _find() -> str:
 
     first = f.load("i64", f.field("finding"))
     with f.when(f.compare("ne", first, 0)):
-        # A read of what nobody has written yet is a race once another thread writes there: that is told instead.
+        # A read of uninitialised memory is a race once another thread writes there: that is reported instead.
         kinds = f.both(f.compare("eq", first, Found.UNINITIALISED), f.compare("eq", "%found", Found.RACE), "i1")
         reader = f.compare("eq", told("thread"), f.sub(f.right("%entry", THREAD_BIT), 1))
         read = f.compare("eq", told("other_site"), f.both(f.right("%entry", _SITE), _SITES))
@@ -264,7 +264,7 @@ def _kind(f: StateFunction) -> str:
 
 
 def _is_over(f: StateFunction) -> str:
-    """Whether nothing more is looked for: behind a read of what nobody has written yet, who writes it is."""
+    """Whether nothing more is looked for: behind a read of uninitialised memory, who writes it is."""
     first = f.load("i64", f.field("finding"))
     return f.both(f.compare("ne", first, 0), f.compare("ne", first, Found.UNINITIALISED), "i1")
 

@@ -49,7 +49,7 @@ def pool_object(target: Target) -> bytes:
     """The pool's code as a shared object.
 
     Raises:
-        TargetError: the target is no Linux CPU that the pool is written for.
+        TargetError: the target is not a Linux CPU that the pool is written for.
     """
     return compile_module(pool_text(target), target, level=2).link("einkorn_pool.so")
 
@@ -58,7 +58,7 @@ def pool_text(target: Target) -> str:
     """The pool's code as LLVM IR.
 
     Raises:
-        TargetError: the target is no Linux CPU that the pool is written for.
+        TargetError: the target is not a Linux CPU that the pool is written for.
     """
     system = target.system
     if system is None:

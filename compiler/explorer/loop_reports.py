@@ -113,4 +113,4 @@ def _reason(texts: Sequence[str]) -> str:
         return "floats are added in the order that is written; reduce and rowwise, or fastmath={'reassoc'}, free it"
     if sum(bool(_LABEL.match(text)) for text in texts) > 1:
         return "there is a branch in it that is not a choice between values"
-    return "LLVM saw no gain, or could not tell what the loop reads from what it stores"
+    return "LLVM saw no benefit, or could not prove that the loop's loads and stores do not alias"

@@ -121,7 +121,7 @@ class _Page:
         self.reports: dict[Spot, list[tuple[str, str]]] = {}  # what became of the loops of a line, for each target
 
     def add_reports(self, machine: Target, reports: Mapping[Spot, str]) -> None:
-        """Takes what became of the loops for a target; it is shown beside their lines."""
+        """Takes what became of the loops for a target; it is shown next to their lines."""
         for (file, number), text in reports.items():
             self.reports.setdefault((os.path.realpath(file), number), []).append((machine.name, text))
 

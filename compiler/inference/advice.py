@@ -21,7 +21,7 @@ from .values.index import Index
 
 
 def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> str | None:
-    """For a tensor where items are wanted, or as the argument of `sum`, `max` and their like."""
+    """For a tensor where items are wanted, or as the argument of `sum`, `max` and similar ones."""
     if not hasattr(value, "dims") or isinstance(value, Index):
         return None
     text = source_of(node, frame)
@@ -37,7 +37,7 @@ def over_elements(function: str, node: s.Node, frame: Frame) -> str:
 
 
 def bound_of_range(value: Any, node: s.Node, frame: Frame) -> str | None:
-    """For what is no whole number."""
+    """For what is not a whole number."""
     if isinstance(value, Value) and value.dtype.is_float():
         return f"write {cast_of(node, frame, INT.dtype)}"
     if isinstance(value, Bound) and isinstance(node, s.Attribute):
@@ -48,10 +48,10 @@ def bound_of_range(value: Any, node: s.Node, frame: Frame) -> str | None:
 
 
 def uncallable(value: Any, node: s.Node, frame: Frame) -> str | None:
-    """For something that is called and is no function."""
+    """For something that is called and is not a function."""
     if isinstance(value, Marker):
         sizes = "T, 4" if value.name == "SIMD" else "T"
-        return f"its dtype stands in brackets: {value.name}[{sizes}]({'x' if value.name == 'SIMD' else '4'})"
+        return f"write its dtype in brackets: {value.name}[{sizes}]({'x' if value.name == 'SIMD' else '4'})"
     if isinstance(value, ClassValue):
         return f"write {value.name}, the class itself"
     if isinstance(node, s.Attribute) and node.name == "size" and isinstance(value, Value):
@@ -66,7 +66,7 @@ def unindexable(node: s.Node, frame: Frame) -> str | None:
     if not isinstance(node, s.Subscript) or not isinstance(node.value, s.Subscript):
         return None
     text = source_of(node.value, frame)
-    return f"write {text}: it is an element already, and the number behind it says nothing more"
+    return f"write {text}: it is an element already, and the index is redundant"
 
 
 def width_by_name(node: s.Node, rank: int, got: int, frame: Frame) -> str | None:
@@ -95,7 +95,7 @@ def index_of_tuple(node: s.Node, owner: Any, frame: Frame) -> str | None:
     if any(hasattr(item, "dims") for item in owner):
         return f"which tensor is known at compile time: `for k in unroll({count})`, and {text}[k] in it"
     return (
-        f"give the op a tensor with these numbers, or copy them to storage: `table = stack[T]({count})`, then "
+        f"pass the op a tensor with these numbers, or copy them to storage: `table = stack[T]({count})`, then "
         f"`table[k] = {text}[k]` in a loop `for k in unroll({count})`"
     )
 
@@ -136,7 +136,7 @@ def dtype_for(value: Any) -> str | None:
 
 
 def count_of(value: Any) -> str | None:
-    """For what is no number, where a loop is told how often it goes round."""
+    """For what is not a number, where the number of iterations of a loop is required."""
     if isinstance(value, Closure):
         return "the number comes first, then the body: parallel_for(n, body)"
     if isinstance(value, tuple):
@@ -156,7 +156,7 @@ def library_argument(name: str, param: str, given: dict[str, Any]) -> tuple[str,
     if param == "v" and name in COLLECTIVES and hasattr(value, "dims"):
         return (
             f"'{COLLECTIVES[name]}' works on a value of each thread, not on {describe(value)}",
-            "give it the element of this thread: x[gpu.global_idx.x]",
+            "pass the element of this thread: x[gpu.global_idx.x]",
         )
     name = COLLECTIVES.get(name, name)
     if param == "monoid" and (isinstance(value, Closure | str) or is_comptime_number(value)):

@@ -47,7 +47,7 @@ def fold(here: Point, row: Row, operands: list[Any]) -> Any:
         here.step(1 + arithmetic(operands))
         value = row.fold(*operands)
         if isinstance(value, complex) and complex not in map(type, operands):
-            hint = "a complex number as the operand gives one: write it with + 0j"
+            hint = "the result is complex if the operand is: write it with + 0j"
             raise here.error("EK0206", "this compile-time value is a complex number", hint=hint)
         return value
     except TypeError:

@@ -59,7 +59,7 @@ def arithmetic(operands: list[Any]) -> int:
 
 
 def overlong(spec: str) -> bool:
-    """Whether a format asks for a width or for digits beyond any text that is shown."""
+    """Whether a format requests a width or a number of digits beyond any text that is shown."""
     return any(len(number) > 5 or int(number) > MAX_ITEMS for number in re.findall("[0-9]+", spec))
 
 

@@ -115,7 +115,7 @@ def truth(here: Point, value: Any) -> Any:
             return value if value.const is None else bool(value.const)
         hint = "compare it with a number, for instance `!= 0`" if isinstance(value.type, SIMDType) else None
         if value.dtype is DType.bool and isinstance(value.type, SIMDType):
-            hint = "a mask has a truth for each lane: ask `.any()` or `.all()`, or use select(mask, x, y)"
+            hint = "a mask has one bool per lane: use `.any()` or `.all()`, or select(mask, x, y)"
         raise here.error("EK0209", f"a condition has to be a Bool, not {describe(value)}", hint=hint)
     if isinstance(value, StructValue):
         own = special(here, value, "__bool__", [])

@@ -66,7 +66,8 @@ def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.Nod
         if problem:
             hint = None
             if isinstance(value, complex):
-                hint = f"only complex numbers meet one: write x.cast({type.dtype.complex_dtype}) for the other operand"
+                cast = f"x.cast({type.dtype.complex_dtype})"
+                hint = f"operands of a complex number have to be complex: write {cast} for the other operand"
             raise here.error("EK0205", problem, expected=str(type), got=literal_text(value), hint=hint)
         return builder.const(adopt(value, type.dtype), type)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and isinstance(type, SIMDType):
@@ -115,9 +116,9 @@ def misfit(value: bool | int | float | complex, dtype: DType) -> str | None:
     """Why a compile-time number cannot become a `dtype`, or None when it can."""
     if dtype.kind == "bool" or isinstance(value, bool):
         fits = dtype.kind == "bool" and isinstance(value, bool)
-        return None if fits else f"the {type(value).__name__} {literal_text(value)} is no {dtype}"
+        return None if fits else f"the {type(value).__name__} {literal_text(value)} does not fit {dtype}"
     if isinstance(value, complex):
-        return None if dtype.is_complex() else f"the complex {value!r} is no {dtype}"
+        return None if dtype.is_complex() else f"the complex {value!r} does not fit {dtype}"
     dtype = dtype.part
     if dtype.is_float():
         if isinstance(value, float) or is_exact(dtype, value):
@@ -126,7 +127,7 @@ def misfit(value: bool | int | float | complex, dtype: DType) -> str | None:
             return f"{literal_text(value)} is not exactly representable in {dtype}"
         return None if isfinite(adopt(value, dtype).real) else f"{literal_text(value)} is too large for {dtype}"
     if isinstance(value, float):
-        return f"the float {value!r} is no {dtype}"
+        return f"the float {value!r} does not fit {dtype}"
     low, high = dtype.range
     return None if low <= value <= high else f"{literal_text(value)} does not fit {dtype} ({low} to {high})"
 
@@ -179,7 +180,10 @@ def unify(
 
 def _float_with_integer(here: Point, number: float, typed: Value, at: syntax.Node, literal: syntax.Node) -> Exception:
     """`x[i] * 0.5` where x holds integers: the float cannot become an integer, and the integer has to be cast."""
-    text, details = f"the float {number!r} is no {typed.dtype}", {"expected": str(typed.type), "got": repr(number)}
+    text, details = (
+        f"the float {number!r} does not fit {typed.dtype}",
+        {"expected": str(typed.type), "got": repr(number)},
+    )
     if number.is_integer() and misfit(int(number), typed.dtype) is None:
         return here.on(literal).error("EK0205", text, **details, hint=f"write {int(number)}")
     return here.on(literal).error(

@@ -189,7 +189,7 @@ class Evaluator(Scoped):
         self.watch: Any = None  # the loop's body that is being built; see `inference.language.rare_cases`
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
         self.launched: Launched | None = None  # the launch whose kernel this is
-        self.debugging = False  # whether a debugger is told what variables hold; see `inference.debug_values`
+        self.debugging = False  # whether a debugger is passed what variables hold; see `inference.debug_values`
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
         self.trial = False  # whether only the types are wanted; see `inference.syntax.loop_variables`
@@ -302,7 +302,7 @@ class Evaluator(Scoped):
             self._exceeded(node, frame)
 
     def _exceeded(self, node: syntax.Node, frame: Frame) -> NoReturn:
-        """Ends an evaluation that takes more steps than one may; beside other mistakes, these are what is reported."""
+        """Ends an evaluation that takes more steps than one may; next to other mistakes, these are what is reported."""
         if self.folding:
             text = f"this takes more than {MAX_STEPS} steps at compile time"
             hint = "pass a value of the running program, Int(n) for example"

@@ -5,7 +5,7 @@ rounded, for half floats), that arithmetic is done again on widened operands. In
 each value of the expression lies in one, and arithmetic whose interval fits its dtype is left as it is. Integers are
 computed in the narrowest dtype that holds all intervals of the expression, half floats in float32.
 
-The expression ends at what is no arithmetic of the author's: elements that are loaded, loop variables, bits, casts,
+The expression ends at what is not arithmetic of the author's: elements that are loaded, loop variables, bits, casts,
 declared types, and functions of the library.
 
 Input: values of the evaluator. Output: values of the wide dtype. Non-goals: which values meet an accumulator (see

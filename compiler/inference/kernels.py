@@ -225,7 +225,7 @@ class GroupBuilder(GroupEvaluator):
         self.outputs = {(s.node, s.output): s.buffer for s in group.stores}
 
     def build(self, name: str) -> Function:
-        """Evaluates the root (with all that melts into it) and returns the finished function."""
+        """Evaluates the root (with all that is fused with it) and returns the finished function."""
         region = Region()
         ends = False
         with self.evaluator.builder.inside(region):
@@ -233,11 +233,11 @@ class GroupBuilder(GroupEvaluator):
                 ends = self.run(self.group.root, self.root_outputs())
             except (Cascade, Abandoned):
                 if not self.evaluator.errors:
-                    raise InternalError("a mistake was met but not noted") from None
+                    raise InternalError("an error was found but not recorded") from None
             except (NeedComponents, NotElementwise) as error:
                 raise NotFusible(f"these kernels do not fuse: {type(error).__name__}") from error
             except Exception:
-                if not self.evaluator.errors:  # beside a mistake, what fails may fail because of it
+                if not self.evaluator.errors:  # next to a mistake, what fails may fail because of it
                     raise
             self.evaluator.builder.end()
         self.evaluator.raise_errors()

@@ -53,5 +53,5 @@ def returned(here: Point, node: s.Return, value: Any) -> CompileError:
     """The mistake of an op that returns a value."""
     name = here.frame.program.schema.outputs[0].name
     hint = f"store it: `{name}[...] = ...`, or `foreach({name}, lambda i: ...)`"
-    text = f"an op gives its results by its outputs; {describe(value)} that it returns would be lost"
+    text = f"an op returns its results in its outputs; {describe(value)} that it returns would be lost"
     return here.on(node.value or node).error("EK0226", text, hint=hint)

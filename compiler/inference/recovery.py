@@ -1,4 +1,4 @@
-"""Goes on beside a mistake, so that all independent ones are found in one go.
+"""Goes on next to a mistake, so that all independent ones are found in one go.
 
 An expression with a mistake in it gives a poisoned value, and so does what is computed from it, without a message.
 But the other operands are evaluated, and the other arguments of a call. Where a poisoned condition decides,

@@ -145,7 +145,7 @@ def _from_memory(value: Value, depth: int = 0) -> bool:
 
 
 def _for_a_fold(frame: Frame) -> bool:
-    """Whether the library reads here what a `fold` of the author's asks for: a monoid may have one of its own."""
+    """Whether the library reads here what a `fold` of the author's requests: a monoid may have one of its own."""
     at = frame.caller
     while at is not None:
         if at.function == "fold" and not is_shipped(at.place.file):
@@ -194,7 +194,7 @@ def guard_alignment(call: Point, pointer: Value, offset: Value, align: int | Non
     if mask is not None:
         none = builder.row("invert", [mask])
         holds = builder.row("or_", [holds, all_lanes(builder, none)])
-    message = ["the address of element ", offset, f" is no multiple of {align} bytes, which align={align} promises"]
+    message = ["the address of element ", offset, f" is not a multiple of {align} bytes, which align={align} promises"]
     add_check(call, "alignment", holds, message, {}, [])
 
 

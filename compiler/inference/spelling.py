@@ -1,6 +1,6 @@
 """Spells what the author would write: the text of a node, and the name of a dtype where a value got it from.
 
-A kernel is evaluated for one dtype of each type variable, and its mistakes are told for that one. A hint that says
+A kernel is evaluated for one dtype of each type variable, and its mistakes are reported for that one. A hint that says
 `.cast(float32)` where the author means `T` is right for one instance and wrong for the next, so the dtype is named as
 the text names it: the type variable, the dtype of an argument, or the dtype itself.
 

@@ -1,6 +1,6 @@
 """Refuses what the target of a compilation lacks: printing, a size of blocks, device memory in host code.
 
-Input: the call that asks for it. Output: nothing, or an error with a code of `CODES`. A package may leave such a target
+Input: the call that requests it. Output: nothing, or an error with a code of `CODES`. A package may leave such a target
 out for an op (see `compiler.build`); every other mistake is the author's.
 """
 
@@ -49,7 +49,7 @@ def refuse_clusters(call: Point, blocks: Sequence[int]) -> None:
     if math.prod(blocks) == 1 or not target.has_grid:
         return
     if not target.supports("clusters"):
-        hint = 'guard it by `if ctx.target.supports("clusters"):`, and give the others cluster=1'
+        hint = 'guard it by `if ctx.target.supports("clusters"):`, and pass cluster=1 to the others'
         raise call.error("EK0611", f"{target.name} has no clusters of blocks", "cluster", hint=hint)
     if math.prod(blocks) > MAX_CLUSTER:
         text = f"a cluster of {math.prod(blocks)} blocks does not fit {target.name}"

@@ -141,7 +141,7 @@ def reason_for_cast(given: DType, wanted: DType) -> str | None:
     if wanted.is_complex() and not given.is_complex():
         return "real numbers become complex ones by a cast only"
     if given.is_complex() and not wanted.is_complex():
-        return f"{SIMDType(wanted)} has no imaginary part: say which real number is meant"
+        return f"{SIMDType(wanted)} has no imaginary part: choose the real number explicitly"
     if given.is_float() and wanted.is_integral():
         return f"{SIMDType(wanted)} has no fractions: the conversion of {SIMDType(given)} is written as a cast"
     if given.is_integral() and wanted.is_float():

@@ -1,6 +1,6 @@
 """Computes asynchronous copies: one is done when its thread waits for it, or at once, as the machine draws.
 
-So whoever reads too early finds that nobody has written.
+So code that reads too early finds that nobody has written.
 
 Input: operations. Output: functions on pointers and numbers (see `interpreter.machine`).
 """

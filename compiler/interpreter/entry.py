@@ -70,7 +70,7 @@ class Interpreted:
 
         Raises:
             Trap: an assert failed.
-            KernelError: an access outside of a buffer or to what nobody has written; threads that part at a barrier.
+            KernelError: an access outside of a buffer or to uninitialised memory; threads that part at a barrier.
         """
         machine = self.machine
         machine.report = report

@@ -51,7 +51,7 @@ class Machine:
         ids: the indices of the GPU thread that runs.
         shared: the storage that the threads of the running block share, by operation.
         cluster: the same of each block of the running cluster.
-        dynamic_shared: the bytes of shared memory that the launch asks for.
+        dynamic_shared: the bytes of shared memory that the launch requests.
         copies: the asynchronous copies under way of each thread of the running block, by the identity of its ids.
         random: draws the order of parallel work; None runs it in order.
     """

@@ -99,7 +99,7 @@ def _peer(op: Op, machine: Machine) -> Evaluate:
 
     def of_block(own: Pointer, rank: Any) -> Pointer:
         if not 0 <= rank < blocks:
-            text = f"gpu.cluster.peer asks for block {rank} of a cluster of {blocks}"
+            text = f"gpu.cluster.peer accesses block {rank} of a cluster of {blocks}"
             raise KernelError(text, code="EK0720", place=location.place, op=machine.op or None)
         which = next(key for key, pointer in machine.shared.items() if pointer.memory is own.memory)
         data = own.memory.data

@@ -100,7 +100,7 @@ def load(pointer: Pointer, offset: int, width: int, op: str, location: Location)
     written = memory.written
     if written is not None and not (written[start] if width == 1 else written[start : start + width].all()):
         raise KernelError(
-            f"{_who(op)} reads element {_element(memory, start)} of '{memory.name}', which nobody has written",
+            f"{_who(op)} reads element {_element(memory, start)} of '{memory.name}', which is uninitialised",
             code="EK0721",
             place=location.place,
             op=op or None,

@@ -1,4 +1,4 @@
-"""Names the indices that a thread of a grid can ask for, and says whose threads have one and the same.
+"""Names the indices that a thread of a grid can request, and says whose threads have one and the same.
 
 Output: tables. Non-goals: what an index is made of (see `inference.language.grids`).
 """

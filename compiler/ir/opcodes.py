@@ -242,7 +242,7 @@ ATOMIC_STORE = Opcode(
 OFFSET = Opcode(
     "offset", "pointer, Int -> the pointer that many elements further on", _ADDRESS, (POINTER,), rule=rules.offset
 )
-NOWHERE = Opcode("nowhere", "a pointer that nobody reads through", results=(POINTER,))
+NOWHERE = Opcode("nowhere", "a pointer that is never dereferenced", results=(POINTER,))
 MASKED_LOAD = Opcode(
     "masked_load",
     "pointer, offset, mask, other -> elements where the mask holds, lanes of other elsewhere",
@@ -381,7 +381,7 @@ LAUNCH = Opcode(
 ENQUEUE = Opcode(
     "enqueue",
     "grid x y z, bytes of dynamic shared memory, the kernel's arguments: launches it; attrs kernel, block, cluster,"
-    " limits of the first four operands, static: bytes that each block shares besides, reports: whether it may report",
+    " limits of the first four operands, static: bytes of static shared memory, reports: whether it may report",
     (INTEGER,) * 4,
     more=ANY,
     attrs={"kernel": Attribute(whole()), "limits": Attribute(numbers(4, low=0))}

@@ -95,7 +95,7 @@ class Value:
 
     @property
     def simd(self) -> SIMDType:
-        """The type of what is no pointer."""
+        """The type of what is not a pointer."""
         assert isinstance(self.type, SIMDType)
         return self.type
 
@@ -293,12 +293,13 @@ class Site:
 Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; the same up to high where it is True
 
 
-# What a launch asks for first, as the operands of an `enqueue`: for messages.
+# What a launch requests first, as the operands of an `enqueue`: for messages.
 LAUNCH_SIZES = ("blocks along x", "blocks along y", "blocks along z", "bytes of dynamic shared memory")
 
 
 def of_clusters(words: str, size: int) -> str:
-    """What a launch asks for whose grid is no whole clusters along an axis; the number of its blocks follows."""
+    """What a launch requests whose grid is not a whole number of clusters along an axis; the number of its blocks
+    follows."""
     return f"clusters of {size} {words}, and its grid has "
 
 
@@ -421,7 +422,7 @@ def count_operations(region: Region) -> int:
 
 
 class NotFusible(InternalError):
-    """Groups were asked for that cannot be built; the graph takes them apart and asks again.
+    """Groups were requested that cannot be built; the graph takes them apart and asks again.
 
     `groups` are their numbers in the unit.
     """

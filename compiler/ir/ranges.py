@@ -36,7 +36,7 @@ DEPTH = 8
 FACTS = "facts"  # the key of a scope's facts in the builder's memo
 SIZE_BITS = 47  # of what a tensor's memory can have elements,
 COUNTER_BITS = 60  # and of what a loop that begins below that counts to in a human's life
-INT_BITS = 63  # of an Int, beside its sign
+INT_BITS = 63  # of an Int, next to its sign
 
 _NEGATED = {row.name: row.negated for row in ROWS.values() if row.negated}
 

@@ -3,7 +3,7 @@
 Passes leave these as attributes of operations. They change nothing of what a program means: the interpreter does not
 read them, and the printer shows them on demand only.
 
-    for       cut: Cut, or hints: LoopHints     what LLVM is told of it; see `passes.vectorize_loops`
+    for       cut: Cut, or hints: LoopHints     hints for LLVM; see `passes.vectorize_loops`
               strip: int                        how far the index goes between two polls; see `passes.place_polls`
               burn: int                         operations for each step of the index, taken from the fuel afterwards
     for, while
@@ -27,7 +27,7 @@ HINT: Final = "ek.hint."  # how the names of the functions begin that are called
 
 @dataclass(frozen=True)
 class LoopHints:
-    """What LLVM is told of a loop; 0 and False leave it to choose.
+    """What LLVM is notified of a loop; 0 and False leave it to choose.
 
     Attributes:
         masked: it becomes vectors of which each lane asks whether its round is one of the loop's.

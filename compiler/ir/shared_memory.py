@@ -1,4 +1,4 @@
-"""Adds up the shared memory that the blocks of a launch have whatever the launch asks for.
+"""Adds up the shared memory that the blocks of a launch have whatever the launch requests.
 
 Input: the region that every thread runs. Output: bytes. Non-goals: where each tensor lies (LLVM says that).
 """

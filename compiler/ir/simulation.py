@@ -26,7 +26,7 @@ YIELDS: Final = "ek.yields"  # `(argument) -> i1`: whether a thread gives others
 
 SLOT_BYTES: Final = 64  # of what a thread gives the others of its warp, and of what it gets
 FRAME_ALIGNMENT: Final = 64
-SHARED_ALIGNMENT: Final = 1024  # of the shared memory of a block, as much as a kernel may ask for
+SHARED_ALIGNMENT: Final = 1024  # of the shared memory of a block, as much as a kernel may request
 
 
 # What is said where threads part, with the numbers that the scheduler brings; the first words are of a block.

@@ -11,7 +11,7 @@ from .program import Attribute, Opcode, Scope
 
 DYNAMIC_SHARED = Opcode(
     "dynamic_shared",
-    "bytes before it, elements -> storage of the block in the memory that the launch asks for",
+    "bytes before it, elements -> storage of the block in the memory that the launch requests",
     (INTEGER, INTEGER),
     (POINTER,),
     rule=rules.dynamic_shared,
@@ -21,7 +21,7 @@ DYNAMIC_SHARED = Opcode(
 )
 SCRATCH = Opcode(
     "scratch",
-    "a number of elements -> memory of the device for this call, which nobody has written",
+    "a number of elements -> uninitialised memory of the device for this call",
     (INTEGER,),
     (POINTER,),
     rule=rules.scratch,

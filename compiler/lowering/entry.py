@@ -79,7 +79,7 @@ ENTRY = f"llvm.func @{abi.ENTRY}({_PARAMETERS}) -> i32 {_PLAIN}"
 
 
 def entry(program: Program, fallible: Set[str]) -> str:
-    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails; or the stage that is asked for.
+    """`@ek_entry(%ctx, %pointers, %dims) -> i32`: the groups in order, until one fails; or the stage that is requested.
 
     The `fallible` functions may leave early. The entry is left as it is: LLVM would inline the groups, which it has
     optimised by then, and optimise them once more.

@@ -66,7 +66,7 @@ def _stay_within(w: FunctionWriter, op: Op) -> None:
 
 
 def refuse_parts_of_clusters(w: FunctionWriter, op: Op, cluster: Sequence[int]) -> None:
-    """Leaves with a report when a grid is no whole clusters; those known are looked at before."""
+    """Leaves with a report when a grid is not a whole number of clusters; those known are looked at before."""
     for value, size, words in zip(op.operands, cluster, LAUNCH_SIZES, strict=False):
         if (value.const is None or value.const % size) and size > 1:
             blocks = w.op(f"arith.constant {size} : i64")
@@ -78,7 +78,7 @@ def refuse_parts_of_clusters(w: FunctionWriter, op: Op, cluster: Sequence[int]) 
 
 def _too_much(op: Op, limit: int, words: str) -> str:
     static = op.attrs.get("static", 0) if words == LAUNCH_SIZES[-1] else 0
-    beside = f" beside the {static:,} of the kernel's gpu.shared[...]" if static else ""
+    beside = f" next to the {static:,} of the kernel's gpu.shared[...]" if static else ""
     return f"{words}, and the device has at most {limit:,}{beside}"
 
 
@@ -93,10 +93,10 @@ def _refuse(w: FunctionWriter, op: Op, value: Value, wrong: str, limit: int, wor
 
 
 def _site(w: FunctionWriter, op: Op, limit: int, words: tuple[str, str]) -> int:
-    """The site of a report that a launch asks for a number of something that the device does not take."""
+    """The site of a report that a launch requests a number of something that the device does not take."""
     before, behind = words
     behind_it = (behind,) if behind else ()
-    parts = (f"a launch asks for {before}", (",", "int64"), *behind_it)
+    parts = (f"a launch requests {before}", (",", "int64"), *behind_it)
     own, *calls = op.location.author()
     details = (("limit", limit), ("size", {"value": 0, "dtype": "int64"}))
     notes = tuple(("called from", place) for place in calls)

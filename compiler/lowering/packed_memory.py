@@ -133,7 +133,7 @@ def _joined(w: FunctionWriter, first: str, second: str, type: SIMDType) -> str:
 
 
 def _store_half(w: FunctionWriter, op: Op, index: str, value: str) -> None:
-    """One element; its neighbour stays as it is, whoever stores it meanwhile."""
+    """One element; its neighbour stays as it is, code that stores it meanwhile."""
     low, odd = _place(w, index)
     high_half = w.op(f"arith.cmpi ne, {odd}, {w.constant(0, INT)} : i64")
     lower, upper = w.constant(0x0F, _BYTE), w.constant(0xF0, _BYTE)

@@ -24,7 +24,7 @@ _KINDS: tuple[Literal["block_id", "thread_id"], ...] = ("block_id", "thread_id")
 
 
 def fail(w: FunctionWriter, site: int, values: Sequence[Value], trap: bool = False) -> None:
-    """Notes a failure unless there is one; with `trap` whoever notes it ends the kernel."""
+    """Notes a failure unless there is one; with `trap` code that notes it ends the kernel."""
     pointer, scope = w.pointer("global"), w.scope("device")
     none, own = _word(w, 0), _word(w, site + 1)
     pair = w.op(f"llvm.cmpxchg {w.ring}, {none}, {own} {scope}monotonic monotonic : {pointer}, i64")

@@ -1,7 +1,7 @@
 """Writes the code of a simulated device: its kernels as functions of the host, and how they are launched.
 
     int32_t kernel(Context *, const Launch *, void **arguments)      each kernel, under its own name
-    ek_sim_launch, ek_sim_copy, ek_sim_fill                          what `dsl.contract.abi.Device` asks for
+    ek_sim_launch, ek_sim_copy, ek_sim_fill                          what `dsl.contract.abi.Device` requests
 
 Input: the program of a device, whose kernels launch themselves (see `passes.simulate`). Output: MLIR text. Non-goals:
 how threads are run (see `lowering.coroutines`).

@@ -1,7 +1,7 @@
 """Writes what the lanes of a warp do together: values from other lanes, and the lanes where a condition holds.
 
 Hardware moves 32 bits at a time: other values go in pieces. The last warp of a block is partial where the threads of
-the block are no multiple of a warp's; which lanes it has is known from the block's size and the thread's number.
+the block are not multiples of a warp's; which lanes it has is known from the block's size and the thread's number.
 
 Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: how a target spells it (see `targets`).
 """

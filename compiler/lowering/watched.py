@@ -4,7 +4,7 @@
     %w = add %v, %one             %v = load …;  %w = add …                                        as unknown as %v
     if %w < %n                    if %u != 0: use(state, thread, %u, site)
 
-A thread's own storage is nobody else's: which of its elements were written stands beside it, and nothing is told but
+A thread's own storage is nobody else's: which of its elements were written stands next to it, and nothing is told but
 what is wrong. Of elements that share bytes, the byte is told, and which half.
 
 Input: a program of threads. Output: lines. Non-goals: what is found (see `codegen.shadow_memory`); what becomes of
@@ -319,7 +319,7 @@ class Watched(WatchedValues):
         self._tell_misaligned(base, self.name(index), size, align, flag, bits, site)
 
     def _tell_misaligned(self, base: str, at: str, size: int, align: int, flag: str, bits: str, site: int) -> None:
-        """Tells of an access, if `flag` says that it is made, whose address is no multiple of `align` bytes."""
+        """Tells of an access, if `flag` says that it is made, whose address is not a multiple of `align` bytes."""
         numbers = [self.op(f"arith.constant {number} : i64") for number in (size, align - 1, 0, align, site)]
         scale, low, zero, wanted, place = numbers
         address = self.op(f"arith.addi {base}, {self.op(f'arith.muli {at}, {scale} : i64')} : i64")

@@ -161,7 +161,7 @@ class ModuleWriter:
         return symbol
 
     def dynamic_shared(self) -> str:
-        """The symbol of the shared memory that a launch asks for."""
+        """The symbol of the shared memory that a launch requests."""
         if not any(f"@{DYNAMIC_SHARED}(" in text for text in self.functions):
             self._share("external", DYNAMIC_SHARED, 0, 16)
         return DYNAMIC_SHARED

@@ -18,7 +18,7 @@ LEAST = 64  # elements
 
 
 def choose_grains(program: Program, target: Target) -> None:
-    """Gives every parallel region that asks for it its grain."""
+    """Gives every parallel region that requests it its grain."""
     for function in program.functions:
         _visit(function.body, Builder(function.bounds))
 

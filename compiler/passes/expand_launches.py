@@ -85,7 +85,7 @@ class _Expander:
                 self.builder.end()
 
     def number(self, body: Region, numbers: dict[str, Value]) -> None:
-        """Puts the numbers of thread and block in the place of the operations that ask for them."""
+        """Puts the numbers of thread and block in the place of the operations that request them."""
         asked = [op for op in walk(body) if op.opcode is GPU_ID]
         for op in asked:
             which = op.attrs["which"]

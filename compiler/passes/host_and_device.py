@@ -47,7 +47,8 @@ def host_and_device(program: Program, target: Target, hosts: int = 1) -> tuple[l
     """The program that launches kernels by their numbers, once for each of so many hosts, and that of the kernels.
 
     Raises:
-        CompileError: EK0604 a grid is too large for the device or is no whole clusters, whatever the sizes are.
+        CompileError: EK0604 a grid is too large for the device or is not a whole number of clusters, whatever the sizes
+            are.
     """
     for function in program.functions:
         if any(_vectors(launch) for launch in _launches(function)):
@@ -179,6 +180,6 @@ class _HostCode(Copier):
                 region.ops[-1].attrs["reports"] = True
 
     def refused(self, launch: Op, size: int, limit: int, words: str) -> CompileError:
-        text = f"a launch in op '{self.old.op}' asks for {words}"
+        text = f"a launch in op '{self.old.op}' requests {words}"
         place = launch.location.author()[0]
         return CompileError(text, code="EK0604", place=place, op=self.old.op, expected=limit, got=size)

@@ -68,10 +68,10 @@ def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterato
         error = _too_much(function, here, text, limits.static_shared_memory, target, total)
         error.notes += [f"this one is the largest: {shared_bytes(largest):,} bytes"] if several else []
         error.notes += [f"called at {place}" for place in calls[:3]]
-        error.hint = "a launch may ask for more with shared=, and kernels take that as gpu.dynamic_shared[T](n)"
+        error.hint = "a launch may request more with shared=, and kernels take that as gpu.dynamic_shared[T](n)"
         yield error
     elif total and total + asked > limits.shared_memory >= asked:
-        text = f"a block has {total:,} bytes of gpu.shared[...] and asks for {asked:,} more"
+        text = f"a block has {total:,} bytes of gpu.shared[...] and requests {asked:,} more"
         yield _too_much(function, launch.location.author()[0], text, limits.shared_memory, target, total + asked)
 
 

@@ -1,4 +1,4 @@
-"""Makes one function of an entry that calls a single group, which does next to nothing beside its parallel regions.
+"""Makes one function of an entry that calls a single group, which does next to nothing outside of its parallel regions.
 
 It is left as it is then: to LLVM a function is as dear as some forty operations. Work that is spread once is spread
 where it stands.

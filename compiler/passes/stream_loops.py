@@ -22,7 +22,7 @@ WHOLE_LINE = 512  # bits of a vector that is a cache line
 LIGHT = 24  # operations of a loop body that memory, not arithmetic, keeps waiting
 STREAMED = 3  # operations on numbers, for each access to memory, of a loop of which the same is true,
 MAX_STREAMED_OPERATIONS = 8  # and in all: a loop that keeps more in registers has loaded it for more than one operation
-_MOVED = (LOAD, BITCAST, CONST)  # costs nothing beside the access
+_MOVED = (LOAD, BITCAST, CONST)  # costs nothing next to the access
 
 
 def stream_loops(program: Program, target: Target) -> None:
@@ -55,7 +55,7 @@ def _innermost(region: Region) -> list[Region]:
 def _streams(loop: Region) -> bool:
     """Whether an innermost loop computes little for what it reads and writes, and moves no lanes.
 
-    That counts where memory is asked for ahead: else more instructions for a line mean that fewer lines are under way
+    That counts where memory is prefetched: else more instructions for a line mean that fewer lines are under way
     at a time.
     """
     used = {value.serial for op in walk(loop) for value in op.operands}

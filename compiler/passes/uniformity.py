@@ -69,7 +69,7 @@ class _Check:
             code="EK0642",
             place=place,
             notes=[*notes, *calls],
-            hint="a warp comes to one barrier: if all its lanes have the same number, say gpu.uniform(id)",
+            hint="a warp arrives at one barrier: if all its lanes have the same number, write gpu.uniform(id)",
             op=self.function.op or None,
         )
 
@@ -126,9 +126,9 @@ def _what(op: Op) -> str:
 def _way(op: Op, control: Op) -> tuple[str, str]:
     """How an operation stands to the branch or loop that decides about it, and what to write instead."""
     if op.waits is Scope.warp:
-        hint = "let all lanes come to it and choose what they give with `x if c else y`"
+        hint = "let all lanes execute it and select the operand with `x if c else y`"
         if not is_shipped(op.location.place.file) or _what(op).startswith("`gpu.warp."):
-            hint += ", or say which do with mask="
+            hint += ", or name the lanes that do with mask="
     elif control.opcode is IF:
         hint = "keep only the work under the condition, and let all threads come to the barrier"
         if op.opcode is BARRIER and op.attrs.get("id"):

@@ -15,7 +15,7 @@ so far ahead, and finds too little to do in one chain; LLVM takes several vector
 loops over elements take several where registers allow it.
 
 A loop may carry whether it met a rare case (see `inference.language.rare_cases`). LLVM would fill a vector with such
-bools and take several of the numbers for it, so it is told how long vectors are.
+bools and take several of the numbers for it, so its vector length is set explicitly.
 
 Short rows of a known length are written out by LLVM, and the loop around them becomes vectors: of an element of each
 row. Rows of at most 8 elements are read as a whole and sorted into lanes. Of longer ones every lane is gathered by

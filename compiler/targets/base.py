@@ -1,6 +1,6 @@
 """Describes a machine to compile for: one frozen record of everything the compiler may ask about it.
 
-Output: `Target` and the parts it is made of, and the list of features that code may ask for. Code asks for features
+Output: `Target` and the parts it is made of, and the list of features that code may request. Code requests features
 (`target.supports("bf16_mma")`) and facts (`target.has_grid`), and never compares names or kinds. Non-goals: no target
 is described here (one file a family: `cpu`, `nvptx`, `amdgcn`), and nothing here loads LLVM.
 """
@@ -36,7 +36,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "f64_mma": "matrix products of f64",
     "int8_mma": "matrix products of 8-bit integers",
     "fp8_mma": "matrix products of 8-bit floats",
-    "async_copy": "copies from global to shared memory that run beside the thread",
+    "async_copy": "copies from global to shared memory that run next to the thread",
     "clusters": "blocks that share their shared memory",
     "named_barriers": "sixteen barriers a block, each for as many threads as it says",
     "tma": "bulk tensor copies by descriptor",
@@ -90,7 +90,7 @@ class AddressSpaces:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one launch may ask for. Sizes in bytes; `shared_memory` is per block, the opt-in maximum included.
+    """What one launch may request. Sizes in bytes; `shared_memory` is per block, the opt-in maximum included.
 
     `grid` counts blocks; `axis_threads` are the most threads along one axis of the grid, where that is what counts.
     What a device of the architecture holds at once is `multiprocessors`, and for each of them `resident_threads`,
@@ -136,7 +136,7 @@ class WarpOperations:
 
 @dataclass(frozen=True)
 class CopyOperations:
-    """MLIR spellings of copies into shared memory that run beside a thread.
+    """MLIR spellings of copies into shared memory that run next to a thread.
 
     Attributes:
         copy: by the number of bytes, 4, 8 or 16: from `{source}` to `{to}`.
@@ -159,7 +159,7 @@ class GridOperations:
     where no register holds the value: the block size is then a constant of the kernel, and the grid is passed to it.
     `barrier` is the list of operations that make the threads of a block meet and see each other's stores. `attributes`
     are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for their product; further
-    ones are `wishes`, by what a launch asks for, with `{n}` for a number, `{half}` for half of it, and `{warps}`
+    ones are `wishes`, by what a launch requests, with `{n}` for a number, `{half}` for half of it, and `{warps}`
     for the warps of so many blocks, shared out over the `schedulers` of a multiprocessor. `named_barrier` has `{id}`,
     an i32, and `{threads}`, how many meet there, if not all; it is empty where blocks have one barrier. `meet_warp`
     makes the lanes of a warp meet and see each other's stores, with `{mask}` for all of them; `meet_cluster` the blocks
@@ -272,7 +272,7 @@ class Target:
         saturating_casts: whether floats become integers, saturated, by one instruction.
         returns_behind_traps: whether a return has to stand behind a trap; see `codegen.llvm_workarounds`.
         prefetch: inline assembly of a prefetch for localities 0 to 3, where LLVM drops its own.
-        limits: what one launch may ask for.
+        limits: the limits of one launch.
         grid: how kernels run as a grid of threads; None where the op is one function.
         simulates: whether the processor at hand runs these threads, by code like the host's.
         libcalls: symbols that its objects may leave undefined, each with the shared library that has it.
@@ -374,7 +374,7 @@ class Target:
         """MLIR attributes of an `llvm.func` that is launched as a grid of blocks of `block` = (x, y, z) threads.
 
         The text goes between the braces of `attributes {...}`; it is empty where there are no grids. `wishes` are what
-        the launch asks for by name: cluster, max_registers, min_blocks; a target without such an attribute drops it.
+        the launch requests by name: cluster, max_registers, min_blocks; a target without such an attribute drops it.
 
         Raises:
             TargetError: the block is larger than the target allows.

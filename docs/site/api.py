@@ -218,6 +218,6 @@ def _plain(text: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """A piece of prose that is more than its letters; the pages of the reference lie in a folder beside the others."""
+    """A piece of prose that is more than its letters; the pages of the reference lie in a folder next to the others."""
     page = re.fullmatch(r"`?docs/([\w/-]+\.md)`?", text)
     return f"[{page[1]}](../{page[1]})" if page and (ROOT / "docs" / page[1]).is_file() else text

@@ -25,7 +25,7 @@ from einkorn.dsl.diagnostics.explain import explained_codes, explained_page
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "site"
-OUTSIDE = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}  # pages that lie beside docs/
+OUTSIDE = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}  # pages that lie next to docs/
 LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
 GROUP = re.compile(r"^### ([^\n]+)\n\n((?:\|[^\n]*\n)+)\n", re.MULTILINE)  # a heading with a table of pages
 CODES = ("errors.md", "package.md")  # the pages with tables of error codes

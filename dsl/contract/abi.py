@@ -29,7 +29,8 @@ ENTRY: Final = "ek_entry"
 REPORTS: Final = "ek_reports"
 
 # Of an entry that launches kernels on a device: the table of these (JSON text that ends in a zero byte; see `kernels`),
-# and scratch(dims, stage), how many bytes of the device that stage of a call needs besides its buffers, if any does.
+# and scratch(dims, stage), how many bytes of the device that stage of a call needs in addition to its buffers, if any
+# does.
 KERNELS: Final = "ek_kernels"
 SCRATCH: Final = "ek_scratch"
 
@@ -102,7 +103,7 @@ EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_
 
 
 class Context(ctypes.Structure):
-    """What an entry gets beside its buffers.
+    """What an entry gets next to its buffers.
 
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
     failure, or INTERRUPTED, or NO_MEMORY: code that sees another status than 0 ends as soon as it can. `threads`

@@ -84,7 +84,7 @@ class DoorSpec:
 
 
 # What a door finds in its table, words of 8 bytes: the entry and what its context says, the threads that have enough of
-# a stack, and what its caller's own library offers. Behind these stands what a door of this form needs besides.
+# a stack, and what its caller's own library offers. Behind these stands what a door of this form needs in addition.
 ENTRY_WORDS = ("entry", "report", "owner", "pool", "parallel", "threads", "poll", "room")
 ROOM_BITS = 12
 ROOMS = (
@@ -139,7 +139,7 @@ class PythonForm:
 
     Attributes:
         keywords: of each keyword that is a compile-time parameter, the type of its value.
-        out: whether `out=` may come beside them.
+        out: whether `out=` may come next to them.
         names: how many names of modules are compared with what they were.
         cells: how many variables of functions are.
         buffers: as what outputs are given: "" for an array, or a tuple of several; "list" for a list of buffers, which

@@ -92,7 +92,7 @@ def read_kernels(data: bytes) -> KernelTable:
     except Misread as wrong:
         raise wrong.below("kernels") from None
     except ValueError as error:
-        raise Misread(f"has a table of kernels that is no JSON: {error}") from None
+        raise Misread(f"has a table of kernels that is not JSON: {error}") from None
 
 
 def _kernel(data: Any) -> Kernel:

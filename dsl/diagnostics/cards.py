@@ -1,4 +1,4 @@
-"""`Card`: what is told of an object: a title, facts, texts and tables; drawn as HTML and as text by one renderer.
+"""`Card`: the description of an object: a title, facts, texts and tables; drawn as HTML and as text by one renderer.
 
 The HTML is for notebooks: one element without references to others, with its style on it, readable on light and on
 dark pages, since it takes their colours.
@@ -26,7 +26,7 @@ class Table:
     """Rows under heads. Columns of numbers stand to the right; `bars` is a column of shares, drawn as bars.
 
     Attributes:
-        most: how many rows are shown; how many there are beside them is told.
+        most: how many rows are shown; how many there are next to them is told.
     """
 
     heads: Sequence[str]
@@ -109,7 +109,7 @@ Part = Table | Code | Note
 
 @dataclass(frozen=True)
 class Card:
-    """What is told of an object; `facts` are pairs of what and how much."""
+    """The description of an object; `facts` are pairs of a name and a value."""
 
     kind: str
     title: str

@@ -323,7 +323,7 @@ MEANINGS: dict[str, str] = {
     "EK0890": "JAX passes a value that a kernel cannot read.",
     "EK0891": "JAX requires static sizes, and a kernel computes them from elements.",
     "EK0892": "A JAX array is not on the host.",
-    "EK0893": "out= is not supported in calls with JAX arrays.",
+    "EK0893": "Calls with JAX arrays do not support out=.",
     "EK0894": "The parts of a layout are incompatible, or a layout cannot be drawn.",
     "EK0895": "An object is not a kernel.",
     "EK0897": "An argument that is changed in place shares memory with another.",

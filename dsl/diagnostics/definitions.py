@@ -53,7 +53,7 @@ class Piece:
 
     @cached
     def nodes(self) -> Nodes:
-        """The functions and classes; none where the piece is no Python."""
+        """The functions and classes; none where the piece is not Python."""
         return () if self._tree is None else tuple(n for n in ast.walk(self._tree) if isinstance(n, _KINDS))
 
     def makes(self, *codes: CodeType) -> bool:

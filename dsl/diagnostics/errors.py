@@ -205,7 +205,7 @@ def without_repeats(errors: Iterable[Failure], files: Iterable[object] = ()) -> 
 
 
 def unlike(errors: Iterable[Failure], kept: Iterable[EinkornError] = ()) -> list[Failure]:
-    """Those of these errors that say something new, each once, beside those that are `kept`.
+    """Those of these errors that say something new, each once, next to those that are `kept`.
 
     Two errors are one mistake when they are at one place, with one code, and with texts that differ only in types and
     numbers: what is wrong with a helper for one dtype is not told again for each of the others.
@@ -263,7 +263,7 @@ class ElementError(GraphError, IndexError):
 
 
 class NoGraphError(GraphError, RuntimeError):
-    """What a session is to load is no graph."""
+    """What a session is to load is not a graph."""
 
 
 class DTypeError(EinkornError, TypeError, ValueError):
@@ -284,11 +284,11 @@ class PackageError(EinkornError):
 
 
 class OpAttributeError(PackageError, AttributeError):
-    """A library is asked for an op that it does not have, as an attribute."""
+    """An attribute of a library names an op that it does not have."""
 
 
 class OpKeyError(PackageError, KeyError):
-    """A library is asked for an op that it does not have, by its name in brackets."""
+    """A subscript of a library names an op that it does not have."""
 
     __str__ = EinkornError.__str__
 
@@ -343,7 +343,7 @@ class KernelError(EinkornError, RuntimeError):
 
 
 class InternalError(EinkornError):
-    """A fault of Einkorn itself, never of its user; it asks for a report.
+    """A fault of Einkorn itself, never of its user; it requests a report.
 
     `reproducer` is the file that shows it again, once one is written.
     """

@@ -12,7 +12,7 @@ A thread that forks within a section of its own keeps it, in the parent and in t
 An exception of a signal handler (Ctrl-C) ends the wait and is raised where `os.fork` was called. Python cannot cancel a
 fork from a hook, so the child of such a fork exits at once, with status 130.
 
-`subprocess` (without `preexec_fn`) and `posix_spawn` run no hooks, and wait for nothing. Nothing else of ours is
+`subprocess` (without `preexec_fn`) and `posix_spawn` run no hooks, and wait for nothing. Nothing else of Einkorn is
 imported here.
 """
 

@@ -1,9 +1,9 @@
 """Reads JSON that came from somebody else strictly, and refuses it with the place of the first thing that is wrong.
 
-A reader of a value raises `Misread` with what is wrong; whoever reads the value that holds it adds where it stands, so
-that a correct value costs no paths. Python's reader takes more than JSON and passes over what is ambiguous: here a name
-that an object has twice, text that is no Unicode, and nesting without end are errors. `NaN` and `Infinity` are read:
-where they may stand is for the reader of that value to say.
+A reader of a value raises `Misread` with what is wrong; code that reads the value that holds it adds where it stands,
+so that a correct value costs no paths. Python's reader takes more than JSON and passes over what is ambiguous: here a
+name that an object has twice, text that is not Unicode, and nesting without end are errors. `NaN` and `Infinity` are
+read: where they may stand is for the reader of that value to say.
 
 Input: bytes. Output: Python values, or `Misread`. Non-goals: no schema of anything in particular.
 """
@@ -47,7 +47,7 @@ def read_json(data: bytes) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is no JSON text, or an object has a name twice, or a text in it is no Unicode.
+        ValueError: it is not JSON text, or an object has a name twice, or a text in it is not Unicode.
     """
     try:
         value = json.loads(data.decode(), object_pairs_hook=_object)
@@ -57,7 +57,7 @@ def read_json(data: bytes) -> Any:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise ValueError("it holds half of a surrogate pair, which is no character") from None
+            raise ValueError("it holds half of a surrogate pair, which is not a character") from None
     return value
 
 
@@ -151,7 +151,7 @@ def one_of(data: Any, options: Iterable[str]) -> str:
     known = tuple(options)
     if type(data) is str and data in known:
         return data
-    expected(f"one of {', '.join(known)}" if len(known) <= 12 else "a name that this Einkorn knows", data)
+    expected(f"one of {', '.join(known)}" if len(known) <= 12 else "a name that this version of Einkorn supports", data)
 
 
 def identifier(data: Any) -> str:

@@ -79,8 +79,8 @@ def instruction_place(code: CodeType, instruction: int, line: int) -> Place:
 def user_place() -> Place | None:
     """Where the code that called into this package stands, also by PyTorch or JAX; None in a command.
 
-    Frames are told apart by the names of their modules, not by paths: the repository's root is the package, so a test
-    or an example lies below the package's folder and is a user all the same.
+    Frames are distinguished by the names of their modules, not by paths: the repository's root is the package, so a
+    test or an example lies below the package's folder and is a user all the same.
     """
     frame = sys._getframe(1)
     while frame is not None and not frame.f_globals.get("__name__", "").startswith(_COMMAND_LINE):
@@ -105,7 +105,7 @@ def user_trace() -> Place | None:
 
 @lru_cache(maxsize=4096)
 def _place(file: str, code: CodeType, instruction: int, line: int) -> Place:
-    # An op staged in a loop asks for the same instruction each time, hence the cache. Code of two files can be equal,
+    # An op staged in a loop requests the same instruction each time, hence the cache. Code of two files can be equal,
     # for its file's name does not count: hence the key.
     assert file == code.co_filename
     return instruction_place(code, instruction, line)
@@ -116,7 +116,7 @@ SHIPPED = "<einkorn>/"  # stands for the package's folder in the names of files 
 
 @cache
 def is_shipped(file: str) -> bool:
-    """Whether a source file belongs to the language itself: its functions are no text of the author's."""
+    """Whether a source file belongs to the language itself: its functions are not text of the author's."""
     return file.startswith(SHIPPED) or is_below(file, "dsl", "stdlib")
 
 

@@ -2,7 +2,7 @@
 
 How they look is found by name, since what is shown and who draws it do not know each other.
 
-Input: an object. Output: HTML, text. Non-goals: what is told of an object (see `graph.interop.notebook`).
+Input: an object. Output: HTML, text. Non-goals: what is shown of an object (see `graph.interop.notebook`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ The handlers that were in place run when the outermost shield ends. In other thr
 for signals that are ignored or left to the system, a shield only postpones forks (see `diagnostics.forks`).
 
 Work that may end anywhere, but catches exceptions of its own, is a function under `@passes_signals`: what a handler
-raises there leaves it unchanged. Nothing else of ours is imported here: packages shield their own imports.
+raises there leaves it unchanged. Nothing else of Einkorn is imported here: packages shield their own imports.
 """
 
 from __future__ import annotations

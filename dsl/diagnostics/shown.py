@@ -1,4 +1,4 @@
-"""Colours the texts of errors, and shows an error with the lines of the user's that led to it, as IPython asks for it.
+"""Colours the texts of errors, and shows an error with the lines of the user's that led to it, as IPython requests it.
 
 Colours are an addition: the text is the same without them.
 

@@ -1,8 +1,8 @@
 """Finds the text that code was made from, wherever that was written: in a file, in a cell, at a prompt, in a string.
 
-Each way is a function of the table `WAYS`, asked in order. None of them is believed: whoever asks compares what a text
-compiles to with the code that runs. A text that is believed is kept with the names of its module, since a file may be
-written while the program that has loaded it runs, and its lines are put where messages read them.
+Each way is a function of the table `WAYS`, asked in order. None of them is believed: code that asks compares what a
+text compiles to with the code that runs. A text that is believed is kept with the names of its module, since a file may
+be written while the program that has loaded it runs, and its lines are put where messages read them.
 
 What is typed at a prompt has one file name, `<stdin>`, for all that is typed there. Its texts get names of their own.
 

@@ -78,7 +78,7 @@ def _digest(text: str) -> bytes:
 def content_key(*parts: bytes | str | int | float | bool | list[Any] | tuple[Any, ...] | dict[str, Any] | None) -> str:
     """64 hexadecimal digits that stand for `parts`: bytes, or anything that JSON can say.
 
-    Parts are told apart by their type and their borders (`"a", "b"` is not `"ab"`, and 1 is neither 1.0 nor True);
+    Parts are distinguished by their type and their borders (`"a", "b"` is not `"ab"`, and 1 is neither 1.0 nor True);
     the order in which a dict was filled does not matter.
     """
     digest = hashlib.sha256()

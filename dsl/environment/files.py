@@ -19,7 +19,7 @@ PLAIN_ONLY: Final = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBL
 
 
 def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
-    """Writes a file beside `path`, with the mode that the user's umask says, and puts it in its place.
+    """Writes a file next to `path`, with the mode that the user's umask says, and puts it in its place.
 
     Raises:
         OSError: it cannot be written; nothing is left of it.
@@ -52,7 +52,7 @@ def open_own(path: str | Path, *, folder: int | None = None) -> BinaryIO:
     try:
         status = os.fstat(handle)
         if not (stat.S_ISREG(status.st_mode) and is_own(status)):
-            raise PermissionError(errno.EPERM, "it is no regular file of this user's", str(path))
+            raise PermissionError(errno.EPERM, "it is not a regular file of this user's", str(path))
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)

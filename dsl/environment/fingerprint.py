@@ -1,4 +1,4 @@
-"""Identifies what compiled code depends on beside its program: our own text, and the versions of the tools.
+"""Identifies what compiled code depends on next to its program: our own text, and the versions of the tools.
 
 Output: short texts for cache keys, found without importing a tool. Non-goals: finding or checking the tools.
 """
@@ -34,7 +34,7 @@ def fingerprint() -> str:
 
 
 def _tool_versions() -> list[str]:
-    """`llvmlite-0.50.0` and its kind, as folders beside installed packages are called: reading metadata is slow."""
+    """`llvmlite-0.50.0` and its kind, as folders next to installed packages are called: reading metadata is slow."""
     versions = []
     for folder in sys.path:
         try:

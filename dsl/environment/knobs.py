@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class KnobError(EinkornError, ValueError):
-    """An environment variable of ours that is unknown (EK0691) or whose text says nothing (EK0692)."""
+    """An environment variable of Einkorn that is unknown (EK0691) or whose text says nothing (EK0692)."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def check_environment(names: Iterable[str] | None = None) -> None:
             # Without the prefix that all share, or every knob would look like every other.
             near = nearest(name.removeprefix(PREFIX), [item.removeprefix(PREFIX) for item in known])
             raise KnobError(
-                f"the environment variable {name} is not one that Einkorn knows",
+                f"the environment variable {name} is unknown to Einkorn",
                 code="EK0691",
                 argument=name,
                 expected=known,

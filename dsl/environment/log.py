@@ -1,4 +1,4 @@
-"""Shows Einkorn's log to users who ask for it.
+"""Shows Einkorn's log to users who request it.
 
 Input: `EINKORN_LOG`, which names a level. Output: lines on standard error. Non-goals: a program that has set up a log
 of its own keeps it.
@@ -25,7 +25,7 @@ def show_log(level: str) -> None:
 
 @functools.cache
 def start_log() -> None:
-    """Shows our log on standard error when `EINKORN_LOG` asks for it and the program has no log of its own."""
+    """Shows our log on standard error when `EINKORN_LOG` requests it and the program has no log of its own."""
     if "EINKORN_LOG" in os.environ and not logging.getLogger().handlers:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("einkorn").setLevel(knobs.log.upper())

@@ -20,7 +20,7 @@ from ..diagnostics.forks import fork_lock, in_child, postpone, resume, sections
 from ..diagnostics.shield import shielded
 
 ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
-# Bytes of threads that are started here. Nobody else asks for just as many, so that they are known as those of here.
+# Bytes of threads that are started here. Nobody else requests just as many, so that they are known as those of here.
 OWN: Final = (8 << 20) + (44 << 10)
 
 _known = threading.local()

@@ -48,7 +48,7 @@ class SourceKernel:
     """A kernel of a file, with its contract.
 
     Attributes:
-        make: makes the portable program, when somebody asks for it; its mistakes say what is outside the language.
+        make: makes the portable program, when somebody requests it; its mistakes say what is outside the language.
         reference: the NumPy function that says what it computes, if there is one.
         gradient: what computes its gradients, if there is something.
         reads: what the program was made of; nothing before it is made.

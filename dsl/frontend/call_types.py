@@ -5,7 +5,7 @@
 
 - an argument may be an array, a tensor, a value of a graph or a number, whatever dtype a scalar input declares;
 - `out=` is a keyword of every direct call;
-- a `DeviceContext` behind the inputs is no argument of a direct call.
+- a `DeviceContext` behind the inputs is not an argument of a direct call.
 
 What a call returns follows from its arguments: arrays of NumPy for arrays and numbers, else the type of a tensor, a
 tuple of these for several outputs, None without outputs.

@@ -1,6 +1,6 @@
 """Finds who runs a kernel that is called without a graph. This floor knows no graphs, so it is found by its name.
 
-Input: nothing. Output: `Called`, what kernels can do beside being registered. Non-goals: what a call means (see
+Input: nothing. Output: `Called`, what kernels can do next to being registered. Non-goals: what a call means (see
 `graph.interop.direct`).
 """
 
@@ -28,7 +28,7 @@ def caller() -> Call:
 
 
 def _tools(name: str = "tools") -> Any:
-    """What compiles, shows and times kernels; loaded when it is asked for."""
+    """What compiles, shows and times kernels; loaded when it is requested."""
     return import_whole(f"{PACKAGE}.graph.interop.{name}")
 
 

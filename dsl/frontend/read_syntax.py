@@ -28,7 +28,7 @@ REPORTED = (
     "nan",
     "parted",
     "grid",
-)  # what is reported and is no exception of the author's
+)  # what is reported and is not an exception of the author's
 METHODS = ("method", "static", "class", "property")
 
 Read = Callable[["TreeReader", Any], Any]
@@ -282,7 +282,7 @@ def _field_of_a_variable(node: s.Assign | s.AugAssign) -> None:
         while isinstance(owner, s.Attribute):
             owner = owner.value
         if isinstance(target, s.Attribute) and not isinstance(owner, s.Name):
-            raise Misread("assigns to a field of something that is no variable")
+            raise Misread("assigns to a field of something that is not a variable")
 
 
 _WHOLE: Mapping[type[s.Node], Callable[[Any], None]] = {

@@ -214,7 +214,7 @@ class Number(Numeric, Protocol):
     """Bound of a type variable: any integer, floating or complex type."""
 
 
-# Beside the classes: in them it would be a member that a number needs to be numeric.
+# Next to the classes: in them it would be a member that a number needs to be numeric.
 Numeric.dtypes = types.NUMERIC
 Floating.dtypes = types.FLOATING
 Integral.dtypes = types.INTEGRAL

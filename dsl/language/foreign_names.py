@@ -105,7 +105,9 @@ _REDUCED = {
     "logsumexp": "reduce({}, LogSumExp)",
 }
 _PRODUCT = "write the loops of the product, or use ops.matmul in the graph"
-_STORAGE = "outputs stand in the signature; storage of a fixed size is stack[T](n), of a run-time size scratch[T](n)"
+_STORAGE = (
+    "outputs are declared in the signature; storage of a fixed size is stack[T](n), of a run-time size scratch[T](n)"
+)
 _INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
 _CONSTANTS = ("pi", "tau", "e")
 _MATH = "write `import math` at the top of the file, and math.{}"
@@ -264,7 +266,7 @@ def of_object(value: Any, name: str) -> str | None:
         kind = type(value).__name__
         if hasattr(value, "__dataclass_fields__"):
             return f"put @struct over the class {kind} instead, and its values can be used as they are"
-        return "give the kernel the numbers in it, by names of their own at the top of the file"
+        return "define the numbers in it as constants at the top of the file"
     return None
 
 

@@ -38,7 +38,7 @@ class gpu:
     global_idx = _axes("global_idx", "`block_idx * block_dim + thread_idx`")
     cluster_idx = _axes("cluster_idx", "The index of the block's cluster among the clusters of the grid")
     block_in_cluster = _axes("block_in_cluster", "The block's index within its cluster")
-    cluster_dim = _axes("cluster_dim", "Blocks in a cluster; 1 where `cluster=` says nothing")
+    cluster_dim = _axes("cluster_dim", "Blocks in a cluster; 1 without `cluster=`")
     lane_idx = value("gpu.lane_idx", "The thread's number within its warp; threads count along x, then y, then z.")
     warp_idx = value("gpu.warp_idx", "The warp's number within its block.")
     warp_size = value("gpu.warp_size", "Threads in a warp, known at compile time: 32 or 64, on a CPU 32.")
@@ -48,12 +48,12 @@ class gpu:
     shared = Storage(
         "gpu.shared",
         "(*dims, align=16)",
-        "A tensor that the threads of a block share, of sizes known at compile time; nobody has written it yet.",
+        "A tensor that the threads of a block share, of sizes known at compile time; uninitialised.",
     )
     dynamic_shared = Storage(
         "gpu.dynamic_shared",
         "(*dims)",
-        "The same of any sizes, in the memory that `shared=` of the launch asks for, one behind the other.",
+        "The same of any sizes, in the memory that `shared=` of the launch reserves, one after the other.",
     )
 
     scratch = Storage(

@@ -62,7 +62,7 @@ def vectorize(n: Any, width: int, body: Callable[..., Any], *, masked: bool = Fa
 
 @stub("rule")
 def tile(n: Any, sizes: Any, body: Callable[..., Any]) -> None:
-    """Calls `body(i, size)` with the largest of the sizes that still fits, until everything below n was met."""
+    """Calls `body(i, size)` with the largest of the sizes that still fits, until everything below n is covered."""
 
 
 @stub("rule")

@@ -66,7 +66,7 @@ def cbrt(x: Any) -> Any:
 
 @stub("library")
 def hypot(x: Any, y: Any) -> Any:
-    """`sqrt(x * x + y * y)` without overflow on the way; infinity if either is, even beside NaN."""
+    """`sqrt(x * x + y * y)` without overflow on the way; infinity if either is, even if the other is NaN."""
 
 
 @stub("library")

@@ -74,7 +74,7 @@ class Members:
         """Stores lanes at the indices in the lanes of vectors."""
 
     def prefetch(self, *index: Any, locality: int = 3, write: bool = False) -> None:
-        """Asks for memory that is about to be read or written."""
+        """Requests memory that is about to be read or written."""
 
     def pointer(self, *index: Any) -> Any:
         """The address of an element."""
@@ -244,7 +244,7 @@ class Pointer(Generic[T]):
         """Stores lanes at the indices in the lanes of vectors."""
 
     def prefetch(self, offset: Any = 0, locality: int = 3, write: bool = False) -> None:
-        """Asks for memory that is about to be read or written."""
+        """Requests memory that is about to be read or written."""
 
     def __getitem__(self, index: Any) -> Any: ...
     def __setitem__(self, index: Any, value: Any) -> None: ...

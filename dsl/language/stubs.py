@@ -62,7 +62,7 @@ def _path_of(value: object) -> tuple[str, ...]:
                 return (*path, name)
             if isinstance(member, Namespace):
                 groups.append(((*path, name), vars(member)))
-    raise UnpicklableError.of(repr(value), "it is no name of einkorn.dsl", "import the name where it is used")
+    raise UnpicklableError.of(repr(value), "it is not a name of einkorn.dsl", "import the name where it is used")
 
 
 def _exported(path: tuple[str, ...]) -> Any:
@@ -84,7 +84,7 @@ class Stub(Exported):
 
     @cached
     def signature(self) -> inspect.Signature:
-        """Its parameters; read when first asked for, since every process defines all the stubs."""
+        """Its parameters; read on first use, since every process defines all the stubs."""
         found = inspect.signature(self.function)
         if not self.folds:
             return found

@@ -76,7 +76,7 @@ def folded(name: str) -> str:
 
 
 def write_archive(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Writes the members in the given order; whoever opens `path` sees the old file or all of the new one.
+    """Writes the members in the given order; code that opens `path` sees the old file or all of the new one.
 
     Raises:
         PackageError: EK0554 for names that may not be, EK0561 when the file cannot be written.
@@ -168,7 +168,7 @@ class Archive:
         start = stream.read(4)
         if start not in (b"PK\3\4", b"PK\5\6"):
             hint = "`einkorn build` writes packages; kernel sources are given as a folder or a .py file"
-            refuse(self.path, "EK0552", "is not a package: it is no zip file", hint)
+            refuse(self.path, "EK0552", "is not a package: it is not a zip file", hint)
         stream.seek(max(0, self.size - _END.size))
         end = stream.read()
         if len(end) != _END.size or end[:4] != b"PK\5\6":
@@ -207,7 +207,7 @@ class Archive:
         try:
             name = raw.decode()
         except UnicodeDecodeError:
-            refuse(self.path, "EK0554", f"holds a member whose name is no UTF-8 text: {raw!r}", _NOT_OURS)
+            refuse(self.path, "EK0554", f"holds a member whose name is not UTF-8 text: {raw!r}", _NOT_OURS)
         if method != 0:
             refuse(self.path, "EK0555", f"holds a compressed member, {name!r}; packages are stored", _NOT_OURS)
         if packed != size:

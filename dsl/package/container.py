@@ -8,7 +8,7 @@
     tuning.json            which parameters were found to be best for whom (optional)
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
-every other member is read when asked for and handed out only when size and SHA-256 are those of the manifest.
+every other member is read when requested and handed out only when size and SHA-256 are those of the manifest.
 
 Input: contents, or a file. Output: the file, or a `Package`. Non-goals: nothing is compiled, mapped or run here, and
 which variant fits a machine is decided elsewhere.
@@ -137,7 +137,7 @@ class Package:
         """The portable program of an op, as the JSON value that was written.
 
         Raises:
-            PackageError: EK0559 when the member is not what the manifest says; EK0560 for an unknown op.
+            PackageError: EK0559 when the member does not match the manifest; EK0560 for an unknown op.
         """
         record = self.op(name).program
         if record.size > MAX_PROGRAM:
@@ -153,7 +153,7 @@ class Package:
         return f"{self.op(name).program.member!r} in {self.archive.shown!r}"
 
     def code(self, variant: Variant) -> bytes:
-        """The code of a variant. Raises PackageError (EK0559) when it is not what the manifest says."""
+        """The code of a variant. Raises PackageError (EK0559) when it does not match the manifest."""
         return self._checked(variant.code)
 
     def host_code(self, variant: Variant, target: str) -> bytes:
@@ -182,7 +182,7 @@ class Package:
             refuse(self.path, "EK0556", f"cannot be used: {record.member!r}: {error}")
 
     def with_findings(self, findings: Iterable[Finding], path: str | Path | None = None) -> Package:
-        """Writes this package with these findings beside those about other things; to another file if one is given.
+        """Writes this package with these findings next to those about other things; to another file if one is given.
 
         Raises:
             PackageError: EK0559 a member was changed, EK0561 the file cannot be written.
@@ -211,11 +211,11 @@ class Package:
         digest = hashlib.sha256(data).hexdigest()
         if len(data) != record.size or digest != record.sha256:
             raise PackageError(
-                f"{self.archive.shown!r} was tampered with: {record.member!r} is not what the manifest says",
+                f"{self.archive.shown!r} was tampered with: {record.member!r} does not match the manifest",
                 code="EK0559",
                 expected=record.sha256,
                 got=digest,
-                notes=[f"the manifest says SHA-256 {record.sha256}", f"the member has SHA-256 {digest}"],
+                notes=[f"the manifest declares SHA-256 {record.sha256}", f"the member has SHA-256 {digest}"],
                 hint="nothing of it was loaded; fetch it again from where you trust",
             )
         return data
@@ -293,8 +293,8 @@ def read_package(path: str | Path) -> Package:
     """Opens a package and reads its manifest.
 
     Raises:
-        PackageError: EK0551 to EK0555 when it is no package or its file is not whole (see `Archive`), EK0556 when the
-            manifest is not valid, EK0557 for another format, EK0558 for another ABI.
+        PackageError: EK0551 to EK0555 when it is not a package or its file is not whole (see `Archive`), EK0556 when
+            the manifest is not valid, EK0557 for another format, EK0558 for another ABI.
     """
     path = Path(path)
     archive = Archive(path)
@@ -333,7 +333,7 @@ def _check_members(archive: Archive, manifest: Manifest) -> None:
         if member is None:
             refuse(archive.path, "EK0553", f"is not whole: {record.member!r} is missing")
         if member.size != record.size:
-            what = f"was tampered with: {record.member!r} has {member.size} bytes, the manifest says {record.size}"
+            what = f"was tampered with: {record.member!r} has {member.size} bytes, the manifest declares {record.size}"
             refuse(archive.path, "EK0559", what, "nothing of it was loaded; fetch it again from where you trust")
         listed.add(record.member)
     unspoken = [name for name in archive.members if name not in listed]

@@ -1,8 +1,8 @@
 """Describes what tuning found: the parameters that were best, and for which calls.
 
 A finding holds for a program (by its digest), a target, dtypes, the parameters that were not tried, and a range of
-sizes for each dim of the key: from a power of two up to the next one. Who calls without saying the parameters itself
-gets those of the finding that fits.
+sizes for each dim of the key: from a power of two up to the next one. Code that calls without saying the parameters
+itself gets those of the finding that fits.
 
 Findings are kept in the user's cache, by the digest of the program, and in packages.
 
@@ -91,7 +91,7 @@ def read_findings(text: bytes) -> list[Finding]:
     """The findings in a text; what is not one in it is passed over.
 
     Raises:
-        ValueError: it is no JSON of this form.
+        ValueError: it is not JSON of this form.
     """
     data = read_json(text)
     if not isinstance(data, dict) or not isinstance(data.get("findings"), list):

@@ -44,7 +44,7 @@ class LoadedKernel:
     """A kernel of a library.
 
     `variants` are its ready-made codes, when it comes from a package; `shipped` marks the kernels of built-in ops.
-    `reference` is the NumPy function that stands beside it in its file, if there is one, and `tuning` what `@autotune`
+    `reference` is the NumPy function that stands next to it in its file, if there is one, and `tuning` what `@autotune`
     says; packages have neither. `reads` is what its program was made of, once it is made.
     """
 
@@ -86,7 +86,7 @@ class LoadedKernel:
     @cached
     @compiling
     def portable(self) -> PortableKernel:
-        """The portable program; made when first asked for.
+        """The portable program; made on first use.
 
         Raises:
             CompileError: the kernel is outside the language.
@@ -168,7 +168,7 @@ KERNELS = "kernels"  # the folder of kernel files in a project
 def load_library(path: str | Path, collected: list[EinkornError] | None = None) -> KernelLibrary:
     """Loads the kernels of a file that a frontend reads, a folder of such files, or a `.pkg`.
 
-    With `collected`, mistakes of files are added there, and the library has the kernels that can be had beside them.
+    With `collected`, mistakes of files are added there, and the library has the remaining kernels.
 
     Raises:
         PackageError: the path does not exist, holds no kernels, or a package cannot be trusted.
@@ -217,7 +217,7 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def _existing(path: str | Path) -> Path | None:
-    """Where a path leads, if that is a folder or a file; an empty text is no name of the folder that one is in."""
+    """Where a path leads, if that is a folder or a file; an empty text is not a name of the folder that one is in."""
     try:
         where = Path(path).resolve() if str(path) else None
         return where if where is not None and (where.is_dir() or where.is_file()) else None

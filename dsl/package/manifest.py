@@ -210,9 +210,9 @@ def parse_numbers(text: bytes) -> tuple[tuple[int, int], int, JSONDict]:
         raise ManifestError("is not a JSON object")
     form = data.get("format")
     if not (isinstance(form, list) and len(form) == 2 and all(type(n) is int and n >= 0 for n in form)):
-        raise ManifestError("says no format number: 'format' must be [major, minor]")
+        raise ManifestError("has no format number: 'format' must be [major, minor]")
     if type(data.get("abi")) is not int:
-        raise ManifestError("says no ABI number: 'abi' must be an integer")
+        raise ManifestError("has no ABI number: 'abi' must be an integer")
     return (form[0], form[1]), data["abi"], data
 
 

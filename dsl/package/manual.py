@@ -97,7 +97,7 @@ def _op(kernel: LoadedKernel) -> str:
 
 def _promises(schema: OpSchema) -> Iterable[str]:
     if not schema.fuse:
-        yield "Neighbours do not melt into it, nor it into them."
+        yield "It is not fused with adjacent ops."
     if schema.writes_once:
         yield "Every element of its outputs is stored once: what follows can be done in its stores."
     if schema.batch:

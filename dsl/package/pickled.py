@@ -185,7 +185,7 @@ def _by_name(named: Named, program: Program | None) -> Kernel | None:
         expected=named.digest[:16],
         got=None if found is None else _digest_of(found)[:16],
         notes=[f"the module is {file}"],
-        hint="give both processes the same file, or rename the module: elsewhere a kernel is read from its program",
+        hint="use the same file in both processes, or rename the module: kernels of other modules are pickled whole",
     )
 
 
@@ -210,7 +210,7 @@ def _read(program: Program) -> PortableKernel:
     """A program, verified; its own functions keep the names of their files, for messages.
 
     Raises:
-        PackageError: EK0510, it is no program.
+        PackageError: EK0510, it is not a program.
     """
     packed, files = program
     try:

@@ -48,7 +48,7 @@ def read_shared_object(data: bytes, architecture: str) -> bytes:
     """The table of reports in a shared object for an architecture, `x86_64` or `aarch64`.
 
     Raises:
-        Misread: it is no shared object for it, or not one that Einkorn has written.
+        Misread: it is not a shared object for it, or not one that Einkorn has written.
     """
     return _read(data, architecture).text(abi.REPORTS)
 
@@ -57,7 +57,7 @@ def read_host_half(data: bytes, architecture: str) -> tuple[bytes, bytes]:
     """The tables of reports and of kernels in a shared object that launches these.
 
     Raises:
-        Misread: it is no shared object for the architecture, or not one that Einkorn has written.
+        Misread: it is not a shared object for the architecture, or not one that Einkorn has written.
     """
     reader = _read(data, architecture)
     return reader.text(abi.REPORTS), reader.text(abi.KERNELS)
@@ -145,9 +145,9 @@ class _Reader:
             if flags not in (elf.R, elf.RX, elf.RW) or (in_memory != in_file and flags != elf.RW) or not in_memory:
                 raise Misread("has a segment with rights that it may not have")
             if alignment != page or address != offset + len(self.segments) * page:
-                raise Misread("has a segment that does not lie at its page")
+                raise Misread("has a segment that is not page-aligned")
             if self.segments and self.segments[-1].address + self.segments[-1].in_memory > address // page * page:
-                raise Misread("has segments that share a page, or stand in no order")
+                raise Misread("has segments that share a page, or are not in order")
             self.segments.append(_Segment(flags, offset, address, in_file, in_memory))
         elif kind == elf.PT_PHDR:
             if (offset, address, self.segments) != (
@@ -165,7 +165,7 @@ class _Reader:
         home = next((s for s in self.segments if s.has_data(address, in_file)), None)
         fits = home is not None and home.flags == flags == elf.RW and offset - home.offset == address - home.address
         if not fits or in_file != in_memory or in_file % elf.DYNAMIC_ENTRY.size or address % 8:
-            raise Misread("has a dynamic section that does not lie in memory of its own")
+            raise Misread("has a dynamic section outside its own memory")
         self.dynamic_at, self.dynamic_size = address, in_file
         for tag, value in elf.DYNAMIC_ENTRY.iter_unpack(self.data[offset : offset + in_file]):
             if tag == 0:
@@ -248,10 +248,10 @@ class _Reader:
         ):
             raise Misread(f"has a symbol of an unknown kind, {name!r}")
         if section >= elf.SHN_LORESERVE or not any(s.holds(value, size) for s in self.segments):
-            raise Misread(f"has a symbol that lies nowhere, {name!r}")
+            raise Misread(f"has a symbol without an address, {name!r}")
 
     def exported(self, name: str, kind: int, flags: int) -> int:
-        """Where a symbol lies that the runtime asks for."""
+        """Where a symbol lies that the runtime requests."""
         for found, _, of_kind, section, value, size in self.symbols:
             inside = any(s.flags == flags and s.has_data(value, max(size, 1)) for s in self.segments)
             if found == name and of_kind == kind and section and inside:

@@ -50,7 +50,7 @@ def test_scaled_add(scale, tmp_path):
     check_op("$name::scaled_add", KERNELS, parameters={"scale": scale}, folder=tmp_path)
 '''
 
-EXAMPLE = '''"""The op in a graph, beside built-in ones."""
+EXAMPLE = '''"""The op in a graph, next to built-in ones."""
 
 from pathlib import Path
 
@@ -103,7 +103,7 @@ plugins = ["einkorn.mypy"]
 [tool.ruff]
 line-length = 120
 
-# In kernels the text of `InputTensor[T, "m n"]` is no forward reference.
+# In kernels the text of `InputTensor[T, "m n"]` is not a forward reference.
 [tool.ruff.lint.per-file-ignores]
 "kernels/*" = ["F722", "F821", "UP037"]
 """
@@ -128,7 +128,7 @@ def make_skeleton(name: str, parent: Path) -> list[Path]:
     """
     if not _NAME.fullmatch(name) or name == "einkorn":
         raise PackageError(
-            f"'{name}' is no name for a kernel library",
+            f"'{name}' is not a name for a kernel library",
             code="EK0516",
             got=name,
             hint="small letters, digits and underscores, a letter first: it becomes the namespace of the ops",

@@ -98,12 +98,12 @@ def _output_dtype(call: CallState, argument: TensorArgument) -> DType:
         return argument.dtype
     if argument.dtype not in call.dtypes:
         call.fail(
-            f"the inputs do not tell the dtype {argument.dtype!r} of output {argument.name!r}",
+            f"the inputs do not determine the dtype {argument.dtype!r} of output {argument.name!r}",
             argument,
             kind=DTypeError,
             code="EK0318",
             expected=call.schema.allowed(argument.dtype),
-            hint="say it with out_types",
+            hint="pass out_types",
         )
     dtype: DType = call.dtypes[argument.dtype].value
     return dtype

@@ -1,4 +1,4 @@
-"""Keeps what is known so far of the names of one call, and makes the errors that show it beside its signature.
+"""Keeps what is known so far of the names of one call, and makes the errors that show it next to its signature.
 
 Every value is kept with its origin, `in argument 'a' (axis 1)`, so that a contradiction can name the two places that
 disagree. Element types are unified here; shapes, the larger half, in `signature_shapes`.
@@ -31,7 +31,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of the call beside its declaration. `label` names it: `argument 'x'`, `out_types of 'out'`."""
+    """One tensor of the call next to its declaration. `label` names it: `argument 'x'`, `out_types of 'out'`."""
 
     argument: TensorArgument
     label: str
@@ -100,7 +100,7 @@ class CallState:
         specs: Sequence[tuple[DType, Sequence[DimLike]]],
         noun: str,
     ) -> list[Tensor]:
-        """Each declared argument beside what the call has for it."""
+        """Each declared argument next to what the call has for it."""
         if len(arguments) != len(specs):
             names = f" ({', '.join(a.name for a in arguments)})" if arguments else ""
             self.fail(
@@ -151,7 +151,7 @@ class CallState:
             return evaluate(expression, values)
         except KeyError as missing:
             self.fail(
-                f"'{expression}' of {argument.name!r} mentions {missing.args[0]!r}, which nothing here gives a size",
+                f"'{expression}' of {argument.name!r} mentions {missing.args[0]!r}, whose size is unknown here",
                 argument,
                 code="EK0315",
             )

@@ -22,8 +22,8 @@ def check_schema(schema: OpSchema) -> None:
 
     Raises:
         CompileError: EK0307 a dims text that is not in the language, EK0308 a name in an expression that nothing
-            binds, EK0309 packs that cannot be told apart, EK0304 one name for two things, EK0305 a type variable that
-            is not declared, EK0306 a division by the literal zero; several at once as `CompileErrors`.
+            binds, EK0309 packs that cannot be distinguished, EK0304 one name for two things, EK0305 a type variable
+            that is not declared, EK0306 a division by the literal zero; several at once as `CompileErrors`.
     """
     mistakes = schema_mistakes(schema)
     if mistakes:
@@ -58,10 +58,10 @@ def undetermined_sizes(schema: OpSchema) -> list[Remark]:
             if (name in determined and name != "_") or argument.form is Form.VARIADIC:
                 continue
             determined.add(name)
-            text = f"op '{schema.name}': nothing tells the size '{item}' of output '{argument.name}'"
+            text = f"op '{schema.name}': nothing determines the size '{item}' of output '{argument.name}'"
             hint = f"it can be a dim of an input, a parameter `*, {name}: int`, or computed under `@op.shape`; "
             hint = hint if isinstance(item, Axis) else ""
-            hint += "without that, each call has to say out_types=[...]"
+            hint += "without that, each call has to pass out_types=[...]"
             remarks.append(
                 Remark(text, code="EK0314", place=argument.place, hint=hint, op=schema.name, argument=argument.name)
             )
@@ -113,7 +113,7 @@ class _SchemaCheck:
         own = own_names(self.schema)
         for argument in self.schema.tensors:
             if argument.count and not argument.count.isdecimal() and self.kinds.get(argument.count) != "int":
-                text = f"the number of tensors is {argument.count!r}, which is no int parameter"
+                text = f"the number of tensors is {argument.count!r}, which is not an int parameter"
                 hint = did_you_mean(argument.count, self.kinds) or ""
                 self.fail("EK0343", text, argument, hint=hint, within=argument.count)
             if argument.form is Form.VARIADIC:
@@ -229,8 +229,8 @@ class _SchemaCheck:
         return [f"*{pack.name}" for pack in packs if pack.count is None and pack.name not in known]
 
     def _fail_packs(self, argument: TensorArgument, packs: list[str]) -> None:
-        hint = f"say how many axes one of them has, as in {packs[0]}{{count}} with an int parameter 'count'"
-        self.fail("EK0309", f"nothing tells where {packs[0]} ends and {packs[1]} begins", argument, packs[1], hint)
+        hint = f"fix the number of axes of one of them, as in {packs[0]}{{count}} with an int parameter 'count'"
+        self.fail("EK0309", f"nothing determines where {packs[0]} ends and {packs[1]} begins", argument, packs[1], hint)
 
 
 def _alone(item: DimItem) -> Iterator[str]:

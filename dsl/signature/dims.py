@@ -228,7 +228,7 @@ def _apply(operator: str, left: Any, right: Any) -> Any:
 
 
 def smallest(left: Any, right: Any) -> Any:
-    """The smaller of two sizes; of symbolic ones by their own `minimum`, since they have no order to ask for."""
+    """The smaller of two sizes; of symbolic ones by their own `minimum`, since they have no order to request."""
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right)
     return right.minimum(left) if isinstance(left, int) else left.minimum(right)

@@ -38,7 +38,7 @@ def read_schema(data: Any, strict: bool = True) -> OpSchema:
         schema = OpSchema.from_json(data)
         again = json.loads(json.dumps(schema.to_json()))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        what = f"of op {called!r} lacks something, or holds something that this Einkorn does not know: {error}"
+        what = f"of op {called!r} has a missing or an unsupported member: {error}"
         raise Misread(what) from None
     _typed(schema, "")
     for number, argument in enumerate(schema.arguments):
@@ -57,7 +57,7 @@ def read_schema(data: Any, strict: bool = True) -> OpSchema:
         if type(reads) is not int or reads < 0:
             _wrong(f".reads.{called}", "an integer from 0", reads)
     if strict and (where := difference(data, again, "")):
-        raise Misread("says what a schema cannot say").below(where)
+        raise Misread("is not a member of a schema").below(where)
     return schema
 
 
@@ -94,7 +94,7 @@ def declared(schema: OpSchema) -> None:
     if wrong := [flag for flag in schema.fastmath if flag not in FASTMATH]:
         raise Misread(f"has an unknown flag, {wrong[0]!r}").below(".fastmath")
     if wrong := [called for called, _ in schema.reads if called not in {a.name for a in schema.tensors}]:
-        raise Misread(f"names {wrong[0]!r}, which is no argument").below(".reads")
+        raise Misread(f"names {wrong[0]!r}, which is not an argument").below(".reads")
     try:
         if any(len(argument.dims) > MAX_DIMS for argument in schema.tensors):
             raise Misread("has a dims text that is too long")
@@ -108,7 +108,7 @@ def declared(schema: OpSchema) -> None:
     for argument in schema.tensors:
         _bounded(argument)
     if schema.late and tuple(schema.late) != late_names(schema):
-        raise Misread("are not the dims that only a shape function can tell").below(".late")
+        raise Misread("are not the dims that only a shape function can compute").below(".late")
 
 
 def _bounded(argument: TensorArgument) -> None:

@@ -110,8 +110,8 @@ class OpSchema:
         parameters: compile-time parameters in order.
         typevars: the type variables with the dtypes that each allows, the preferred one first.
         doc: the kernel's docstring.
-        fuse: whether neighbours may melt into this op, and it into them.
-        fastmath: which liberties with floating point the kernel asked for (`contract`, `reassoc`).
+        fuse: whether neighbours may is fused with this op, and it into them.
+        fastmath: which liberties with floating point the kernel requested (`contract`, `reassoc`).
         writes_once: every element of the outputs is stored exactly once and none is read, so that what comes after
             the op may be done in its stores. `foreach` needs no such word.
         reads: what it costs to compute an element of an input at every read, in units of computing it once, for

@@ -44,7 +44,7 @@ def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
         if ready is None:
             tensor = pending[0]
             call.fail(
-                f'nothing tells where one pack ends in {tensor.label}, its dims are "{tensor.argument.dims}"',
+                f'nothing determines where one pack ends in {tensor.label}, its dims are "{tensor.argument.dims}"',
                 tensor.argument,
                 code="EK0311",
             )
@@ -203,10 +203,10 @@ def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ..
         else:
             noun = "the sizes" if isinstance(item, Pack) else "the size"
             call.fail(
-                f"the inputs do not tell {noun} '{item}' of output {argument.name!r}",
+                f"the inputs do not determine {noun} '{item}' of output {argument.name!r}",
                 argument,
                 code="EK0314",
-                hint="say it with out_types, or compute it in a function under `@op.shape`",
+                hint="pass out_types, or compute it in a function under `@op.shape`",
             )
     return tuple(shape)
 

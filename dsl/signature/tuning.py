@@ -81,7 +81,7 @@ def tuning_space(
         return CompileError(text, code="EK0349", place=place, op=schema.name, argument=argument, hint=hint)
 
     if not isinstance(values, Mapping) or not values:
-        raise refuse("the first argument says the values to try", 'write @autotune({"rows": (4, 8)})')
+        raise refuse("the first argument lists the values to try", 'write @autotune({"rows": (4, 8)})')
     listed = {}
     for name, choices in values.items():
         if isinstance(choices, str) or not isinstance(choices, Iterable) or not (chosen := tuple(choices)):
@@ -100,11 +100,11 @@ def tuning_space(
             wanted = did_you_mean(name, dims) or f"its inputs have {', '.join(dims) or 'none'}"
             raise refuse(f"its inputs have no dim '{name}'", wanted)
     if type(rounds) is not int or rounds < 1:
-        raise refuse(f"rounds={rounds!r} is no number of rounds", "at least 1")
+        raise refuse(f"rounds={rounds!r} is not a number of rounds", "at least 1")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < 1e6:
         raise refuse(f"limit={limit!r} is no time in seconds", "more than 0")
     if tolerance is not None and (type(tolerance) not in (int, float) or not 0 <= tolerance < 1):
-        raise refuse(f"tolerance={tolerance!r} is no share of a result", "a number from 0 to 1, such as 1e-5")
+        raise refuse(f"tolerance={tolerance!r} is not a share of a result", "a number from 0 to 1, such as 1e-5")
     near = None if tolerance is None else float(tolerance)
     space = TuningSpace(tuple(listed.items()), names, rounds, float(limit), bool(exact) and near is None, near)
     if (count := len(space.candidates())) > MAX_CANDIDATES:

@@ -160,7 +160,7 @@ def _nested(
             flat.append(value)
             continue
         if not isinstance(value, list | tuple):
-            text = "takes its tensors as a list here, beside other lists"
+            text = "takes its tensors as a list here, together with other lists"
             raise _wrong_count(schema, argument.name, text, f"write [{argument.name}] for one tensor", place)
         wanted = known[argument.name]
         if wanted is not None and wanted != len(value):
@@ -197,8 +197,8 @@ def counted_outputs(
         else:
             numbers[argument.name] = count
     if len(open_) > 1 or (open_ and expected is None):
-        hint = "say it with out_types, one type for each tensor"
-        raise _wrong_count(schema, open_[0], "has a number of tensors that nothing tells", hint, place)
+        hint = "pass out_types, one type for each tensor"
+        raise _wrong_count(schema, open_[0], "has a number of tensors that nothing determines", hint, place)
     if open_:
         others = sum(numbers.get(a.name, 1) for a in schema.outputs if a.name != open_[0])
         numbers[open_[0]] = max((expected or 0) - others, 0)

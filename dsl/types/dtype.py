@@ -5,7 +5,7 @@
 width 1 is a scalar (`Float32` is `SIMD[float32, 1]`).
 
 Input: nothing. Output: immutable values, safe as dictionary keys. Non-goals: NumPy is imported only when a conversion
-to or from its dtypes is asked for; nothing here knows how a type is lowered.
+to or from its dtypes is requested; nothing here knows how a type is lowered.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class DType(Enum):
         self._format = format
         self.mantissa = format.mantissa if format is not None else 0
 
-    __hash__ = object.__hash__  # members are one each; an enum's own asks for the hash of a name every time
+    __hash__ = object.__hash__  # members are one each; an enum's own requests the hash of a name every time
 
     @property
     def format(self) -> FloatFormat:
         """Which numbers the patterns of a floating-point type mean."""
         if self._format is None:
-            raise TypeError(f"{self} is no floating-point type")
+            raise TypeError(f"{self} is not a floating-point type")
         return self._format
 
     @property
@@ -82,7 +82,7 @@ class DType(Enum):
     def size_in_bytes(self) -> int:
         """Bytes that one element takes in memory. Two elements of a packed type share one: see `bytes_for`."""
         if self.is_packed():
-            raise TypeError(f"an element of {self} takes half a byte: ask bytes_for(count)")
+            raise TypeError(f"an element of {self} takes half a byte: use bytes_for(count)")
         return self.memory_bits // 8
 
     def bytes_for(self, count: int) -> int:
@@ -266,7 +266,7 @@ class finfo:
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, DType) or not self.dtype.is_float():
-            raise DTypeError(f"{self.dtype} is no floating-point type", code="EK0201", argument="dtype")
+            raise DTypeError(f"{self.dtype} is not a floating-point type", code="EK0201", argument="dtype")
 
     @property
     def bits(self) -> int:

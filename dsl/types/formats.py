@@ -65,7 +65,7 @@ class FloatFormat:
 
     @property
     def has_nan(self) -> bool:
-        """Whether some pattern is no number."""
+        """Whether some pattern is not a number."""
         return self.family != "finite"
 
     @property

@@ -125,7 +125,7 @@ def main(backend: str) -> None:
             print(f"step {step:3}: loss {loss.item():.3f}")
     with torch.no_grad():
         right = (network(points).argmax(1) == kind).float().mean().item()
-    print(f"{right:.0%} of the points are told apart")
+    print(f"{right:.0%} of the points are distinguished")
     assert right > 0.9
     print("the norm matches PyTorch's, its gradient matches finite differences")
 

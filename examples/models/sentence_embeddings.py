@@ -1,4 +1,4 @@
-"""Finds the sentences of a book that mean what is asked for, whatever words they use.
+"""Finds the sentences of a book that mean what is requested, whatever words they use.
 
 A network of six layers (see minilm.py) makes a direction of each sentence; the nearer two directions, the more alike
 what the sentences mean. What the graph gives is compared with the same network in NumPy, and shown as a picture.

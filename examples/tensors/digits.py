@@ -2,7 +2,7 @@
 
     python examples/tensors/digits.py
 
-Every step is written in ops of tensors. `F.functional` makes it one graph, compiled once; NumPy does the same beside.
+Every step is written in ops of tensors. `F.functional` makes it one graph, compiled once; NumPy does the same next to.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _needs_copy() -> None:
 
 @placed
 def from_dlpack(x: Any, /, *, device: Place = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of an array, which is not copied unless `copy` or `device` asks for it."""
+    """A tensor over the memory of an array, which is not copied unless `copy` or `device` requests it."""
     if isinstance(x, Tensor):
         return asarray(x, device=device, copy=copy)
     result = Tensor.from_dlpack(Buffer.from_dlpack(x, copy=copy))

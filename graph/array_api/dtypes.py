@@ -141,7 +141,7 @@ def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float | comple
         if isinstance(each, complex) and result.is_float():
             result = promote([result, DType.complex64], "result_type")
         if isinstance(each, float | complex) and not (result.is_float() or result.is_complex()):
-            wrong("arrays_and_dtypes", each, f"an int beside {result}", code="EK0818", kind=DTypeError)
+            wrong("arrays_and_dtypes", each, f"an int with {result}", code="EK0818", kind=DTypeError)
     return result
 
 

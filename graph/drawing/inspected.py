@@ -95,7 +95,7 @@ def _type(text: str, device: DeviceRef) -> TensorType:
     found = _INPUT.fullmatch(text)
     if found is None or found[1] not in DType.__members__:
         raise GraphError(
-            f"'{text}' is no type of a tensor",
+            f"'{text}' is not a type of a tensor",
             code="EK0648",
             argument="input",
             expected="a dtype and sizes, such as float32[m, 64]",
@@ -110,7 +110,7 @@ def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], 
     """The graph that a text names: "ops.NAME" or "FILE.py:NAME"; None where it names none.
 
     Raises:
-        GraphError: EK0647 there is no such op, or NAME is no graph in the file.
+        GraphError: EK0647 there is no such op, or NAME is not a graph in the file.
         CompileError: EK0100 the file is not valid Python; EK0915 it raised an exception.
     """
     if source.startswith(PREFIX) and not Path(source).exists():
@@ -124,7 +124,7 @@ def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], 
     if not isinstance(found, Graph):
         graphs = [each for each, value in names.items() if isinstance(value, Graph)]
         raise GraphError(
-            f"'{name}' is no graph of {file}" if name in names else f"there is no '{name}' in {file}",
+            f"'{name}' is not a graph of {file}" if name in names else f"there is no '{name}' in {file}",
             code="EK0647",
             expected=graphs,
             got=name,

@@ -31,7 +31,7 @@ class OutOfDeviceMemory(MemoryError):
     code = "EK0833"
 
     def __init__(self, asked: int, notes: list[str]) -> None:
-        super().__init__("; ".join([f"{asked:,} bytes are asked for", *notes]))
+        super().__init__("; ".join([f"{asked:,} bytes are requested", *notes]))
         self.asked = asked
         self.notes = notes
 
@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Stats:
-    """Bytes in use, bytes kept with those in use, the most that was in use; blocks asked for, and taken again."""
+    """Bytes in use, bytes kept with those in use, the most that was in use; blocks requested, and taken again."""
 
     in_use: int
     reserved: int
@@ -103,7 +103,7 @@ class Pool:
         self._blocks: set[Block] = set()
         self._kept: dict[Any, dict[int, list[Block]]] = {}  # those that nobody has, by stream and size
         self._classes: dict[int, int] = {}  # what `size_class` said
-        self.returned: deque[Block] = deque()  # appended to by whoever drops a block, without a lock
+        self.returned: deque[Block] = deque()  # appended to by code that drops a block, without a lock
         self._in_use = self._reserved = self._peak = self._asked = self._reused = 0
 
     def allocate(self, size: int, stream: Any, user: str) -> Block | None:

@@ -137,7 +137,7 @@ _DIRECT = _header_holds()
 
 
 class PinnedMemory:
-    """Memory of the host that a library of GPUs has made; `free` is told when nobody refers to it."""
+    """Memory of the host that a library of GPUs has made; `free` is called when nothing refers to it any more."""
 
     def __init__(self, address: int, size: int, free: Callable[[int], object]) -> None:
         self.address, self._free = address, free
@@ -264,7 +264,7 @@ def index_of(index: Any) -> tuple[Any, ...]:
                 f"a buffer is indexed by ints, slices, None and '...', not by {type(item).__name__}",
                 code="EK0805",
                 got=type(item).__name__,
-                hint="index the array that to_numpy() gives",
+                hint="index the array that to_numpy() returns",
             )
     return items
 
@@ -275,7 +275,7 @@ def check_unmasked(value: Any, argument: str, op: str | None = None, depth: int 
     Raises:
         DTypeError: EK0477.
     """
-    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())  # imported by whoever has made one
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())  # imported by code that has made one
     if isinstance(value, masked):
         raise DTypeError(
             f"{op + ': ' if op else ''}'{argument}' is a masked array, and its mask would be lost",
@@ -285,7 +285,7 @@ def check_unmasked(value: Any, argument: str, op: str | None = None, depth: int 
             argument=argument,
             expected="an array without a mask",
             got=type(value).__name__,
-            hint="say what stands for masked elements: x.filled(0)",
+            hint="choose a value for masked elements: x.filled(0)",
         )
     if isinstance(value, list | tuple) and depth < MOST_AXES:
         for item in value:
@@ -297,7 +297,7 @@ def source_of(value: Any) -> Array:
 
     Raises:
         GraphError: EK0805 lists of different lengths.
-        DTypeError: EK0477 a masked array, EK0803 what is no number.
+        DTypeError: EK0477 a masked array, EK0803 what is not a number.
     """
     check_unmasked(value, "value")
     try:
@@ -351,7 +351,7 @@ def rounding(array: np.ndarray[Any, Any]) -> tuple[float, float]:
     A few huge elements say nothing about the others: the scale of all is that of the middle of them.
 
     Raises:
-        ValueError: they are no floats.
+        ValueError: they are not floats.
     """
     unit = ROUNDING * float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
     with np.errstate(all="ignore"):

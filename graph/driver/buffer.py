@@ -1,8 +1,8 @@
 """Keeps tensors in memory: buffers, which models take and give.
 
-A buffer on the host is a NumPy array with a dtype of ours and a device: going to and from NumPy and, by DLPack, to and
-from PyTorch, JAX and others copies nothing. Who shares memory keeps it alive: a buffer holds a reference to the array
-that it was made from, and an array from `to_numpy` to the buffer's memory, so either may be dropped first.
+A buffer on the host is a NumPy array with a dtype of Einkorn and a device: going to and from NumPy and, by DLPack, to
+and from PyTorch, JAX and others copies nothing. Code that shares memory keeps it alive: a buffer holds a reference to
+the array that it was made from, and an array from `to_numpy` to the buffer's memory, so either may be dropped first.
 
 Input: dtypes and shapes, arrays, DLPack producers. Output: `Buffer`. Non-goals: no arithmetic, no broadcasting; a
 model takes contiguous buffers only.
@@ -86,7 +86,7 @@ class Buffer:
         """The storage for a tensor of these sizes, as bytes.
 
         Raises:
-            DeviceError: EK0808 there is not enough of it.
+            DeviceError: EK0808 there is no enough of it.
         """
         size = self._dtype.bytes_for(math.prod(sizes))
         try:
@@ -298,7 +298,7 @@ class Buffer:
         """The only element, as a Python number.
 
         Raises:
-            GraphError: there is not exactly one element.
+            GraphError: there is no exactly one element.
         """
         if self.num_elements != 1:
             raise GraphError(
@@ -525,7 +525,7 @@ refuse_arithmetic(Buffer)
 
 
 class WholeBuffer(Buffer):
-    """A buffer without gaps that is told its shape: what it lies in does not know it."""
+    """A buffer without gaps that is reported its shape: what it lies in does not know it."""
 
     __slots__ = ("_shape",)
     _shape: tuple[int, ...]

@@ -302,6 +302,6 @@ def count() -> int:
             code="EK0831",
             got=status.name,
             notes=[f"{CUDA_LIBRARY} is here; the driver's part in the kernel may be missing, or of another version"],
-            hint="`nvidia-smi` says more",
+            hint="see `nvidia-smi`",
         )
     return int(found)

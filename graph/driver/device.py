@@ -113,7 +113,7 @@ class Driver(ABC):
         is_host: whether its memory is the process's own, so that tensors in it are arrays.
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
-        name: of a device that is called so beside its number, such as "sim:sm_90a"; empty for others.
+        name: of a device that is called so next to its number, such as "sim:sm_90a"; empty for others.
         asked_for: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
         draws: whether it draws that order from a seed.
@@ -133,7 +133,7 @@ class Driver(ABC):
     draws: bool = False
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
     device: Any = None  # a `Device` that it drives
-    default_stream: Any = None  # made when it is first asked for; see `streams`
+    default_stream: Any = None  # made on first use; see `streams`
     streams: int = 0  # how many were ever made; with one, nothing has to be ordered
 
     # memory

@@ -1,9 +1,9 @@
 """Exchanges memory of devices by DLPack, in the order of streams.
 
 NumPy makes and takes the capsules here as well (see `dlpack`), over arrays whose address is a device's and which nobody
-reads; only the place in a capsule is changed, between the host and the device. Who takes memory names a stream, which
-then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does by then,
-or by the next work of ours.
+reads; only the place in a capsule is changed, between the host and the device. Code that takes memory names a stream,
+which then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does by
+then, or by the next work of Einkorn.
 
 Input: memory of a device, or a producer of such. Output: a capsule, or `Memory`. Non-goals: memory of the host (see
 `dlpack`), copies between devices.
@@ -50,7 +50,7 @@ def export_memory(
     """
     asked = keywords.pop("dl_device", None)
     if asked is not None and tuple(asked) != place:
-        raise BufferError(f"the memory lies on DLPack device {place}, and {tuple(asked)} is asked for")
+        raise BufferError(f"the memory lies on DLPack device {place}, and {tuple(asked)} is requested")
     stream = keywords.pop("stream", None)
     array = shell(memory.address, shape, dtype, memory)
     handle = (LEGACY_DEFAULT if place[0] == 2 else 0) if stream is None else int(stream)
@@ -64,7 +64,7 @@ def export_memory(
 
 
 def import_memory(producer: Any, driver: Any, place: tuple[int, int]) -> tuple[Memory, Array]:
-    """Memory of a producer on a device of ours, and an array that tells its dtype and shape.
+    """Memory of a producer on a device of Einkorn, and an array that tells its dtype and shape.
 
     Raises:
         DTypeError: of elements that are not known here.

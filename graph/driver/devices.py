@@ -98,7 +98,7 @@ class DeviceRef:
             return device
         if not isinstance(device, Device):
             raise DeviceError(
-                f"{shown_value(device)} is no device",
+                f"{shown_value(device)} is not a device",
                 code="EK0802",
                 place=user_place(),
                 argument="device",

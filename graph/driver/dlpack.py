@@ -42,7 +42,7 @@ KINDS = {
     "float8_e8m0fnu": 14,
 }
 _NAMES = {code: name for name, code in KINDS.items()}
-# What a tensor of PyTorch may leave to whoever reads its elements; DLPack has no word for it.
+# What a tensor of PyTorch may leave to code that reads its elements; DLPack has no word for it.
 _PENDING = {"neg": "negative", "conj": "conjugate"}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, and host memory pinned by CUDA or ROCm
 
@@ -81,7 +81,7 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
     try:
         kind, number = map(int, producer.__dlpack_device__())
     except Exception as error:  # what the producer's own code raises
-        text = f"the array cannot be taken by DLPack: it does not say where it lies ({brief(error)})"
+        text = f"the array cannot be imported by DLPack: it does not report its device ({brief(error)})"
         raise DTypeError(text, code="EK0803", argument="array") from error
     if kind not in HOST_DEVICES:
         raise DeviceError(

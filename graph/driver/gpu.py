@@ -39,7 +39,7 @@ from .late_reports import LateReports
 from .streams import DeviceStream, current_stream, default_stream, stream_of
 
 RECENT: Final = 8  # calls that are named when a kernel fails somewhere behind them
-MODULES: Final = 256  # that are kept for who asks for the same code again
+MODULES: Final = 256  # that are kept for who requests the same code again
 STAGED: Final = 64 << 10  # bytes of a copy from ordinary memory that the library takes at once, whatever is under way
 
 
@@ -226,7 +226,7 @@ class GpuDriver(Driver):
                 address = self.library.allocate_pinned(max(size, 1))
             except GpuFault as fault:
                 if fault.status == self.library.codes.memory:
-                    raise MemoryError(f"{size:,} bytes of pinned memory cannot be had") from None
+                    raise MemoryError(f"{size:,} bytes of pinned memory cannot be allocated") from None
                 raise
         return np.asarray(arrays.PinnedMemory(address, size, self._pinned.append))
 
@@ -427,9 +427,9 @@ class GpuDriver(Driver):
                 raise
             if fault.status in codes.architecture:
                 self._wrong_architecture(fault, made_for)
-            old = "newer than the driver knows", self.known.driver
+            old = "newer than the driver supports", self.known.driver
         raise DeviceError(
-            f"the driver of gpu:{self.number} is too old for the code: it knows {old[1]}, and the code is {old[0]}",
+            f"the driver of gpu:{self.number} is too old for the code: it supports {old[1]}, and the code is {old[0]}",
             code="EK0832",
             place=user_place(),
             expected=old[0],

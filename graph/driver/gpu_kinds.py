@@ -55,7 +55,7 @@ def _count_hip() -> int:
 def _counted(count: Callable[[], int]) -> int:
     try:
         return count()
-    except DeviceError:  # which `missing` tells to who asks for a device
+    except DeviceError:  # `missing` reports it when a device is requested
         return 0
 
 

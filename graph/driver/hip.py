@@ -267,6 +267,6 @@ def count() -> int:
             code="EK0831",
             got=status.name,
             notes=[f"{HIP_LIBRARY} is here; the driver's part in the kernel may be missing, or /dev/kfd not be yours"],
-            hint="`rocminfo` says more",
+            hint="see `rocminfo`",
         )
     return int(found[0])

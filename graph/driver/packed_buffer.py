@@ -54,7 +54,7 @@ class PackedBuffer(WholeBuffer):
             f"two elements of {self.dtype} share a byte, so that some of them cannot be viewed",
             code="EK0251",
             got=str(self.dtype),
-            hint="index the array that to_numpy() gives, which is a copy",
+            hint="index the array that to_numpy() returns, which is a copy",
         )
 
     def to_numpy(self) -> Array:

@@ -1,7 +1,7 @@
 """Finds functions of CPython's C interface: their addresses for generated code, and a few that are called here.
 
-What those take is said by functions of our own: whoever imports `ctypes` may change it for those in `ctypes.pythonapi`,
-which are everybody's.
+What those take is said by functions of our own: code that imports `ctypes` may change it for those in
+`ctypes.pythonapi`, which are everybody's.
 
 Input: names. Output: addresses, functions. Non-goals: how objects lie in memory (see `engine.python_door`).
 """

@@ -48,7 +48,7 @@ class SharedLibrary:
             _unmapping[number] = weakref.ref(self, functools.partial(_close, self._handle)), forget
 
     def address(self, symbol: str) -> int:
-        """Where a symbol lies; whoever keeps the address keeps the library.
+        """Where a symbol lies; code that keeps the address keeps the library.
 
         Raises:
             OSError: there is no such symbol.

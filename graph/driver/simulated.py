@@ -175,7 +175,7 @@ def open_simulated(
     family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):
         expected = '"sim" with like=, or "sim:gfx942"'
-        raise _refusal(f"{shown_value(name)} is no simulated GPU", "id", expected, name)
+        raise _refusal(f"{shown_value(name)} is not a simulated GPU", "id", expected, name)
     if schedule is None and seed is None:
         schedule = knobs.sim_schedule
     seed = knobs.sim_seed if seed is None else seed
@@ -187,7 +187,7 @@ def open_simulated(
     switches = parse_schedule(schedule) if isinstance(schedule, str) else None
     if schedule is not None and switches is None:
         expected = 'switches of the plain order, as an error says them: "0:5.14=103 0:2~5"'
-        raise _refusal(f"{shown_value(schedule)} is no schedule", "schedule", expected, schedule)
+        raise _refusal(f"{shown_value(schedule)} is not a schedule", "schedule", expected, schedule)
     order = (seed if switches is None else 0, _looks_for(checks), switches)
     return _opened(chosen or like or LIKE, *order, number or 0)
 
@@ -205,10 +205,10 @@ def _opened(
 
 
 def _looks_for(checks: object) -> Check:
-    """What a text such as `"all"` or `"races,bounds"` asks for.
+    """What a text such as `"all"` or `"races,bounds"` requests.
 
     Raises:
-        DeviceError: EK0801 it asks for something else.
+        DeviceError: EK0801 it requests something else.
     """
     if checks is None or checks == "off":
         return Check.NOTHING

@@ -114,7 +114,7 @@ def _chosen(driver: Driver) -> DeviceStream | None:
 
 
 def default_stream(driver: Driver) -> DeviceStream:
-    """The stream of whoever chooses none."""
+    """The stream of code that chooses none."""
     found: DeviceStream | None = driver.default_stream
     if found is None:
         with _lock:

@@ -1,6 +1,6 @@
 """Splits the arguments of an op: tensors, numbers that come with each call, sizes, and what decides the code.
 
-Numbers that meet tensors and sizes are no part of the code: `x * rate` and `x.reshape([n, 3])` compile once for all
+Numbers that meet tensors and sizes are not part of the code: `x * rate` and `x.reshape([n, 3])` compile once for all
 rates and sizes. What is left decides the code: axes, modes, dtypes, and a few numbers for which there is better code.
 
 Input: an op's parameters, what is passed. Output: `Split`, and the arguments again with other tensors in their places.
@@ -78,7 +78,7 @@ class Operator:
         integers: the dtype in which integers are computed, if it is not their own.
         folds: whether there is better code for some numbers.
         number_dtype: of its numbers, where no constants tell it.
-        shortcut: gives for a call and its arguments what makes the results without code of ours, or None.
+        shortcut: gives for a call and its arguments what makes the results without code of Einkorn, or None.
         alone: for the kind of an operand what runs the op at once.
         pairs: the same of two operands, by the kind of the first, then of the second.
         categories: of parameters by position and by name; of all others it is `rest`.

@@ -26,7 +26,7 @@ HOST = CPU()
 
 
 class Kind:
-    """What is known of a tensor besides its elements.
+    """What is known of a tensor in addition to its elements.
 
     Attributes:
         dtype: the element type.
@@ -87,5 +87,5 @@ def no_memory(op: str, dtype: DType, sizes: Iterable[int]) -> DeviceError:
     """The error of a result that there is no memory for."""
     shape = tuple(sizes)
     size = in_short(least_bytes(dtype, shape))
-    text = f"{op}: a tensor of {dtype} with the shape {shown(shape)} takes {size} bytes, which cannot be had"
+    text = f"{op}: a tensor of {dtype} with the shape {shown(shape)} takes {size} bytes, which cannot be allocated"
     return DeviceError(text, code="EK0813", place=user_place(), op=op)

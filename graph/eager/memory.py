@@ -34,7 +34,7 @@ def _unanswerable(tensor: Recorded) -> NoReturn:
         "a tensor has no value while its graph is built",
         code="EK0840",
         place=user_place(),
-        hint="give it back from the graph, and call the model",
+        hint="return it from the graph, and call the model",
     )
 
 

@@ -49,6 +49,6 @@ class _MissingAttribute:
 
 
 def add_missing_attributes(functions: Iterable[str]) -> None:
-    """Names functions that are no methods."""
+    """Names functions that are not methods."""
     for name, way in ({name: f"F.{name}(x)" for name in functions} | REPLACEMENTS).items():
         setattr(MissingAttributes, name, _MissingAttribute(name, way))

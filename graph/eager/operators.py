@@ -40,7 +40,7 @@ from .record import binary, is_staged, record, unary
 from .tensor import Tensor, picked
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-# What `Tensor` has as methods besides those of graphs' values.
+# What `Tensor` has as methods in addition to those of graphs' values.
 FURTHER = ("split", "squeeze", "unsqueeze")
 # What needs a graph, or has elements to read or to write (see `values`).
 BY_HAND = (
@@ -187,7 +187,7 @@ SLICE.number_dtype, SLICE.shortcut = DType.int64, moves.sliced
 
 @placed
 def slice_tensor(x: Any, indices: Any) -> Any:
-    """The part of a tensor that indices name, as `ops.slice_tensor`; indices of elements are no part of the code."""
+    """The part of a tensor that indices name, as `ops.slice_tensor`; indices of elements are not part of the code."""
     if isinstance(x, Recorded) and not is_staged(x) and not ACTIVE.get():
         found = _ranges(x._kind.sizes, indices if isinstance(indices, tuple | list) else (indices,))
         if found is not None:
@@ -305,7 +305,7 @@ def arange(
     dtype: DType | None = None,
     device: DeviceRef | Device | None = None,
 ) -> Any:
-    """As `ops.arange`; bounds and number of elements are no part of the code."""
+    """As `ops.arange`; bounds and number of elements are not part of the code."""
     given: tuple[Any, ...] = (start, stop, step)
     if ACTIVE.get() or any(map(is_staged, given)):
         return record(operator("arange"), (*given, out_dim), {"dtype": dtype, "device": device})

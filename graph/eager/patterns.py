@@ -73,7 +73,7 @@ class Call:
         results: the kinds of the results; None where they are known only when it has run.
         checks: of each number whether it can be what it has to be; None where it always can.
         fixed: sizes that its code has to know.
-        shortcut: makes the values of the results of those of the operands without any code of ours.
+        shortcut: makes the values of the results of those of the operands without any code of Einkorn.
     """
 
     pattern: Pattern
@@ -224,7 +224,7 @@ def _pattern(split: Split, kinds: tuple[Kind, ...], device: Device) -> tuple[Pat
             if level and anonymous is not None and level < len(_OPEN) - 1:
                 _levels[anonymous] = level
             return pattern, names, fixed
-    raise AssertionError("an op without named sizes is staged, or says why not")
+    raise AssertionError("an op without named sizes is staged, or raises an error")
 
 
 def _known(key: tuple[Any, ...], split: Split, kinds: Sequence[Kind], names: Names, device: Device) -> Pattern | None:

@@ -138,7 +138,7 @@ def uniform(
         dtype, device: the defaults when left out.
 
     Raises:
-        ValueError: `range` is no pair of numbers in ascending order.
+        ValueError: `range` is not a pair of numbers in ascending order.
     """
     pair = [number_of(f"range[{k}]", each) for k, each in enumerate(list_of("range", range, "two numbers"))]
     if len(pair) != 2 or pair[0] >= pair[1]:

@@ -1,8 +1,9 @@
 """Runs what is recorded.
 
 What a tensor needs is cut into parts of at most 64 calls. A part that is met for the first times runs op by op; when it
-comes back it is compiled as one graph in a thread beside, and that runs it from then on, with the same bits. Of a part
-those values are kept that somebody still sees: the other tensors of the user's, and calls that are recorded elsewhere.
+comes back it is compiled as one graph in a background thread, and that runs it from then on, with the same bits. Of a
+part those values are kept that somebody still sees: the other tensors of the user's, and calls that are recorded
+elsewhere.
 
 Input: tensors. Output: their values. Non-goals: how a part is compiled (see `programs`).
 """
@@ -150,7 +151,7 @@ class _Part:
                 outputs += [k for k in range(number, number + len(results)) if tensors[k] is not None]
                 number += len(results)
                 continue
-            # besides the calls of this part, `tensors` and an entry hold it
+            # in addition to the calls of this part, `tensors` and an entry hold it
             if held[number] > _UNSEEN + 1 + uses[number] or id(tensors[number]) in asked:
                 outputs.append(number)
             number += 1

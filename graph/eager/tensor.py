@@ -372,7 +372,7 @@ class Tensor(Methods, Recorded, MissingAttributes):
         """The only element, as a Python number.
 
         Raises:
-            TypeError: there is not exactly one.
+            TypeError: there is no exactly one.
         """
         value_now(self)
         if self.num_elements() != 1:
@@ -393,7 +393,7 @@ class Tensor(Methods, Recorded, MissingAttributes):
         try:
             return bool(self.item())
         except ItemError as error:
-            error.hint = "say which: F.all(x, axis=None) or F.any(x, axis=None)"
+            error.hint = "choose one: F.all(x, axis=None) or F.any(x, axis=None)"
             raise
 
     @placed
@@ -411,7 +411,7 @@ class Tensor(Methods, Recorded, MissingAttributes):
     @placed
     def __index__(self) -> int:
         if not self.dtype.is_integral():
-            raise DTypeError(f"a tensor of {self.dtype} is no index", code="EK0413", expected="integers")
+            raise DTypeError(f"a tensor of {self.dtype} is not an index", code="EK0413", expected="integers")
         return int(self.item())
 
     @placed

@@ -165,7 +165,7 @@ class BoundModel:
             inputs = tuple(placed[k] for k in self._free if k in placed)
         if len(inputs) != len(self._free):
             raise GraphError(
-                f"graph '{self._ir.name}' takes {len(self._free)} inputs beside those bound, {len(inputs)} are given",
+                f"graph '{self._ir.name}' takes {len(self._free)} inputs that are not bound, {len(inputs)} are given",
                 code="EK0451",
                 place=user_place(),
                 expected=self.free,

@@ -1,4 +1,4 @@
-"""Names the code of a graph in the cache, and writes what is kept beside it.
+"""Names the code of a graph in the cache, and writes what is kept next to it.
 
 Input: a `GraphIR`, a `Partition`. Output: keys, JSON. Non-goals: no cache (see `dsl.environment.cache`), no
 compilation.

@@ -99,7 +99,7 @@ class Captures:
 
         Raises:
             GraphError: EK0451 a wrong number of inputs.
-            ValueError, TypeError: what is no key.
+            ValueError, TypeError: what is not a key.
         """
         count = len(self.caller.checks)
         if len(inputs) == count + 1:
@@ -193,14 +193,14 @@ def _content(driver: Driver, storage: Any) -> np.ndarray[Any, Any]:
 
 
 class KeyTypeError(GraphError, TypeError):
-    """What is no integer cannot be the key of a capture."""
+    """What is not an integer cannot be the key of a capture."""
 
 
 def checked_key(key: Any) -> int:
     """A key of a capture.
 
     Raises:
-        GraphError: it is no integer (a TypeError, too), or has no place in 64 bits (a ValueError, as all of them).
+        GraphError: it is not an integer (a TypeError, too), or has no place in 64 bits (a ValueError, as all of them).
     """
     kind = KeyTypeError if isinstance(key, bool) or not isinstance(key, int | np.integer) else GraphError
     if kind is KeyTypeError or not 0 <= key <= MAX_KEY:

@@ -1,6 +1,6 @@
 """Asks the compiler for a graph's code: the only door from the graph to the compiler.
 
-Imports of the compiler stand inside functions, here and nowhere else: a warm start asks for this machine's target and
+Imports of the compiler stand inside functions, here and nowhere else: a warm start requests this machine's target and
 loads neither MLIR nor LLVM.
 
 Input: a `GraphIR` and a target. Output: code as bytes with the plan of its buffers, or a graph for the interpreter.
@@ -187,7 +187,7 @@ def compile_graph(
     tell: Tell | None = None,
 ) -> CompiledGraph:
     """Compiles a graph for the targets of its device, in these groups or in those that fusion finds; a group that
-    cannot be built loses its root, the others stay. `tell` is told how far it is.
+    cannot be built loses its root, the others stay. `tell` is called with the progress.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -227,7 +227,7 @@ def _built(
         apart = parts.roots(error.groups)
         if not apart:
             raise
-        _log.info("graph '%s': %s: nothing melts into %d of them any more", ir.name, error.message, len(apart))
+        _log.info("graph '%s': %s: fusion disabled for %d groups", ir.name, error.message, len(apart))
         parts = partition(ir, facts, fuse=fuse, apart=apart | parts.apart)
         return _built(ir, target, fuse, checks, parts, build)
     except CompileError as error:
@@ -330,7 +330,7 @@ def reproducing_faults(ir: GraphIR, fuse: bool, checks: Checks | None, interpret
 
 
 def _add_requests(error: CompileError, ir: GraphIR) -> None:
-    """Adds the user's own line that asked for the op."""
+    """Adds the user's own line that requested the op."""
     for each in getattr(error, "errors", [error]):
         for node in ir.nodes:
             if isinstance(node, Node) and node.name == each.op and node.place is not None:

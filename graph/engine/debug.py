@@ -120,11 +120,9 @@ class DebugConfig:
     assert_level = Setting(
         "",
         _assert_level,
-        "What kernels check where a session says nothing: '' and 'safe' and 'warn' asserts, 'none' nothing, 'all'.",
+        "What kernels check unless a session sets it: '' and 'safe' and 'warn' asserts, 'none' nothing, 'all'.",
     )
-    print_style = Setting(
-        PrintStyle.COMPACT, _print_style, "How `ops.print` shows tensors where a session says nothing."
-    )
+    print_style = Setting(PrintStyle.COMPACT, _print_style, "How `ops.print` shows tensors unless a session sets it.")
     ir_output_dir = Setting(
         "",
         _folder,

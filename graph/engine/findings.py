@@ -47,7 +47,7 @@ def finding_error(
     own = f"{_thread(found.thread, state)} {_does(found.what)}"
     labels = [(place, own)]
     if kind is Found.RACE:
-        text = f"race: two threads use one place in {space} memory, and nothing says who comes first"
+        text = f"data race: unordered accesses to {space} memory by two threads"
         labels = [(other, f"{_thread(found.other_thread, state)} {_does(found.other_what)}"), (place, own)]
         code = "EK0740"
     elif kind is Found.PENDING:
@@ -56,7 +56,7 @@ def finding_error(
         code = "EK0743"
     elif kind is Found.PROMISE:
         dtype, scope = (str(part) for part in here.parts[2:4])
-        text = f"broken promise: gpu.uniform says that a value is equal in a {scope}, and it differs"
+        text = f"broken promise: gpu.uniform declares a value equal in a {scope}, and it differs"
         mine, theirs = (_shown(bits, DType[dtype]) for bits in (found.what, found.other_what))
         labels = [
             (place, f"{theirs} in {_thread(found.other_thread, state)}, {mine} in {_thread(found.thread, state)}")
@@ -68,12 +68,12 @@ def finding_error(
             which = f"element {found.address} of {found.other_what} on its stack"
             text = f"out of bounds: a thread {_does(found.what)} {which}"
         if space == "peer":
-            text = f"out of bounds: a thread asks for block {found.address} of a cluster of {found.other_what}"
+            text = f"out of bounds: a thread accesses block {found.address} of a cluster of {found.other_what}"
         code = "EK0741"
     elif kind is Found.MISALIGNED:
         text, code = _misaligned(found, space), "EK0745"
     else:
-        text = f"uninitialised read: nobody has written the {space} memory on which a thread depends"
+        text = f"uninitialised read: a thread depends on uninitialised {space} memory"
         code = "EK0742"
         if not found.what:  # where it is used is not where it was read
             labels = [(other, "this is read"), (place, f"{_thread(found.thread, state)} depends on it here")]

@@ -2,12 +2,12 @@
 
 A call is made twice. In the first, the same kernels give back everything that they store. Then the ops of each kernel
 run one by one, each with a buffer of its own, on the very values that the kernel has read: no difference adds up on the
-way, and the first kernel that differs is where it begins. Then comes the call that was asked for.
+way, and the first kernel that differs is where it begins. Then comes the call that was requested.
 
 How much may differ follows from the data: 64 units in the last place of the coarsest float type of the kernel's values,
 and 16 times what the ops themselves differ by when their float inputs change in the last place, up or down by chance
-(the most of three draws, and the mean over the tensor). Numbers that are no floats may differ where such a change makes
-them differ, and nowhere else.
+(the most of three draws, and the mean over the tensor). Numbers that are not floats may differ where such a change
+makes them differ, and nowhere else.
 
 Input: a `Caller`, and the inputs of a call. Output: its results, or a `KernelError`. Non-goals: kernels that change or
 read buffers, those in bodies of control flow, and those of a single op are not compared.
@@ -171,7 +171,7 @@ class FusionCheck:
         index = list(found.index)
         held = ", ".join(f"'{op.name}'{f' of line {op.place.line}' if op.place else ''}" for op in ops)
         return KernelError(
-            f"element {index} of what op '{last.name}' gives is {found.got!r} in the fused kernel of graph "
+            f"element {index} of the result of op '{last.name}' gives is {found.got!r} in the fused kernel of graph "
             f"'{self.ir.name}', and {found.wanted!r} when its ops run one by one",
             code="EK0520",
             place=last.place,
@@ -298,7 +298,7 @@ class _Difference:
 
 
 def _distance(one: Array, other: Array) -> Array:
-    """How far numbers are apart; two that are no numbers are the same, and so are equal infinities."""
+    """How far numbers are apart; two that are not numbers are the same, and so are equal infinities."""
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     apart: Array = np.where(same, 0.0, np.abs(one - other))
     return np.where(np.isnan(apart), np.inf, apart)

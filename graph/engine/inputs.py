@@ -35,7 +35,7 @@ class InputCheck:
         self.is_buffer = isinstance(type, BufferType)
         self.device = type.device.to_device()
         self.driver = self.device.driver
-        # Whether it lies in storage that is no array of its elements.
+        # Whether it lies in storage that is not an array of its elements.
         self.special = type.dtype.is_packed() or not self.device.is_host
         self.misalign = self.dtype.alignment - 1  # the bits of an address that have to be 0
 
@@ -93,7 +93,7 @@ class InputCheck:
             found = Buffer.from_dlpack(value).to_numpy()
         else:
             raise DTypeError(
-                f"'{self.name}' is no tensor but {type(value).__name__}",
+                f"'{self.name}' is not a tensor but {type(value).__name__}",
                 code="EK0452",
                 place=user_place(),
                 argument=self.name,

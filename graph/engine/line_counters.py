@@ -43,7 +43,7 @@ class LineCounters:
 
     @property
     def coalescing(self) -> float:
-        """The part of the moved bytes that was asked for; 1 where nothing is moved."""
+        """The part of the moved bytes that was requested; 1 where nothing is moved."""
         return min(1.0, self.bytes / (self.sectors * SECTOR)) if self.sectors else 1.0
 
     @property

@@ -82,7 +82,7 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
 
 @compiling
 def load_anew(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> LoadedCode:
-    """The code of a graph, compiled whatever the cache holds: what a reproducer asks for."""
+    """The code of a graph, compiled whatever the cache holds: what a reproducer requests."""
     if interpret:
         return interpret_graph(ir, checks=checks)
     with reproducing_faults(ir, fuse, checks):

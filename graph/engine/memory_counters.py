@@ -7,7 +7,7 @@
 
 The lanes of a warp that reach a line for the same time make one request: global memory moves the sectors of 32 bytes
 that it touches, shared memory serves 32 words of different banks at a time. Coalescing is the part of the bytes moved
-that were asked for; conflicts are the turns that shared memory needs beyond the least. A condition, or a loop, is
+that were requested; conflicts are the turns that shared memory needs beyond the least. A condition, or a loop, is
 divergent each time that lanes of a warp answer differently, or make other numbers of rounds.
 
 Input: the trace of a simulated device with checks, and the reports of its code. Output: `MemoryCounters`. Non-goals:
@@ -51,7 +51,7 @@ class MemoryCounters:
         return [line.to_dict() for line in self.lines]
 
     def html(self, title: str = "Memory") -> str:
-        """A page with the kernels' text: bars of sectors beside the least possible, and of conflicts of banks."""
+        """A page with the kernels' text: bars of sectors next to the least possible, and of conflicts of banks."""
         return memory_page(self.lines, whole=self.whole, title=title)
 
     def save(self, path: str | os.PathLike[str]) -> None:

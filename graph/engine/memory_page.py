@@ -1,4 +1,4 @@
-"""Draws what kernels did with memory: their text, with bars beside each line.
+"""Draws what kernels did with memory: their text, with bars next to each line.
 
      15 |  out[column, row] = x[row, column]    [least|more      ]  out[column, row] 7,680 sectors, 1,920 at least
 

@@ -87,7 +87,7 @@ class Model(Rich):
         self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
         self._ir = ir
         self._load = load
-        self._filling = filling  # for runs that look for what nobody wrote
+        self._filling = filling  # for runs that look for uninitialised memory
         self._weights = weights or {}
         self._checks = [InputCheck(f"input{position}", type) for position, type in enumerate(ir.inputs)]
         self._own: AnyCaller = self._made(load, filling, like, threads)
@@ -185,7 +185,7 @@ class Model(Rich):
         Raises:
             GraphError: a wrong number of inputs, a wrong shape, memory that is not aligned to its elements, or memory
                 that is changed in place and is read-only or shared.
-            DTypeError: a wrong dtype, or something that is no tensor.
+            DTypeError: a wrong dtype, or something that is not a tensor.
             KernelError: a kernel stopped itself; EK0707 `cancel` ended the call.
             KeyboardInterrupt: Ctrl-C ended the call; the model can be called again.
         """
@@ -366,7 +366,7 @@ class Model(Rich):
 
         Raises:
             ReplayError: EK0467 the graph computes sizes on the way; or as by `execute`.
-            TypeError, ValueError: the key is no integer of 64 bits.
+            TypeError, ValueError: the key is not an integer of 64 bits.
         """
         return self._captures.capture(inputs)
 
@@ -382,7 +382,7 @@ class Model(Rich):
         """Makes a captured call anew and from its record, and compares the results to the bit.
 
         Raises:
-            TypeError, ValueError: the key is no integer of 64 bits, or no inputs are given.
+            TypeError, ValueError: the key is not an integer of 64 bits, or no inputs are given.
             ReplayError: EK0466 nothing was captured under the key; EK0468 the results differ.
         """
         self._captures.verify(graph_key, inputs)
@@ -423,7 +423,7 @@ class Model(Rich):
         own = self._own
         memory = next((driver.checked for driver in self._drivers if driver.checked is not None), None)
         if memory is None:
-            text = f"{self._own.devices[0]} does not tell what kernels do with memory"
+            text = f"{self._own.devices[0]} does not report the memory accesses of kernels"
             hint = 'use Accelerator("sim", checks="all")'
             raise DeviceError(text, code="EK0744", place=user_place(), hint=hint)
         if isinstance(own, DividedCaller):
@@ -482,9 +482,9 @@ class Model(Rich):
             return kernel_summaries(self._ir, [code.plan for code in self._own.codes()])
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
-        """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` asks for it."""
+        """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` requests it."""
         with shielded():
-            from .fusion_check import FusionCheck  # few processes ask for it
+            from .fusion_check import FusionCheck  # few processes request it
 
         self._plain = FusionCheck(self._call, load).run
         self._run_by(self._plain)
@@ -538,7 +538,7 @@ class _By:
 
     def __call__(self, *inputs: Any) -> list[Buffer]:
         model = self.model()
-        assert model is not None  # whoever calls has it
+        assert model is not None  # code that calls has it
         return model._execute(inputs)
 
 

@@ -52,7 +52,7 @@ class Output:
             return self._lent() if self.keeps else self.allocate(*self.arguments)
         except (MemoryError, ValueError) as error:
             raise DeviceError(
-                f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be had",
+                f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be allocated",
                 code=getattr(error, "code", "EK0813"),
                 place=user_place(),
                 got=self.size,
@@ -74,7 +74,7 @@ def as_outputs(out: Sequence[Any], count: int) -> list[Buffer | None]:
 
     Raises:
         GraphError: EK0451 there are more or fewer than outputs.
-        DTypeError: EK0452 one is no tensor that can be written.
+        DTypeError: EK0452 one is not a tensor that can be written.
     """
     given = list_of("out", out, "Buffers or arrays, or None", "EK0451")
     if len(given) != count:
@@ -97,7 +97,7 @@ def _as_output(position: int, value: Any) -> Buffer:
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         return Buffer.from_dlpack(value, copy=False)
     raise DTypeError(
-        f"out[{position}] is no tensor to write into but {type(value).__name__}",
+        f"out[{position}] is not a tensor to write into but {type(value).__name__}",
         code="EK0452",
         place=user_place(),
         argument=f"out[{position}]",

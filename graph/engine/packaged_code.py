@@ -41,7 +41,7 @@ def matching(
 ) -> Iterator[Variant]:
     """The variants of the kernel that serve the node on this machine, the most specific target first.
 
-    `runs` says it of a device's own code; without it, code that runs in this process is asked for.
+    `runs` says it of a device's own code; without it, code that runs in this process is requested.
     """
     ranks = tuple(sorted(node_ranks(ir, node).items()))
     names = tuple((name, dtype.name) for name, dtype in dtypes)
@@ -71,7 +71,7 @@ def ready_halves(package: Package, variant: Variant, host: str, architecture: st
     """The host's half of a variant for a device, read before it is mapped, and the code for the device.
 
     Raises:
-        PackageError: EK0559 one is not what the manifest says, EK0562 the first is not what Einkorn writes, EK0625 they
+        PackageError: EK0559 one does not match the manifest, EK0562 the first is not what Einkorn writes, EK0625 they
             do not belong together.
     """
     code, data = package.code(variant), package.host_code(variant, host)
@@ -94,7 +94,7 @@ def ready_halves(package: Package, variant: Variant, host: str, architecture: st
 
 def _not_ours(package: Package, variant: Variant, member: str, wrong: Misread) -> PackageError:
     return PackageError(
-        f"{member!r} in {package.archive.shown!r} is no code as Einkorn writes it: it {wrong}",
+        f"{member!r} in {package.archive.shown!r} is not code as Einkorn writes it: it {wrong}",
         code="EK0562",
         op=variant.op,
         hint="nothing of it was loaded; build the package again from its sources (`einkorn build`)",
@@ -105,7 +105,7 @@ def ready_pieces(package: Package, variant: Variant, architecture: str) -> list[
     """The pieces of a variant's code for an architecture, read before any is mapped; see `dsl.package.shared_object`.
 
     Raises:
-        PackageError: EK0559 it is not what the manifest says, EK0562 it is not what Einkorn writes.
+        PackageError: EK0559 it does not match the manifest, EK0562 it is not what Einkorn writes.
     """
     data = package.code(variant)
     try:

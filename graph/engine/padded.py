@@ -98,7 +98,7 @@ def from_bytes(ir: GraphIR, inputs: Sequence[tuple[Any, ...]]) -> list[np.ndarra
     """Inputs given as (bytes, dtype) or (bytes, dtype, shape), as arrays; a narrower dtype of the same kind is widened.
 
     Raises:
-        GraphError: EK0451 a wrong number of inputs; EK0454 the bytes are no tensor of the shape.
+        GraphError: EK0451 a wrong number of inputs; EK0454 the bytes are not a tensor of the shape.
         DTypeError: EK0452 the dtype does not widen to that of the graph.
     """
     inputs = list_of("inputs", inputs, "(bytes, dtype) for each input", "EK0451")

@@ -87,7 +87,7 @@ def kernel_summaries(ir: GraphIR, plans: Sequence[Plan]) -> list[KernelSummary]:
 
 def _summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:
     with shielded():
-        from ..passes.summaries import summarize  # few processes ask for it
+        from ..passes.summaries import summarize  # few processes request it
 
     facts = facts_on_device(ir)
     return summarize(ir, plan.parts or partition(ir, facts), facts)

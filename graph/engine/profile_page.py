@@ -88,7 +88,7 @@ def _summary(profile: Profile) -> str:
 def profile_page(profile: Profile, title: str = "Profile") -> str:
     """One page of HTML: bars of groups, and what each thread did when."""
     parts = [
-        f'<p class="faint">{html.escape(_summary(profile))}. Each beginning and end costs about 1 us to tell.</p>',
+        f'<p class="faint">{html.escape(_summary(profile))}. Recording each event costs about 1 us.</p>',
         "<h2>Groups</h2>",
         _bars(profile.rows()),
         *_span_table(profile),

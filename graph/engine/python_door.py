@@ -326,7 +326,9 @@ def _works(library: SharedLibrary) -> bool:
         _log.warning("calls go by Python: %r", error)
         return False
     if not works:
-        _log.warning("calls go by Python: arrays lie otherwise here than in CPython with NumPy's binary interface")
+        _log.warning(
+            "calls are made in Python: the layout of arrays differs from CPython with NumPy's binary interface"
+        )
     return works
 
 

@@ -55,7 +55,7 @@ def read_reports(table: bytes) -> tuple[Report, ...]:
     except Misread as wrong:
         raise wrong.below("reports") from None
     except ValueError as error:
-        raise Misread(f"has reports that are no JSON: {error}") from None
+        raise Misread(f"has reports that are not JSON: {error}") from None
 
 
 MAX_VALUES = 1024  # that one report brings

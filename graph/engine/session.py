@@ -56,7 +56,7 @@ class InferenceSession:
             the first NaN (or infinity) that an op stores. When left out, EINKORN_CHECKS says it, or it is "safe".
 
     Raises:
-        DeviceError: a device is no device of this machine.
+        DeviceError: a device is not a device of this machine.
         PackageError: a custom extension cannot be loaded.
         EinkornError (EK0710): checks= is none of these.
     """
@@ -217,7 +217,7 @@ class InferenceSession:
             GraphError: EK0409 it is not what `compile` gives; EK0433 weights are missing, or do not fit.
         """
         if not isinstance(compiled, CompiledModel):
-            text = f"init takes what compile gives, not {shown_value(compiled)}"
+            text = f"init takes the result of compile, not {shown_value(compiled)}"
             raise NoGraphError(text, code="EK0409", place=user_place(), argument="compiled")
         with placed_on(compiled.options.devices):
             return self._model(compiled, weights_registry)
@@ -227,7 +227,7 @@ class InferenceSession:
         self, compiled: Iterable[CompiledModel], *, weights_registry: Mapping[str, Any] | None = None
     ) -> list[Model]:
         """A model of each, with weights from one registry."""
-        listed = list_of("compiled", compiled, "what compile gives", "EK0409")
+        listed = list_of("compiled", compiled, "the result of compile", "EK0409")
         return [self.init(each, weights_registry=weights_registry) for each in listed]
 
     @compiling

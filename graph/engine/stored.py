@@ -43,7 +43,7 @@ def check_stored(ir: GraphIR, memory: CheckedMemory, results: Iterable[Buffer]) 
         if bare.any():
             where = np.logical_or.reduce(bare.reshape(*buffer.shape, size), axis=-1)
             hint = "store it on every path, from memory that has been written"
-            what = "is written by nobody, or made of memory that nobody wrote"
+            what = "is uninitialised, or depends on uninitialised memory"
             raise unwritten_error(ir, position, where, what, hint)
 
 

@@ -1,7 +1,7 @@
-"""Finds results that hold memory which nobody wrote: a call is made twice, over memory that is filled otherwise.
+"""Finds results that hold uninitialised memory: a call is made twice, over memory that is filled otherwise.
 
 An element that has the first pattern after the first run and the second after the second was stored by nobody, whatever
-its dtype is. A result that differs between the runs in another way was computed from memory that nobody wrote. Kernels
+its dtype is. A result that differs between the runs in another way was computed from uninitialised memory. Kernels
 with atomic operations may add in another order in each run, so for them only the first is looked for.
 
 Input: a `Caller` that fills its memory (`filling`), and the inputs of one call. Output: the results of the second
@@ -29,7 +29,7 @@ PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 
 
 def run_twice(call: Caller, inputs: Sequence[Any], filling: Filling) -> list[Buffer]:
-    """One call, with all checks and with the search for what nobody wrote.
+    """One call, with all checks and with the search for uninitialised memory.
 
     Raises:
         KernelError: EK0706, an element of a result was not written, or was made of such an element.
@@ -59,11 +59,11 @@ def _compare(ir: GraphIR, position: int, first: Buffer, second: Buffer) -> None:
     unwritten = np.logical_and(*((code == empty).all(axis=-1) for code, empty in zip(codes, blank, strict=True)))
     if unwritten.any():
         hint = "store it on every path, or make the output smaller"
-        raise unwritten_error(ir, position, unwritten, "is written by nobody", hint)
+        raise unwritten_error(ir, position, unwritten, "is uninitialised", hint)
     depends = (codes[0] != codes[1]).any(axis=-1)
     if depends.any() and not _has_atomics(ir):
         hint = "InferenceSession(interpret=True) names the line that reads such memory"
-        raise unwritten_error(ir, position, depends, "is made of memory that nobody wrote", hint)
+        raise unwritten_error(ir, position, depends, "depends on uninitialised memory", hint)
 
 
 def _codes(buffer: Buffer, array: Array) -> Array:

@@ -48,7 +48,7 @@ class Arranged:
 
 
 def arranged(joint: Sequence[int], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arranged | None:
-    """The call in the order of its arrays; None where that is its own, or where an argument is no array of NumPy.
+    """The call in the order of its arrays; None where that is its own, or where an argument is not an array of NumPy.
 
     `joint` are the positions of the arguments that broadcast together.
     """

@@ -80,7 +80,7 @@ def _check_count(schema: OpSchema, args: tuple[Any, ...]) -> None:
         if parameters and plain:
             hint = f"compile-time parameters are given by their names: {_written(schema, parameters)}"
         elif len(args) <= len(inputs) + len(schema.outputs):
-            hint = f"outputs are given back, or written where out= says: {_written(schema, ['out=...'])}"
+            hint = f"outputs are returned, or written to out=: {_written(schema, ['out=...'])}"
         raise _wrong(schema, takes, None, len(inputs), len(args), hint)
 
 
@@ -90,7 +90,7 @@ def _refuse_keyword(schema: OpSchema, name: str, parameters: set[str]) -> None:
         text, hint = f"takes '{name}' by its place, not by its name", f"write {_written(schema, [])}"
     elif name in outputs:
         text = f"has no parameter '{name}', which is an output"
-        hint = f"say where outputs go by out=: {_written(schema, ['out=...'])}"
+        hint = f"pass the memory for outputs as out=: {_written(schema, ['out=...'])}"
     else:
         listed = f"its parameters are {', '.join(sorted(parameters))}" if parameters else "it has no parameters"
         text, hint = f"has no parameter '{name}': {listed}", did_you_mean(name, [*sorted(parameters), OUT]) or ""

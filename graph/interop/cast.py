@@ -32,7 +32,7 @@ def cast_tensor_to(tensor: Buffer, new_dtype: DType, session: InferenceSession |
         session: whose settings the cast is compiled with; those of the process when left out.
 
     Raises:
-        DTypeError: EK0803 it is no buffer; EK0413 there is no such cast.
+        DTypeError: EK0803 it is not a buffer; EK0413 there is no such cast.
     """
     if not isinstance(tensor, Buffer):
         wrong("tensor", tensor, "a Buffer", code="EK0803")

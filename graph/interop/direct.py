@@ -1,6 +1,6 @@
 """Calls kernels like functions: `add_one(x)`.
 
-A call is sorted (`binding`), its arguments are told apart (`kinds`), a specialisation is found for their dtypes and
+A call is sorted (`binding`), its arguments are distinguished (`kinds`), a specialisation is found for their dtypes and
 ranks (`specialise`), and its model runs it. Outputs come back as what the caller passed. Within a graph that is being
 built, a call with its values stages the op instead.
 
@@ -296,7 +296,7 @@ def _value(made: Specialisation, number: int, operand: Operand) -> Any:
         return operand.value
     if argument.role is Role.MUTABLE:
         raise DTypeError(
-            f"op '{made.schema.name}' changes '{argument.name}' in place, and {operand.given!r} is no memory",
+            f"op '{made.schema.name}' changes '{argument.name}' in place, and {operand.given!r} is not memory",
             code="EK0850",
             place=user_place(),
             op=made.schema.name,

@@ -1,6 +1,6 @@
 """Says what is wrong with a direct call in the words of its kernel: arguments by their names, no word of graphs.
 
-Models speak of `input0` and of graphs, since that is what they are given. Who calls a kernel has neither.
+Models speak of `input0` and of graphs, since that is what they are given. Code that calls a kernel has neither.
 
 Input: an error, the call. Output: the error to raise. Non-goals: mistakes in the text of kernels, which say it already.
 """
@@ -23,7 +23,7 @@ from .specialise import Specialisation
 from .spread import common_shape, is_one_axis
 
 _SHAPES = ("EK0311", "EK0312")  # errors of shapes that broadcasting might have avoided
-IN_GRAPHS = "say it with out_types"  # the hint of `dsl.signature`
+IN_GRAPHS = "pass out_types"  # the hint of `dsl.signature`
 
 
 def explained_mismatch(schema: OpSchema, given: Given, operands: Sequence[Operand]) -> EinkornError | None:

@@ -172,7 +172,7 @@ class _ToPython:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kernel = self.kernel()
-        assert kernel is not None  # whoever calls has it
+        assert kernel is not None  # code that calls has it
         return Called.__call__(kernel, *args, **kwargs)
 
 

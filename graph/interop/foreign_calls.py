@@ -119,7 +119,7 @@ class KeptError(Exception):
         if error is None and thread in _errors:
             error = _given[thread] = _errors.pop(thread)
             forget(error)
-        return RecursionError("there was no room to say why a kernel failed") if error is None else error
+        return RecursionError("there was no memory to report why a kernel failed") if error is None else error
 
 
 def foreign_calls(made: Specialisation) -> ForeignCalls:

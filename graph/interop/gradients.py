@@ -1,11 +1,11 @@
 """Computes the gradients of an op by what is recorded as its backward: the same for every library that calls kernels.
 
-A backward is a function of a `Context` and the gradients of the outputs, written with the arrays of whoever calls; the
-same on values of a graph, which is staged once for dtypes and ranks and serves all sizes; or a kernel whose arguments
-are named after what they are.
+A backward is a function of a `Context` and the gradients of the outputs, written with the arrays of code that calls;
+the same on values of a graph, which is staged once for dtypes and ranks and serves all sizes; or a kernel whose
+arguments are named after what they are.
 
 Input: a kernel, the arrays of a call, gradients of its outputs. Output: a gradient for each input, or None. Non-goals:
-how a library asks for gradients, and how it runs kernels and graphs (see `Runner`).
+how a library requests gradients, and how it runs kernels and graphs (see `Runner`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .uses import Uses
 
 @dataclass(frozen=True)
 class Context:
-    """A call whose gradients are asked for.
+    """A call whose gradients are requested.
 
     Attributes:
         inputs: what it was given, in the order of the signature; a list for a variadic argument.

@@ -58,7 +58,7 @@ def op(kernel: AnyKernel | str, *, extensions: Extensions = ()) -> Op:
     found = kernel_named(kernel, extensions)
     if found.schema.late:
         raise GraphError(
-            f"op '{found.schema.name}' computes sizes of its outputs from elements, and JAX has to know them before",
+            f"op '{found.schema.name}' computes sizes of its outputs from elements, and JAX requires static sizes",
             code="EK0891",
             place=user_place(),
             op=found.schema.name,
@@ -339,7 +339,7 @@ class _KernelCall:
         if self.op._backward is not None or self.op.kernel.gradient is not None:
             return
         raise GraphError(
-            f"a gradient of op '{self.name}' is asked for, and it has no backward",
+            f"a gradient of op '{self.name}' is requested, and it has no backward",
             code="EK0881",
             place=user_place(),
             op=self.name,
@@ -419,7 +419,7 @@ class _GraphCall:
         """Refuses."""
         name = self.name
         raise GraphError(
-            f"a second or forward derivative of op '{name}' is asked for, and its backward is a graph, which has none",
+            f"a second or forward derivative of op '{name}' is requested, and its backward is a graph, which has none",
             code="EK0888",
             place=user_place(),
             op=name,
@@ -480,7 +480,7 @@ _ops: weakref.WeakKeyDictionary[AnyKernel, Op] = weakref.WeakKeyDictionary()
 
 
 def _canonical(array: Any) -> Any:
-    """A result with 64 bits as JAX has it, which is with 32 unless it is told otherwise."""
+    """A result with 64 bits as JAX has it, which has 32 bits unless x64 is enabled."""
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     return array if dtype == array.dtype else jax.lax.convert_element_type(array, dtype)
 
@@ -544,7 +544,7 @@ def _kind(op: str, name: str, value: Any) -> Given:
     if not isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct | jax.core.ShapedArray):
         hint = "make an array of it: jnp.array(x)" if isinstance(value, list | tuple) else None
         raise DTypeError(
-            f"op '{op}': '{name}' is no array but {shown_value(value)}",
+            f"op '{op}': '{name}' is not an array but {shown_value(value)}",
             code="EK0890",
             place=user_place(),
             op=op,

@@ -240,7 +240,7 @@ mlir.register_lowering(handler_p, _lowered)
 
 
 def handler_of(model: Model, checks: str | None = None, *, merges: bool = False) -> Handler:
-    """The handler of a model, registered when first asked for; see `Handler`."""
+    """The handler of a model, registered on first use; see `Handler`."""
     found: Handler | None = model.__dict__.get("_xla")
     if found is None:
         with _lock:
@@ -269,6 +269,6 @@ def _name(ir: GraphIR, checks: str | None) -> str:
 
 
 def failed(error: BaseException) -> BaseException | None:
-    """The error of ours that an error of JAX's tells of, if it does."""
+    """The error of Einkorn that an error of JAX's tells of, if it does."""
     text = str(error)
     return next((known for said, known in reversed(_failed) if said in text), None)

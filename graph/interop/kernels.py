@@ -25,7 +25,7 @@ def kernel_named(kernel: AnyKernel | str, extensions: Extensions = ()) -> AnyKer
         return kernel
     if not isinstance(kernel, str):
         raise GraphError(
-            f"{shown_value(kernel)} is no kernel",
+            f"{shown_value(kernel)} is not a kernel",
             code="EK0895",
             place=user_place(),
             argument="kernel",

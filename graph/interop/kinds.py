@@ -55,7 +55,7 @@ def operand_of(value: Any, op: str, argument: str) -> Operand:
     """What an argument is.
 
     Raises:
-        DTypeError: EK0850 it is no tensor and no number; EK0477 it is masked.
+        DTypeError: EK0850 it is neither a tensor nor a number; EK0477 it is masked.
     """
     if isinstance(value, Buffer):
         return Operand(value, value, BUFFER, value.dtype, value.shape, value.device)
@@ -70,7 +70,7 @@ def operand_of(value: Any, op: str, argument: str) -> Operand:
     if hasattr(value, "__dlpack__") and not isinstance(value, type):
         return _by_dlpack(value, op, argument)
     raise DTypeError(
-        f"op '{op}': argument '{argument}' is no tensor but {shown_value(value)}",
+        f"op '{op}': argument '{argument}' is not a tensor but {shown_value(value)}",
         code="EK0850",
         place=user_place(),
         op=op,
@@ -155,7 +155,9 @@ def device_of_call(op: str, names: Sequence[str], operands: Sequence[Operand]) -
         strangers = {one.kind, operand.kind} - {NUMPY, BUFFER}
         if len(strangers) == 2:
             text = f"and '{name}' ({shown_kind(operand)}) are tensors of two libraries"
-            raise _apart(op, first, one, name, operand, text, "convert one of them: nothing says which to give back")
+            raise _apart(
+                op, first, one, name, operand, text, "convert one of them: the type of the result is ambiguous"
+            )
         one = operand if one.kind in (NUMPY, BUFFER) else one
     where = lying[0][1].device
     if not isinstance(where, Device):

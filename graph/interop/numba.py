@@ -183,7 +183,7 @@ def _kind_of_array(schema: OpSchema, name: str, type: Any) -> tuple[DType, int]:
     try:
         return DType.from_numpy(numba.np.numpy_support.as_dtype(type.dtype)), type.ndim
     except (EinkornError, NotImplementedError):
-        raise TypingError(_wrong(schema, name, "takes an array of numbers that kernels know", type)) from None
+        raise TypingError(_wrong(schema, name, "takes an array of a dtype that kernels support", type)) from None
 
 
 def _wrong(schema: OpSchema, name: str, takes: str, type: Any) -> str:

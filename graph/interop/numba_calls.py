@@ -83,7 +83,7 @@ def overlap(_: Any, first: Any, second: Any) -> Any:
 
 
 def _with_names(typed: Callable[..., Any], names: Sequence[str]) -> Any:
-    """The same with named arguments: numba asks for their number."""
+    """The same with named arguments: numba requests their number."""
     scope: dict[str, Any] = {"typed": typed}
     listed = ", ".join(names)
     exec(f"def made(context, {listed}):\n    return typed(context, {listed})\n", scope)

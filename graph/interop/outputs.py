@@ -37,7 +37,7 @@ def memory_of(op: str, out: Any) -> list[Operand | None]:
     """What is given for each output; None where fresh memory is wanted.
 
     Raises:
-        DTypeError: EK0853 one is no tensor that can be written.
+        DTypeError: EK0853 one is not a tensor that can be written.
     """
     several = isinstance(out, tuple | list)
     given = list(out) if several else [out]
@@ -107,7 +107,7 @@ def _place(op: str, name: str, operand: Operand) -> Place:
     array = operand.value if isinstance(operand.value, np.ndarray) else getattr(operand.value, "_array", None)
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise GraphError(
-            f"op '{op}' writes output '{name}' where out= says, and that is read-only",
+            f"op '{op}' writes output '{name}' to out=, and that is read-only",
             code="EK0461",
             place=user_place(),
             op=op,

@@ -1,6 +1,6 @@
 """Makes of a kernel and the kinds of its arguments a graph of one op that serves every size: a `Specialisation`.
 
-Whoever calls kernels from outside of graphs begins here: direct calls, PyTorch, JAX, numba, ufuncs, tuning. A
+Code that calls kernels from outside of graphs begins here: direct calls, PyTorch, JAX, numba, ufuncs, tuning. A
 specialisation depends on dtypes, ranks, parameters and the device; sizes are symbols, named as the signature names
 them, so that what it calls `n` twice is one size, and checked at the call.
 
@@ -169,7 +169,7 @@ class Specialisation:
 
     @property
     def model(self) -> Model:
-        """The graph, ready to run; compiled or found in the cache when first asked for, by one thread.
+        """The graph, ready to run; compiled or found in the cache on first use, by one thread.
 
         Raises:
             CompileError: a mistake in the kernel.
@@ -200,7 +200,7 @@ class Specialisation:
         return f"<{self.schema.name} for ({takes})>"
 
 
-CHECKS = kept_at(Knobs.checks)  # where the environment says what code checks that nobody asks for checks of its own
+CHECKS = kept_at(Knobs.checks)  # where the environment says what code checks that nobody requests checks of its own
 
 
 class Prepared:
@@ -218,7 +218,7 @@ class Prepared:
         self.lock = fork_lock()
 
     def refresh_checks(self) -> None:
-        """Begins anew what calls without checks of their own have met, when the environment asks for other ones."""
+        """Begins anew what calls without checks of their own have met, when the environment requests other ones."""
         kept, key = CHECKS
         if kept.get(key) is not self.checks:
             self.checks, self.looks, self.fast_path = kept.get(key), {}, None

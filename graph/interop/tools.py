@@ -142,7 +142,7 @@ class Compiled(Rich):
                 op=self.kernel.schema.name,
                 expected=_shown(self.made),
                 got=_shown(found),
-                hint="call the kernel itself, which is compiled for what it meets",
+                hint="call the kernel itself, which is compiled for the arguments of each call",
             )
         return self.made
 

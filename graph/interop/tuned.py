@@ -67,7 +67,7 @@ def choice(
 
     Args:
         made: the kernel for the parameters of the call, and these kinds of arguments.
-        shapes: of the inputs; what is no int is not known.
+        shapes: of the inputs; what is not an int is not known.
         passed: the names of the parameters that the call passes.
     """
     loaded = made.loaded

@@ -118,7 +118,7 @@ def _elementwise_rows(kernel: AnyKernel) -> list[tuple[DType, ...]]:
         trouble = "it takes dtypes alone that NumPy does not have"
     if trouble:
         raise GraphError(
-            f"op '{schema.name}' is no ufunc: {trouble}",
+            f"op '{schema.name}' is not a ufunc: {trouble}",
             code="EK0898",
             place=user_place(),
             op=schema.name,
@@ -160,7 +160,7 @@ def _specialised(kernel: AnyKernel, row: Sequence[DType]) -> Specialisation:
 
 
 class _Maker:
-    """Makes one ufunc, and its loops when they are asked for. It lives as long as the process, as ufuncs do."""
+    """Makes one ufunc, and its loops when they are requested. It lives as long as the process, as ufuncs do."""
 
     def __init__(self, kernel: AnyKernel, rows: list[tuple[DType, ...]], identity: int) -> None:
         self.kernel = kernel

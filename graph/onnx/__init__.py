@@ -49,10 +49,10 @@ def from_onnx(
         device: where the graph runs; the host when left out.
 
     Raises:
-        GraphError: EK0525 `onnx` is not installed, EK0526 the file is no model or is damaged, EK0527 op types without a
-            counterpart (all of them in one error), EK0528 an attribute or an input that an op type does not take,
-            EK0529 a value that has to be known at import, EK0530 an input or a tensor of a type without a counterpart,
-            EK0531 external data; or whatever a converted op finds wrong. The message names the node.
+        GraphError: EK0525 `onnx` is not installed, EK0526 the file is not a model or is damaged, EK0527 op types
+            without a counterpart (all of them in one error), EK0528 an attribute or an input that an op type does not
+            take, EK0529 a value that has to be known at import, EK0530 an input or a tensor of a type without a
+            counterpart, EK0531 external data; or whatever a converted op finds wrong. The message names the node.
     """
     if not (find_spec("onnx") and find_spec("google.protobuf")):
         raise GraphError(

@@ -1,4 +1,4 @@
-"""Calls the row of a node: its inputs in the forms that the row asks for, its attributes with their defaults.
+"""Calls the row of a node: its inputs in the forms that the row requests, its attributes with their defaults.
 
 Input: a node, the values of its inputs. Output: the values of its outputs, or an error that names node, op type and
 input. Non-goals: where values come from (see `importer`).
@@ -72,7 +72,7 @@ class Call:
     def dtype(self, code: int) -> DType:
         """The dtype of a number of an attribute."""
         if code not in DTYPES:
-            self.fail(f"asks for the type {code}, which has no counterpart here", code="EK0530")
+            self.fail(f"requests the type {code}, which has no counterpart here", code="EK0530")
         return DTYPES[code]
 
     def input_name(self, position: int) -> str:
@@ -217,7 +217,7 @@ def _inputs_for(row: Row, call: Call) -> list[Any]:
 
 
 def _as(annotation: str, call: Call, position: int, parameter: inspect.Parameter) -> Any:
-    """An input in the form that a parameter asks for."""
+    """An input in the form that a parameter requests."""
     value = call.inputs[position] if position < len(call.inputs) else None
     form, _, optional = annotation.partition(" | ")
     if value is None and parameter.name in call.attributes:  # an attribute in older versions
@@ -237,7 +237,7 @@ def _as(annotation: str, call: Call, position: int, parameter: inspect.Parameter
     if form == "Dims":
         return call.dims(value, position)
     if form == "Items" and not isinstance(value, list):
-        call.fail(f"input {call.input_name(position)!r} is no sequence")
+        call.fail(f"input {call.input_name(position)!r} is not a sequence")
     return value
 
 

@@ -1,7 +1,7 @@
 """Makes the input types of a graph from what a model declares.
 
 A dim with a number is known, one with a name is symbolic, and one with neither gets a name from the input and its
-axis. Names that are no identifiers are written with underscores.
+axis. Names that are not identifiers are written with underscores.
 
 Input: `onnx.ValueInfoProto`s. Output: `TensorType`s. Non-goals: values.
 """
@@ -25,7 +25,7 @@ def type_of(declared: Any) -> tuple[DType, Any]:
     """The dtype of a declared tensor, and its `TensorShapeProto`, or None when nothing is said of its shape.
 
     Raises:
-        GraphError: EK0530, it is no tensor.
+        GraphError: EK0530, it is not a tensor.
     """
     kind = declared.type.WhichOneof("value")
     if kind != "tensor_type":
@@ -46,8 +46,8 @@ def input_types(
         dtype, proto = type_of(each)
         given = shapes.get(each.name)
         if proto is None and given is None:
-            hint = f"say it: from_onnx(..., shapes={{{each.name!r}: [...]}})"
-            _refuse(f"nothing says how many axes input {each.name!r} has", each.name, hint=hint)
+            hint = f"pass it: from_onnx(..., shapes={{{each.name!r}: [...]}})"
+            _refuse(f"the number of axes of input {each.name!r} is unknown", each.name, hint=hint)
         if proto is not None and given is not None and len(given) != len(proto.dim):
             text = f"input {each.name!r} has {len(proto.dim)} axes, and shapes= gives it {len(given)}"
             _refuse(text, each.name)

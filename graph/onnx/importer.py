@@ -47,7 +47,7 @@ def import_model(
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, EinkornError):
             raise
-        # for example texts that are no UTF-8, which protobuf gives as bytes
+        # for example texts that are not UTF-8, which protobuf gives as bytes
         text = f"{read.shown} is damaged: {str(error)[:200] or type(error).__name__}"
         raise GraphError(text, code="EK0526", place=user_place()) from error
 
@@ -66,7 +66,7 @@ def _import(
     for argument, given in (("shapes", shapes), ("constants", constants)):
         for each in given:
             if each not in declared:
-                _refuse(f"argument '{argument}' names {each!r}, which is no input of {read.shown}", each, declared)
+                _refuse(f"argument '{argument}' names {each!r}, which is not an input of {read.shown}", each, declared)
     fixed = {each: importer.constant(declared[each], value) for each, value in constants.items()}
     free = [each for each in declared.values() if each.name not in fixed]
     types = input_types(free, shapes, target)
@@ -292,7 +292,7 @@ class Importer:
         if isinstance(value, TensorValue):
             return value
         text = f"{self.read.shown}: output {declared.name!r} is {'a sequence' if value is not None else 'optional'}"
-        raise GraphError(f"{text}, and a graph gives back tensors", code="EK0530", place=user_place())
+        raise GraphError(f"{text}, and a graph returns tensors", code="EK0530", place=user_place())
 
 
 def _with_values(node: Any, attributes: Mapping[str, Any]) -> Any:

@@ -72,7 +72,7 @@ def _mapped(path: Path, shown: str) -> memoryview:
     """The bytes of a file, mapped into memory."""
     try:
         if not path.is_file():
-            _refuse(f"{shown} is no file" if path.exists() else f"there is no file {shown}")
+            _refuse(f"{shown} is not a file" if path.exists() else f"there is no file {shown}")
         size = path.stat().st_size
         if size > MOST_BYTES:
             _refuse(f"{shown} has {size:,} bytes; a model without its external data has at most {MOST_BYTES:,}")
@@ -92,7 +92,7 @@ def _parse(data: memoryview, shown: str) -> tuple[Any, dict[int, memoryview]]:
     try:
         proto.ParseFromString(rest)
     except (DecodeError, ValueError, RuntimeError) as error:
-        _refuse(f"{shown} is no ONNX model, or is cut short or damaged: {str(error)[:200]}")
+        _refuse(f"{shown} is not an ONNX model, or is cut short or damaged: {str(error)[:200]}")
     return proto, elements
 
 
@@ -101,7 +101,10 @@ def _opsets(proto: Any, shown: str) -> dict[str, int]:
         _refuse(f"{shown} has no graph")
     if not 3 <= proto.ir_version <= onnx.IR_VERSION:
         text = f"{shown} has version {proto.ir_version} of ONNX's file format; 3 to {onnx.IR_VERSION} are known"
-        _refuse(text, hint="a newer package 'onnx' may know it" if proto.ir_version > onnx.IR_VERSION else None)
+        _refuse(
+            text,
+            hint="a newer version of the package 'onnx' may support it" if proto.ir_version > onnx.IR_VERSION else None,
+        )
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
         domain = plain_domain(entry.domain)

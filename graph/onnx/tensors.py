@@ -1,4 +1,4 @@
-"""Reads the tensors of a model: their dtypes, and their data, in the file or in files beside it.
+"""Reads the tensors of a model: their dtypes, and their data, in the file or in files next to it.
 
 A tensor's claims are compared with the bytes that are there before anything is made of them: dims, the number of
 elements, the length of the data, offsets into other files. External data is memory-mapped. It lies in the model's
@@ -92,7 +92,7 @@ def array_of(tensor: Any, folder: Path | None, what: str, elements: memoryview |
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(tensor, dtype, shape, count, folder, what)
     if tensor.external_data:
-        _damaged(f"{what} names external data, and says that it has none")
+        _damaged(f"{what} names external data, and declares that it has none")
     expected = dtype.bytes_for(count)
     if elements is not None or tensor.HasField("raw_data"):
         raw = tensor.raw_data if elements is None else elements
@@ -135,7 +135,7 @@ def _external(
 ) -> np.ndarray[Any, Any]:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
-        _outside(f"{what} lies in a file beside the model, and the model came without a path")
+        _outside(f"{what} is in an external file, and the path of the model is unknown")
     path = _path_inside(folder, entries.get("location", ""), what)
     size = path.stat().st_size
     offset, length = _number(entries, "offset", 0, what), _number(entries, "length", None, what)
@@ -167,7 +167,7 @@ def _path_inside(folder: Path, location: str, what: str) -> Path:
     if os.path.commonpath([root, path]) != root:
         _outside(f"{what} names the file {location!r}, which a link leads out of the model's folder")
     if not os.path.isfile(path):
-        _outside(f"{what} names {location!r}, which is no file")
+        _outside(f"{what} names {location!r}, which is not a file")
     return Path(path)
 
 
@@ -176,7 +176,7 @@ def _number(entries: dict[str, str], key: str, default: int | None, what: str) -
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        _outside(f"{what}: {key} {text[:40]!r} of its external data is no number")
+        _outside(f"{what}: {key} {text[:40]!r} of its external data is not a number")
     return int(text)
 
 

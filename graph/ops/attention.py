@@ -22,7 +22,7 @@ from .stage import builtin, fail, op
 
 _FAMILY = "attention"
 _NAME = "attention"
-MAX_WINDOW = 1 << 40  # more places than a tensor has: a window is no number that sums could overflow with
+MAX_WINDOW = 1 << 40  # more places than a tensor has: a window is not a number that sums could overflow with
 
 
 @op(
@@ -56,8 +56,8 @@ def attention(
 
     Raises:
         GraphError: EK0421 ranks, EK0427 sizes that differ, EK0420 axes that do not broadcast, EK0495 heads that cannot
-            be shared evenly, EK0414 a window below 1 or a scale that is no finite number.
-        DTypeError: EK0413 operands that are no floats, or a mask that is neither bool nor float.
+            be shared evenly, EK0414 a window below 1 or a scale that is not a finite number.
+        DTypeError: EK0413 operands that are not floats, or a mask that is neither bool nor float.
     """
     q, k, v = tensors(_NAME, query=query, key=key, value=value)
     check_kind(_NAME, "query", q, "float")
@@ -136,7 +136,7 @@ def _scale(scale: Any, q: TensorValue) -> float:
         fail(_NAME, text, code="EK0414", argument="scale", expected="a finite number", got=brief(scale))
     size = q.shape[-1]
     if not isinstance(size, StaticDim):
-        text = f"the size of a query is {size}, which only a call tells, and scale follows from it"
+        text = f"the size of a query is {size}, which is known at the call only, and scale depends on it"
         fail(_NAME, text, code="EK0427", argument="scale", expected="a number", got="None", hint="pass scale=")
     return 1 / math.sqrt(max(int(size), 1))
 
@@ -159,7 +159,7 @@ def _mask(mask: TensorValueLike, q: TensorValue, shape: list[Any]) -> TensorValu
             argument="mask",
             expected="bool or floating-point",
             got=str(value.dtype),
-            hint="x != 0 gives bool",
+            hint="x != 0 is bool",
         )
     if value.rank > len(shape):
         text = f"mask {shown(value.shape)} has more axes than the scores {shown(shape)}"

@@ -72,7 +72,7 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     """Overwrites the whole buffer; a plain number or array takes its dtype.
 
     Raises:
-        DTypeError: EK0460 `destination` is no buffer, EK0413 `source` has another dtype.
+        DTypeError: EK0460 `destination` is not a buffer, EK0413 `source` has another dtype.
         GraphError: EK0421 `source` has another shape, and does not have rank 0.
     """
     target = _buffer("buffer_store", "destination", destination)
@@ -90,7 +90,7 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
     A slice by tensors has the size that the source has along its axis; where a single number fills it, it needs a name.
 
     Raises:
-        DTypeError: EK0460 `destination` is no buffer, EK0413 `source` has another dtype.
+        DTypeError: EK0460 `destination` is not a buffer, EK0413 `source` has another dtype.
         GraphError: EK0425 the indices are wrong; EK0421 `source` has another shape than the part, and not rank 0.
     """
     name = "buffer_store_slice"

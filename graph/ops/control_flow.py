@@ -60,7 +60,7 @@ def cond(
     `out_types` they give back nothing, and change buffers. Plain numbers take the dtype from `out_types`.
 
     Raises:
-        DTypeError: EK0413 `pred` is no bool.
+        DTypeError: EK0413 `pred` is not a bool.
         GraphError: EK0444 `pred` has axes; EK0445 a function gives back something else than `out_types` say.
     """
     name, place = "cond", user_place()
@@ -199,7 +199,7 @@ def _argument(graph: Graph, called: str, k: int, given: Any, type: ShapedType, d
     elif isinstance(given, BufferValue) and isinstance(type, BufferType):
         value = given
     elif isinstance(type, BufferType):
-        _misfit(called, argument, type, f"is {given!r}", shown_value(given), "give a buffer of the graph")
+        _misfit(called, argument, type, f"is {given!r}", shown_value(given), "pass a buffer of the graph")
     else:
         value = tensor(name, argument, given)
     graph.check_value(name, argument, value, user_place())
@@ -398,7 +398,7 @@ def _check_predicate(name: str, traced: _Traced, device: DeviceRef) -> None:
     if len(traced.values) != 1:
         fail(
             name,
-            f"predicate has to give back one bool of rank 0, and gives back {_count(traced.values)}",
+            f"predicate has to return one bool of rank 0, and returns {_count(traced.values)}",
             code="EK0444",
             argument="predicate",
             expected="a bool of rank 0",
@@ -408,13 +408,13 @@ def _check_predicate(name: str, traced: _Traced, device: DeviceRef) -> None:
     if value.dtype is not DType.bool:
         fail(
             name,
-            f"predicate has to give back a bool of rank 0, and gives back {value!r}",
+            f"predicate has to return a bool of rank 0, and returns {value!r}",
             code="EK0444",
             argument="predicate",
             expected="bool",
             got=str(value.dtype),
             notes=_origins(traced),
-            hint="a comparison, such as x != 0, gives one",
+            hint="use a comparison, such as x != 0",
         )
     _condition(name, "predicate", value, _origins(traced))
     same_device(name, {"predicate": value}, device)
@@ -431,7 +431,7 @@ def _check_nothing(traced: _Traced, place: Place | None) -> None:
             expected="nothing",
             got=_count(traced.values),
             notes=_origins(traced),
-            hint="say their types: out_types=[TensorType(...)]",
+            hint="pass their types: out_types=[TensorType(...)]",
         )
 
 

@@ -102,7 +102,7 @@ def range(
 
     Raises:
         GraphError: EK0480 the step is 0 or leads elsewhere; EK0482 tensors without `out_dim`; EK0421 one with axes.
-        DTypeError: EK0413, a dtype that is no number.
+        DTypeError: EK0413, a dtype that is not a number.
         KernelError: when it runs, a tensor has a step that leads elsewhere.
     """
     return _range("range", start, stop, step, out_dim, dtype, device)
@@ -160,7 +160,7 @@ def _number(name: str, argument: str, value: Any) -> _Number:
         found = tensor(name, argument, value)
         check_kind(name, argument, found, "numeric")
         if found.rank:
-            text = f"argument '{argument}' has shape {found.shape}, and one number is asked for"
+            text = f"argument '{argument}' has shape {found.shape}, and one number is requested"
             fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=str(found.shape))
         return found
     if isinstance(value, Dim):
@@ -187,13 +187,13 @@ def _as_scalar(name: str, argument: str, value: _Number, dtype: DType, device: D
     elif isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
         array = np.array(value & ((1 << 64) - 1), np.uint64).view(np.int64)
     else:
-        text = f"argument '{argument}' is {value}, and integers are asked for"
+        text = f"argument '{argument}' is {value}, and integers are requested"
         fail(name, text, code="EK0480", argument=argument, expected="an integer", got=str(value))
     return current(name).stage_constant(array, device, user_place())
 
 
 def _count(name: str, start: Any, stop: Any, step: Any) -> Dim:
-    """How many numbers a range has that is told by numbers and dims."""
+    """The number of elements of a range whose bounds are numbers and dims."""
     text = f"a step of {step} does not lead from {start} to {stop}"
     if not isinstance(step, int | float) or step == 0:
         text = text if isinstance(step, int | float) else f"the step {step} has to be a number or a tensor"
@@ -289,7 +289,7 @@ def _full(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> TensorV
         place = DeviceRef.CPU() if device is None else DeviceRef.from_device(device)
         one = current(name).stage_constant(array, place, user_place())
     if one.rank:
-        text = f"argument 'value' has shape {shown(one.shape)}, and one number is asked for"
+        text = f"argument 'value' has shape {shown(one.shape)}, and one number is requested"
         fail(name, text, code="EK0421", argument="value", expected="rank 0", got=shown(one.shape))
     check_known(name, "shape", target)
     return expand(one, target)
@@ -314,7 +314,7 @@ def one_hot(
         dtype: of the result: any type that computes.
 
     Raises:
-        DTypeError: EK0413, `indices` are no integers, a value is of another dtype.
+        DTypeError: EK0413, `indices` are not integers, a value is of another dtype.
         GraphError: EK0480, a depth below 0.
     """
     name = "one_hot"

@@ -49,7 +49,8 @@ def einsum(equation: str, *operands: TensorValueLike) -> TensorValue:
         operands: tensors of numbers, in one dtype as of `mul`; one of size 1 along an axis serves for any size.
 
     Raises:
-        GraphError: EK0414, the equation does not fit the operands, or is no equation; EK0420, sizes of one name differ.
+        GraphError: EK0414, the equation does not fit the operands, or is not an equation; EK0420, sizes of one name
+            differ.
         DTypeError: bool tensors, or dtypes that do not go together.
     """
     terms, result = _parsed(text_of("equation", equation), len(operands))
@@ -82,7 +83,7 @@ def _parsed(equation: str, count: int) -> tuple[list[str], str | None]:
     for term in [*terms, right]:
         rest = term.replace("...", "", 1)
         if not all(letter.isascii() and letter.isalpha() for letter in rest):
-            _fail(f"{equation!r} is no equation: axes are letters, or '...' once in a term", equation)
+            _fail(f"{equation!r} is not an equation: axes are letters, or '...' once in a term", equation)
     if len(terms) != count or count == 0:
         _fail(f"{equation!r} has {len(terms)} operands, and {count} are given", equation)
     return terms, right if arrow else None

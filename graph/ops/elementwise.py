@@ -269,7 +269,7 @@ def cast(x: TensorValueLike, dtype: DType) -> TensorValue:
     """`x` in another dtype. Floats lose their fraction on the way to integers; other values round to nearest.
 
     Raises:
-        DTypeError: `x` is a plain number or array, or `dtype` is no DType.
+        DTypeError: `x` is a plain number or array, or `dtype` is not a DType.
     """
     value = tensor("cast", "x", x)
     return cast_to(value, dtype_of("dtype", dtype, "EK0413"))

@@ -32,7 +32,7 @@ def gather(input: TensorValueLike, indices: TensorValueLike, axis: int) -> Tenso
         axis: an axis of `input`; a negative one counts from the end.
 
     Raises:
-        DTypeError: EK0413, `indices` are no integers.
+        DTypeError: EK0413, `indices` are not integers.
         KernelError: when it runs, an index lies outside.
     """
     x = tensor("gather", "input", input)
@@ -49,7 +49,7 @@ def take_along_axis(x: TensorValueLike, indices: TensorValueLike, axis: int = -1
 
     Raises:
         GraphError: EK0421 another rank, EK0481 longer than `x` along another axis.
-        DTypeError: EK0413, `indices` are no integers.
+        DTypeError: EK0413, `indices` are not integers.
         KernelError: when it runs, an index lies outside.
     """
     name = "take_along_axis"
@@ -85,7 +85,7 @@ def gather_nd(input: TensorValueLike, indices: TensorValueLike, batch_dims: int 
 
     Raises:
         GraphError: EK0422 `batch_dims`, EK0421 ranks, EK0481 sizes that do not go together.
-        DTypeError: EK0413, `indices` are no integers.
+        DTypeError: EK0413, `indices` are not integers.
         KernelError: when it runs, an index lies outside.
     """
     name = "gather_nd"

@@ -6,7 +6,7 @@ a bound outside the axis is an error, never cut off; and what cannot be decided 
 becomes a condition that is checked when the graph is called.
 
 Indices and bounds may be dims (`x[n // 2 :]`), and tensors of rank 0: then the size of a slice is known when the graph
-runs, and stands as a name beside it: `x[(slice(low, high), "count"), 0]`.
+runs, and stands as a name next to it: `x[(slice(low, high), "count"), 0]`.
 
 The kernel takes for each axis a start, where a negative one counts from the end, and a step, which may be negative;
 how many elements, the shape of the result says.
@@ -56,7 +56,7 @@ def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
 
     Args:
         x: a tensor.
-        indices: also dims and tensors of rank 0, which may bound slices, too. A slice with a tensor stands beside the
+        indices: also dims and tensors of rank 0, which may bound slices, too. A slice with a tensor stands next to the
             size that it has, or a new name for it: `(slice(low, None), "count")`.
 
     Raises:
@@ -240,7 +240,7 @@ def _bound(item: Any, axis: int, value: Value) -> Bound:
             text = f"a tensor of shape {shown(item.shape)} cannot index axis {axis}"
             hint = "ops.gather(x, indices, axis) takes as many elements as there are indices"
             if item.dtype is DType.bool:
-                hint = "ops.where keeps the shape; ops.nonzero(mask, 'count') gives the places of what a mask picks"
+                hint = "ops.where keeps the shape; ops.nonzero(mask, 'count') returns the indices that a mask selects"
             fail(_NAME, text, code="EK0425", argument="indices", expected=_INDEX, hint=hint)
         same_device(_NAME, {"indices": tensor(_NAME, "indices", item)}, value.device)
         return as_indices(_NAME, "indices", item)

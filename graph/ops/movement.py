@@ -182,7 +182,7 @@ def broadcast_to(
     if isinstance(shape, TensorValue):
         return _broadcast_by(value, shape, out_dims)
     if out_dims is not None:
-        text = "out_dims name what a tensor says, and the shape is no tensor"
+        text = "out_dims name what a tensor says, and the shape is not a tensor"
         fail("broadcast_to", text, code="EK0420", argument="out_dims", expected="None", got="out_dims")
     target = Shape(shape)
     offset = len(target) - value.rank
@@ -220,7 +220,7 @@ def _broadcast_by(value: TensorValue, shape: TensorValue, out_dims: Iterable[Dim
     )
     for axis, (dim, wanted) in enumerate(zip(value.shape[::-1], target[::-1], strict=False), 1):
         if dim != 1:
-            text = f"axis {-axis} has size {dim}, and {wanted} is asked for"
+            text = f"axis {-axis} has size {dim}, and {wanted} is requested"
             check_equal(name, "shape", dim, wanted, text, "EK0420")
     return expand(as_shape(value, _with_names(value.shape, target)), target)
 
@@ -312,7 +312,7 @@ def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorVal
 
 @op(dtypes={"x": "storable"}, example='ops.rebind(x, ["n", "n"], message="x is square")', method="rebind")
 def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layout: Any = None) -> TensorValue:
-    """`x` under a shape that the user knows to be right. What cannot be seen now is checked when the graph is called.
+    """`x` under a shape that the user asserts. What cannot be proven is checked when the graph is called.
 
     A name that is new in the graph stands for the size of its axis from now on. In `4*k + 1` it stands for the number
     with which that is the size of the axis.

@@ -68,7 +68,7 @@ def tensor(name: str, argument: str, value: TensorValueLike) -> TensorValue:
         got=type(value).__name__,
         hint="ops.constant([...], dtype, device) makes a tensor of a list"
         if isinstance(value, list)
-        else "ops.buffer_load(x) gives what a buffer holds as a tensor"
+        else "ops.buffer_load(x) returns the contents of a buffer as a tensor"
         if isinstance(value, BufferValue)
         else None,
     )
@@ -119,7 +119,7 @@ def size_value(name: str, value: Dim | Shape, device: DeviceRef) -> TensorValue:
     """
     unknown = [dim for dim in value.parameters if not current(name).knows_dim(dim)]
     if unknown:
-        text = f"nothing tells the size of dim '{unknown[0]}'"
+        text = f"nothing determines the size of dim '{unknown[0]}'"
         fail(name, text, code="EK0431", got=unknown[0], hint="a named dim takes its size from an input of the graph")
     if isinstance(value, Dim):
         return stage_dim(current(name), value, device, user_place())
@@ -179,7 +179,7 @@ KINDS = {
     "complex": Kind(lambda t: t.is_complex(), "complex", "ops.cast(x, DType.complex64)"),
     "integral": Kind(lambda t: t.is_integral() and not t.is_storage(), "integer"),
     "index": Kind(lambda t: t.is_integral() and not t.is_storage(), "an integer", "ops.cast(x, DType.int64)"),
-    "bool": Kind(lambda t: t is DType.bool, "bool", "a comparison, such as x != 0, gives one"),
+    "bool": Kind(lambda t: t is DType.bool, "bool", "use a comparison, such as x != 0"),
     "any": Kind(lambda t: _computes(t), "of a type that computes"),
     "comparable": Kind(lambda t: not t.is_storage(), "of a type that computes"),
     "storable": Kind(lambda t: True, "of any type"),
@@ -193,7 +193,7 @@ def check_kind(name: str, argument: str, value: Value, kind: str) -> None:
         return
     hint = wanted.hint
     if dtype.is_complex():
-        hint = "ops.real(x), ops.imag(x) and ops.abs(x) give real numbers"
+        hint = "use ops.real(x), ops.imag(x) or ops.abs(x)"
     stored_float = dtype.is_storage() and dtype.is_float() and kind in ("numeric", "number", "any", "comparable")
     fail(
         name,
@@ -240,7 +240,7 @@ def scalar(name: str, argument: str, given: Any, like: Value | TensorType) -> Te
     same_device(name, {argument: found}, like.device)
     check_dtype(name, argument, found, like.dtype)
     if found.rank:
-        text = f"argument '{argument}' has shape {shown(found.shape)}, and one number is asked for"
+        text = f"argument '{argument}' has shape {shown(found.shape)}, and one number is requested"
         fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=shown(found.shape))
     return found
 
@@ -308,7 +308,7 @@ def check_known(name: str, argument: str, dims: Iterable[Dim]) -> None:
     graph = current(name)
     for symbol in (symbol for dim in dims for symbol in dim.parameters):
         if not graph.knows_dim(symbol):
-            text = f"nothing tells the size of dim {symbol!r}"
+            text = f"nothing determines the size of dim {symbol!r}"
             fail(name, text, code="EK0431", argument=argument, expected="a dim of the graph", got=symbol)
 
 
@@ -340,7 +340,7 @@ def cast_to(value: TensorValue, dtype: DType) -> TensorValue:
         return value
     if value.dtype.is_complex() and not dtype.is_complex():
         text = f"complex numbers cannot become {dtype}: that would drop their imaginary parts"
-        hint = "ops.real(x), ops.imag(x) and ops.abs(x) give real numbers"
+        hint = "use ops.real(x), ops.imag(x) or ops.abs(x)"
         fail("cast", text, code="EK0413", kind=DTypeError, argument="x", expected="real numbers", hint=hint)
     out = value.type.with_dtype(dtype)
     return builtin("elementwise", "cast", [value], {"dtype": dtype}, [out])[0]

@@ -102,7 +102,7 @@ def uniform(
         device: where the result lies; the host when left out.
 
     Raises:
-        GraphError: `range` is no pair of numbers in ascending order.
+        GraphError: `range` is not a pair of numbers in ascending order.
         DTypeError: no float type.
     """
     pair = list_of("range", range, "two numbers")

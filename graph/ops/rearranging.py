@@ -1,8 +1,8 @@
 """Stages ops that put elements in other places: repeated, padded, turned round, rolled.
 
-Repeating broadcasts along a new axis, and merges it with the one beside it; turning round is a slice.
+Repeating broadcasts along a new axis, and merges it with the one next to it; turning round is a slice.
 
-Input: tensors. Output: tensors. Non-goals: places that are told by tensors (see `gathering`).
+Input: tensors. Output: tensors. Non-goals: indices given as tensors (see `gathering`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MODES = {  # by name: what the kernel calls them
 
 @op(dtypes={"x": "storable"}, example="ops.tile(x, [2, 3])")
 def tile(x: TensorValueLike, repeats: Iterable[DimLike]) -> TensorValue:
-    """`x` beside itself, `repeats[k]` times along each axis k.
+    """`x` repeated `repeats[k]` times along each axis k.
 
     Raises:
         GraphError: EK0480, not one number for each axis, or one below 1.
@@ -140,7 +140,7 @@ def pad(
 
     Raises:
         GraphError: EK0480, not two paddings for each axis; more is taken away than there is; elements of an axis that
-            has none are asked for.
+            has none are requested.
         DTypeError: EK0413, `value` has another dtype than `input`.
     """
     x = tensor("pad", "input", input)
@@ -225,4 +225,4 @@ def _rolled(value: TensorValue, shift: int, axis: int) -> TensorValue:
 
 
 def _check_positive(name: str, argument: str, count: Dim, text: str) -> None:
-    check_at_least(name, argument, count, 1, f"{text}, and at least 1 is asked for")
+    check_at_least(name, argument, count, 1, f"{text}, and at least 1 is requested")

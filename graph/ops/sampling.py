@@ -144,7 +144,7 @@ def roi_align(
 @op(
     dtypes={"boxes": "float", "scores": "float"},
     example="ops.non_maximum_suppression(boxes, scores, 3, 0.5)",
-    host_only="how many boxes are kept, the host has to know",
+    host_only="the host has to know how many boxes are kept",
 )
 def non_maximum_suppression(
     boxes: TensorValueLike,
@@ -200,7 +200,7 @@ def non_maximum_suppression(
 
 
 def _limit(name: str, argument: str, given: Any, like: TensorValue) -> TensorValue:
-    """A limit as a scalar beside the boxes: an int64 for a number of boxes, else a float64."""
+    """A limit as a scalar next to the boxes: an int64 for a number of boxes, else a float64."""
     counts = argument == "max_output_boxes_per_class"
     dtype = DType.int64 if counts else DType.float64
     if not isinstance(given, TensorValue) and not hasattr(given, "__tensorvalue__"):

@@ -63,7 +63,7 @@ def scatter(input: TensorValueLike, updates: TensorValueLike, indices: TensorVal
 
     Raises:
         GraphError: EK0421 ranks, EK0481 sizes that do not go together.
-        DTypeError: EK0413, `updates` have another dtype, `indices` are no integers.
+        DTypeError: EK0413, `updates` have another dtype, `indices` are not integers.
         KernelError: when it runs, an index lies outside.
     """
     return _scatter("scatter", input, updates, indices, axis, "set")
@@ -128,7 +128,7 @@ def scatter_nd(input: TensorValueLike, updates: TensorValueLike, indices: Tensor
 
     Raises:
         GraphError: EK0421 ranks, EK0481 sizes that do not go together.
-        DTypeError: EK0413, `updates` have another dtype, `indices` are no integers.
+        DTypeError: EK0413, `updates` have another dtype, `indices` are not integers.
         KernelError: when it runs, an index lies outside.
     """
     return _scatter_nd("scatter_nd", input, updates, indices, "set")
@@ -209,7 +209,7 @@ def _updates(name: str, x: TensorValue, updates: Any, shape: Any, how: str) -> T
         fail(name, text, code="EK0421", argument="updates", expected=shown(wanted), got=shown(values.shape))
     for k, (dim, other) in enumerate(zip(values.shape, wanted, strict=True)):
         check_equal(
-            name, "updates", dim, other, f"the updates have size {dim} along axis {k}, and {other} is asked for"
+            name, "updates", dim, other, f"the updates have size {dim} along axis {k}, and {other} is requested"
         )
     return as_shape(values, wanted)
 

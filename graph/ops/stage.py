@@ -254,7 +254,7 @@ def _stage_sizes(
     sizes = TensorType(DType.int64, [len(wanted)], device)
     value = current(name).stage(kernel.shape, operands, parameters, [sizes], user_place())[0]
     messages = [
-        f"{name}: its shape function gives another size for {n!r} than out_types, which say {dim}"
+        f"{name}: its shape function returns another size for {n!r} than out_types, which say {dim}"
         for n, dim in wanted.items()
     ]
     _define_sizes(name, value, list(wanted.values()), list(fresh.values()), messages)

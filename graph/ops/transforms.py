@@ -1,7 +1,7 @@
 """Stages Fourier transforms along several axes, of symmetric numbers, their frequencies and their order.
 
-The results of transforms are complex, except those of `irfftn` and its like. Real numbers may stand where complex ones
-do. Arguments have the names and meanings of NumPy's.
+The results of transforms are complex, except those of `irfftn` and similar ones. Real numbers may stand where complex
+ones do. Arguments have the names and meanings of NumPy's.
 
 Input: tensors. Output: tensors. Non-goals: the transform along an axis (see `signal`).
 """

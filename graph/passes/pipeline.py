@@ -119,7 +119,7 @@ def optimise(ir: GraphIR, tools: Tools) -> Optimised:
         if name in dump:
             print(f"=== {name} ===\n{ir}", file=sys.stderr)
         if name == stop:
-            raise CompileError(f"stopped after the pass '{name}', as EINKORN_STOP says", code="EK0606")
+            raise CompileError(f"stopped after the pass '{name}', as requested by EINKORN_STOP", code="EK0606")
     return Optimised(ir, tuple(summaries))
 
 

@@ -120,7 +120,7 @@ class _Reasons(Fusion):
         if self.device(producer) != self.device(reader):
             return "they run on different devices"
         if self.regions.of[producer] != self.regions.of[reader]:
-            return "they stand in different bodies of control flow"
+            return "they are in different control flow bodies"
         for number, name in ((producer, first), (reader, second)):
             if self.ir.ordered(self.node(number)):
                 return f"'{name}' changes or reads a buffer, and runs when its turn comes"

@@ -1,7 +1,7 @@
 """Tells the bodies of control flow apart while they are staged: which one is open, and which values lie in closed ones.
 
 A body is a stretch of the graph's nodes and of its values. What was made in a body that is closed belongs to it: it may
-never have been computed, or many times. Whoever wants it gives it back from the body.
+never have been computed, or many times. Code that wants it gives it back from the body.
 
 Input: the lengths of the graph's lists. Output: bodies, or the one that a value is lost in. Non-goals: nothing is
 staged here.
@@ -102,5 +102,5 @@ def lost_value(op: str, argument: str, body: OpenBody, place: Place | None) -> G
         expected="a value of the graph, or of a body that is being staged",
         got=f"a value of {body.name}",
         notes=[f"the body is staged at {body.place}"] if body.place else [],
-        hint="give it back from the body: the results of cond and while_loop can be used behind them",
+        hint="return it from the body: the results of cond and while_loop can be used after them",
     )

@@ -266,7 +266,7 @@ class Graph(Rich):
         """
         place = user_place()
         self._check_open("output", place)
-        self.bodies.refuse("output", "the graph is finished", place, "give the values of a body back from its function")
+        self.bodies.refuse("output", "the graph is finished", place, "return the values of a body from its function")
         if not outputs and not self._has_effects():
             refuse(f"graph {self.name!r}: a graph needs at least one output", code="EK0405")
         with self.transaction():
@@ -539,7 +539,7 @@ class Graph(Rich):
             place=place,
             op=op,
             notes=[f"{'that op' if name else 'the loop'} is staged at {obstacle.place}"] if obstacle.place else [],
-            hint="keep the largest size, and a mask or a count beside it: ops.where(mask, x, 0)",
+            hint="keep the largest size, together with a mask or a count: ops.where(mask, x, 0)",
         )
 
     def require(self, constraint: Constraint) -> None:
@@ -565,7 +565,7 @@ class Graph(Rich):
                 if name not in known:
                     listed = f"the inputs have {', '.join(sorted(known))}" if known else "the inputs have none"
                     raise GraphError(
-                        f"{op}: nothing tells the size of dim {name!r} of the result {shown(type.shape)}",
+                        f"{op}: nothing determines the size of dim {name!r} of the result {shown(type.shape)}",
                         code="EK0431",
                         place=place,
                         op=op,
@@ -583,8 +583,8 @@ class Graph(Rich):
 
 
 def _hint_for_output(value: Any) -> str | None:
-    """What to give back in the place of something that is no tensor."""
+    """What to give back in the place of something that is not a tensor."""
     if isinstance(value, BufferValue):
-        return "give back what it holds: ops.buffer_load(x)"
+        return "return its contents: ops.buffer_load(x)"
     several = isinstance(value, list | tuple) and value and all(isinstance(each, TensorValue) for each in value)
-    return "an op of several results gives a list: give back its items, *values" if several else None
+    return "an op with several results returns a list: return its items, *values" if several else None

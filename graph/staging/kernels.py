@@ -214,7 +214,7 @@ def _check_overrides(libraries: Sequence[Library]) -> None:
         if kernel.schema.override and name not in shipped_names() and [each for each, _ in kernels].count(name) < 2:
             near = f"reduce_{name}" if f"reduce_{name}" in shipped_names() else None
             raise PackageError(
-                f"op {name!r} says override=True, and there is no op of this name to override",
+                f"op {name!r} has override=True, and there is no op of this name to override",
                 code="EK0418",
                 place=kernel.schema.place or user_place(),
                 op=name,

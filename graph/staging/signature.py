@@ -24,7 +24,7 @@ def input_types_of(graph: str, types: Any) -> tuple[ShapedType, ...]:
     """What `input_types` lists.
 
     Raises:
-        GraphError: EK0406, something is no type, or has a computed dim.
+        GraphError: EK0406, something is not a type, or has a computed dim.
     """
     listed = tuple(list_of("input_types", types, "types", "EK0406"))
     for position, type in enumerate(listed):
@@ -62,7 +62,7 @@ def output_types_of(types: Any) -> list[ShapedType]:
     """What `output_types` lists.
 
     Raises:
-        GraphError: EK0437, something is no type.
+        GraphError: EK0437, something is not a type.
     """
     listed = list_of("output_types", types, "types", "EK0437")
     for position, type in enumerate(listed):

@@ -38,7 +38,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Try:
-    """Asks for a candidate to be compiled, compared and timed; the default has the number 0 and comes first."""
+    """Requests a candidate to be compiled, compared and timed; the default has the number 0 and comes first."""
 
     number: int
     parameters: dict[str, Any]
@@ -60,7 +60,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Race:
-    """Asks for candidates to be timed side by side, so many rounds."""
+    """Requests candidates to be timed side by side, so many rounds."""
 
     numbers: list[int]
     rounds: int

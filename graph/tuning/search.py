@@ -57,7 +57,7 @@ def search(
         values: an array of the host or a number for each input; a list of them for a variadic argument.
         parameters: the parameters of the default, all of them.
         device: where it runs.
-        show: is told how far it is.
+        show: is called with the progress.
 
     Raises:
         KernelError: EK0737, the default itself cannot be run.

@@ -46,7 +46,7 @@ class Dim:
     """The size of one axis. `Dim(3)` is a `StaticDim`, `Dim("n")` a `SymbolicDim`; arithmetic gives `AlgebraicDim`s.
 
     `+ - * // %` take dims, ints and names on both sides and fold (`//` and `%` round down); NumPy's ints count as ints,
-    bools and floats are no sizes. `==` compares canonical forms, with an int by value and with a string by name, and
+    bools and floats are not sizes. `==` compares canonical forms, with an int by value and with a string by name, and
     always gives a plain bool: `dim % 8 == 0` says whether it is known that 8 divides. `<` and its kin answer when all
     sizes give the same answer, and raise otherwise.
 

@@ -109,7 +109,7 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
     def refuse(given: Any, why: str, hint: str) -> GraphError:
         shown = str(given) if isinstance(given, str | np.generic) else brief(given, MOST_DIGITS)
         return GraphError(
-            f"{op}: {shown} {why} {dtype}, the dtype of the tensor that '{argument}' meets",
+            f"{op}: {shown} {why} {dtype}, the dtype required for '{argument}'",
             code="EK0412",
             place=place,
             op=op,
@@ -224,7 +224,7 @@ def literal_array(value: Any, dtype: DType | None, op: str, place: Place | None 
     range, and bool only 0 and 1.
 
     Raises:
-        DTypeError: EK0413, the value is no number, or its dtype has no counterpart here.
+        DTypeError: EK0413, the value is not a number, or its dtype has no counterpart here.
         GraphError: EK0412, a value cannot be represented.
     """
     check_unmasked(value, "value", op)

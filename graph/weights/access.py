@@ -32,7 +32,7 @@ NO_WEIGHT = "EK0435"
 
 
 class WeightError(GraphError, KeyError):
-    """A weight is asked for that no file has."""
+    """A weight is requested that no file has."""
 
 
 class WeightsFormat(Enum):
@@ -157,7 +157,7 @@ class SafetensorWeights:
 
     def __getattr__(self, attr: str) -> Self:
         if attr.startswith("__") and attr.endswith("__"):
-            raise AttributeError(attr)  # copy, pickle and their kind ask for methods that are not there
+            raise AttributeError(attr)  # copy, pickle and their kind request methods that are not there
         return self[attr]
 
     def __getitem__(self, index: int | str) -> Self:
@@ -312,7 +312,7 @@ def weights_format(weight_paths: Sequence[str | os.PathLike[str]]) -> WeightsFor
     """The format of files, by the ends of their names.
 
     Raises:
-        GraphError: EK0434, there are none, they differ, or this is no format of weights.
+        GraphError: EK0434, there are none, they differ, or this is not a format of weights.
     """
     ends = list(dict.fromkeys(os.path.splitext(path)[1] for path in _paths(weight_paths)))
     if len(ends) == 1 and ends[0][1:] in WeightsFormat.__members__:

@@ -75,7 +75,7 @@ class SafetensorFile:
         path: of the file.
 
     Raises:
-        GraphError: EK0434, it cannot be read, or is no file of the format; the error names what is wrong.
+        GraphError: EK0434, it cannot be read, or is not a file of the format; the error names what is wrong.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -99,7 +99,7 @@ class SafetensorFile:
             self._fail(f"claims a header of {length:,} bytes, and {self.size - LENGTH:,} follow: it is truncated")
         header = file.read(length)
         if len(header) != length or not header.startswith(b"{"):
-            self._fail("has a header that is no JSON object")
+            self._fail("has a header that is not a JSON object")
         return bytes(header)
 
     def _entries(self, header: bytes) -> Mapping[str, Entry]:

@@ -1,6 +1,6 @@
 """Finds extremes of many elements at once, and their places: faster ways for `Max`, `Min`, `ArgMax` and `ArgMin`.
 
-Elements are taken 32 at a time, the last 32 of them once more where their number is no multiple of that: it does no
+Elements are taken 32 at a time, the last 32 of them once more where their number is not a multiple of that: it does no
 harm to look at an element twice.
 
 The bits of floats, as signed numbers, order positive floats, above all negative ones, which they order the other way

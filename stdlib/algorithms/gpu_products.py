@@ -3,7 +3,7 @@
 A block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them. It goes along the inner axis in steps of
 16: the slices of a and b are brought into shared memory, from which each thread takes what its sums need. Flat products
 have nothing to share: where columns of b lie in one piece a warp takes an element, else a thread does, and its
-neighbours read what lies beside.
+neighbours read what lies next to.
 
 Each sum is taken in the order of the inner axis, by a warp as `teams` says. Grids have one axis: the others end at
 65535 blocks.

@@ -88,7 +88,7 @@ class Monoid:
 
     @staticmethod
     def combine(a, b):
-        """The state of the elements of `a` and those of `b`, which come after them or were taken beside them."""
+        """The state of the elements of `a` and those of `b`, which come after them or were taken next to them."""
         return a + b
 
     @classmethod

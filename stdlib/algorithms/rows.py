@@ -7,7 +7,7 @@
 
 In which order elements are joined is said in `folds`. Rows run in parallel, and few long ones are cut into pieces
 that run in parallel. On a GPU a row is taken by the threads of a warp or of a block (see `teams`), a column by eight
-threads of a block, whose neighbours take the columns beside it; in the code of a thread, by that thread.
+threads of a block, whose neighbours take the columns next to it; in the code of a thread, by that thread.
 
 Input: tensors, monoids (see `monoids`), functions. Output: values, handed to a function or returned. Non-goals: no
 kernel is registered here.
@@ -56,7 +56,7 @@ from .teams import BLOCK, ROUND, THREADS, by_warps, folded_by_team, folded_round
 SPLIT_ROWS = 8  # rows of which each is cut into pieces that are tasks of their own
 FEW_BLOCKS = 4  # the same for blocks of columns
 LINE = 512  # bits of a line of the cache
-AHEAD = 32768  # bits between what is asked for and what is taken: as long as it takes to come
+AHEAD = 32768  # bits between what is requested and what is taken: as long as it takes to come
 KEPT = 16384  # elements of what is the same in every row of which a copy is kept,
 MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
@@ -112,7 +112,7 @@ def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
     """
     static_assert(
         within_parallel() or not compiled_for().is_gpu,
-        "reduce gives a value to code of the host, which has none on a GPU: use rowwise(x, monoid, body, axis=None)",
+        "reduce returns a value to host code; on a GPU use rowwise(x, monoid, body, axis=None)",
     )
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
@@ -189,7 +189,7 @@ def _nearest(x: Any, nearby: Any, lead: Any, k: Any, width: Any, load: Any) -> A
 
 
 def _ask_ahead(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
-    """Asks for what comes some time after the elements from k on: the next row too, where it lies beside this one."""
+    """Requests what comes some time after the elements from k on: the next row too, where it lies next to this one."""
     bits = x.dtype.bits
     in_row = x.rank == rank and rank == len(lead) + 1
     if in_row and width * bits >= LINE // 2 and not compiled_for().is_gpu:

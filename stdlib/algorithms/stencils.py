@@ -81,7 +81,7 @@ def _neighbour(x: Any, index: Any, before: Any, offsets: Any, reach: Any, border
     at: Any = index[:before]
     there = True
     for k in unroll(len(offsets)):
-        static_assert(-reach[k] <= offsets[k] <= reach[k], "near(...) goes further than reach= says")
+        static_assert(-reach[k] <= offsets[k] <= reach[k], "near(...) exceeds reach=")
         n = x.dim(before + k)
         place = index[before + k] + offsets[k]
         if offsets[k] == 0 or (inside and k == len(offsets) - 1):

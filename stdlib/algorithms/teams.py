@@ -29,7 +29,7 @@ BLOCK = 1
 THREADS = 256  # of a block
 WARP_ROW = 1024  # elements of a row that a warp takes
 ROUND = 16384  # elements that a block takes before states settle
-ASKED = 4  # elements that a thread asks for before it takes the first of them
+ASKED = 4  # elements that a thread requests before it takes the first of them
 STEPS = 6  # a warp has 64 lanes at most
 
 

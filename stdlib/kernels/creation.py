@@ -35,7 +35,7 @@ S = TypeVar("S", int64, float64)
 @register("range")
 def range_(out: OutputTensor[N, "*s"], start: S, step: S, *, dtype: DType) -> None:
     """start, start + step, start + 2 * step, ..., as many as `out` holds; floats are computed in float64."""
-    static_assert(dtype == N, "the output has another dtype than the parameter says")
+    static_assert(dtype == N, "the dtype of the output differs from the parameter")
     foreach(out, lambda i: (start + i[0].cast(S) * step).cast(N))
 
 

@@ -42,7 +42,7 @@ def print_tensor(
 ) -> None:
     """Prints `head`, the shape and the elements, nested as lists are; of more than `whole` the ends of each axis.
 
-    With the style "binary" it prints the sizes and the elements one by one, for whoever writes them to a file; with
+    With the style "binary" it prints the sizes and the elements one by one, for code that writes them to a file; with
     "none" nothing.
     """
     if style == "binary":

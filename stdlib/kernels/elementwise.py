@@ -486,12 +486,12 @@ where.reference(plain(np.where))
 @register("bitcast")
 def bitcast(out: OutputTensor[U, "*s"], x: InputTensor[S, "*s"], *, dtype: dsl.DType) -> None:
     """The bits of x read as `dtype`, which has the same width."""
-    dsl.static_assert(dtype == U, "the output has another dtype than the parameter says")
+    dsl.static_assert(dtype == U, "the dtype of the output differs from the parameter")
     foreach(out, lambda i: dsl.bitcast(x[i], U))
 
 
 @register("cast")
 def cast(out: OutputTensor[U, "*s"], x: InputTensor[S, "*s"], *, dtype: dsl.DType) -> None:
     """x as `dtype`: rounded to nearest; to integers the fraction is dropped, the ends saturate and NaN becomes 0."""
-    dsl.static_assert(dtype == U, "the output has another dtype than the parameter says")
+    dsl.static_assert(dtype == U, "the dtype of the output differs from the parameter")
     foreach(out, lambda i: x[i].cast(U))

@@ -293,7 +293,7 @@ def orthogonal_columns(
 
 
 def _least(x: Any) -> Any:
-    """Half a unit in the last place of 1, beside which rotations change nothing."""
+    """Half a unit in the last place of 1, next to which rotations change nothing."""
     return 1.2e-16 if x.dtype == float64 else 6e-8
 
 

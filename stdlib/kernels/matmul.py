@@ -6,7 +6,7 @@ slab of b into panels of a few vectors, and the slab of a in strips of a few row
 in registers. Rows of vectors (small or flat products) and dot products (few columns) have loops of their own.
 
 Sums run in float32 for half types, in the elements' own dtype otherwise. Elements of a and b are read one at a time
-and those of the result are stored once, so that neighbours melt in.
+and those of the result are stored once, so that neighbours are fused.
 
 Axes before the last two are taken apart once for each row, not for each element.
 

@@ -47,7 +47,7 @@ def _met(old: Any, new: Any, how: Any) -> Any:
         return (widened(old) * widened(new)).cast(old.dtype)
     if how == "max":
         return max(old, new)
-    static_assert(how == "min", "a way in which updates meet elements")
+    static_assert(how == "min", "a way to combine updates and elements")
     return min(old, new)
 
 

@@ -225,7 +225,7 @@ def _ldexp_wide(x: Any, n: Any) -> Any:
     # A product with a normal power of two is rounded once. Others take two steps more to bring the number near its
     # place, which leave it a normal number and so lose nothing.
     wide = SIMD[int64, x.width](n)
-    wide = select((n > 0) & (wide < 0), 3000, wide)  # a UInt64 that is no Int64
+    wide = select((n > 0) & (wide < 0), 3000, wide)  # a UInt64 that does not fit Int64
     far = rare((wide > most) | (wide < least))
     left = as_wide(select(far, clamped(wide, -3000, 3000), wide), x)
     for _ in unroll(2):

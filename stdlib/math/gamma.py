@@ -170,8 +170,8 @@ def _lgamma_32(x: Any) -> Any:
 def _mirrored_short(size: Any, value: Any) -> Any:
     """What `_mirrored` gives, to about 2**-33.
 
-    From 2 to 9 are zeros beside which there are float32s. There terms cancel, and are good to 2**-50: with y = size - k
-    from 1.2 to 2.2, lgamma(size) = lgamma(y) + log((size - 1) … (size - k)).
+    From 2 to 9 are zeros next to which there are float32s. There terms cancel, and are good to 2**-50: with y = size -
+    k from 1.2 to 2.2, lgamma(size) = lgamma(y) + log((size - 1) … (size - k)).
     """
     m = size - round(size)
     sine = abs(m * polynomial(m * m, SIN_TURN))

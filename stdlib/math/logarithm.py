@@ -31,7 +31,7 @@ from .parts import (
 # *** logarithms ***
 #
 # x = 2**k * m with a <= m < 2 a, f = m - 1, then log x = k ln 2 + log(1 + f). a is sqrt(1/2), or 3/4 where that makes f
-# exact. What is no positive normal number is rare.
+# exact. What is not a positive normal number is rare.
 
 # (log(1 + f) - f) / f**2 on [-0.25, 0.5], relative to log(1 + f): 2**-27.6
 LOG_WIDE_32 = (

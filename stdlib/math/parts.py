@@ -141,7 +141,7 @@ def product_exact(a: Any, b: Any) -> Any:
 def quotient_sum(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
     """(above + above_rest) / (below + below_rest) as a sum of two floats.
 
-    `below` has to have a normal inverse, and the rests to be tiny beside it.
+    `below` has to have a normal inverse, and the rests to be tiny next to it.
     """
     inverse = 1.0 / below
     quotient = above * inverse

@@ -25,7 +25,7 @@ from .parts import (
 # *** powers ***
 #
 # |x|**y = 2**(y log2 |x|), with x = 2**k (1 + f) and s = f / (2 + f): log2 x = k + 2 atanh(s) / ln 2, as a sum of two
-# floats. What is no positive normal number, and a power whose result might be none, is rare.
+# floats. What is not a positive normal number, and a power whose result might be none, is rare.
 
 # 2 / ln 2 and 2 / (3 ln 2), of which s and s**3 are multiplied
 TWICE_32 = (2.88539, 3.851926e-08)
@@ -160,7 +160,7 @@ def _pow_size(x: Any, y: Any, odd: Any) -> Any:
 
 
 def _log2_pair(k: Any, f: Any) -> Any:
-    """log2 of 2**k (1 + f), good to about 2**-31 or 2**-63; the second number is tiny beside the first."""
+    """log2 of 2**k (1 + f), good to about 2**-31 or 2**-63; the second number is tiny next to the first."""
     inverse = 1.0 / (2.0 + f)
     s = f * inverse
     # The denominator is not exact, but f - 2 s is: both are nearly the same.

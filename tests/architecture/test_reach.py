@@ -37,7 +37,7 @@ def called(node: ast.AST) -> str:
 
 
 def imports_by_text(tree: ast.Module, name: str) -> Iterator[int]:
-    """Modules of ours that are imported by a text; of what the text is made: `PACKAGE`, `__name__`, "einkorn"."""
+    """Modules of Einkorn that are imported by a text; of what the text is made: `PACKAGE`, `__name__`, "einkorn"."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and called(node) in IMPORTERS and node.args:
             text = ast.unparse(node.args[0])
@@ -46,7 +46,7 @@ def imports_by_text(tree: ast.Module, name: str) -> Iterator[int]:
 
 
 def imported(tree: ast.Module, name: str) -> set[str]:
-    """The names that a module has from other modules of ours."""
+    """The names that a module has from other modules of Einkorn."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(True for _ in targets(name, node)):
@@ -55,7 +55,7 @@ def imported(tree: ast.Module, name: str) -> set[str]:
 
 
 def assignments(tree: ast.Module, name: str) -> Iterator[int]:
-    """Attributes and elements of what other modules of ours define, that this module assigns."""
+    """Attributes and elements of what other modules of Einkorn define, that this module assigns."""
     others = imported(tree, name)
 
     def is_other(node: ast.AST) -> bool:

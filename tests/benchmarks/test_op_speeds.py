@@ -73,7 +73,7 @@ def test_a_process_that_dies_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_sample_waits_until_nobody_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of contenders look for work before they sleep, and would take a core from whoever comes next."""
+    """Threads of contenders look for work before they sleep, and would take a core from code that comes next."""
     running = iter([True, True, False])
     monkeypatch.setattr(measure, "_others_run", lambda: next(running))
     measure.settle(0.0)

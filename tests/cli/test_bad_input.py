@@ -53,7 +53,7 @@ thing = Obstinate()
 # A kernel file, and what `check` says: the place, the code, the beginning of the message.
 FILES: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "EK0502: no kernels are registered"),
-    "other_bytes": (GOOD.encode() + b"# caf\xe9\n", "10:6 EK0100: this is not valid Python: byte 0xe9 is no UTF-8"),
+    "other_bytes": (GOOD.encode() + b"# caf\xe9\n", "10:6 EK0100: this is not valid Python: byte 0xe9 is not UTF-8"),
     "other_encoding": (GOOD.encode("utf-16"), "1:1 EK0100: this is not valid Python"),
     "unknown_encoding": ("# -*- coding: foo -*-\n" + GOOD, "1:1 EK0100: this is not valid Python: unknown encoding"),
     "mark_at_the_start": (b"\xef\xbb\xbf" + WRONG.encode(), "9:14 EK0113: Float32 has no attribute 'foo'"),

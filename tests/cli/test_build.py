@@ -57,7 +57,7 @@ def test_nothing_to_compile_is_an_error_and_its_hint_works(run: Run) -> None:
     assert "hint: add --param k=8, or list instances with --instances FILE" in err
     status, out, err = run("build", "k.py", "-o", "k.pkg", "--target", "host", "--param", "k=8", "--rank", "s=2")
     assert (status, err) == (0, "") and compiled() == {"mine::times": ["T=float32 s=2 by=1.0 k=8 odd=False"]}
-    status, _, err = run("build", "k.py", "-o", "bare.pkg")  # programs alone are what was asked for
+    status, _, err = run("build", "k.py", "-o", "bare.pkg")  # programs alone are what was requested
     assert (status, err) == (0, "") and compiled("bare.pkg") == {"mine::times": []}
 
 
@@ -80,7 +80,7 @@ def test_what_was_not_compiled_is_told(run: Run) -> None:
     ("option", "message"),
     [
         (("--param", "j=8"), "no op here has a parameter 'j'"),
-        (("--param", "k=x"), "parameter 'k' is no int: 'x'"),
+        (("--param", "k=x"), "parameter 'k' is not of type int: 'x'"),
         (("--dtype", "U=int8"), "no op here has a type variable 'U'"),
         (("--rank", "z=2"), "no op here has a pack 'z'"),
         (("--count", "xs=2"), "no op here has a variadic argument 'xs'"),

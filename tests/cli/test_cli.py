@@ -97,7 +97,7 @@ def test_package_info(run: Run, demo: Path) -> None:
 
 def test_package_verify(run: Run, demo: Path) -> None:
     status, out, err = run("pkg", "verify", "demo.pkg")
-    assert (status, err) == (0, "") and out.startswith("demo.pkg: all 3 members are what the manifest says")
+    assert (status, err) == (0, "") and out.startswith("demo.pkg: all 3 members match the manifest")
     data = demo.read_bytes()
     at = data.index(bytes(4000)) + 100
     demo.write_bytes(data[:at] + b"!" + data[at + 1 :])

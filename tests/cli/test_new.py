@@ -65,7 +65,7 @@ def test_it_is_neat(library: Path) -> None:
 
 def test_nothing_is_overwritten_or_left_half_made(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    for name, text in (("mine", "is there already"), ("My-ops", "is no name"), ("", "is no name")):
+    for name, text in (("mine", "is there already"), ("My-ops", "is not a name"), ("", "is not a name")):
         with pytest.raises(PackageError, match=text) as caught:
             make_skeleton(name, tmp_path)
         assert caught.value.code == "EK0516"

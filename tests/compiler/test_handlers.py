@@ -1,4 +1,4 @@
-"""The tables of the evaluator are whole: each has all that it is asked for, and each file that fills one is listed."""
+"""The tables of the evaluator are whole: each has all that it is requested, and each file that fills one is listed."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ _TABLES = [
             "x[i] * C.scale",
             before="class Config:\n    def __init__(self):\n        self.scale = 2.0\n\n\nC = Config()",
         ),
-        "by names of their own",
+        "as constants at the top of the file",
         element("x[i] * SCALE", before="SCALE = 2.0"),
     ),
     Mistake(
@@ -414,7 +414,7 @@ _LOOPS = [
     Mistake(
         "one_counter_twice",
         kernel("for k in range(4):\n    for k in range(3):\n        out[k] = x[k]\n    out[k] = 1.0"),
-        "a variable of its own",
+        "another variable for this loop",
         kernel("for k in range(4):\n    for j in range(3):\n        out[j] = x[j]\n    out[k] = 1.0"),
     ),
     Mistake(

@@ -106,7 +106,7 @@ def codes_of_program(text: str, library: str, folder: Path) -> list[str]:
 
 
 def codes_of_console(text: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """A command of ours runs in this process; what else needs a shell gets one."""
+    """A command of Einkorn runs in this process; what else needs a shell gets one."""
     (folder / "kernels.py").write_text(LIBRARY)
     for line in text.strip().splitlines():
         assert line.startswith("$ ")
@@ -168,7 +168,7 @@ def test_how_a_code_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
         assert explain(text).code == "EK0213"
     assert run(["explain", "EK0213"]) == 0
     shown = capfd.readouterr().out
-    assert shown.startswith("# EK0213\n\nA value of another dtype is stored into a tensor.\n")
+    assert shown.startswith("# EK0213\n\nA value is stored into a tensor of another dtype.\n")
     assert "Wrong:\n\n```python\n@register" in shown and "Right:\n\n```python\n@register" in shown
     assert "Kernel files here begin with" in shown and "\x1b" not in shown
     assert run(["explain"]) == 0

@@ -120,7 +120,7 @@ def test_a_fault_of_the_interpreter_leaves_one_too(
 
 
 def test_a_fault_is_told_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even the graph can be had: the fault is told, and no other takes its place."""
+    """Not even the graph is available: the fault is reported, and no other takes its place."""
     monkeypatch.setattr(compile, "make_plan", trips)
     monkeypatch.setattr(reproducer, "graph_to_json", trips)
     with pytest.raises(InternalError) as caught:

@@ -290,7 +290,8 @@ def test_one_mistake_of_a_signature_has_one_message(path: Path, mistake: str, wo
 
 
 def without_other_ops(text: str, wrong: str, line: int) -> str:
-    """The wrong text with the one op in which the line is; all of it where that is no op's, but may be called by each.
+    """The wrong text with the one op in which the line is; all of it where that is not an op's, but may be called by
+    each.
 
     What is wrong in an op is nothing to the others, and to check them in all their instances takes its time.
     """
@@ -388,7 +389,7 @@ def test_different_mistakes_at_one_place(workplace) -> None:  # type: ignore[no-
         ("EK0202", "10:12", "cannot compute Float64 + a tuple of 2"),
         ("EK0202", "10:12", "cannot compute Float16 + None"),
         ("EK0204", "14:12", "'&' works on Bool, integers, not on Float32"),
-        ("EK0205", "14:16", "the float 1.5 is no bool"),
+        ("EK0205", "14:16", "the float 1.5 does not fit bool"),
         ("EK0203", "21:9", "'first' is Float32 and cannot become Bool"),
         ("EK0203", "21:16", "'second' is Float32 and cannot become Bool"),
     ]

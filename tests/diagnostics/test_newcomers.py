@@ -104,7 +104,7 @@ def test_an_output_dim_that_nothing_tells_is_told(
     Path("kernels.py").write_text(text)
     assert run(["check", "kernels.py"]) == 0
     shown = capsys.readouterr().out
-    assert "kernels.py:8:8: warning[EK0314]: op 'op': nothing tells the size" in shown and "out_types=" in shown
+    assert "kernels.py:8:8: warning[EK0314]: op 'op': nothing determines the size" in shown and "out_types=" in shown
     assert run(["check", "--format", "json", "kernels.py"]) == 0
     assert '"severity": "warning"' in capsys.readouterr().out
     if text == UNTOLD:

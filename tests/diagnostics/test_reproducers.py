@@ -232,6 +232,6 @@ def test_what_is_given_as_a_reproducer_is_bounded(tmp_path: Path, what: str) -> 
     else:
         with open(path, "wb") as file:
             file.truncate(600 << 20)
-    with pytest.raises(PackageError, match="is no reproducer") as caught:
+    with pytest.raises(PackageError, match="is not a reproducer") as caught:
         read_reproducer(str(path))
     assert caught.value.code == "EK0907"

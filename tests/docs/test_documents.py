@@ -105,7 +105,7 @@ class Reader:
         # Padded so that a traceback names the line of the document.
         text = "\n" * (block.line - 1) + block.text
         code = compile(text, str(self.document), "exec")
-        keep_text(self.namespace, str(self.document), text)  # the file's own is no Python
+        keep_text(self.namespace, str(self.document), text)  # the file's own is not Python
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             exec(code, self.namespace)

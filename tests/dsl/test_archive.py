@@ -128,7 +128,7 @@ def test_members_that_overlap_or_hide(demo: Archive) -> None:
     Path("odd.pkg").write_bytes(raw[:at] + b"hidden" + raw[at:])
     assert refused("odd.pkg").startswith("error[EK0553]: 'odd.pkg' is damaged: its end record does not fit the file")
     Path("odd.pkg").write_bytes(b"#!/bin/sh\n" + raw)
-    assert refused("odd.pkg").startswith("error[EK0552]: 'odd.pkg' is not a package: it is no zip file")
+    assert refused("odd.pkg").startswith("error[EK0552]: 'odd.pkg' is not a package: it is not a zip file")
     second = raw.index(b"PK\1\2", raw.index(b"PK\1\2") + 4) + 42  # the offset in the second directory entry
     Path("odd.pkg").write_bytes(raw[:second] + bytes(4) + raw[second + 4 :])
     message = "error[EK0553]: 'odd.pkg' is damaged: the entry of 'code/ä.so' is not written as packages are"

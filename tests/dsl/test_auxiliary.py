@@ -91,9 +91,9 @@ def _misfits() -> list[tuple[Any, str]]:
     return [
         (few, "takes other inputs than the op, whose inputs are y, x"),
         (many, "takes other inputs than the op"),
-        (strange, "takes 'size', which is no parameter of the op"),
+        (strange, "takes 'size', which is not a parameter of the op"),
         (op, "has the name of the kernel"),
-        (np.add, "is no function"),
+        (np.add, "is not a function"),
     ]
 
 

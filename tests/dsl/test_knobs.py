@@ -64,7 +64,7 @@ def test_unknown_variable_is_found_at_the_first_use_of_any(monkeypatch: pytest.M
         with pytest.raises(KnobError) as caught:
             _ = knobs.log
     assert str(caught.value) == (
-        "error[EK0691]: the environment variable EINKORN_CACHE_DRI is not one that Einkorn knows\n"
+        "error[EK0691]: the environment variable EINKORN_CACHE_DRI is unknown to Einkorn\n"
         f"note: known are {', '.join(knob.name for knob in all_knobs())}\n"
         "hint: did you mean EINKORN_CACHE_DIR or EINKORN_CACHE?"
     )

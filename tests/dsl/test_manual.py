@@ -70,7 +70,7 @@ More of it: <script>alert(1)</script>.
 | `kind` | `DType` | required |
 | `mode` | `str` | `'a\\|b'` |
 
-- Neighbours do not melt into it, nor it into them.
+- It is not fused with adjacent ops.
 - It takes liberties with floating point: contract.
 - It may have a way of its own for each kind of device.
 

@@ -350,24 +350,23 @@ BLOCKS = op("out out T (n//block)", "x in T n", parameters=[Parameter("block", "
             [(F32, (2,))],
             {},
             None,
-            "error[EK0318]: op 'cast': the inputs do not tell the dtype 'U' of output 'out'\n"
-            "hint: say it with out_types",
+            "error[EK0318]: op 'cast': the inputs do not determine the dtype 'U' of output 'out'\nhint: pass out_types",
         ),
         (
             op("out out T *t", "x in T *s", name="reshape"),
             [(F32, (2,))],
             {},
             None,
-            "error[EK0314]: op 'reshape': the inputs do not tell the sizes '*t' of output 'out'\n"
-            "hint: say it with out_types, or compute it in a function under `@op.shape`",
+            "error[EK0314]: op 'reshape': the inputs do not determine the sizes '*t' of output 'out'\n"
+            "hint: pass out_types, or compute it in a function under `@op.shape`",
         ),
         (
             op("out out T k", "x in T *s", name="compress"),
             [(F32, (2,))],
             {},
             None,
-            "error[EK0314]: op 'compress': the inputs do not tell the size 'k' of output 'out'\n"
-            "hint: say it with out_types, or compute it in a function under `@op.shape`",
+            "error[EK0314]: op 'compress': the inputs do not determine the size 'k' of output 'out'\n"
+            "hint: pass out_types, or compute it in a function under `@op.shape`",
         ),
         (
             ADD,
@@ -581,12 +580,12 @@ def test_parameter_errors(given: dict[str, object], text: str) -> None:
         (
             op("o out T *a", "x in T *a *b"),
             "EK0309",
-            "op 'op', argument 'x': nothing tells where *a ends and *b begins",
+            "op 'op', argument 'x': nothing determines where *a ends and *b begins",
         ),
         (
             op("o out T *c *d", "x in T n"),
             "EK0309",
-            "op 'op', argument 'o': nothing tells where *c ends and *d begins",
+            "op 'op', argument 'o': nothing determines where *c ends and *d begins",
         ),
         (
             replace(op("o out T n", "x in T *b n"), batch="b"),

@@ -1,4 +1,4 @@
-"""One cache for all tests of tensors: an op is compiled once, whichever file asks for it first."""
+"""One cache for all tests of tensors: an op is compiled once, whichever file requests it first."""
 
 from __future__ import annotations
 

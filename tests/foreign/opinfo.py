@@ -154,7 +154,7 @@ def run_op(info: Any) -> Result:
                 result.accepted += 1
             except EinkornError:
                 result.errors += 1
-            except Exception:  # what the row cannot even ask for says nothing of the op
+            except Exception:  # what the row cannot even request says nothing of the op
                 continue
     return result
 
@@ -174,9 +174,9 @@ def page(results: dict[str, Result]) -> str:
         "The samples by which PyTorch tests its own operators, in float32, run through Einkorn's graphs and",
         "compared with what PyTorch computes; written by `make foreign-tables`, with the extra `[foreign]`. *Error",
         "inputs* are calls that PyTorch refuses: how many are refused here. What is not there stands in the last",
-        "column, with how many samples ask for it.",
+        "column, with the number of samples that need it.",
         "",
-        f"{passed:,} of {ran:,} samples agree ({passed / max(1, ran):.1%}); {left:,} more ask for what is not there.",
+        f"{passed:,} of {ran:,} samples agree ({passed / max(1, ran):.1%}); {left:,} more need unsupported features.",
         "",
         "| op of PyTorch | agree | differ | error inputs refused | not there |",
         "|---|---|---|---|---|",

@@ -17,7 +17,7 @@ TABLE: dict[str, Callable[..., Any]] = {}
 
 
 class Unsupported(Exception):
-    """What a sample asks for is not there, and why."""
+    """What a sample requests is not there, and why."""
 
 
 def row(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -531,7 +531,7 @@ def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
 def _tile(x: Any, dims: Any) -> Any:
     dims = [1] * (x.rank - len(dims)) + list(dims)
     if 0 in dims:
-        return refuse("repeats of 0: the documentation asks for positive ones")
+        return refuse("repeats of 0: the documentation requests positive ones")
     return ops.tile(ops.reshape(x, [*[1] * (len(dims) - x.rank), *x.shape]), dims)
 
 

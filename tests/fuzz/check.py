@@ -184,7 +184,7 @@ def run(ir: GraphIR, load: Callable[[GraphIR], LoadedCode], arrays: Sequence[Arr
     """One call of a graph: its outputs, what it has changed in place, and what it has printed, in no order.
 
     Raises:
-        AssertionError: something was written that is no output.
+        AssertionError: something was written that is not an output.
     """
     changed = [isinstance(type, BufferType) for type in ir.inputs]
     given = [
@@ -232,7 +232,7 @@ def difference(found: dict[str, Found]) -> str | None:
     (first, wanted), *others = found.items()
     for way, got in others:
         if isinstance(wanted, Failure) or isinstance(got, Failure):
-            # Of several failures, the one that is told is the first that a thread meets.
+            # Of several failures, the one that is reported is the first that a thread meets.
             if type(wanted) is not type(got) or (way != "two threads" and wanted != got):
                 return f"{first}: {shown(wanted)}; {way}: {shown(got)}"
             continue

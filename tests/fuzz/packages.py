@@ -8,7 +8,7 @@ comes as far as it can. A mutant has to be refused with an error of Einkorn's ow
 container was changed, with the same results. A child that dies or does not answer, and any other exception, is a find.
 
 Not changed are machine code, its constants, and what says which of it runs (the entry's address, the functions that are
-called): whoever writes these writes the code.
+called): code that writes these writes the code.
 
 Input: how many, a seed. Output: figures by kind, finds. The exit status is 1 when something was found.
 """
@@ -479,7 +479,7 @@ class Mutants:
         self.members = unpacked(self.path)
 
     def make(self, kind: str, number: int, seed: int) -> tuple[Path, str, bytes]:
-        """A mutant: its file, the op that is asked for, and its bytes."""
+        """A mutant: its file, the op that is requested, and its bytes."""
         rng = random.Random(f"{seed} {kind} {number}")
         op = rng.choice(tuple(RANKS))
         if kind == "zip":

@@ -29,7 +29,7 @@ class Subject(Protocol):
 
     name: str
     script: str  # the child: a request a line, an answer a line
-    features: tuple[str, ...]  # what may be in one, in the order in which it is told
+    features: tuple[str, ...]  # what may be in one, in the order in which it is reported
 
     def random(self, rng: random.Random) -> Any: ...
     def request(self, made: Any) -> str: ...

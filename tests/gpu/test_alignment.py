@@ -95,7 +95,7 @@ def test_nothing_ends_the_process_without_checks(name: str, tmp_path: Path) -> N
 
 def test_checks_of_a_session_find_it_too(tmp_path: Path) -> None:
     text = text_of(ACCESSES["a load"][0], "4 * t + 1")
-    with pytest.raises(KernelError, match="element 1 is no multiple of 16 bytes") as wrong:
+    with pytest.raises(KernelError, match="element 1 is not a multiple of 16 bytes") as wrong:
         run(tmp_path, text, Accelerator("sim:sm_80"), {"checks": "all"})
     assert wrong.value.code == "EK0745" and wrong.value.place is not None and wrong.value.place.line == LINE
 
@@ -124,6 +124,8 @@ def test_a_promise_is_checked_on_a_cpu() -> None:
         if not wrong:
             compiled(x, out=out)
             continue
-        with pytest.raises(KernelError, match="element 1 is no multiple of 16 bytes, which align=16 promises") as found:
+        with pytest.raises(
+            KernelError, match="element 1 is not a multiple of 16 bytes, which align=16 promises"
+        ) as found:
             compiled(x, out=out)
         assert found.value.code == "EK0745" and found.value.place is not None and found.value.place.line == 7

@@ -93,7 +93,7 @@ def test_short_memory_is_taken_from_other_streams_then_given_back_then_missed() 
     with pytest.raises(OutOfDeviceMemory) as caught:
         device.get(4000)
     assert caught.value.notes == ["1,536 bytes are free", "the largest user is buffers: 2,048 bytes in 1 block"]
-    assert str(caught.value).startswith("4,000 bytes are asked for; 1,536 bytes are free")
+    assert str(caught.value).startswith("4,000 bytes are requested; 1,536 bytes are free")
     device.pool.returned.extend((small, other))
     device.pool.trim()
     assert device.live == {} and device.pool.stats.reserved == 0

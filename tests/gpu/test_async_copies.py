@@ -145,8 +145,8 @@ WRONG = {
     "an unknown number": ("gpu.copy_async(tile[0:4], x[0, 0:i]).wait()", "number is known at compile time"),
     "two axes": ("gpu.copy_async(tile[0:4], x).wait()", "the tensor 'x' of 2 axes"),
     "a step": ("gpu.copy_async(tile[0:4], x[0, 0:8:2]).wait()", "number is known at compile time"),
-    "out of shared memory": ("gpu.copy_async(out[0:4], x[0, 0:4]).wait()", "this is no shared memory"),
-    "out of itself": ("gpu.copy_async(tile[0:4], tile[4:8]).wait()", "this is no tensor of the op"),
+    "out of shared memory": ("gpu.copy_async(out[0:4], x[0, 0:4]).wait()", "this is not shared memory"),
+    "out of itself": ("gpu.copy_async(tile[0:4], tile[4:8]).wait()", "this is not a tensor of the op"),
     "a number": ("gpu.copy_async(tile[0:4], 3.0).wait()", "not the compile-time float 3.0"),
     "pending": ("gpu.commit().wait(pending=-1)", "pending= is a compile-time number from 0 to 64"),
     "pending of one": ("gpu.copy_async(tile[0:4], x[0, 0:4]).wait(pending=1)", "waits for all of them"),
@@ -217,7 +217,7 @@ def test_what_is_read_too_early(kernel: Callable[[str], Path]) -> None:
     path = kernel("begin(tile, x, 0)\ng = gpu.commit()\nv = tile[i]\ng.wait()\nout[i] = v")
     spec, _ = harness.entry_of(path, "op", TYPES)
     arrays = [np.zeros((7, 128), np.float32), np.zeros(32, np.float32)]
-    with pytest.raises(KernelError, match="which nobody has written"):
+    with pytest.raises(KernelError, match="which is uninitialised"):
         Interpreted(typed_program(spec, lookup("sm_80")), spec).run(arrays, [], lambda site, values: None)
 
 

@@ -61,7 +61,7 @@ def test_threads_of_a_peer_are_named_by_their_blocks() -> None:
 
     graph = Graph("wrong", forward, [row], custom_extensions=[KERNELS / "wrong_memory.py"])
     model = InferenceSession(devices=[device]).load(graph)
-    with pytest.raises(KernelError, match="race: two threads use one place in shared memory") as found:
+    with pytest.raises(KernelError, match="data race: unordered accesses to shared memory by two threads") as found:
         model(Buffer.from_numpy(np.zeros(128, np.int32)).to(device))
     said = [label.text for label in found.value.labels]
     assert sorted(said) == [

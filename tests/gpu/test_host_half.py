@@ -163,7 +163,7 @@ def test_a_grid_beyond_the_limits_of_the_device_ends_the_call(library: Path, dri
         model.execute(Buffer(DType.int8, (65536, 0), GPU))
     error = caught.value
     assert (error.code, error.op, error.expected, error.got) == ("EK0830", "tall", 65535, 65536)
-    assert "a launch asks for 65,536 blocks along y, and the device has at most 65,535" in str(error)
+    assert "a launch requests 65,536 blocks along y, and the device has at most 65,535" in str(error)
     assert error.place is not None and Path(error.place.file) == library
     model.execute(Buffer(DType.int8, (7, 0), GPU))
     assert driver.launches[-1].grid == (1, 7, 1)

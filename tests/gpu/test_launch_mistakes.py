@@ -92,12 +92,12 @@ def test_fewer_than_no_blocks_end_the_call(kernels: Any, device: Device, op: str
         run(kernels, op, device, x, np.zeros(9, np.float32))
     error = caught.value
     assert (error.code, error.op, error.expected, error.got) == ("EK0830", op, 0, -5)
-    assert f"a launch asks for -5 blocks along {axis}, and takes at least 0" in error.message
+    assert f"a launch requests -5 blocks along {axis}, and takes at least 0" in error.message
     assert error.place is not None and "grid=" in KERNELS.splitlines()[error.place.line - 1]
 
 
 def test_fewer_than_no_blocks_that_are_known_are_refused(kernels: Any) -> None:
-    with pytest.raises(CompileError, match="asks for -2 blocks along y") as caught:
+    with pytest.raises(CompileError, match="has -2 blocks along y") as caught:
         run(kernels, "constant", CPU(), np.zeros(4, np.float32))
     assert caught.value.code == "EK0221"
 

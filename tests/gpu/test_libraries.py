@@ -170,7 +170,7 @@ def test_the_runtime_that_the_process_has_is_used(hip: Path, tmp_path: Path) -> 
 def test_a_driver_that_does_not_start(cuda: Path) -> None:
     start = "from support import fake_cuda\nfake_cuda.STARTS = 999\nfake_cuda.install()\n"
     code, message, hint = script(cuda, start + ASK).strip().split("|")
-    assert (code, hint) == ("EK0831", "`nvidia-smi` says more") and "CUDA_ERROR_UNKNOWN" in message
+    assert (code, hint) == ("EK0831", "see `nvidia-smi`") and "CUDA_ERROR_UNKNOWN" in message
 
 
 def test_a_driver_without_a_gpu(cuda: Path) -> None:

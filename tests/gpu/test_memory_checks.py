@@ -1,4 +1,4 @@
-"""Races, accesses outside of buffers, and reads of what nobody wrote: found where they are, and nowhere else."""
+"""Races, accesses outside of buffers, and reads of uninitialised memory: found where they are, and nowhere else."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_accesses_outside_of_a_buffer() -> None:
         outcome = run("beyond", by=by)
         assert (outcome.found, outcome.threads[0]) == (Found.OUTSIDE, thread)
         assert outcome.lines[0] == "out.pointer().store(x[t], t + by)"
-    assert run("beyond", Check.RACES, by=193).found is Found.NOTHING  # not asked for; it stores into a zone
+    assert run("beyond", Check.RACES, by=193).found is Found.NOTHING  # not requested; it stores into a zone
 
 
 @pytest.mark.parametrize(

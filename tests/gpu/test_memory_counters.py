@@ -229,6 +229,6 @@ def test_the_command_profile(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 def test_a_device_that_does_not_tell() -> None:
     row = TensorType(DType.float32, [4], DeviceRef.CPU())
     model = InferenceSession().load(Graph("g", lambda x: x + 1, [row]))
-    with pytest.raises(DeviceError, match="does not tell what kernels do with memory") as raised:
+    with pytest.raises(DeviceError, match="does not report the memory accesses of kernels") as raised:
         model.count_memory(np.zeros(4, np.float32))
     assert raised.value.code == "EK0744"

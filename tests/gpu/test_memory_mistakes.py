@@ -36,7 +36,7 @@ MISTAKES = {
         ", shared=40000",
         "sm_75",
         "EK0604",
-        "asks for 40,000 more",
+        "requests 40,000 more",
     ),
     "storage of the host": ("", "kept = stack[float32](4)", "", "gfx942", "EK0821", "storage of the host"),
     "a size of the call": (

@@ -127,7 +127,7 @@ def test_schedules_as_text() -> None:
     device = Accelerator("sim", schedule=text, seed=3)
     assert str(device) == "gpu:0 (sim:sm_90a, by a schedule)" and pickle.loads(pickle.dumps(device)) == device
     for wrong in ("0:5", "0:5.1=2*4", "x", 3, "0:5.14=103,0:2~5"):
-        with pytest.raises(DeviceError, match="is no schedule") as raised:
+        with pytest.raises(DeviceError, match="is not a schedule") as raised:
             Accelerator("sim", schedule=wrong)  # type: ignore[arg-type]
         assert raised.value.code == "EK0801"
 

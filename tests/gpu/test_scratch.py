@@ -74,7 +74,7 @@ def test_pieces_lie_apart_in_memory_of_the_device(driver: RecordingDriver) -> No
     ("text", "code", "message"),
     [
         ("kept = gpu.scratch[float32]()", "EK0208", "gpu.scratch[T](...) takes sizes: whole numbers"),
-        ("kept = gpu.scratch[float32](1.5)", "EK0205", "the float 1.5 is no int64"),
+        ("kept = gpu.scratch[float32](1.5)", "EK0205", "the float 1.5 does not fit int64"),
         ("kept = gpu.scratch[3](1)", "EK0208", "takes a dtype"),
     ],
 )

@@ -63,7 +63,7 @@ def test_what_the_device_is() -> None:
     with pytest.raises(TargetError, match="unknown target"):
         InferenceSession(devices=[Accelerator("sim", like="sm_9")]).load(graph())
     for wrong, like in (("sims", None), ("sim:", None), ("gpu", "gfx942"), ("sim:sm_80", "gfx942"), (0, "sm_90a")):
-        with pytest.raises(DeviceError, match="is no simulated GPU"):
+        with pytest.raises(DeviceError, match="is not a simulated GPU"):
             Accelerator(wrong, like=like)
 
 
@@ -149,7 +149,7 @@ def test_a_grid_is_whole_clusters(tmp_path: Path) -> None:
     assert np.array_equal(clustered(np.zeros(192, np.float32)), np.arange(192) // 96)
     assert clustered(np.zeros(0, np.float32)).shape == (0,)
     with pytest.raises(
-        KernelError, match="a launch asks for clusters of 3 blocks along x, and its grid has 7"
+        KernelError, match="a launch requests clusters of 3 blocks along x, and its grid has 7"
     ) as found:
         clustered(np.zeros(224, np.float32))
     error = found.value
@@ -209,7 +209,7 @@ def test_a_seed_draws_an_order_and_draws_it_again(tmp_path: Any, monkeypatch: py
     assert Accelerator("sim").driver.schedule == Accelerator("sim", schedule="0:1.2=64").driver.schedule != None  # noqa: E711
     assert run(3, False) == found[2]
     monkeypatch.setenv("EINKORN_SIM_SCHEDULE", "later")
-    with pytest.raises(DeviceError, match="is no schedule"):
+    with pytest.raises(DeviceError, match="is not a schedule"):
         Accelerator("sim")
     for wrong in (-1, 1 << 63, 1.5):
         with pytest.raises(DeviceError, match="a seed is a whole number"):

@@ -98,7 +98,7 @@ def horner(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]) -> None:
 
 @register("addressed", writes_once=True, reads={"x": 1})
 def addressed(out: OutputTensor[N, "m n"], x: InputTensor[N, "m n"]) -> None:
-    """Promises that anything may melt into it, and takes addresses, which only what is in memory has."""
+    """Promises that anything may is fused with it, and takes addresses, which only what is in memory has."""
 
     def row(i):
         source, target = x.pointer(i, 0), out.pointer(i, 0)

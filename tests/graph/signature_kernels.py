@@ -98,7 +98,7 @@ def scaled_all(outs: OutputVariadicTensors[T, "*s_k"], xs: VariadicTensors[T, "*
 
 @register("parts")
 def parts(outs: OutputVariadicTensors[T, "n_k", "count"], x: InputTensor[T, "n"], *, count: int = 2):
-    """x cut into pieces whose sizes the caller asks for."""
+    """x cut into pieces whose sizes the caller requests."""
     start = Int(0)
     for out in outs:
         first = start

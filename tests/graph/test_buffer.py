@@ -306,7 +306,7 @@ def test_wrong_shapes(shape: Any) -> None:
 def test_wrong_devices() -> None:
     with pytest.raises(DeviceError):
         Buffer(DType.float32, (1,), DeviceRef.GPU())
-    with pytest.raises(DeviceError, match="is no device"):
+    with pytest.raises(DeviceError, match="is not a device"):
         Buffer(DType.float32, (1,), "cpu")  # type: ignore[arg-type]
 
 

@@ -171,7 +171,7 @@ def test_sizes_depend_on_nothing_that_runs_in_a_body() -> None:
 
 
 def test_branches_without_work_are_no_branches() -> None:
-    """A branch that nobody reads and that changes nothing does not run; one that does nothing is left out."""
+    """A branch that are not read and that changes nothing does not run; one that does nothing is left out."""
 
     def forward(x: Any, p: Any, y: Any) -> Any:
         ops.cond(p, [x.type], lambda: ops.exp(x), lambda: x)

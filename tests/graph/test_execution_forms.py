@@ -143,7 +143,7 @@ def test_what_is_bound_is_called_by_the_author_s_names_too() -> None:
         (lambda: bound(x, y=y, z=z), "gets input 'y' twice"),
         (lambda: bound(x, x=x), "gets input 'x' twice"),
         (lambda: bound(x, zz=z), "has no input 'zz'"),
-        (lambda: bound(z=z), "takes 2 inputs beside those bound, 1 are given"),
+        (lambda: bound(z=z), "takes 2 inputs that are not bound, 1 are given"),
         (lambda: bound.bind(x, y, z), "has no input for 3 inputs"),
         (lambda: bound["x"], "no input of the name 'x' is bound"),
     ]

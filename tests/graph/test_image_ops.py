@@ -217,7 +217,7 @@ def test_neighbours_melt_in() -> None:
 
 
 def test_nothing_is_read_outside() -> None:
-    """Rests of vectors, borders and strides, with every access checked and memory that nobody wrote looked for."""
+    """Rests of vectors, borders and strides, with every access checked and uninitialised memory looked for."""
     shape, weights = (1, 5, 7, 20), (3, 3, 1, 20)
 
     def forward(x: TensorValue, w: TensorValue) -> list[TensorValue]:

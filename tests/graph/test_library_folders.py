@@ -134,7 +134,7 @@ def test_a_folder_that_registers_nothing_says_what_it_left_out(tmp_path: Path) -
     with pytest.raises(EinkornError) as broken:  # what cannot be read may have been meant
         load_library(folder_with(tmp_path, {"broken.py": BESIDE["broken.py"]}))
     assert broken.value.code == "EK0100"
-    with pytest.raises(EinkornError, match="this file was run"):  # whoever names a file means it
+    with pytest.raises(EinkornError, match="this file was run"):  # code that names a file means it
         load_library(folder / "test_kernels.py")
 
 

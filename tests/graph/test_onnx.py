@@ -196,7 +196,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     refused(3, "EK0526", "is a path, bytes or an onnx.ModelProto")
     refused(b"", "EK0526", "is empty")
     refused(b"\xff" * 40, "EK0526", "no ONNX model")
-    refused(tmp_path, "EK0526", "is no file")
+    refused(tmp_path, "EK0526", "is not a file")
     refused(tmp_path / "none.onnx", "EK0526", "there is no file")
     refused(linear().SerializeToString()[:-20], "EK0526", "")
     huge = tmp_path / "huge.onnx"
@@ -379,7 +379,7 @@ def buffer_of(array: Any) -> Any:
 
 
 def test_what_is_computed_of_weights_follows_them() -> None:
-    """Transposed, reshaped and cast weights are known where sizes are asked for, and ops of the weights elsewhere."""
+    """Transposed, reshaped and cast weights are known where sizes are requested, and ops of the weights elsewhere."""
     nodes = [
         helper.make_node("Transpose", ["w"], ["t"]),
         helper.make_node("Reshape", ["t", "flat"], ["f"]),
@@ -454,17 +454,17 @@ def test_external_data_stays_in_the_folder(tmp_path: Path) -> None:
     refused(external(folder, ""), "EK0531", "names no file")
     refused(external(folder, "a\0b"), "EK0531", "names no file")
     refused(external(folder, "none.bin"), "EK0531", "No such file")
-    refused(external(folder, "inner"), "EK0531", "is no file")
+    refused(external(folder, "inner"), "EK0531", "is not a file")
     (folder / "w.bin").write_bytes(b"\0" * 24)
     refused(external(folder, "w.bin", offset=1), "EK0531", "needs 24 bytes from 1 on, and w.bin has 24")
     refused(external(folder, "w.bin", length=1 << 60), "EK0531", "its entry says")
-    refused(external(folder, "w.bin", offset=-8), "EK0531", "is no number")
-    refused(external(folder, "w.bin", offset="9" * 30), "EK0531", "is no number")
-    refused(external(folder, "w.bin").read_bytes(), "EK0531", "came without a path")
+    refused(external(folder, "w.bin", offset=-8), "EK0531", "is not a number")
+    refused(external(folder, "w.bin", offset="9" * 30), "EK0531", "is not a number")
+    refused(external(folder, "w.bin").read_bytes(), "EK0531", "the path of the model is unknown")
 
 
 def test_damaged_bytes_are_never_a_crash() -> None:
-    """Single bytes of a model changed or cut off: a graph, or an error of ours."""
+    """Single bytes of a model changed or cut off: a graph, or an error of Einkorn."""
     random.seed(11)
     data = linear().SerializeToString()
     for _ in range(300):

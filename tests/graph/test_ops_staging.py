@@ -299,7 +299,7 @@ def test_broadcast_to() -> None:
     for shape in ([2], [4, 2], [], [3, 1]):
         refused("EK0420", lambda x, s=shape: x.broadcast_to(s), [1, 3])
     error = refused("EK0431", lambda x, _: x.broadcast_to(["row", 3]), [1, 3], ["rows"])
-    assert error.message == "broadcast_to: nothing tells the size of dim 'row' of the result (row, 3)"
+    assert error.message == "broadcast_to: nothing determines the size of dim 'row' of the result (row, 3)"
     assert error.hint == "did you mean 'rows'?"
 
 
@@ -350,7 +350,8 @@ def test_transfer() -> None:
 
 
 def test_names_of_other_libraries() -> None:
-    """An op that has another name here, or is no method, is said in the AttributeError; checkers see no more names."""
+    """An op that has another name here, or is not a method, is said in the AttributeError; checkers see no more
+    names."""
     assert set(other_names.RENAMED.values()) <= set(stage_module.OPS) and not set(other_names.RENAMED) & set(
         stage_module.OPS
     )
@@ -363,5 +364,5 @@ def test_names_of_other_libraries() -> None:
         with pytest.raises(AttributeError, match=rf"no attribute '{name}': write ops\.{op}\(x, \.\.\.\)"):
             getattr(x, name)
     assert not hasattr(x, "nothing") and not hasattr(x, "__array_struct__") and not hasattr(ops, "_nothing")
-    with pytest.raises(GraphError, match="places of what a mask picks"):
+    with pytest.raises(GraphError, match="indices that a mask selects"):
         stage(lambda x: x[x > 0], [3])

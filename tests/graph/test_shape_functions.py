@@ -87,7 +87,7 @@ def test_out_types_name_the_size_or_promise_it() -> None:
     x = np.float32([2, 0, -1, 3, 0.5])
     y, rows, two = graphs.results(model, x)
     assert y.tolist() == [[2], [3], [0.5]] and rows.tolist() == [0, 2, 3, 4] and two.tolist() == [2, 3]
-    with pytest.raises(GraphError, match="gives another size for 'k' than out_types, which say 2") as caught:
+    with pytest.raises(GraphError, match="returns another size for 'k' than out_types, which say 2") as caught:
         model(np.float32([2, 3, 4]))
     assert caught.value.code == "EK0454"
     assert graphs.results(model, x)[0].shape == (3, 1)  # as good as before
@@ -241,7 +241,7 @@ def test_ops_with_shape_functions_have_code_for_gpus(target: str, kind: str, tmp
 def test_an_op_that_no_gpu_can_run_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.py").write_text(GPU_KERNELS + ON_THE_HOST)
     source, into = str(tmp_path / "k.py"), str(tmp_path / "k.pkg")
-    with pytest.raises(EinkornError) as caught:  # who does not ask for the reasons gets them as mistakes
+    with pytest.raises(EinkornError) as caught:  # who does not request the reasons gets them as mistakes
         build_package(source, into, ["sm_90a"])
     assert {error.code for error in getattr(caught.value, "errors", [caught.value])} == {"EK0820"}
     assert main(["build", source, "-o", into, "--target", "sm_90a", "--target", "x86-64-v3"]) == 0

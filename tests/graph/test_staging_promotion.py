@@ -147,7 +147,7 @@ def test_golden_weak_value() -> None:
     with pytest.raises(GraphError) as caught:
         traced(lambda i: i * 300, TensorType(DType.uint8, [3]))
     assert shown(caught.value) == (
-        "error[EK0412]: mul: 300 does not fit uint8, the dtype of the tensor that 'rhs' meets\n"
+        "error[EK0412]: mul: 300 does not fit uint8, the dtype required for 'rhs'\n"
         "      | traced(lambda i: i * 300, TensorType(DType.uint8, [3]))\n"
         "      | ^^^^^^^\n"
         "hint: uint8 holds 0 to 255; cast the tensor to a wider dtype"

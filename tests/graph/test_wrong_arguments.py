@@ -1,4 +1,4 @@
-"""Wrong arguments everywhere: what is no argument of an op, a type, a dim, a buffer or a session is told by name.
+"""Wrong arguments everywhere: what is not an argument of an op, a type, a dim, a buffer or a session is told by name.
 
 Each public function is called with one argument replaced by each of many things that are not meant for it. It gives a
 valid result or raises an `EinkornError` that names what was called and where; a graph is left as it was.
@@ -700,12 +700,12 @@ TEXTS: dict[str, tuple[Callable[[Context], Any], str, str | None]] = {
     "reshape": (
         lambda c: ops.reshape(c.x, 4),
         "reshape: argument 'shape' has to be a list of sizes, and is 4 (int)",
-        "also one stands in brackets: shape=[...]",
+        "a single one is a list, too: shape=[...]",
     ),
     "reshape to a name": (
         lambda c: ops.reshape(c.x, "n"),
         "reshape: argument 'shape' has to be a list of sizes, and is 'n' (str)",
-        "also one stands in brackets: shape=[...]",
+        "a single one is a list, too: shape=[...]",
     ),
     "permute": (
         lambda c: c.x.permute(1),
@@ -715,7 +715,7 @@ TEXTS: dict[str, tuple[Callable[[Context], Any], str, str | None]] = {
     "rebind": (
         lambda c: c.x.rebind(4),
         "rebind: argument 'shape' has to be a list of sizes, and is 4 (int)",
-        "also one stands in brackets: shape=[...]",
+        "a single one is a list, too: shape=[...]",
     ),
     "custom": (
         lambda c: ops.custom(4, HOST, [c.s]),  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Doors are compiled in the background: no call waits for one, whoever calls; exits, forks and errors are harmless."""
+"""Doors are compiled in the background: no call waits for one, code that calls; exits, forks and errors are
+harmless."""
 
 from __future__ import annotations
 

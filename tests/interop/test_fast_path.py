@@ -213,7 +213,7 @@ def test_failures_say_the_same_on_both_paths(monkeypatch: pytest.MonkeyPatch) ->
     def failing() -> str:
         with pytest.raises(KernelError) as caught:
             kernels.positive(bad)
-        assert len(caught.traceback) == 1 or doors == "0"  # none of ours
+        assert len(caught.traceback) == 1 or doors == "0"  # none of Einkorn
         return str(caught.value)
 
     for doors in ("0", "1"):

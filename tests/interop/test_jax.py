@@ -135,7 +135,7 @@ def test_wrong_arguments_name_op_argument_and_line() -> None:
         ("EK0317", lambda: add(x, x.astype(jnp.int32)), "int32"),
         ("EK0310", lambda: add(x), "2 inputs"),
         ("EK0320", lambda: scaled(x, skale=2.0), "skale"),
-        ("EK0890", lambda: add_one([1.0, 2.0]), "is no array but"),
+        ("EK0890", lambda: add_one([1.0, 2.0]), "is not an array but"),
         ("EK0316", lambda: add_one(jnp.zeros(3, jnp.complex64)), "complex64"),
         ("EK0890", lambda: add_one(jax.random.key(0)), "'x' holds key"),
         ("EK0313", lambda: ej.op(k.pairs)(x, x), "'twice'"),

@@ -103,7 +103,7 @@ def memory(*shapes: tuple[int, ...]) -> tuple[Any, ...]:
             (np.empty((2, 3)), np.empty(4, np.int64)),
             "gives float32 in output 'rows', and the memory for it holds float64",
         ),
-        ((*memory((2, 3), (4,)), x), "do not tell the size 'k'"),
+        ((*memory((2, 3), (4,)), x), "do not determine the size 'k'"),
     ],
 )
 def test_memory_that_does_not_fit(out: Any, message: str) -> None:
@@ -114,7 +114,7 @@ def test_memory_that_does_not_fit(out: Any, message: str) -> None:
 
 @pytest.mark.parametrize("out", [None, (memory((2, 3), (4,))[0], None)])
 def test_without_memory(out: Any) -> None:
-    with pytest.raises(GraphError, match="do not tell the size 'k'") as caught:
+    with pytest.raises(GraphError, match="do not determine the size 'k'") as caught:
         repeated(x, out=out)
     assert caught.value.code == "EK0314"
     assert str(caught.value.hint).startswith("give memory for the output: repeated(x, out=(rows, numbers))")

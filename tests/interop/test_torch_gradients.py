@@ -88,7 +88,7 @@ def test_backward_of_a_kernel():
     x = f64(2)
     (first,) = torch.autograd.grad(op(x).sum(), x, create_graph=True)
     assert_close(first, 3 * x * x)
-    with pytest.raises(GraphError, match="a gradient of 'cube_backward' is asked for") as caught:
+    with pytest.raises(GraphError, match="a gradient of 'cube_backward' is requested") as caught:
         torch.autograd.grad(first.sum(), x)
     assert caught.value.code == "EK0881" and caught.value.place.file == __file__
 
@@ -211,7 +211,7 @@ def test_wrong_graphs():
     assert caught.value.code == "EK0883" and "num_outputs=2" in caught.value.hint
     with pytest.raises(GraphError, match="takes 1 output and then 1 input, but got 1 tensor"):
         pair(x)
-    with pytest.raises(GraphError, match="argument 1 is no tensor"):
+    with pytest.raises(GraphError, match="argument 1 is not a tensor"):
         pair(x, 3.0)
     with pytest.raises(GraphError, match="takes a function"):
         ek.graph_op(3)

@@ -76,8 +76,8 @@ def test_procedures_take_tensors_in_the_order_of_the_signature():
 @pytest.mark.parametrize(
     ("kernel", "argument", "text"),
     [
-        (k.converted, "out", "has a size or dtype that no input and no parameter tells"),
-        (sized, "out", "has a size or dtype that no input and no parameter tells"),
+        (k.converted, "out", "has a size or dtype that no input and no parameter determines"),
+        (sized, "out", "has a size or dtype that no input and no parameter determines"),
         (packed, "x", "has elements of int4, which PyTorch does not have"),
     ],
 )

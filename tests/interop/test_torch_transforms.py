@@ -142,7 +142,7 @@ def test_the_example_has_its_first_derivatives():
     assert_close(*rows)
     x.requires_grad_()
     (first,) = torch.autograd.grad(ours(x, weight), x, create_graph=True)
-    with pytest.raises(GraphError, match="a gradient of 'rms_norm_gradient' is asked for") as caught:
+    with pytest.raises(GraphError, match="a gradient of 'rms_norm_gradient' is requested") as caught:
         first.sum().backward()
     assert caught.value.code == "EK0881"
     with pytest.raises(GraphError, match="'rms_norm_gradient'"):

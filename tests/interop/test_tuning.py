@@ -380,11 +380,11 @@ def test_a_package_with_strange_findings_is_refused_and_unknown_programs_are_pas
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no such parameter": ({"space": {"wide": (1,)}}, "there is no parameter 'wide'"),
     "a value of another kind": ({"space": {"width": (1, 2.5)}}, "parameter 'width' is int, but got 2.5"),
-    "nothing to try": ({"space": {}}, "the first argument says"),
+    "nothing to try": ({"space": {}}, "the first argument lists"),
     "no values": ({"space": {"width": ()}}, "has no values to try"),
     "a number for values": ({"space": {"width": 3}}, "has no values to try"),
     "no such dim": ({"space": {"width": (1,)}, "key": ("k",)}, "no dim 'k'"),
-    "no rounds": ({"space": {"width": (1,)}, "rounds": 0}, "no number of rounds"),
+    "no rounds": ({"space": {"width": (1,)}, "rounds": 0}, "is not a number of rounds"),
     "no time": ({"space": {"width": (1,)}, "limit": -1}, "no time in seconds"),
     "no tolerance": ({"space": {"width": (1,)}, "tolerance": 2}, "no share of a result"),
     "too many": ({"space": {"width": range(1, 2000)}}, "1,999 combinations"),
@@ -425,4 +425,4 @@ def test_an_op_that_says_nothing_to_try(tmp_path: Path) -> None:
     shutil.copy(FILE.with_name("direct_kernels.py"), tmp_path)
     name = next(iter(load_library(tmp_path / "direct_kernels.py").kernels))
     result = CliRunner().invoke(einkorn, ["tune", str(tmp_path / "direct_kernels.py"), "--op", name])
-    assert isinstance(result.exception, EinkornError) and "does not say what to try" in str(result.exception)
+    assert isinstance(result.exception, EinkornError) and "does not declare what to try" in str(result.exception)

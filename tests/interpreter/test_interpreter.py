@@ -83,7 +83,7 @@ def test_access_outside(interpret: Interpret) -> None:
 
 def test_reads_of_what_nobody_wrote(interpret: Interpret) -> None:
     error = failure(interpret, "reads_early", x.reshape(2, 3))
-    assert error.message == "op 'reads_early' reads element (1, 1) of 'out', which nobody has written"
+    assert error.message == "op 'reads_early' reads element (1, 1) of 'out', which is uninitialised"
     assert (error.code, error.argument) == ("EK0721", "out")
     assert failure(interpret, "reads_stack_early", x).argument == "stack"
     interpret(WRONG, "reads_stack_early", x[:1])

@@ -92,7 +92,7 @@ def scalars(o: MutableInputTensor[E, "4 n"], x: InputTensor[E, "n"], m: InputTen
 
 @register("views")
 def views(o: MutableInputTensor[E, "3 8 8"], x: InputTensor[E, "8 8"], m: InputTensor[bool8, "8"]) -> None:
-    """Columns and every other element: neighbours of a slice that are no neighbours in memory."""
+    """Columns and every other element: neighbours of a slice that are not neighbours in memory."""
     mask = m.load(0, width=8)
     for c in range(8):
         column = x[:, c]

@@ -243,7 +243,7 @@ def lanes(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]) -> None:
 
 @register("parts")
 def parts(out: OutputTensor[float64, "n"], x: InputTensor[float64, "n"]) -> None:
-    """Numbers of any form and in any place, and what is no number stays what it is."""
+    """Numbers of any form and in any place, and what is not a number stays what it is."""
 
     def one(i):
         seen = (Complex(x[i], 1.0), ("seen", 3, (x[i], float64)))

@@ -1,4 +1,4 @@
-"""What asks for too much work or memory is refused soon, by counting; what is merely large compiles."""
+"""What requests too much work or memory is refused soon, by counting; what is merely large compiles."""
 
 from __future__ import annotations
 

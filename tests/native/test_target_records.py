@@ -144,7 +144,7 @@ def test_a_family_is_one_record(toy: str, run: Run) -> None:
     assert re.search(r"^toy-1 +scaled .* so ", shown, re.MULTILINE)
     compiled = {(v.op, v.target, v.kind) for v in read_package("toy.pkg").variants}
     assert compiled == {("scaled", toy, "so"), ("halves", toy, "so")}
-    assert "toy.pkg: all 6 members are what the manifest says" in run("pkg", "verify", "toy.pkg")
+    assert "toy.pkg: all 6 members match the manifest" in run("pkg", "verify", "toy.pkg")
     assert "toy-1" in run("pkg", "info", "toy.pkg")
     assert run("check", "kernels.py", "--target", toy).startswith("1 file, 2 kernels")
     run("explore", "kernels.py", "--op", "scaled", "--target", toy, "-o", "page.html")

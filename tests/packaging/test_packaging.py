@@ -1,7 +1,7 @@
 """The three ways to install the package, each tried in an environment of its own.
 
 An environment sees the dependencies that are installed here (so that nothing but the build tool is downloaded) and
-nothing else of ours. The tree is copied first: an installation leaves its build folders behind.
+nothing else of Einkorn. The tree is copied first: an installation leaves its build folders behind.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def installed_files() -> set[str]:
 
 
 def build_tool_is_here() -> bool:
-    """Whether the setuptools that pyproject.toml asks for is installed; else pip fetches it for each build."""
+    """Whether the setuptools that pyproject.toml requests is installed; else pip fetches it for each build."""
     try:
         return int(metadata.version("setuptools").split(".")[0]) >= 77
     except metadata.PackageNotFoundError:

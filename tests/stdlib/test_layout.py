@@ -341,7 +341,7 @@ def test_mistakes_say_what_is_wrong() -> None:
         (lambda: Swizzle(1, 2, 3).svg(), "EK0894", "no coordinates to draw"),
         (lambda: Layout((2, 3), (3, 1))((1, 2, 0)), "EK0215", "as many parts as the shape"),
         (lambda: composition(Layout((4, 3), (1, 10)), Layout(5, 1)), "EK0215", "5 elements, 1 apart"),
-        (lambda: complement(Layout((2, 2), (1, 3)), 12), "EK0215", "a stride of 3 is no multiple of 2"),
+        (lambda: complement(Layout((2, 2), (1, 3)), 12), "EK0215", "a stride of 3 is not a multiple of 2"),
         (lambda: logical_divide(Layout(8, 1), (2, 2)), "EK0215", "no more tilers than modes"),
         (lambda: coalesce(Layout(8, 1), (1, 1)), "EK0215", "by has no more parts"),
         (lambda: left_inverse(Layout((2, 2), (1, 0))), "EK0215", "an offset twice"),

@@ -1,7 +1,7 @@
-"""Faults of tinygrad's emulator, each shown by a few instructions that no compiler of ours made.
+"""Faults of tinygrad's emulator, each shown by a few instructions that Einkorn's compiler does not emit.
 
 Input: the name of a fault and a family of processors. Output: the memory after the program, and the memory that the
-instruction set's documentation asks for. A line of a program is its words in hexadecimal, then its assembly. Cases of
+instruction set's documentation requests. A line of a program is its words in hexadecimal, then its assembly. Cases of
 kernels that need what is wrong are left out for that family; as soon as the emulator is mended, `test_faults` says so.
 """
 
@@ -310,7 +310,7 @@ FAULTS: Mapping[str, Fault] = {
         (0, 1),
     ),
     "swizzle": Fault(
-        "a buffer instruction neither adds the lane to the index nor swizzles, as the buffer's descriptor asks for",
+        "a buffer instruction neither adds the lane to the index nor swizzles, as the buffer's descriptor requests",
         {
             "cdna": """
                 c0060100 00000000           s_load_dwordx2 s[4:5], s[0:1], 0x0

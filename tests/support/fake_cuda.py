@@ -1,6 +1,6 @@
 """CUDA's driver library over `fake_gpu`: a plugin of pytest for a process that finds `libcuda.so.1` in LD_LIBRARY_PATH.
 
-`pytest -p support.fake_cuda` installs it before anything else asks for GPUs.
+`pytest -p support.fake_cuda` installs it before anything else requests GPUs.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class FakeGpu:
         if size + sum(s for s, device, _ in self.blocks.values() if device == self.current) > self.maximum:
             raise Refused(self.status["memory"])
         memory = (ctypes.c_uint8 * (size + ALIGNMENT))()
-        ctypes.memset(memory, 0xCD, len(memory))  # what nobody wrote looks like it
+        ctypes.memset(memory, 0xCD, len(memory))  # uninitialised memory looks like it
         address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
         self.blocks[address] = size, self.current, memory
         return address
@@ -107,7 +107,7 @@ class FakeGpu:
     def free(self, address: int) -> None:
         assert self.current >= 0
         if address not in self.blocks:
-            self.violations.append(f"free of {address:#x}, which is no block")
+            self.violations.append(f"free of {address:#x}, which is not a block")
             raise Refused(self.status["invalid"])
         if any(stream.tasks for stream in self.streams.values()):
             self.violations.append("memory is freed while work is under way")
@@ -196,7 +196,7 @@ class FakeGpu:
             return self.streams.setdefault(handle, Stream(handle, self.current))
         found = self.streams.get(handle)
         if found is None or found.destroyed:
-            self.violations.append(f"{handle:#x} is no stream")
+            self.violations.append(f"{handle:#x} is not a stream")
             raise Refused(self.status["invalid"])
         return found
 

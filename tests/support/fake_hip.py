@@ -1,6 +1,6 @@
 """HIP's library over `fake_gpu`: a plugin of pytest for a process that finds `libamdhip64.so` in LD_LIBRARY_PATH.
 
-`pytest -p support.fake_hip` installs it before anything else asks for GPUs. It executes nothing: there is no way here
+`pytest -p support.fake_hip` installs it before anything else requests GPUs. It executes nothing: there is no way here
 to run a code object, so its kernels leave memory as it is.
 """
 
@@ -54,7 +54,7 @@ class FakeHip(FakeGpu):
         return self.load(code_at(image))
 
     def write_properties(self, at: int) -> None:
-        """Fills hipDeviceProp_tR0600 as far as it is asked for."""
+        """Fills hipDeviceProp_tR0600 as far as it is requested."""
         from rocm.bindings import hip
 
         known = hip.hipDeviceProp_t()

@@ -1,6 +1,5 @@
-"""The table of GPU test kernels, for whoever runs GPU code: the interpreter, a CPU, a simulated GPU, an interpreter of
-PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject, and in
-`examples/gpu`.
+"""The table of GPU test kernels, for code that runs GPU code: the interpreter, a CPU, a simulated GPU, an interpreter
+of PTX, hardware. The kernels lie in `tests/gpu/kernels`, one file a subject, and in `examples/gpu`.
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_...(case: GpuCase) -> None:

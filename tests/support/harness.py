@@ -158,7 +158,7 @@ def run_kernel(
     context.threads = 1
     context.report = ctypes.cast(report, ctypes.c_void_p)
     dims, device = (ctypes.c_int64 * 1)(), abi.Device()
-    if hasattr(library, abi.SCRATCH):  # memory for the call, with what nobody has written
+    if hasattr(library, abi.SCRATCH):  # memory for the call, uninitialised
         size = abi.ScratchFunction((abi.SCRATCH, library))(ctypes.addressof(dims), 0)
         scratch = np.full(size, 0xA5, np.uint8)
         device.scratch, context.device = scratch.ctypes.data, ctypes.addressof(device)

@@ -18,7 +18,7 @@ class NullDriver(Driver):
     api = "null"
     targets = ("host", "sm_80")
     architecture = "null_1"
-    most = 1 << 40  # bytes that can be had at a time
+    most = 1 << 40  # bytes that can be allocated at a time
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -65,7 +65,7 @@ def page(outcomes: dict[str, Outcome]) -> str:
     for name, outcome in outcomes.items():
         table.setdefault(tested(name, cases()[name]), Counter())[outcome.state] += 1
     single = {name: o for name, o in outcomes.items() if len(op_types(cases()[name])) == 1}
-    # Tensors of dtypes without a counterpart count, too; texts, sequences and optional values are no numbers.
+    # Tensors of dtypes without a counterpart count, too; texts, sequences and optional values are not numbers.
     narrow = re.compile(r"type (U?INT2|2\d),")
     covered = {name: o for name, o in single.items() if o.state != "unsupported" or narrow.search(o.reason)}
     states = Counter(o.state for o in outcomes.values())

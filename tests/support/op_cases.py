@@ -33,7 +33,7 @@ TABLES = Path(__file__).resolve().parents[1] / "graph" / "op_cases"
 Sizes = Mapping[str, int]
 Make = Callable[[tuple[int, ...], Any, Sizes, int], Array]  # from a shape, a dtype, the sizes of dims, and a seed
 
-# Ops that only move elements ask for their width alone, so a few types stand for all.
+# Ops that only move elements request their width alone, so a few types stand for all.
 MOVED = (np.float32, np.float64, np.float16, np.bool_, np.int8, ml_dtypes.float8_e4m3fn, ml_dtypes.int4)
 
 
@@ -166,7 +166,7 @@ def case(
     dtypes: Sequence[Any] | None = None,
     **more: Any,
 ) -> Case:
-    """A case; what is no field of it is a tensor by name."""
+    """A case; what is not a field of it is a tensor by name."""
     tensors = {name: more.pop(name) for name in list(more) if isinstance(more[name], T)}
     chosen = dtypes_of(OPS[op]) if dtypes is None else dtypes
     staged = call or functools.partial(run_example, op, tuple(tensors))

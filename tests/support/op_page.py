@@ -24,7 +24,7 @@ Every function of `einkorn.graph.ops`, written from the table of ops by `python 
 
 Operands are tensors of the graph; where an op takes several, numbers and arrays may stand for all but one. Those of an
 elementwise op are promoted to one dtype and broadcast to one shape. *dtypes* is empty where an op takes no tensors, or
-has rules of its own, which `help(ops.name)` tells. *result* says the dtype of the result where it is not that of the
+has rules of its own, which `help(ops.name)` describes. *result* is the dtype of the result where it is not that of the
 operands.
 
 Sums and products along an axis are as wide as NumPy's, and so are scans: of integers and bools int64, of unsigned

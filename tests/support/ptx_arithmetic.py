@@ -64,7 +64,7 @@ def _pairwise(ins: Instruction, code: Code, pair: str, function: Callable[..., A
 
 
 def _floats(ins: Instruction, code: Code, function: Callable[..., Array]) -> Step:
-    """The step of a float function, with what its name asks for."""
+    """The step of a float function, with what its name requests."""
     kind = _types(ins)[-1]
     function = _flushing(function) if "ftz" in ins.parts and not kind.startswith("b") else function
     function = _saturating(function) if "sat" in ins.parts else function

@@ -182,7 +182,7 @@ def _aligned(address: Array, bits: int) -> None:
     if np.any(odd):
         first = int(np.argmax(odd != 0))
         at = int(np.ravel(address)[first])
-        raise BadAddress(f"the address {at:#x} is no multiple of {bits // 8}", first)
+        raise BadAddress(f"the address {at:#x} is not a multiple of {bits // 8}", first)
 
 
 def one_after_another(address: Array, count: int, step: Callable[[Any], None]) -> None:

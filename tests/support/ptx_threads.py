@@ -155,7 +155,7 @@ def _load(ins: Instruction, code: Code) -> Step:
 def _whole_vector(address: Array, size: int) -> None:
     odd = address & np.uint64(size - 1)
     if np.any(odd):
-        raise BadAddress(f"the address of {size} bytes is no multiple of that", int(np.argmax(odd != 0)))
+        raise BadAddress(f"the address of {size} bytes is not a multiple of that", int(np.argmax(odd != 0)))
 
 
 def _parameter(ins: Instruction, code: Code, bits: int, targets: list[Any]) -> Step:

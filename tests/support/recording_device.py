@@ -74,10 +74,10 @@ class RecordingDriver(MallocDriver):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.launches: list[Recorded] = []
-        self.copies: list[tuple[int, int]] = []  # kind, bytes: of those that entries ask for
+        self.copies: list[tuple[int, int]] = []  # kind, bytes: of those that entries request
         self.codes: list[bytes] = []  # for the device
         self.fails = 0  # with this code the next launch fails
-        self.copies_fail = 0  # with this code all copies do that entries ask for
+        self.copies_fail = 0  # with this code all copies do that entries request
         self.answers: list[int] = []  # what the next copies to the host bring; 0 when there are none
         self.live: dict[int, int] = {}  # address -> size
         self.problems: list[str] = []

@@ -148,7 +148,7 @@ class Fronts:
         compiling(pipeline._Watch(quiet=True).run)(pipeline.TYPED, c)
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
-        # One of MLIR's passes asks for an instruction that only programs with bfloat16 could use.
+        # One of MLIR's passes requests an instruction that only programs with bfloat16 could use.
         asked = [each for each in lowered if each[0] != _BFLOAT or "bfloat16" in print_program(c.program)]
         # What is refused is by now; after that, limits are only for code that launches, which is not made here.
         typed += [each for each in asked if each[0][0] not in ("limits", "most_blocks")]

@@ -1,7 +1,7 @@
 """What casts to storage types have to give, from the list of a type's numbers.
 
 Independent of the package: the numbers are what ml_dtypes says that the patterns mean, and the nearest one is searched
-for among them, exactly. ml_dtypes' own casts are no reference for float64 and for wide integers, which they round
+for among them, exactly. ml_dtypes' own casts are not a reference for float64 and for wide integers, which they round
 twice, nor for float8_e8m0fnu below 2**-126, where they round up.
 
 Input: arrays. Output: arrays of patterns. Non-goals: casts between types that compute (see tests/language).

@@ -2,10 +2,10 @@
 
     PyObject *ek_door(PyObject *self, PyObject *args, PyObject *named)
 
-It takes a tuple and a dict, as Python makes them for an object that is called; for a function that asks for arguments
+It takes a tuple and a dict, as Python makes them for an object that is called; for a function that requests arguments
 laid out side by side, Python would make both, and then lay them out anew. `self` is an array of NumPy's whose
 elements are the table (`PythonForm.words`). What the door does not serve goes to the next one with all that it was
-passed; the last is a function of Python's. It asks for nothing but what lies in the headers of objects, at offsets
+passed; the last is a function of Python's. It requests nothing but what lies in the headers of objects, at offsets
 that NumPy's and CPython's binary interfaces fix; a probe reads them before the first door is believed (`PROBE`).
 References are counted by Python's own functions.
 
@@ -255,7 +255,7 @@ class _Door(PythonText):
             expected = self.mul(expected, size)
 
     def held(self, value: str) -> str:
-        """The array that a buffer holds, or what is no buffer."""
+        """The array that a buffer holds, or what is not a buffer."""
         found = self.variable("ptr", value)
         with self.when(self.compare("eq", self.load("ptr", self.at(value, TYPE)), self.word("buffer_type"), "ptr")):
             array = self.load("ptr", self.at(value, self.word("buffer_array", "i64")))

@@ -233,7 +233,7 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     reports would wait for it for ever. So both are decided here, by the same bit.
 
     Without `lock`, it is a thread of somebody else's, who may take denormal numbers as zeros, as XLA does. During the
-    call they are not, so that a kernel gives the same bits whoever calls it.
+    call they are not, so that a kernel gives the same bits code that calls it.
     """
     given = ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large", "i64 %stage"]
     f = DoorText("@ek.run", "i32", given, words)

@@ -256,7 +256,7 @@ class _Door(TensorDoorText):
         return free.value()
 
     def outputs(self, shapes: Sequence[Sequence[Value]]) -> list[str]:
-        """New tensors, and those that are given; what cannot be had is a miss, and Python says why."""
+        """New tensors, and those that are given; what is not available is a miss, and Python says why."""
         made: list[str] = []
         mine: list[str] = []
         for k, shape in enumerate(shapes):

@@ -139,7 +139,7 @@ class _Handler(DoorText):
         return self.text()
 
     def answer(self) -> None:
-        """Says which version of the interface this is, when XLA asks for it."""
+        """Says which version of the interface this is, when XLA requests it."""
         extension = self.load("ptr", self.at("%frame", _EXTENSION))
         with self.when(self.compare("ne", extension, "null", "ptr")):
             kind = self.load("i32", self.at(extension, _EXTENSION_TYPE))

@@ -98,7 +98,7 @@ def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
             value = call()
         return value if is_known(value) else UNKNOWN
     except Cascade:
-        if mistaken:  # beside a mistake, nobody knows whether it could have been computed
+        if mistaken:  # next to a mistake, nobody knows whether it could have been computed
             raise
         return UNKNOWN
     except (NotPure, RecursionError):
@@ -106,7 +106,7 @@ def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
 
 
 def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
-    """A loop whose rounds are known, as far as its rounds are asked for."""
+    """A loop whose rounds are known, as far as its rounds are requested."""
     for value in values:
         flow = once(value).catch("continue")
         if not flow.goes_on():
@@ -161,7 +161,7 @@ def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Ca
     Where one is complex, all are complex128.
 
     Raises:
-        ValueError: the result is no number.
+        ValueError: the result is not a number.
     """
     whole = 1 if name in ("pow", "ldexp") else len(operands)  # the exponent of these may stay an int
     python: type[float] | type[complex] = float
@@ -178,7 +178,7 @@ def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Ca
         _KNOWN[key] = interpreted(evaluator, constants)
     value = _KNOWN[key]
     if isinstance(value, float) and math.isnan(value) and all(v == v for v in floats):
-        raise ValueError("the result is no number")
+        raise ValueError("the result is not a number")
     return value
 
 

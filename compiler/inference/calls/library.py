@@ -1,7 +1,7 @@
 """Calls functions that the standard library writes in the language: `exp(x)`, `x ** y`, `x % y` of floats.
 
 On run-time values the library's function is inlined; on compile-time numbers it is computed for float64, with the bits
-that running it gives. Small whole powers become products. The liberties that a kernel asks for with `fastmath=` are its
+that running it gives. Small whole powers become products. The liberties that a kernel requests with `fastmath=` are its
 own: the library's functions are exact as they are written.
 
 Input: a call and its values. Output: the result. Non-goals: the functions themselves (see `stdlib.math.functions`).

@@ -65,7 +65,7 @@ def operate(here: Point, op: str, a: Any, b: Any) -> Any:
 
 
 def compare(here: Point, op: str, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
-    """`a < b` and its like; `parts_equal` compares two fields."""
+    """`a < b` and similar ones; `parts_equal` compares two fields."""
     found = special(here, a, f"__{op}__", [b])
     if found is NotImplemented:
         found = special(here, b, f"__{COMPARISONS[op]}__", [a])
@@ -105,7 +105,7 @@ def _all_equal(
 
 
 def own_call(here: Point, name: str, args: list[Any]) -> Any:
-    """`abs(p)`, `p ** n` and the like where p is a struct that defines them; else NotImplemented."""
+    """`abs(p)`, `p ** n` and similar ones where p is a struct that defines them; else NotImplemented."""
     if name == "pow" and len(args) == 2:
         return operate(here, "pow", args[0], args[1])
     if name in CALLS and len(args) == 1:

@@ -1,4 +1,4 @@
-"""Emits copies into shared memory that run beside a thread: `gpu.copy_async`, `gpu.commit`, and waiting for them.
+"""Emits copies into shared memory that run next to a thread: `gpu.copy_async`, `gpu.commit`, and waiting for them.
 
 A copy under way is a value: an Int that goes round loops and through branches, and says nothing to hardware, which
 counts groups itself. That every copy is awaited is checked later (see `passes.tokens`).
@@ -102,8 +102,8 @@ def _of_space(call: Point, span: Span, space: str, argument: str) -> None:
     type = span.pointer.type
     assert isinstance(type, PointerType)
     if type.space != space:
-        words = {"shared": "shared memory (gpu.shared)", "global": "tensor of the op"}
-        text = f"gpu.copy_async copies from a tensor of the op to shared memory; this is no {words[space]}"
+        words = {"shared": "shared memory (gpu.shared)", "global": "a tensor of the op"}
+        text = f"gpu.copy_async copies from a tensor of the op to shared memory; this is not {words[space]}"
         raise call.error("EK0646", text, argument)
 
 

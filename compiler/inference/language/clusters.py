@@ -31,9 +31,7 @@ def peer(call: Point, tensor: Any, rank: Any) -> Any:
     blocks = math.prod(kernel_of(call, "cluster.peer()").cluster)
     if type(tensor) is not Stored or _space(tensor) != "shared":
         text = f"gpu.cluster.peer takes a whole tensor of shared memory, not {describe(tensor)}"
-        raise call.error(
-            "EK0630", text, "tensor", hint="take gpu.shared or gpu.dynamic_shared, and slice what it gives"
-        )
+        raise call.error("EK0630", text, "tensor", hint="use gpu.shared or gpu.dynamic_shared, and slice its result")
     number = coerce(call.argument("rank"), rank, INT, "rank= of gpu.cluster.peer is an Int")
     if number.const is not None and not 0 <= number.const < blocks:
         text = f"rank= is the number of a block of the cluster, which has {blocks}"

@@ -72,7 +72,7 @@ def foreach(call: Point, out: Any, body: Any, simd_width: Any = None) -> None:
 
 
 def _vectors_of(call: Point, width: Any) -> LoopHints:
-    """What LLVM is told of a loop whose vectors the author chose."""
+    """What LLVM is notified of a loop whose vectors the author chose."""
     if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_LANES or width & (width - 1):
         wanted = f"a power of two from 1 to {MOST_LANES} that is known at compile time"
         raise call.error("EK0846", f"simd_width is {wanted}, not {describe(width)}", "simd_width")
@@ -131,7 +131,7 @@ def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[I
 
 
 def check_body(call: Point, body: Any, given: int, what: str, names: str) -> None:
-    """Refuses a body that is no function, or does not take what it is called with."""
+    """Refuses a body that is not a function, or does not take what it is called with."""
     node = call.nodes.get("body", call.node)
     if isinstance(body, Value | Tensor) or is_comptime_number(body):
         hint = no_function(node, call.frame, names) if given == 1 else None
@@ -188,7 +188,7 @@ def demanded(call: Point, outputs: tuple[Any, ...], body: Any) -> None:
 
 
 def flat_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
-    """One loop over positions; whoever needs components raises NeedComponents."""
+    """One loop over positions; code that needs components raises NeedComponents."""
 
     def chunk(low: Value, high: Value) -> None:
         element_loop(call, low, high, lambda position: element(Index(dims, linear=position, flat=True)))

@@ -241,11 +241,11 @@ def _grid(call: Point, grid: Any) -> list[Value]:
 def _guard_blocks(here: Point, count: Value, axis: str) -> None:
     """Refuses fewer than 0 blocks: here, if the number is known, or else at the call."""
     if count.const is not None and count.const < 0:
-        raise here.error("EK0221", f"grid= asks for {int(count.const)} blocks along {axis}")
+        raise here.error("EK0221", f"grid= has {int(count.const)} blocks along {axis}")
     if not here.evaluator.ranges.is_at_least(count, 0):
         here.locate()
         holds = here.builder.compare("ge", count, here.builder.int_(0))
-        message = ["a launch asks for ", count, f" blocks along {axis}, and takes at least 0"]
+        message = ["a launch requests ", count, f" blocks along {axis}, and takes at least 0"]
         add_check(here, "grid", holds, message, {"limit": 0, "size": count}, [])
 
 

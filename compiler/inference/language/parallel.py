@@ -28,7 +28,7 @@ def _invoke(call: Point, name: str, body: Any, args: list[Any]) -> None:
     """Calls a body, which gives no value."""
     value = dispatch.call(call, body, args, {})
     if value is not None and value is not ABSENT:
-        text = f"the body of {name} gives a value that goes nowhere"
+        text = f"the body of {name} returns a value, which would be discarded"
         raise call.error("EK0208", text, "body", hint="use store(...)")
 
 

@@ -90,7 +90,7 @@ def _number(call: Point, x: Any, python: Any, type: SIMDType) -> Any:
         return python(x)
     except (TypeError, ValueError, OverflowError):
         what = repr(x) if isinstance(x, str) else describe(x)
-        raise call.error("EK0206", f"{what} is no number", "x") from None
+        raise call.error("EK0206", f"{what} is not a number", "x") from None
 
 
 @rule("bool")
@@ -129,8 +129,8 @@ def _is_one(call: Point, x: Any, kind: Any) -> bool:
             return isinstance(x, tuple | Index)
         case StubRef(name=name) if name in PYTHON_TYPES:
             return isinstance(x, PYTHON_TYPES[name])
-    hint = "ask for tuple, int, float, complex, bool, str, a struct, or a type such as Float32"
-    raise call.error("EK0208", f"isinstance does not ask for {describe(kind)}", "kind", hint=hint)
+    hint = "use tuple, int, float, complex, bool, str, a struct, or a type such as Float32"
+    raise call.error("EK0208", f"isinstance does not support {describe(kind)}", "kind", hint=hint)
 
 
 @rule("str")

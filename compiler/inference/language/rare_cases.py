@@ -18,7 +18,7 @@ Where the case was met it is taken for granted in the next three blocks: so data
 more than by one loop.
 
 Either is done where it is less work than the loop with the rare case. Where the first of three loops would compute for
-long, where the rare case keeps a part of the memory from being read, on GPUs, on vectors, within branches, and beside
+long, where the rare case keeps a part of the memory from being read, on GPUs, on vectors, within branches, and next to
 prints and checks, `rare(condition)` is the condition. The numbers are the same either way, as long as the body gives
 the same where a condition is false.
 
@@ -67,7 +67,7 @@ def rare(call: Point, condition: Any) -> Any:
 
 
 def element_loop(call: Point, low: Value, high: Value, element: Callable[[Value], None]) -> None:
-    """`for i in range(low, high): element(i)`, in several loops where the body asks for that."""
+    """`for i in range(low, high): element(i)`, in several loops where the body requests that."""
     builder, evaluator = call.builder, call.evaluator
     loop = _loop(builder, low, high)
     asked = _build(evaluator, loop, element, without=False)

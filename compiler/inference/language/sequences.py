@@ -1,7 +1,7 @@
 """Evaluates sequences that are known at compile time: generator expressions, and Python's functions on tuples.
 
 How many items there are is known; the items themselves may be values of the running program. A generator expression
-computes an item when it is asked for, so that `any` and `all` stop where Python stops.
+computes an item when it is requested, so that `any` and `all` stop where Python stops.
 
 Input: bound arguments. Output: tuples, or what is made of their items. Non-goals: loops over them (see `syntax.loops`).
 """
@@ -60,7 +60,7 @@ def _holds(here: Point, test: s.Expr) -> bool:
 
 
 def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
-    """The items of anything that has a number of them that is known at compile time; `function` asks for them."""
+    """The items of anything that has a number of them that is known at compile time; `function` requests them."""
     match value:
         case tuple():
             return value

@@ -28,7 +28,7 @@ def sort_values(call: Point, items: Sequence[Any]) -> tuple[Value, ...]:
     """The items in ascending order.
 
     Raises:
-        CompileError (EK0229): they are no numbers of one dtype with an order, or too many.
+        CompileError (EK0229): they are not numbers of one dtype with an order, or too many.
     """
     type = _common_type(call, items)
     values = [coerce(call, item, type) for item in items]

@@ -79,7 +79,7 @@ def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict
         dims.append(dim)
     types: list[Type] = [PointerType(dtype, "stack"), BOOL]
     pointer, enough = builder.add("allocate", dims, types, zeroed=zeroed, **_tracking(call, dtype, zeroed))
-    message: list[Any] = [f"there is not enough memory for scratch[{dtype}](", *_between(dims), ")"]
+    message: list[Any] = [f"there is no enough memory for scratch[{dtype}](", *_between(dims), ")"]
     add_check(call, "scratch_memory", enough, message, {}, [])
     return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
 
@@ -110,7 +110,7 @@ def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]
         if late is None:
             text = "gpu.shared[T](...) takes whole sizes >= 1"
             raise call.error("EK0208", text, hint="a size is a number, or an int parameter of the op: `*, n: int = 64`")
-        hint = "gpu.dynamic_shared[T](n) takes sizes of the running program; the launch says shared=n * T.bits // 8"
+        hint = "gpu.dynamic_shared[T](n) takes run-time sizes; the launch passes shared=n * T.bits // 8"
         text = "a size of gpu.shared[T](...) is known at compile time; this one is not"
         raise call.on(_given(call, late)).error("EK0623", text, hint=hint)
     count = math.prod(args)
@@ -121,12 +121,12 @@ def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]
 
 
 def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
-    """`gpu.dynamic_shared[T](n)`: a part of the memory that `shared=` of the launch asks for."""
+    """`gpu.dynamic_shared[T](n)`: a part of the memory that `shared=` of the launch requests."""
     launched, builder = kernel_of(call, "dynamic_shared"), call.builder
     if keywords or not args:
         raise call.error("EK0208", "gpu.dynamic_shared[T](...) takes sizes: whole numbers")
     if launched.region is not None and builder.region is not launched.region:
-        text = "gpu.dynamic_shared stands in a branch or a loop: what lies behind it would have no place"
+        text = "gpu.dynamic_shared is in a branch or a loop: the offset of later allocations would be unknown"
         raise call.error("EK0640", text, hint="take all shared memory at the top of the kernel")
     dims = [coerce(call.on(_given(call, k)), n, INT, "a size is an Int") for k, n in enumerate(args)]
     first = launched.used or builder.int_(0)
@@ -142,7 +142,7 @@ def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[s
         raise call.error(
             "EK0641",
             "gpu.dynamic_shared takes more than the launch has",
-            expected=f"at most {launched.shared.const} bytes, which shared= says",
+            expected=f"at most {launched.shared.const} bytes, the value of shared=",
             got=end.const,
             hint=f"ctx.launch(..., shared={end.const})",
         )
@@ -157,7 +157,7 @@ def _scratch(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any
     """`gpu.scratch[T](n)`: memory of the device for this call of the op, of any sizes."""
     if call.evaluator.level != "host":
         text = "gpu.scratch is memory of a whole call: it is made in host code"
-        raise call.error("EK0221", text, hint="make it before the launch, and give it to the kernel as an argument")
+        raise call.error("EK0221", text, hint="create it before the launch, and pass it to the kernel as an argument")
     if keywords or not args:
         raise call.error("EK0208", "gpu.scratch[T](...) takes sizes: whole numbers")
     dims = [coerce(call.on(_given(call, k)), n, INT, "a size is an Int") for k, n in enumerate(args)]

@@ -48,7 +48,7 @@ def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride:
         wanted = SIMDType(DType.bool, width)
         given = coerce(call.argument("mask"), mask, wanted, f"the mask of {type} is {wanted}")
     if other is not None and mask is None:
-        raise call.error("EK0208", "other= says what stands where mask= says no; there is no mask=", "other")
+        raise call.error("EK0208", "other= is the value of elements that mask= leaves out; there is no mask=", "other")
     if other is None:
         other = zero_of(dtype)
     filler = coerce(call.argument("other"), other, type, f"other= is {type}, as what is loaded")

@@ -208,7 +208,7 @@ def construct(call: Point, type: Any, args: list[Any], keywords: dict[str, Any])
 
 
 def _said(value: Any, dtype: DType) -> Any:
-    """A compile-time number as one of the kind that is asked for by name: a bool as 0 or 1, a whole float as an int."""
+    """A compile-time number as one of the kind that is requested by name: a bool as 0 or 1, a whole float as an int."""
     if isinstance(value, bool) and dtype is not DType.bool:
         return int(value)
     if isinstance(value, int | float) and dtype is DType.bool:

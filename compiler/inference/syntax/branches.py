@@ -1,7 +1,7 @@
 """Evaluates branches: `if`, `x if c else y`, and what follows a statement that may have left.
 
 A run-time `if` becomes an operation with one result for each number that its arms leave in a variable. What the arms
-cannot agree on is `Undefined` after it, and tells why when somebody asks for it. An arm that has left the function
+cannot agree on is `Undefined` after it, and the error on use explains why. An arm that has left the function
 leaves nothing: then the other arm's values hold.
 
 Registers the handlers of `If`, `Rest` and `Conditional`. See `inference.evaluator` for what calls them.
@@ -264,7 +264,7 @@ class Joint:
         text = (
             f"'{name}' has a value in one branch only" if name else f"{describe(value)} is returned in one branch only"
         )
-        hint = f"give '{name}' a value before the `if`, or in both branches" if name else "choose it at compile time"
+        hint = f"assign '{name}' before the `if`, or in both branches" if name else "choose it at compile time"
         return undefined(self.here, "EK0214", lambda: text, hint, "the branches are")
 
     def differs(self, name: str, a: Any, b: Any) -> Undefined:

@@ -42,7 +42,7 @@ def check_format(here: Point, value: Any, spec: str) -> None:
     if not spec:
         return
     if overlong(spec):
-        text = f"the format '{spec[:40]}' asks for more than {MAX_ITEMS} characters"
+        text = f"the format '{spec[:40]}' requests more than {MAX_ITEMS} characters"
         raise here.error("EK0210", text)
     if isinstance(value, FormattedValue | Index):
         raise here.error("EK0210", f"{describe(value)} takes no format")

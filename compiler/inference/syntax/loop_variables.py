@@ -221,7 +221,7 @@ class Loop(Scoped):
         return values
 
     def hide(self) -> None:
-        """Functions, tensors and the like cannot go round: inside, they have no value before they get a new one."""
+        """Functions, tensors and similar ones cannot go round: inside, they have no value before they get a new one."""
         for name in self.assigned:
             value = self.before.get(name)
             if name in self.before and name not in self.carried and not isinstance(value, Undefined | Poisoned):
@@ -336,7 +336,7 @@ class Loop(Scoped):
         node = self.node
         assert isinstance(node, s.For)
         text = f"this loop counts with '{name}', as the one around it does, whose number is gone after it"
-        hint = f"give this loop a variable of its own, and '{name}' keeps its number"
+        hint = f"use another variable for this loop, so that '{name}' keeps its number"
 
         def error(place: Place) -> CompileError:
             made = self.here.on(node.target).error("EK0203", text, hint=hint)
@@ -347,7 +347,7 @@ class Loop(Scoped):
 
     def _maybe_never(self, name: str) -> Undefined:
         text = f"'{name}' has a value only if the loop runs"
-        hint = f"give '{name}' a value before the loop"
+        hint = f"assign '{name}' before the loop"
         return undefined(self.here, "EK0214", lambda: text, hint, "the loop is")
 
 

@@ -180,7 +180,7 @@ def unrolled(here: Point, node: s.For, values: tuple[Any, ...]) -> Flow:
 
 
 class Exits:
-    """How the rounds of a run-time loop end: a flag that the next round asks for, and what a `return` gives."""
+    """How the rounds of a run-time loop end: a flag that the next round requests, and what a `return` gives."""
 
     def __init__(self, here: Point, node: s.For | s.While) -> None:
         self.here = here

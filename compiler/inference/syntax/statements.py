@@ -221,8 +221,10 @@ def expression_statement(here: Point, node: s.Expression) -> None:
     value = here.expr(node.value)
     lost = isinstance(value, StructValue) and isinstance(node.value, s.Call) and not calls_stub(node.value, here.frame)
     if lost and not is_shipped(here.frame.file):
-        text = f"the {value.type.name} that this call gives goes nowhere: structs are values, and no call changes one"
-        raise here.on(node.value).error("EK0126", text, hint="give it to a variable: `p = p.moved(...)`")
+        text = (
+            f"the {value.type.name} that this call returns is discarded: structs are values, and no call modifies one"
+        )
+        raise here.on(node.value).error("EK0126", text, hint="assign it to a variable: `p = p.moved(...)`")
 
 
 def calls_stub(node: s.Call, frame: Frame) -> bool:

@@ -112,7 +112,7 @@ def same_constant(a: Any, b: Any) -> bool:
 
 
 def nothing(builder: Builder, type: Type) -> Value:
-    """A value of a type that nobody reads: where another branch or another round gives the real one."""
+    """A placeholder value of a type, which is not read: another branch or iteration provides the real one."""
     if isinstance(type, PointerType):
         return builder.one("nowhere", [], type)
     number = 0.0 if type.dtype.is_float() else False if type.dtype is DType.bool else 0

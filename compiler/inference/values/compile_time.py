@@ -64,7 +64,7 @@ class Frame(Scoped):
 
 @lru_cache(1 << 14)
 def place_of(file: str, span: syntax.Span) -> Place:
-    """A place in a file; the same ones are asked for over and over."""
+    """A place in a file; the same ones are requested over and over."""
     return Place(file, *span)
 
 
@@ -211,7 +211,7 @@ class ClassValue:
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """A generator expression: for each item a function that computes it when it is asked for."""
+    """A generator expression: for each item a function that computes it when it is requested."""
 
     items: tuple[Callable[[], Any], ...]
 

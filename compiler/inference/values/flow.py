@@ -85,7 +85,7 @@ class Rest(syntax.Stmt):
 
 
 def with_rest(stmt: syntax.Stmt, rest: tuple[syntax.Stmt, ...]) -> syntax.If | None:
-    """An `if` with the statements after it in the one arm that reaches them; None where that is no single arm.
+    """An `if` with the statements after it in the one arm that reaches them; None where that is not a single arm.
 
     So `if c: return a` and what follows become the two arms of one branch, without a flag.
     """

@@ -27,7 +27,7 @@ class Index:
     """The index that a `foreach` body gets: one Int per axis, or one linear position over the same dims.
 
     A contiguous tensor of these dims is addressed by the position alone, so that elementwise work over any rank is
-    one flat loop. Whoever asks for the components of a position that stands for several axes gets `NeedComponents`,
+    one flat loop. Code that requests the components of a position that stands for several axes gets `NeedComponents`,
     unless the position may be taken apart (`divisible`).
     """
 

@@ -197,7 +197,7 @@ class Filled(Tensor):
 
 
 class Demand(Tensor):
-    """The output of a kernel of which one element is wanted: `foreach` asks for `index` and leaves the value here."""
+    """The output of a kernel of which one element is wanted: `foreach` requests `index` and leaves the value here."""
 
     def __init__(self, index: Index, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -272,7 +272,7 @@ class View(Tensor):
     """A slice of another tensor: `mapping` turns this view's components into the base's.
 
     In an `unbroken` one neighbours along the last axis are neighbours of the base. `steps` says of each axis which axis
-    of the base it is, and by how many elements of that it steps. `asked` is how many elements its bounds ask for along
+    of the base it is, and by how many elements of that it steps. `asked` is how many elements its bounds request along
     the last axis, where that is known at compile time, wherever the base ends.
     """
 

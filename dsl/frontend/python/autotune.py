@@ -48,7 +48,7 @@ def autotune(
     def record(kernel: K) -> K:
         place = user_place()
         if not isinstance(kernel, Kernel):
-            text = "@autotune stands over @register, not under it"
+            text = "@autotune goes above @register, not below it"
             raise CompileError(text, code="EK0349", place=place, hint="swap the two lines")
         kernel.tuning = tuning_space(kernel.schema, space, key, rounds, limit, exact, place, tolerance)
         return kernel

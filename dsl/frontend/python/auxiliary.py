@@ -42,7 +42,7 @@ def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tu
     check_auxiliary(schema, function, kernel, "shape")
     late = late_names(schema)
     if not late or any(a.form is Form.VARIADIC for a in schema.outputs):
-        why = "the inputs tell every size of the outputs" if not late else "one of its outputs is variadic"
+        why = "every size of the outputs follows from the inputs" if not late else "one of its outputs is variadic"
         raise CompileError(
             f"op '{schema.name}' needs no shape function: {why}" if not late else f"op '{schema.name}': {why}",
             code="EK0342",
@@ -56,10 +56,10 @@ def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tu
 def check_auxiliary(
     schema: OpSchema, function: Callable[..., Any], kernel: str, what: str
 ) -> tuple[inspect.Parameter, ...]:
-    """The parameters of a function that stands beside a kernel and takes its inputs.
+    """The parameters of a function that stands next to a kernel and takes its inputs.
 
     Raises:
-        CompileError: EK0340 it is no function, hides the kernel, or takes other arguments.
+        CompileError: EK0340 it is not a function, hides the kernel, or takes other arguments.
     """
 
     def fail(message: str, hint: str) -> CompileError:
@@ -88,5 +88,5 @@ def check_auxiliary(
         required = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
         if required and parameter.name not in known:
             hint = f"the op has {', '.join(sorted(known))}" if known else "the op has no parameters"
-            raise fail(f"takes '{parameter.name}', which is no parameter of the op", hint)
+            raise fail(f"takes '{parameter.name}', which is not a parameter of the op", hint)
     return parameters

@@ -38,7 +38,7 @@ from .structs import text_file as text_of_struct
 def portable(kernel: Kernel, reads: Reads | None = None) -> PortableKernel:
     """The program of a registered kernel; its mistakes say what in it is outside the language.
 
-    `reads` is told what its functions name around them.
+    `reads` is passed what its functions name around them.
     """
     collector = _Collector(reads)
     collector.begin(kernel.function)

@@ -293,7 +293,7 @@ class ExpressionParser:
         return s.Call(self.expr(node.func), arguments, tuple(keywords), span=self.span(node))
 
     def argument(self, call: ast.Call, node: ast.expr) -> s.Expr:
-        """An argument; a generator expression may be the one of `tuple(...)` and its like."""
+        """An argument; a generator expression may be the one of a call such as `tuple(...)`."""
         if not isinstance(node, ast.GeneratorExp):
             return self.expr(node)
         name = call.func.id if isinstance(call.func, ast.Name) else ""
@@ -312,7 +312,7 @@ class ExpressionParser:
             for number, clause in enumerate(node.generators):
                 for part in ast.walk(clause.target):
                     if isinstance(part, ast.Subscript | ast.Attribute | ast.Starred | ast.List):
-                        raise self.refuse(part, "a loop variable that is no name", "unpack into names")
+                        raise self.refuse(part, "a loop variable that is not a name", "unpack into names")
                 own = self.scopes.pop() if number == 0 else None  # the first iterable is of the function around
                 iterable = self.expr(clause.iter)
                 if own is not None:

@@ -31,7 +31,7 @@ def kernels_of(text: str, name: str = "<text>", names: dict[str, Any] | None = N
         names: the names that the text finds and changes, such as `globals()`; by default it has a module of its own.
 
     Raises:
-        CompileError: the text is no Python, running it fails, or a signature is wrong; all mistakes together.
+        CompileError: the text is not Python, running it fails, or a signature is wrong; all mistakes together.
     """
     if not isinstance(text, str):
         what = f"the text of kernels is a string, not a value of type {type(text).__name__}"

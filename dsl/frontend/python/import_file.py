@@ -175,7 +175,7 @@ class _TextFinder(MetaPathFinder):
         self.root = root
         self.files = files
         self.own = {name.partition(".")[0] for name in files}
-        # A package has its neighbours for itself; beside installed packages nothing belongs to the kernels.
+        # A package has its neighbours for itself; next to installed packages nothing belongs to the kernels.
         self.alone = any("." in name for name in files) or root.name in ("site-packages", "dist-packages")
         self.texts: dict[str, str] = {}
 
@@ -186,7 +186,7 @@ class _TextFinder(MetaPathFinder):
             return True
         if self.alone or top in sys.stdlib_module_names or top == PACKAGE:
             return False
-        below = os.path.join(self.root, top)  # asked for all modules of a process: a path object takes longer
+        below = os.path.join(self.root, top)  # requested all modules of a process: a path object takes longer
         return os.path.isfile(f"{below}.py") or os.path.isfile(os.path.join(below, "__init__.py"))
 
     def find_spec(

@@ -24,7 +24,7 @@ BINARY = {
     ast.BitXor: "xor",
 }
 UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_"}
-CLOSED = (ast.Name, ast.Attribute, ast.ClassDef, ast.AsyncFunctionDef)  # with no parts to look at beside a mistake
+CLOSED = (ast.Name, ast.Attribute, ast.ClassDef, ast.AsyncFunctionDef)  # with no parts to look at next to a mistake
 COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 
 
@@ -87,7 +87,7 @@ def _bound(node: ast.AST) -> set[str]:
 
 
 def sizes_of(node: ast.FunctionDef) -> dict[str, str]:
-    """How a kernel writes the dims of its signature: `{"n": "x.dim(0)"}`, where their place is told."""
+    """How a kernel writes the dims of its signature: `{"n": "x.dim(0)"}`, where their place is reported."""
     sizes: dict[str, str] = {}
     for argument in node.args.args:
         annotation = argument.annotation

@@ -4,7 +4,7 @@ A statement that fails leaves those names broken that it would have bound, and w
 more. A name that is unknown in the head of a function or a class is told, and stands for anything while the head is
 read again. After a mistake only definitions are run: functions, classes, assignments, imports.
 
-Input: a module's names, its text, what was raised. Output: mistakes, and as many names as can be had. Non-goals: how
+Input: a module's names, its text, what was raised. Output: mistakes, and as many names as is available. Non-goals: how
 modules are found (see `frontend.python.import_file`).
 """
 
@@ -175,11 +175,11 @@ def as_mistake(
 
 
 def _undecodable(error: UnicodeDecodeError, file: str) -> CompileError:
-    """A file with bytes that are no text in its encoding."""
+    """A file with bytes that are not text in its encoding."""
     before = error.object[: error.start]
     line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode(errors="replace")) + 1
     return CompileError(
-        f"this is not valid Python: byte 0x{error.object[error.start]:02x} is no {error.encoding.upper()}",
+        f"this is not valid Python: byte 0x{error.object[error.start]:02x} is not {error.encoding.upper()}",
         code="EK0100",
         place=Place(file, line, column),
         hint=_ENCODING,

@@ -1,7 +1,7 @@
 """`@register("name")`: records a kernel and reads its signature. Compiles nothing.
 
 Input: a typed Python function. Output: a `Kernel`, which carries the function and its `OpSchema`. Non-goals: the body
-is not looked at before somebody asks for the program (see `collect`).
+is not looked at before somebody requests the program (see `collect`).
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class _Reader:
             self.note(self.fail(f"op '{self.name}' has no output", "EK0301", hint=hint))
         for argument in reads:
             if argument not in signature:
-                text = f"reads= names '{argument}', which is no argument of '{self.name}'"
+                text = f"reads= names '{argument}', which is not an argument of '{self.name}'"
                 self.note(self.fail(text, "EK0107"))
         return OpSchema(
             name=self.name,
@@ -473,7 +473,7 @@ class _Reader:
         right = right and (kind != "ints" or all(type(each) is int for each in default or ()))
         if not required and not right:
             raise self.fail(
-                f"the default of parameter '{parameter.name}' is {default!r}, which is no {annotation}",
+                f"the default of parameter '{parameter.name}' is {default!r}, which is not of type {annotation}",
                 "EK0302",
                 parameter.name,
             )
@@ -555,7 +555,7 @@ def has_implementation(meant: str) -> bool:
 
 
 def implementation(meant: str) -> FunctionType:
-    """The function that says what a library stub does. The standard library is loaded when first asked for."""
+    """The function that says what a library stub does. The standard library is loaded on first use."""
     if meant not in _IMPLEMENTATIONS:
         import_whole(f"{PACKAGE}.stdlib.{_GRIDS if meant.startswith('gpu.') else _MATHEMATICS}")
     return _IMPLEMENTATIONS[meant]

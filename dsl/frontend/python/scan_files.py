@@ -1,11 +1,11 @@
 """Tells which files of a folder register kernels, from their text: nothing is run to find out.
 
-Loading a folder imports the files that register kernels, and what these import. Scripts, tests and helpers beside them
+Loading a folder imports the files that register kernels, and what these import. Scripts, tests and helpers next to them
 are not run. A file registers kernels when it calls `register` of the language at the top level of the module (in `if`,
 `try`, `with` and loops too): under whatever name it imports it, through an alias, through a function of its own or of a
 neighbour that calls it, or through a decorator from elsewhere over a function that takes output tensors.
 
-Files for tests (`test_*.py`, `*_test.py`, `conftest.py`) belong to no folder's library; whoever means one names it.
+Files for tests (`test_*.py`, `*_test.py`, `conftest.py`) belong to no folder's library; code that means one names it.
 What is no valid Python registers kernels when its text speaks of `register`, so that its mistakes are shown.
 
 Input: paths. Output: whether they register kernels. Non-goals: which kernels; importing (see

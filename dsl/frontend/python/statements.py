@@ -26,7 +26,7 @@ from .names import BINARY, Reported, names_assigned, names_bound, sizes_of, yiel
 from .unsupported import UNSUPPORTED
 
 AGAIN = "run the program again, or reload the module"
-GIVE_TEXT = "what exec() makes keeps no source: give the text to einkorn.dsl.kernels_of(text)"
+GIVE_TEXT = "functions made by exec() have no source: pass the text to einkorn.dsl.kernels_of(text)"
 PIPED = "Python keeps no text of a program from a pipe: write it to a file, or python -c \"$(cat)\" <<'EOF'"
 
 
@@ -113,7 +113,7 @@ def find_function(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
             f"a decorator has put another function in the place of '{function.__name__}'",
             code="EK0104",
             place=Place(wrapped.co_filename, wrapped.co_firstlineno),
-            hint="kernels see functions without decorators; @register alone stands over a kernel",
+            hint="helper functions have no decorators; a kernel has @register only",
         )
     raise CompileError(
         f"the source of '{function.__name__}' is not at hand",
@@ -140,7 +140,7 @@ def _among(nodes: Nodes, function: FunctionType) -> ast.FunctionDef | ast.Lambda
     if len(candidates) > 1:
         place = Place(code.co_filename, code.co_firstlineno)
         raise CompileError(
-            "two lambdas on one line cannot be told apart", code="EK0103", place=place, hint="put each on its own line"
+            "two lambdas on one line are ambiguous", code="EK0103", place=place, hint="put each on its own line"
         )
     return candidates[0] if candidates else None
 
@@ -186,7 +186,7 @@ class Parser(ExpressionParser):
         parameters = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         for name in (arg.arg for arg in parameters if not isinstance(arg.annotation, ast.Subscript)):  # no tensor
             if name in changed and name not in used:
-                text = f"the changed '{name}' goes nowhere: structs are values, and the caller's stays as it is"
+                text = f"the changed '{name}' is discarded: structs are values, and the caller's copy does not change"
                 hint = f"end with `return {name}`, and call it as `{name} = {node.name}({name}, ...)`"
                 if name == "self":
                     hint = f"end with `return self`, and call it as `p = p.{node.name}(...)`"
@@ -250,7 +250,7 @@ class Parser(ExpressionParser):
 
     def stmt_ann_assign(self, node: ast.AnnAssign) -> list[s.Stmt]:
         if node.value is None:
-            raise self.refuse(node, "a declaration without a value", "give the variable its first value here")
+            raise self.refuse(node, "a declaration without a value", "assign the variable here first")
         return [
             s.Assign(
                 self.target(node.target), self.expr(node.value), self.annotation(node.annotation), span=self.span(node)
@@ -287,8 +287,8 @@ class Parser(ExpressionParser):
         if not isinstance(owner, ast.Name) or (self.scopes and owner.id not in self.scopes[-1]):
             raise self.refuse(
                 node,
-                "an assignment to a field of something that is no variable of this function",
-                "structs are values: give the changed one to a variable, or return it",
+                "an assignment to a field of something that is not a variable of this function",
+                "structs are values: assign the modified one to a variable, or return it",
             )
         return self.expr(node)
 
@@ -299,7 +299,7 @@ class Parser(ExpressionParser):
         self.no_else(node)
         for part in ast.walk(node.target):
             if isinstance(part, ast.Subscript | ast.Attribute):
-                raise self.refuse(part, "a loop variable that is no name", "assign in the body of the loop")
+                raise self.refuse(part, "a loop variable that is not a name", "assign in the body of the loop")
         return [s.For(self.target(node.target), self.expr(node.iter), self.block(node.body), span=self.span(node))]
 
     def no_else(self, node: ast.For | ast.While) -> None:

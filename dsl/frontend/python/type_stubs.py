@@ -1,4 +1,4 @@
-"""Writes the types of a kernel file for editors and checkers: `kernels.pyi`, which stands beside `kernels.py`.
+"""Writes the types of a kernel file for editors and checkers: `kernels.pyi`, which stands next to `kernels.py`.
 
 A kernel is there what it is when it is called from Python: a function that takes tensors of one kind, NumPy arrays say,
 and returns tensors of that kind. What else the file has is of any type.
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any: ...
 
 
 def write_stubs(files: Iterable[Path]) -> dict[Path, str]:
-    """The text of the stub beside each kernel file.
+    """The text of the stub next to each kernel file.
 
     Raises:
         EinkornError: a file cannot be imported.

@@ -22,7 +22,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "SetComp": ("a set comprehension", "write a loop"),
     "DictComp": ("a dict comprehension", "write a loop"),
     "GeneratorExp": (
-        "a generator expression outside of `tuple(...)`, `sum(...)` and their like",
+        "a generator expression outside of calls such as `tuple(...)` and `sum(...)`",
         "write `tuple(... for ...)`",
     ),
     "Global": ("`global`", _SHARED),

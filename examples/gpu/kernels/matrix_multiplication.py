@@ -136,7 +136,7 @@ def matrix_multiplication(
     *,
     algorithm: str = "vectorized",
 ) -> None:
-    """a @ b; for sizes that are no multiples of 4 "vectorized" is "registers"."""
+    """a @ b; for sizes that are not multiples of 4 "vectorized" is "registers"."""
     m, n = out.shape
     if algorithm == "naive":
         ctx.launch(naive_thread, out, a, b, grid=(ceildiv(m, SIDE), ceildiv(n, SIDE)), block=(SIDE, SIDE))

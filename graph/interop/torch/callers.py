@@ -41,7 +41,7 @@ def op(kernel: Any, *, extensions: Extensions = ()) -> Op:
             code="EK0452",
             place=user_place(),
             argument="kernel",
-            expected="what @register gives",
+            expected="a function under @register",
             got=type(kernel).__name__,
             hint='put @register("name") over the function',
         )

@@ -1,10 +1,10 @@
 """Serves ops of PyTorch by generated kernels: tensors on the host go to loaded code with no step in Python.
 
 The first call of a kind goes by Python, which makes a door for it and enters it in the index of the op's kernel of the
-dispatcher; kinds are told apart by dtypes, ranks, layouts and parameters, and there may be any number of them. Another
-kernel serves the dispatcher's key of autograd, so that ops with derivatives, and those that write in place, cost no
-more as long as no derivative is asked of. What has no door comes back to Python. Where libtorch lacks a function that
-is needed, or no doors can be made, everything goes by Python, with the same results.
+dispatcher; kinds are distinguished by dtypes, ranks, layouts and parameters, and there may be any number of them.
+Another kernel serves the dispatcher's key of autograd, so that ops with derivatives, and those that write in place,
+cost no more as long as no derivative is asked of. What has no door comes back to Python. Where libtorch lacks a
+function that is needed, or no doors can be made, everything goes by Python, with the same results.
 
 Input: a name of PyTorch's, the specialisations of its calls. Output: nothing that is seen, but for the time it takes.
 Non-goals: what Python does (see `python_fallback`), and the text of a door (see `compiler.codegen.doors.torch`).
@@ -415,7 +415,7 @@ def _form(
 
 
 def _is_written(default: Any) -> bool:
-    """Whether schemas can write a default: else they say None, which is no number."""
+    """Whether schemas can write a default: else they say None, which is not a number."""
     return not isinstance(default, float) or default - default == 0
 
 

@@ -120,7 +120,7 @@ class GraphOp:
         for position, tensor in enumerate(tensors):
             if not isinstance(tensor, torch.Tensor):
                 raise GraphError(
-                    f"graph op {self.name!r}: argument {position} is no tensor but {shown_value(tensor)}",
+                    f"graph op {self.name!r}: argument {position} is not a tensor but {shown_value(tensor)}",
                     code="EK0883",
                     place=user_place(),
                     op=self.name,
@@ -222,7 +222,7 @@ def graph_op(
         num_outputs: how many outputs there are, where `output_types` does not tell; 1 by default.
 
     Raises:
-        GraphError: EK0883, it is no function, or the numbers contradict each other.
+        GraphError: EK0883, it is not a function, or the numbers contradict each other.
     """
     if fn is None:
         return lambda function: graph_op(function, name, kernel_library, input_types, output_types, num_outputs)

@@ -119,7 +119,7 @@ class CustomOpLibrary:
         return self[name]
 
     def __getitem__(self, name: str) -> CustomOp:
-        """The op of this name, for names that are no identifiers of Python: `library["mine::scale"]`."""
+        """The op of this name, for names that are not identifiers of Python: `library["mine::scale"]`."""
         _define_op(self, name)
         found: CustomOp = getattr(self, f"{_OF}{name}")
         return found

@@ -142,7 +142,7 @@ class Op:
         self._fallback = PythonFallback(kernel)
         self._stand_for(register(self._fallback, into=False))
         self._into: Any = None
-        self._state: Any = None  # of the kernel, when the op was last asked for
+        self._state: Any = None  # of the kernel, when the op was last requested
         self._checks: Any = None
         kernel.watch_gradient(self._take_backward)
         self.__name__ = kernel.schema.name

@@ -244,7 +244,7 @@ class PythonFallback:
             if any(tensor.requires_grad for tensor in tensors_of(value)):
                 why = "no gradient flows into outputs that are given" if given else "the op has no backward"
                 short = schema.name.rpartition("::")[2]
-                way = "call it without out=" if given else f"give it one by @{short}.backward"
+                way = "call it without out=" if given else f"define one by @{short}.backward"
                 raise GraphError(
                     f"op {schema.name!r}: argument {name!r} requires a gradient, and {why}",
                     code="EK0881",

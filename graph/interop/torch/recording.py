@@ -149,13 +149,13 @@ def _part_of_backward() -> Iterator[None]:
 
 
 def in_backward() -> bool:
-    """Whether this thread computes a backward. Ops without one are recorded there: to call them is no error, to ask for
+    """Whether this thread computes a backward. Ops without one are recorded there: to call them is no error, to request
     a gradient of what they return is one."""
     return bool(active) and threading.get_ident() in active
 
 
 def record(name: str, library: torch.library.Library, rule: Rule) -> Callable[..., Any]:
-    """Registers with the dispatcher what an op does where a derivative may be asked for, and returns it as a function
+    """Registers with the dispatcher what an op does where a derivative may be requested, and returns it as a function
     of the op's arguments."""
     namespace, _, plain = name.partition("::")
     op = getattr(getattr(torch.ops, namespace), plain).default
@@ -229,7 +229,7 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
         why = rule.obstacle(forward=False)
         if why:
             raise GraphError(
-                f"a gradient of {rule.op!r} is asked for, which computes gradients and has no backward itself",
+                f"a gradient of {rule.op!r} is requested, which computes gradients and has no backward itself",
                 code="EK0881",
                 place=user_place(),
                 op=rule.op,
@@ -256,7 +256,7 @@ def _forward_mode(
 ) -> tuple[Any, ...]:
     """The tangent of each output."""
     if any(tensor.requires_grad for value in inputs for tensor in tensors_of(value)):
-        found = op(*inputs, **this.parameters)  # recorded: a gradient of the tangent may be asked for
+        found = op(*inputs, **this.parameters)  # recorded: a gradient of the tangent may be requested
         outputs = [found] if this.one else list(found)
     made = flat(outputs)
     with torch._functorch.eager_transforms.enable_inplace_requires_grad(True):

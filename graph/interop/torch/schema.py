@@ -59,8 +59,8 @@ def function_schema(schema: OpSchema, name: str) -> str:
         _refuse(
             schema,
             unknown[0],
-            "has a size or dtype that no input and no parameter tells",
-            "give it its outputs, by CustomOpLibrary",
+            "has a size or dtype that no input and no parameter determines",
+            "pass its outputs, by CustomOpLibrary",
         )
     arguments = [_input(schema, argument, number) for number, argument in enumerate(schema.inputs)]
     results = ["Tensor[]" if a.form is Form.VARIADIC else "Tensor" for a in schema.outputs]

@@ -68,7 +68,7 @@ class SymbolicSize:
         equal = self.size == theirs
         if isinstance(equal, bool) or not is_unknown(equal):
             return bool(equal)
-        if type(theirs) is int and theirs == 0:  # only a division asks for it
+        if type(theirs) is int and theirs == 0:  # only a division requests it
             torch._check(self.size != 0)
             return False
         torch._check(equal)

@@ -36,7 +36,7 @@ def _types_of(call: Call, condition: Value, graph: Any) -> list[TensorType]:
         with current("cond").transaction():
             values = call.run_graph(graph, [])
             if any(isinstance(value, list) or value is None for value in values):
-                call.numbers(condition, 0, "the condition, since a branch gives no tensors")
+                call.numbers(condition, 0, "the condition, because a branch has no tensors")
             types = [call.tensor(value).type for value in values]
             raise _Undo
     except _Undo:
@@ -52,7 +52,7 @@ def if_(call: Call, condition: Value, *, then_branch: Any, else_branch: Any) -> 
     types = _types_of(call, condition, then_branch)
     others = _types_of(call, condition, else_branch)
     if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
-        call.numbers(condition, 0, "the condition, since the branches give other types")
+        call.numbers(condition, 0, "the condition, because the branches have different types")
 
     def branch(graph: Any) -> list[TensorValue]:
         return [call.tensor(value) for value in call.run_graph(graph, [])]
@@ -70,7 +70,7 @@ def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Any)
     carried = len(initial)
     scans = len(body.output) - 1 - carried
     if scans < 0:
-        call.fail("its body gives back fewer values than it carries")
+        call.fail("its body returns fewer values than it carries")
     known_trips = trips is None or isinstance(trips, Known)
     known_condition = condition is None or isinstance(condition, Known)
     if known_trips and known_condition:
@@ -120,7 +120,7 @@ def _number(number: int) -> Known:
 
 def _stacked(call: Call, values: list[Value], axis: int = 0) -> Value:
     if not values:
-        call.fail("collects results over no rounds, which tell no shape", code="EK0529")
+        call.fail("collects results over zero iterations, so that their shape is unknown", code="EK0529")
     return ops.stack([call.tensor(value) for value in values], axis)
 
 
@@ -160,7 +160,7 @@ def scan(
     backwards = scan_input_directions or [0] * len(inputs)
     size = inputs[0].shape[axes[0]]
     if not isinstance(size, StaticDim) or int(size) > MOST_ROUNDS:
-        text = f"goes along an axis of size {size}, and has to know it, up to {MOST_ROUNDS}"
+        text = f"goes along an axis of size {size}, which has to be constant, up to {MOST_ROUNDS}"
         call.fail(text, code="EK0529", hint="from_onnx(..., shapes={input: [...]}) makes sizes known")
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
     for number in range(int(size)):

@@ -160,7 +160,7 @@ def acos(x: TensorValue) -> TensorValue:
 
 @onnx_op("IsInf")
 def is_inf(x: TensorValue, *, detect_negative: int = 1, detect_positive: int = 1) -> TensorValue:
-    """True where x is infinity of one of the signs asked for."""
+    """True where x is infinity of one of the signs requested."""
     if detect_negative and detect_positive:
         return ops.is_inf(x)
     if not detect_negative and not detect_positive:
@@ -304,7 +304,7 @@ def _cast_to(call: Call, x: TensorValue, dtype: DType, saturate: int, round_mode
 
 
 def _power_of_two(x: TensorValue, dtype: DType, round_mode: str) -> TensorValue:
-    """For scales that are powers of two, the next one up or down, where that is asked for."""
+    """For scales that are powers of two, the next one up or down, where that is requested."""
     if dtype is not DType.float8_e8m0fnu or round_mode == "nearest":
         return x
     nearest = ops.cast(ops.cast(x, dtype), x.dtype)

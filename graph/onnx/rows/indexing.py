@@ -199,7 +199,7 @@ def range_(call: Call, start: Value, limit: Value, delta: Value) -> TensorValue:
 
 @onnx_op("Tile")
 def tile(call: Call, input: TensorValue, repeats: Value) -> TensorValue:
-    """A tensor beside itself."""
+    """A tensor next to itself."""
     counts = call.dims(repeats, 1)
     if any(count == 0 for count in counts):
         sizes = [count * dim for count, dim in zip(counts, input.shape, strict=True)]

@@ -112,5 +112,5 @@ def optional_has_element(value: Value = None) -> Known:
 def optional_get_element(call: Call, value: Value) -> Any:
     """The value that there is."""
     if value is None:
-        call.fail("asks for a value, and there is none")
+        call.fail("requests a value, and there is none")
     return (value,)

@@ -2,7 +2,7 @@
 
 Floats are intervals of float64 that take in the exact result and what rounding to the dtype may make of it; integers
 and bools are intervals of int64, wrapped round as the dtype wraps. NaN as a bound means that nothing is known: an
-overflow, a division by an interval with 0 in it, an element that nobody wrote.
+overflow, a division by an interval with 0 in it, an uninitialised element.
 
 So a comparison of two floats that are too close to each other to tell is neither true nor false, and what is chosen by
 it is either: no tolerance has to be guessed, and a sum of floats that cancel may be off by as much as it is.

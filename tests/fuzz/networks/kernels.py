@@ -70,7 +70,7 @@ def double_rows(out: OutputTensor[N, "m n"], x: InputTensor[N, "m n"]) -> None:
 
 @register("running_sum")
 def running_sum(out: OutputTensor[N, "m n"], x: InputTensor[N, "m n"]) -> None:
-    """Loops of its own and no promise: nothing may melt into it."""
+    """Loops of its own and no promise: nothing may is fused with it."""
 
     def row(i):
         total = x.dtype(0)

@@ -1,4 +1,4 @@
-"""Found by fuzzing: what lies beyond a tensor of bools was 0, which is no bool."""
+"""Found by fuzzing: what lies beyond a tensor of bools was 0, which is not a bool."""
 
 from einkorn.dsl import *
 from einkorn.stdlib import stencil

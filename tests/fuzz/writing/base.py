@@ -122,7 +122,7 @@ class Base:
         self.needed: set[str] = set()
         self.pointed: set[str] = set()  # tensors whose elements lie side by side: a pointer goes along them
         self.alone = True  # no other op in the graph
-        self.quiet = False  # whether nothing is asserted, so that an op may melt into others
+        self.quiet = False  # whether nothing is asserted, so that an op may is fused with others
         self.failing = False  # whether accesses may fall outside
         # Few types in one program, so that its values meet.
         self.dtypes = [self.pick(DTYPES) for _ in range(3)] + [DType.bool]

@@ -1,4 +1,4 @@
-"""Vectors: lanes in other places, single lanes, lanes combined, and vectors of elements that are no neighbours."""
+"""Vectors: lanes in other places, single lanes, lanes combined, and vectors of elements that are not neighbours."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Lanes(Expressions):
         self.use("lane by lane")
         return f"SIMD[{name_of(dtype)}, {width}]({', '.join(self.expression(scalar, 0) for _ in range(width))})"
 
-    # elements that are no neighbours
+    # elements that are not neighbours
 
     def masked(self, type: Type, depth: int) -> str:
         """Arguments of a load that leave out lanes; or none."""

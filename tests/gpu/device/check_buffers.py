@@ -56,7 +56,7 @@ def check_elements_are_written_and_read() -> None:
 
 
 def check_the_source_may_be_changed_at_once() -> None:
-    """A copy takes what is there when it is asked for, of pinned memory too once it was waited for."""
+    """A copy takes what is there when it is requested, of pinned memory too once it was waited for."""
     array = np.arange(1 << 16, dtype=np.int32)
     there = Buffer.from_numpy(array).to(GPU)
     array[:] = -1
@@ -162,7 +162,7 @@ def check_dlpack_to_the_host_and_what_it_refuses() -> None:
     buffer = Buffer.from_numpy(X).to(GPU)
     capsule = buffer.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
     assert "dltensor" in repr(capsule)
-    with pytest.raises(BufferError, match="is asked for"):
+    with pytest.raises(BufferError, match="is requested"):
         buffer.__dlpack__(dl_device=(13, 0))
     packed = Buffer.from_numpy(np.array([1, -2, 3], ml_dtypes.int4)).to(GPU)
     with pytest.raises(BufferError, match="does not go through DLPack"):

@@ -183,7 +183,7 @@ def check_other_numbers_are_told_by_name(gpu: Accelerator, fake: Any) -> None:
     with pytest.raises(DeviceError) as caught:
         DeviceStream(gpu, 0xBAD).synchronize()
     assert caught.value.code == "EK0837" and "INVALID" in caught.value.message.upper()
-    assert fake.violations == ["0xbad is no stream"]
+    assert fake.violations == ["0xbad is not a stream"]
     fake.violations.clear()
 
 
@@ -367,7 +367,7 @@ def check_native_waits_are_interrupted(gpu: Accelerator, fake: Any, tmp_path: Pa
 
 
 def check_memory_that_others_read_while_they_record_is_put_aside(gpu: Accelerator, fake: Any) -> None:
-    """Another library captures its stream when it drops our memory: no event of ours gets into its capture."""
+    """Another library captures its stream when it drops our memory: no event of Einkorn gets into its capture."""
     theirs = gpu.driver.create_stream()
     buffer = Buffer.from_numpy(np.arange(777, dtype=np.float64)).to(GPU)
     address, shape = buffer.address, buffer.shape

@@ -12,7 +12,7 @@ from support.op_cases import MOVED, T, case
 from einkorn.graph import BufferType, DeviceRef, DType, ops
 
 N = [{"n": 4}, {"n": 3}, {"n": 65}]
-ELEMENTS = tuple(dtype for dtype in MOVED if dtype is not ml_dtypes.int4)  # a packed buffer is no array
+ELEMENTS = tuple(dtype for dtype in MOVED if dtype is not ml_dtypes.int4)  # a packed buffer is not an array
 
 
 def changed(change: Callable[..., None]) -> Callable[..., Any]:
