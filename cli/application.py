@@ -119,7 +119,7 @@ def _instance_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--name", metavar="NAME", help="The package's name; by default that of the file.")
 @click.option("--package-version", "version", default="0", metavar="VERSION", help="The package's version.")
 @click.option("--instances", metavar="FILE", help="Which dtypes, ranks and parameters to compile for.")
-@click.option("--stubs", is_flag=True, help="Also write the kernels' types for editors, FILE.pyi beside FILE.py.")
+@click.option("--stubs", is_flag=True, help="Also write the kernels' types for editors, FILE.pyi next to FILE.py.")
 @click.option("--no-source", is_flag=True, help="Leave the Python sources out.")
 @click.option("--checks", metavar="LEVEL", help="What the code checks: off, safe (the default) or all, or all+nan.")
 @_instance_options
@@ -139,7 +139,7 @@ def build(
 ) -> None:
     """Compile the kernels in SOURCE, a folder or a .py file, into a package.
 
-    Without --target the package holds the portable programs alone: it works everywhere, and whoever loads it compiles
+    Without --target the package holds the portable programs alone: it works everywhere, and code that loads it compiles
     what is needed, which wants a compiler there. `einkorn targets` lists the names; `host` is this machine's.
     """
     from . import commands
@@ -224,7 +224,7 @@ def check(sources: Sequence[str], targets: Sequence[str]) -> int:
     return commands.check(sources, targets, _Way.printer)
 
 
-@einkorn.command(short_help="Say what an error code means.")
+@einkorn.command(short_help="Explain an error code.")
 @click.argument("code", required=False)
 def explain(code: str | None) -> None:
     """Say what an error CODE means, with an example and its repair; without a code, list all."""
@@ -427,7 +427,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 class _Aside(io.StringIO):
-    """What kernel files print when they are imported: beside the results of a command, whatever they do with it."""
+    """What kernel files print when they are imported: next to the results of a command, whatever they do with it."""
 
     def write(self, text: str, /) -> int:
         return sys.stderr.write(text)

@@ -93,7 +93,7 @@ def build(
 
 
 def _write_stubs(source: str) -> None:
-    """Writes the types of each kernel file beside it."""
+    """Writes the types of each kernel file next to it."""
     from ..dsl.frontend.python.type_stubs import write_stubs
     from ..dsl.package.library import kernel_files
 
@@ -128,7 +128,7 @@ def _refuse_options(source: str, given: Sequence[str]) -> None:
     """Refuses options that mean nothing for what is inspected."""
     if given:
         raise GraphError(
-            f"{', '.join(given)}: of what '{source}' is, this says nothing",
+            f"{', '.join(given)}: of what '{source}' is, is unknown here",
             code="EK0649",
             argument=given[0],
             got=source,
@@ -162,7 +162,7 @@ def new(name: str, into: str) -> None:
 
 
 def doc(source: str, output: str | None, title: str | None) -> None:
-    """Writes the reference of a library, in the form that the file's name asks for."""
+    """Writes the reference of a library, in the form that the file's name requests."""
     from ..dsl.package.library import load_library
     from ..dsl.package.manual import manual, manual_page
 
@@ -205,7 +205,7 @@ def package_verify(path: str) -> None:
 
         for variant in ready:
             ready_pieces(package, variant, architecture(variant.target))
-    print(f"{package.archive.shown}: all {count} members are what the manifest says (SHA-256 {package.digest})")
+    print(f"{package.archive.shown}: all {count} members match the manifest (SHA-256 {package.digest})")
 
 
 def cache_info() -> None:
@@ -451,8 +451,8 @@ def _tuning_space(
         }
         return tuning_space(schema, values, key, rounds, limit, exact, None, tolerance)
     if own is None:
-        text = f"op '{schema.name}' does not say what to try"
-        hint = "write @autotune over its @register, or say it here: --try rows=4,8"
+        text = f"op '{schema.name}' does not declare what to try"
+        hint = "write @autotune above its @register, or pass it here: --try rows=4,8"
         raise PackageError(text, code="EK0349", op=schema.name, hint=hint)
     if tolerance is None:
         return own

@@ -86,7 +86,7 @@ class Buffer:
         """The storage for a tensor of these sizes, as bytes.
 
         Raises:
-            DeviceError: EK0808 there is no enough of it.
+            DeviceError: EK0808 there is not enough of it.
         """
         size = self._dtype.bytes_for(math.prod(sizes))
         try:

@@ -34,7 +34,7 @@ class GpuFault(Exception):
 class Codes:
     """The numbers of a library that mean something here."""
 
-    memory: int  # there is no enough of it
+    memory: int  # there is not enough of it
     lost: frozenset[int]  # a kernel failed, and nothing can be done in this process any more
     capture: frozenset[int]  # what cannot be recorded
     architecture: frozenset[int]  # the code is for another one

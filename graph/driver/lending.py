@@ -27,7 +27,7 @@ class Lender:
         dtype: its dtype in NumPy.
 
     Raises:
-        MemoryError, ValueError: there is no enough memory.
+        MemoryError, ValueError: there is not enough memory.
     """
 
     __slots__ = ("_lent", "_owner")

@@ -164,7 +164,7 @@ class CallMemory:
 
     def _too_large(self, size: int, error: MemoryError) -> DeviceError:
         return DeviceError(
-            f"graph '{self.plan.ir.name}' needs {size:,} bytes for its intermediate results, which cannot be had",
+            f"graph '{self.plan.ir.name}' needs {size:,} bytes for intermediate results, which cannot be allocated",
             code=getattr(error, "code", "EK0813"),
             place=user_place(),
             got=size,

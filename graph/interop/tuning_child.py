@@ -90,7 +90,7 @@ class Bench:
         except EinkornError as error:
             return Tried(None, time.perf_counter() - start, f"{error.code}: {error.message}"[:200], str(error))
         except MemoryError:
-            return Tried(None, time.perf_counter() - start, "there is no enough memory")
+            return Tried(None, time.perf_counter() - start, "there is not enough memory")
         if request.number == 0:
             self.wanted = results
             self.exact = None if self.subject.exact else self._in_float64()

@@ -79,7 +79,7 @@ def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict
         dims.append(dim)
     types: list[Type] = [PointerType(dtype, "stack"), BOOL]
     pointer, enough = builder.add("allocate", dims, types, zeroed=zeroed, **_tracking(call, dtype, zeroed))
-    message: list[Any] = [f"there is no enough memory for scratch[{dtype}](", *_between(dims), ")"]
+    message: list[Any] = [f"there is not enough memory for scratch[{dtype}](", *_between(dims), ")"]
     add_check(call, "scratch_memory", enough, message, {}, [])
     return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
 
