@@ -89,6 +89,7 @@ class Node:
         out_types: one type a result, in the order of `schema.outputs`.
         results: the numbers of the values made.
         place: the user's line that staged the node.
+        made_by: the pass over graphs that made the node, or changed it last.
     """
 
     kernel: LoadedKernel
@@ -97,6 +98,7 @@ class Node:
     out_types: tuple[ShapedType, ...]
     results: tuple[int, ...]
     place: Place | None = None
+    made_by: str = ""
 
     @property
     def name(self) -> str:
@@ -162,6 +164,20 @@ class External:
     def __str__(self) -> str:
         aligned = f" {{align = {self.align}}}" if self.align != 1 else ""
         return f"%{self.result} = weight {_literal(self.name)}{aligned} : {self.type}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(External):
+    """A value that is computed from weights and constants when a model is loaded.
+
+    Attributes:
+        part: the graph that computes it, without inputs. Its weights are those of the model, by their names.
+    """
+
+    part: GraphIR | None = None
+
+    def __str__(self) -> str:
+        return f"%{self.result} = prepared {_literal(self.name)} : {self.type}"
 
 
 Held = Constant | External  # what lies in memory as long as the model lives

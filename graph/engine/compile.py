@@ -34,8 +34,9 @@ from ...dsl.signature.parameters import identity
 from ..driver.device import Driver
 from ..driver.devices import Device, DeviceRef
 from ..ir import GraphIR, Node
-from ..passes.fusion import Facts, Partition, partition
-from ..passes.memory_plan import Plan, bound_dtypes, make_plan
+from ..passes.fusion import Facts, Partition
+from ..passes.memory_plan import Plan, bound_dtypes
+from ..passes.pipeline import Planning, plan_graph
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
 from .progress import Tell
@@ -219,8 +220,9 @@ def _built(
         from ...compiler.ir.program import NotFusible
 
     facts = functools.partial(node_facts, ir, target)
-    parts = parts or partition(ir, facts, fuse=fuse)
-    plan = make_plan(ir, parts)
+    plan = plan_graph(Planning(ir, facts, fuse, parts=parts))
+    parts = plan.parts
+    assert parts is not None
     try:
         return parts, plan, build(_unit(plan, checks))
     except NotFusible as error:
@@ -228,8 +230,8 @@ def _built(
         if not apart:
             raise
         _log.info("graph '%s': %s: fusion disabled for %d groups", ir.name, error.message, len(apart))
-        parts = partition(ir, facts, fuse=fuse, apart=apart | parts.apart)
-        return _built(ir, target, fuse, checks, parts, build)
+        again = plan_graph(Planning(ir, facts, fuse, apart | parts.apart)).parts
+        return _built(ir, target, fuse, checks, again, build)
     except CompileError as error:
         _add_requests(error, ir)
         raise
@@ -290,7 +292,7 @@ def interpret_graph(ir: GraphIR, *, checks: Checks | None = None) -> LoadedCode:
     start_log()
     with reproducing_faults(ir, False, checks, interpret=True):
         target = host_target()
-        plan = make_plan(ir, partition(ir, functools.partial(node_facts, ir, target), fuse=False))
+        plan = plan_graph(Planning(ir, functools.partial(node_facts, ir, target), fuse=False))
         try:
             unit = _unit(plan, chosen_checks(checks) or SAFE)
             code = Interpreted(typed_program(unit, target, notes=True), unit)

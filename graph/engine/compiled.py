@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dsl.contract.checks import Checks
+from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
+from ..driver.device import Storage
 from ..driver.devices import Device, placed_on
-from ..ir import GraphIR
+from ..ir import External, GraphIR
 from ..passes.devices import Segment, divide
 from .code import LoadedCode
 from .compile import chosen_checks, interpret_graph
@@ -23,6 +25,7 @@ from .load import load_graph, load_parts
 from .model import Model
 from .optimising import optimise_graph
 from .outputs import Filling
+from .prepared import parts_of, prepared_weights
 from .prints import PrintOptions, with_style
 from .weights import weights_of
 
@@ -44,12 +47,12 @@ class LoadOptions:
 class CompiledModel:
     """A graph whose code is ready: `InferenceSession.init` makes models of it. It cannot be called."""
 
-    def __init__(self, options: LoadOptions, ir: GraphIR) -> None:
+    def __init__(self, options: LoadOptions, ir: GraphIR, prepares: bool = True) -> None:
         self.options = options
         self.ir = ir
         styled = ir if options.prints == PrintOptions() else with_style(ir, options.prints)
         self._load = self._loader()
-        optimised = optimise_graph(styled, self._load, options.checks, options.interpret)
+        optimised = optimise_graph(styled, self._load, options.checks, options.interpret, prepares)
         self._final, self.passes = optimised.ir, optimised.passes
         self._ready: list[tuple[GraphIR, LoadedCode]] = []  # by the identity of the graph
 
@@ -72,20 +75,30 @@ class CompiledModel:
                     self._load(step.ir)
         else:
             self._ready.append((self._final, self._load(self._final)))
+            for part in parts_of(self._final):
+                self._load(part)
 
     def model(self, registry: Mapping[str, Any] | None) -> Model:
         """A model with these weights."""
-        weights = weights_of(self._final, registry)
+        try:
+            weights = self._weights(registry)
+        except KernelError:  # a value that is computed of weights: each call reports it, if it comes that far
+            return CompiledModel(self.options, self.ir, prepares=False).model(registry)
         hosts = self._hosts()
         filled = self._finds_unwritten() and any(hosts)
         model = Model(
             self._final, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
         )
-        model.passes = self.passes
+        model.passes = (*self.passes, *(each for code in model._own.codes() for each in code.plan.passes))
         model.made_again = functools.partial(_loaded_again, self.options, self.ir)
         if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:
             model.verify_fusion(functools.partial(load_parts, checks=self.options.checks))
         return model
+
+    def _weights(self, registry: Mapping[str, Any] | None) -> dict[int, Storage]:
+        given = weights_of(self.ir, registry)
+        names = {number: item.name for number, item in enumerate(self.ir.nodes) if isinstance(item, External)}
+        return prepared_weights(self._final, {names[n]: storage for n, storage in given.items()}, self._load)
 
     def _given(self, ir: GraphIR) -> LoadedCode:
         """Code that is there, or is loaded now: a model loads variants in the middle of a call."""

@@ -27,7 +27,8 @@ from ..driver.device import CodeFile, Driver
 from ..driver.devices import Device
 from ..ir import GraphIR, Node
 from ..passes.fusion import Partition
-from ..passes.memory_plan import Plan, bound_dtypes, make_plan
+from ..passes.memory_plan import Plan, bound_dtypes
+from ..passes.pipeline import Planning, fuses, plan_graph
 from .cache_keys import graph_key, partition_from_json, partition_to_json
 from .code import LoadedCode, open_code
 from .compile import (
@@ -35,6 +36,7 @@ from .compile import (
     chosen_checks,
     compile_graph,
     compiled_for,
+    facts_on_device,
     interpret_graph,
     lacking,
     reproducing_faults,
@@ -63,7 +65,7 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
     with reproducing_faults(ir, fuse, checks):
         wanted = chosen_checks(checks)
         checks = wanted or SAFE
-        fuse = fuse and not checks.finds
+        fuse = fuse and fuses() and not checks.finds
         device = ir.device.to_device()
         key = graph_key(ir, _target_keys(device), fuse, checks)
         found = _from_cache(key, ir, device)
@@ -118,7 +120,8 @@ def _from_cache(key: str, ir: GraphIR, device: Device) -> LoadedCode | None:
     if files is None:
         return None
     try:
-        plan = make_plan(ir, partition_from_json(record["groups"], ir), entry=False)
+        parts = partition_from_json(record["groups"], ir)
+        plan = plan_graph(Planning(ir, facts_on_device(ir), parts=parts, entry=False))
         return open_code(files, device, plan, "cache")
     except OSError:  # another process has removed it meanwhile
         return None

@@ -47,7 +47,7 @@ from .unwritten import run_twice
 from .weights import registry_of
 
 if TYPE_CHECKING:
-    from ..passes.pipeline import PassSummary
+    from ..passes.pass_summary import PassSummary
     from ..passes.summaries import KernelSummary
     from .memory_counters import MemoryCounters
 

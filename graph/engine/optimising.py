@@ -1,7 +1,7 @@
 """Optimises a graph before its code is found or made: gives the passes what they ask of the compiler.
 
-Graphs of one op stay as they are, and so do those whose every op is looked at: where kernels are interpreted, and where
-a NaN is found in the op that makes it.
+Graphs of one op without weights and constants stay as they are, and so do those whose every op is looked at: where
+kernels are interpreted, and where a NaN is found in the op that makes it.
 
 Input: a `GraphIR`, and what a session says of it. Output: `Optimised`. Non-goals: the passes (see `passes.pipeline`).
 """
@@ -19,9 +19,10 @@ from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
-from ..ir import Constant, GraphIR, Node
+from ..ir import Constant, GraphIR, Held, Node
 from ..passes.fusion import Facts
 from ..passes.pipeline import Optimised, Tools, optimise
+from ..staging.kernels import shipped_kernel
 from .cache_keys import graph_key
 from .code import LoadedCode
 from .compile import chosen_checks, facts_on_device, targets_of
@@ -31,18 +32,31 @@ MAX_KEPT_BYTES: Final = 1 << 20  # of computed constants that are kept in the ca
 
 
 def optimise_graph(
-    ir: GraphIR, load: Callable[[GraphIR], LoadedCode], checks: Checks | None, interpret: bool
+    ir: GraphIR,
+    load: Callable[[GraphIR], LoadedCode],
+    checks: Checks | None,
+    interpret: bool,
+    prepares: bool = True,
 ) -> Optimised:
-    """The graph to load in place of this one, with what each pass did. `load` finds the code of a graph."""
+    """The graph to load in place of this one, with what each pass did.
+
+    `load` finds the code of a graph. Unless it `prepares`, nothing is computed of weights when a model is loaded.
+    """
     finds = chosen_checks(checks) or SAFE
     nodes = [item for item in ir.nodes if isinstance(item, Node)]
-    if interpret or finds.finds or len(nodes) < 2:
+    single = len(nodes) < 2 and not any(isinstance(item, Held) for item in ir.nodes)
+    if interpret or finds.finds or single:
         return Optimised(ir)
-    return optimise(ir, Tools(lambda part: _computed(part, load), _facts_of))
+    return optimise(ir, Tools(lambda part: _computed(part, load), _facts_of, _vector_bits, shipped_kernel, prepares))
 
 
 def _facts_of(ir: GraphIR, node: Node) -> Facts:
     return facts_on_device(ir)(node)
+
+
+def _vector_bits(ir: GraphIR) -> int:
+    device = ir.device.to_device()
+    return targets_of(device)[-1].vector_bits if device.is_host else 0
 
 
 def _computed(part: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> Sequence[np.ndarray[Any, Any]] | None:

@@ -15,7 +15,8 @@ from ..driver.devices import DeviceRef
 from ..ir import GraphIR, Node
 from ..passes.devices import Copy, Segment, divide
 from ..passes.fusion import Group, partition
-from ..passes.memory_plan import Plan, make_plan
+from ..passes.memory_plan import Plan
+from ..passes.pipeline import Planning, plan_graph
 from .compile import facts_on_device
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def planned_steps(ir: GraphIR) -> list[PlannedStep]:
 
 
 def _planned(ir: GraphIR) -> tuple[tuple[Group, ...], Plan]:
-    parts = partition(ir, facts_on_device(ir))
-    return parts.groups, make_plan(ir, parts, entry=False)
+    plan = plan_graph(Planning(ir, facts_on_device(ir), entry=False))
+    return plan.groups, plan
 
 
 def _within(segment: Segment, group: Group) -> Group:

@@ -9,6 +9,7 @@ Input: a `GraphIR`, or JSON. Output: JSON, or an equal `GraphIR`, places aside. 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ...dsl.signature.dims import evaluate, names_in
 from ...dsl.signature.parse_dims import parse_expression
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
-from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR, Loop, Node, SizeStep
+from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR, Loop, Node, Prepared, SizeStep
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 
@@ -40,7 +41,8 @@ def graph_to_json(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> d
             programs.append([kernel.portable.to_json(), kernel.shipped])
         return numbers[name]
 
-    graph = _records(number, None).write(ir)
+    nodes = tuple(External(n.name, n.type, n.result) if isinstance(n, Prepared) else n for n in ir.nodes)
+    graph = _records(number, None).write(replace(ir, nodes=nodes))
     how = {"fuse": fuse, "checks": str(checks), "interpret": interpret}
     return {"graph": graph, "kernels": programs, **how}
 

@@ -9,6 +9,7 @@ Input: a graph, a mapping from names to arrays. Output: storage, by the number o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..arguments import wrong
 from ..driver.buffer import Buffer
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..driver.device_buffer import buffer_class
-from ..ir import External, GraphIR
+from ..ir import External, GraphIR, Prepared
 from ..types.tensor_type import shown
 from .inputs import InputCheck
 
@@ -67,6 +68,8 @@ def registry_of(ir: GraphIR, weights: Mapping[int, Storage]) -> dict[str, Buffer
     for number, storage in weights.items():
         node = ir.nodes[number]
         assert isinstance(node, External)
+        if isinstance(node, Prepared):
+            continue
         device, shape = node.type.device.to_device(), tuple(int(dim) for dim in node.type.shape)
         found[node.name] = buffer_class(device, node.type.dtype)._over(storage, device, node.type.dtype, shape)
     return found
@@ -98,12 +101,18 @@ def _storage(node: External, value: Any) -> Storage:
 
 def _aligned(array: Array, align: int) -> Array:
     """A copy whose address is a multiple of `align`, and of a cache line."""
-    align = max(align, ALIGNMENT)
-    raw = np.empty(array.nbytes + align, np.uint8)
-    skip = -raw.ctypes.data % align
-    copy: Array = raw[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy = aligned_memory(array.shape, array.dtype, max(align, ALIGNMENT))
     copy[...] = array
     return copy
+
+
+def aligned_memory(shape: tuple[int, ...], dtype: np.dtype[Any], align: int) -> Array:
+    """An array whose address is a multiple of `align`."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + align, np.uint8)
+    skip = -raw.ctypes.data % align
+    array: Array = raw[skip : skip + size].view(dtype).reshape(shape)
+    return array
 
 
 def _check_shape(node: External, shape: tuple[int, ...]) -> None:

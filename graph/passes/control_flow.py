@@ -85,6 +85,24 @@ class Flow:
                 written[pair[1]] = written[pair[0]]
                 last.update(dict.fromkeys(pair, max(self.time(number), *(last[home] for home in pair))))
 
+    def text(self) -> str:
+        """The groups in the order in which they run, those of bodies indented."""
+        lines: list[str] = []
+
+        def add(region: int, indent: str) -> None:
+            for number, group in self.steps.get(region, ()):
+                if group is not None:
+                    lines.append(f"{indent}group {group}")
+                    continue
+                node = self.ir.nodes[number]
+                assert isinstance(node, Control)
+                for k, word in enumerate(("if", "else") if isinstance(node, Branch) else ("while", "do")):
+                    lines.append(f"{indent}{word}:")
+                    add(self.regions.first[number] + k, indent + "  ")
+
+        add(0, "")
+        return "\n".join(lines)
+
     @cached
     def steps(self) -> dict[int, list[tuple[int, int | None]]]:
         """What each region does, in order: pairs of a branch's or loop's number and None, or of a node's and its

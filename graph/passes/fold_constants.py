@@ -11,12 +11,12 @@ Input: a `GraphIR`, a way to compute a graph without inputs. Output: the graph w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from ..ir import Constant, GraphIR, Item, Node, is_transfer
+from ..ir import Constant, GraphIR, Held, Item, Node, is_transfer
 from ..renumbering import Rewriting
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType, TensorType
@@ -32,10 +32,10 @@ _MOVES: Final = frozenset(("reshape", "permute", "broadcast_to", "slice", "conca
 
 def fold_constants(ir: GraphIR, evaluate: Evaluate) -> GraphIR:
     """The graph with what depends on constants alone computed."""
-    wanted = _wanted(ir)
+    wanted = computed_from(ir, (Constant,), _may_fold, _MOVES)
     if not wanted:
         return ir
-    part, values = _part(ir, wanted)
+    part, values = part_of(ir, wanted)
     arrays = evaluate(part)
     return ir if arrays is None else _Folding(ir, dict(zip(values, arrays, strict=True))).run()
 
@@ -57,18 +57,24 @@ class _Folding(Rewriting):
         return self.replace(item, self.add(Constant(array, type, 0, item.place)))
 
 
-def _wanted(ir: GraphIR) -> list[int]:
-    """The values to compute: what the rest of the graph reads of the nodes that depend on constants alone."""
+def computed_from(
+    ir: GraphIR, kinds: tuple[type[Held], ...], may: Callable[[GraphIR, Node], bool], free: Collection[str]
+) -> list[int]:
+    """The values to compute when a graph is loaded.
+
+    These are the values that the rest of the graph reads of nodes that depend on values of these kinds alone, as far as
+    `may` allows. Shipped ops whose names are in `free` are not worth it by themselves.
+    """
     fixed = own_memory(ir)
-    makers: dict[int, Item] = {item.results[0]: item for item in ir.nodes if isinstance(item, Constant)}
+    makers: dict[int, Item] = {item.results[0]: item for item in ir.nodes if isinstance(item, kinds)}
     useful: set[int] = set()  # values that take computing
     for item in ir.nodes:
-        if not isinstance(item, Node) or not _may_fold(ir, item) or not fixed.isdisjoint(item.results):
+        if not isinstance(item, Node) or not fixed.isdisjoint(item.results) or not may(ir, item):
             continue
         if item.operands and all(value in makers for value in item.operands):
             (result,) = item.results
             makers[result] = item
-            if not (item.kernel.shipped and item.name in _MOVES) or not useful.isdisjoint(item.operands):
+            if not (item.kernel.shipped and item.name in free) or not useful.isdisjoint(item.operands):
                 useful.add(result)
     read = {
         value
@@ -87,8 +93,8 @@ def _may_fold(ir: GraphIR, node: Node) -> bool:
         or not isinstance(node.out_types[0], TensorType)
     ):
         return False
-    made = _elements(node.out_types[0])
-    read = [_elements(ir.types[value]) for value in node.operands]
+    made = elements_of(node.out_types[0])
+    read = [elements_of(ir.types[value]) for value in node.operands]
     if made is None or any(count is None for count in read):
         return False
     return made <= MAX_ELEMENTS and made <= max(
@@ -96,7 +102,7 @@ def _may_fold(ir: GraphIR, node: Node) -> bool:
     )
 
 
-def _elements(type: ShapedType) -> int | None:
+def elements_of(type: ShapedType) -> int | None:
     """The number of elements; None where it is not known."""
     count = 1
     for dim in type.shape:
@@ -106,7 +112,7 @@ def _elements(type: ShapedType) -> int | None:
     return count
 
 
-def _part(ir: GraphIR, values: Sequence[int]) -> tuple[GraphIR, Sequence[int]]:
+def part_of(ir: GraphIR, values: Sequence[int]) -> tuple[GraphIR, Sequence[int]]:
     """The graph of these values, without inputs."""
     needed = set(values)
     numbers = []

@@ -128,6 +128,15 @@ class Partition:
         groups = [self.groups[number] for number in numbers]
         return frozenset(group.root for group in groups if len(group.nodes) > 1)
 
+    def text(self, ir: GraphIR) -> str:
+        """A line for each group: its nodes, the root and the epilogue among them."""
+        lines = []
+        for number, group in enumerate(self.groups):
+            roles = {group.root: " (root)", group.epilogue: " (epilogue)"}
+            nodes = [f"{getattr(ir.nodes[n], 'name', '')}{roles.get(n, '')}" for n in group.nodes]
+            lines.append(f"group {number} on {group.device}: {', '.join(nodes)}")
+        return "\n".join(lines)
+
 
 def partition(
     ir: GraphIR, facts_of: Callable[[Node], Facts], *, fuse: bool = True, apart: Collection[int] = ()

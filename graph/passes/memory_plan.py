@@ -1,6 +1,6 @@
 """Plans memory: makes a compile unit of a partition, and says what each buffer is and where it lies during a call.
 
-`make_plan` checks that the partition can run, numbers buffers and dim slots, and writes the `EntrySpec`. `Plan.place`
+`plan_memory` numbers buffers and dim slots, and writes the `EntrySpec`. `Plan.place`
 gives the temporaries offsets in one arena for given sizes: those that do not live at the same time share memory.
 
 Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is allocated or compiled.
@@ -39,6 +39,7 @@ from ..types.dims import Dim, Shape, StaticDim
 from ..types.strides import stride_dims
 from .control_flow import Flow, final
 from .fusion import Group, Partition
+from .pass_summary import PassSummary
 
 HOST = DeviceRef.CPU()
 
@@ -76,6 +77,7 @@ class Plan:
         groups: what each group of the entry is made of; nothing for ready-made code.
         stages: the groups before which a stage begins, the first stage aside.
         parts: the groups; None for ready-made code, which is one op.
+        passes: what each planning pass did.
     """
 
     entry: EntrySpec | None
@@ -87,6 +89,7 @@ class Plan:
     stages: tuple[int, ...] = ()
     groups: tuple[Group, ...] = ()
     parts: Partition | None = None
+    passes: tuple[PassSummary, ...] = ()
 
     def stage_of(self, *dims: Dim) -> int:
         """The stage from which on the sizes of all these dims are known."""
@@ -104,6 +107,16 @@ class Plan:
             if bisect.bisect_right(self.stages, self.buffers[number].first) == stage
         }
         return self.placed(counts)
+
+    def text(self) -> str:
+        """A line for each buffer: what it is, where it comes from, and how long a temporary lives."""
+        lines = []
+        for number, buffer in enumerate(self.buffers):
+            life = f", groups {buffer.first} to {buffer.last}" if buffer.source[0] == "temp" else ""
+            lines.append(
+                f"buffer {number}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}] {buffer.source[0]}{life}"
+            )
+        return "\n".join([*lines, *(f"output {output} is a copy of buffer {of}" for output, of in self.copies)])
 
     @property
     def temps(self) -> list[int]:
@@ -134,14 +147,25 @@ class Plan:
         return {number: offset for offset, _, number in placed}, total
 
 
+def plan_memory(ir: GraphIR, parts: Partition, flow: Flow, *, entry: bool = True, shared: bool = True) -> Plan:
+    """The plan of a partitioned graph.
+
+    Args:
+        ir, parts, flow: the graph, its groups, and their order.
+        entry: without it there is no compile unit in the plan, and no kernel is looked at.
+        shared: whether temporaries that do not live at the same time share memory.
+    """
+    return _Planner(ir, parts, flow, entry, shared).run()
+
+
 def make_plan(ir: GraphIR, parts: Partition, *, entry: bool = True) -> Plan:
-    """The plan of a partitioned graph; without `entry` there is no compile unit in it, and no kernel is looked at.
+    """The plan of a partitioned graph, by all planning passes after `fuse`; see `plan_memory`.
 
     Raises:
         InternalError: EK0908, a group reads what no group before it stores.
     """
     check_partition(ir, parts)
-    return _Planner(ir, parts, entry).run()
+    return plan_memory(ir, parts, Flow(ir, parts), entry=entry)
 
 
 def check_partition(ir: GraphIR, parts: Partition) -> None:
@@ -186,7 +210,8 @@ def _node(ir: GraphIR, number: int) -> Node:
 
 
 class _Planner:
-    def __init__(self, ir: GraphIR, parts: Partition, with_entry: bool) -> None:
+    def __init__(self, ir: GraphIR, parts: Partition, flow: Flow, with_entry: bool, shared: bool) -> None:
+        self.shared = shared
         self.ir = ir
         self.parts = parts
         self.with_entry = with_entry
@@ -195,7 +220,7 @@ class _Planner:
         self.buffers: list[PlannedBuffer] = []
         self.buffer_of: dict[int, int] = {}  # home of a value -> buffer
         self.aliases = set(parts.aliases)
-        self.flow = Flow(ir, parts)
+        self.flow = flow
 
     def run(self) -> Plan:
         for value in range(len(self.ir.inputs)):
@@ -293,7 +318,8 @@ class _Planner:
         made = [step.value for step in self.ir.steps if step.value in written]
         for value, time in written.items():
             if value not in self.buffer_of:
-                self._add(value, ("sizes", made.index(value)) if value in made else ("temp", 0), time, last[value])
+                end = last[value] if self.shared else len(self.parts.groups)
+                self._add(value, ("sizes", made.index(value)) if value in made else ("temp", 0), time, end)
         return tuple(written[value] + 1 for value in made)
 
     def _node(self, number: int) -> Node:

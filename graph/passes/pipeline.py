@@ -1,15 +1,18 @@
-"""Optimises graphs: runs the passes of `PASSES` before a graph is divided into kernels.
+"""Runs the passes over a graph, from what the user wrote to the plan of a compile unit: `PASSES`.
 
-Each pass takes a graph and gives one that computes the same bits. It is timed and logged, and known by its name with
-"graph." before it:
+    graph --> simpler graph --> groups of nodes --> order of groups --> plan of buffers
+          rewriting          fuse                schedule          plan_memory
+
+A rewriting pass takes a graph and gives one that computes the same bits. Planning decides what becomes one kernel, in
+which order kernels run, and where values lie. Each pass is timed and logged, and known by its name with "graph." before
+it:
 
     EINKORN_DUMP=graph.simplify       prints the graph after a pass to standard error
     EINKORN_STOP=graph.merge_equal    ends loading after a pass
-    EINKORN_WITHOUT=graph.simplify    leaves a pass out; "graph" leaves out all of them
+    EINKORN_WITHOUT=graph.simplify    leaves a pass out; "graph" leaves out all that rewrite
     EINKORN_VERIFY=1                  verifies the graph after each pass
 
-Input: a `GraphIR`. Output: `Optimised`: the graph, and what each pass did. Non-goals: fusion and memory, which follow
-(see `fusion` and `memory_plan`).
+Input: a `GraphIR`. Output: `Optimised`, the graph and what each pass did; of planning, a `Plan`. Non-goals: code.
 """
 
 from __future__ import annotations
@@ -17,21 +20,26 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.environment.knobs import Knob, Knobs, knobs
-from ..ir import GraphIR
+from ..ir import GraphIR, Node, Prepared
+from .control_flow import Flow
 from .drop_unread import drop_unread
 from .fold_constants import Evaluate, fold_constants
+from .fusion import Facts, Partition, partition
+from .memory_plan import Plan, check_partition, plan_memory
 from .merge_equal import merge_equal
+from .pack_weights import KernelOf, pack_weights
+from .pass_summary import PREFIX, PassSummary
+from .prepare_weights import prepare_weights
 from .simplify import simplify
 from .sink_moves import FactsOf, sink_moves
 from .verify import verify_graph
 
-PREFIX: Final = "graph."
 _log = logging.getLogger("einkorn.load")
 
 
@@ -42,33 +50,66 @@ class Tools:
     Attributes:
         evaluate: computes a graph without inputs; None where that fails.
         facts_of: what a node of a graph allows; see `fusion.Facts`.
+        vector_bits: the width of the vectors of the device that a graph runs on; 0 of a GPU.
+        kernel_of: a kernel that ships with the package.
+        prepares: whether passes may compute values of weights when a model is loaded.
     """
 
     evaluate: Evaluate
     facts_of: FactsOf
+    vector_bits: Callable[[GraphIR], int]
+    kernel_of: KernelOf
+    prepares: bool = True
+
+
+@dataclass
+class Planning:
+    """What the planning passes work on: each reads what those before it left.
+
+    Attributes:
+        ir: the graph.
+        facts_of: what a node allows.
+        fuse: whether nodes are fused at all.
+        apart: nodes with which nothing is fused.
+        entry: whether a compile unit is wanted.
+    """
+
+    ir: GraphIR
+    facts_of: Callable[[Node], Facts]
+    fuse: bool = True
+    apart: Collection[int] = ()
+    entry: bool = True
+    parts: Partition | None = None  # made by `fuse`, or known
+    flow: Flow = field(init=False)  # made by `schedule`
+    plan: Plan = field(init=False)  # made by `plan_memory`
+
+    @property
+    def groups(self) -> Partition:
+        """The groups, once they are there."""
+        assert self.parts is not None
+        return self.parts
 
 
 @dataclass(frozen=True)
 class GraphPass:
-    """A row of `PASSES`: the name of a pass, and what it does to a graph."""
+    """A row of `PASSES` that rewrites a graph."""
 
     name: str
     run: Callable[[GraphIR, Tools], GraphIR]
 
 
 @dataclass(frozen=True)
-class PassSummary:
-    """What a pass did: how many nodes the graph had before it and has after it, and the seconds that it took."""
+class PlanningPass:
+    """A row of `PASSES` that plans what becomes of a graph.
+
+    `show` gives what it decided as text, `count` in a few words. Without an `optional` pass there is a plan, too.
+    """
 
     name: str
-    before: int
-    after: int
-    changed: bool
-    seconds: float
-
-    def __str__(self) -> str:
-        did = f"{self.before} -> {self.after} nodes" if self.changed else "nothing to do"
-        return f"{PREFIX}{self.name}: {did}, {self.seconds * 1e3:.2f} ms"
+    run: Callable[[Planning], None]
+    show: Callable[[Planning], str]
+    count: Callable[[Planning], str]
+    optional: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,12 +125,50 @@ def _plain(change: Callable[[GraphIR], GraphIR]) -> GraphPass:
     return GraphPass(change.__name__, lambda ir, _: change(ir))
 
 
-PASSES: Final = (
+def _fuse(planning: Planning) -> None:
+    if planning.parts is None:
+        fuse = planning.fuse and fuses()
+        planning.parts = partition(planning.ir, planning.facts_of, fuse=fuse, apart=planning.apart)
+
+
+def _schedule(planning: Planning) -> None:
+    check_partition(planning.ir, planning.groups)
+    planning.flow = Flow(planning.ir, planning.groups)
+
+
+def _plan_memory(planning: Planning) -> None:
+    shared = PREFIX + "plan_memory" not in knobs.without
+    planning.plan = plan_memory(planning.ir, planning.groups, planning.flow, entry=planning.entry, shared=shared)
+
+
+def _fused(planning: Planning) -> str:
+    nodes = sum(isinstance(item, Node) for item in planning.ir.nodes)
+    return f"{nodes} nodes in {len(planning.groups.groups)} kernels"
+
+
+def _scheduled(planning: Planning) -> str:
+    return f"{len(planning.groups.controls)} branches and loops, {len(planning.ir.steps)} sizes computed on the way"
+
+
+def _placed(planning: Planning) -> str:
+    plan = planning.plan
+    return f"{len(plan.buffers)} buffers, {len(plan.temps)} of them temporary"
+
+
+PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
     GraphPass(sink_moves.__name__, lambda ir, tools: sink_moves(ir, tools.facts_of)),
     _plain(simplify),
     GraphPass(fold_constants.__name__, lambda ir, tools: fold_constants(ir, tools.evaluate)),
     _plain(merge_equal),
+    GraphPass(prepare_weights.__name__, lambda ir, tools: prepare_weights(ir) if tools.prepares else ir),
+    GraphPass(
+        pack_weights.__name__,
+        lambda ir, tools: pack_weights(ir, tools.vector_bits, tools.kernel_of) if tools.prepares else ir,
+    ),
     _plain(drop_unread),
+    PlanningPass("fuse", _fuse, lambda planning: planning.groups.text(planning.ir), _fused),
+    PlanningPass("schedule", _schedule, lambda planning: planning.flow.text(), _scheduled, optional=False),
+    PlanningPass("plan_memory", _plan_memory, lambda planning: planning.plan.text(), _placed),
 )
 
 
@@ -106,29 +185,69 @@ def optimise(ir: GraphIR, tools: Tools) -> Optimised:
     _check_names(without, Knobs.without, "graph")
     summaries = []
     for each in PASSES:
+        if isinstance(each, PlanningPass):
+            continue
         name, before, start = PREFIX + each.name, ir, time.perf_counter()
         if name not in without and "graph" not in without:
             ir = each.run(ir, tools)
-        summary = PassSummary(
-            each.name, len(before.nodes), len(ir.nodes), ir is not before, time.perf_counter() - start
-        )
+        summary = _summary(each.name, before, ir, time.perf_counter() - start)
         summaries.append(summary)
         _log.debug("%s", summary)
         if ir is not before and (dump or stop or knobs.verify):
             verify_graph(ir, before, name)
-        if name in dump:
-            print(f"=== {name} ===\n{ir}", file=sys.stderr)
-        if name == stop:
-            raise CompileError(f"stopped after the pass '{name}', as requested by EINKORN_STOP", code="EK0606")
+        _show(name, lambda ir=ir: str(ir))  # type: ignore[misc]  # each its own
     return Optimised(ir, tuple(summaries))
 
 
+def plan_graph(planning: Planning) -> Plan:
+    """Runs the planning passes: what becomes one kernel, in which order kernels run, where values lie.
+
+    Raises:
+        CompileError: EK0606 `EINKORN_STOP` names a pass.
+        InternalError: EK0908, a group reads what no group before it stores.
+    """
+    summaries, nodes = [], len(planning.ir.nodes)
+    for each in PASSES:
+        if isinstance(each, PlanningPass):
+            start = time.perf_counter()
+            each.run(planning)
+            seconds = time.perf_counter() - start
+            summaries.append(PassSummary(each.name, nodes, nodes, False, seconds, planned=each.count(planning)))
+            _log.debug("%s", summaries[-1])
+            _show(PREFIX + each.name, lambda each=each: each.show(planning))  # type: ignore[misc]
+    return replace(planning.plan, passes=tuple(summaries))
+
+
+def fuses() -> bool:
+    """Whether nodes are fused: unless the pass is left out."""
+    return PREFIX + "fuse" not in knobs.without
+
+
+def _summary(name: str, before: GraphIR, ir: GraphIR, seconds: float) -> PassSummary:
+    made = () if ir is before else [item for item in ir.nodes if isinstance(item, Prepared)]
+    old = {id(item.part) for item in before.nodes if isinstance(item, Prepared)} if made else ()
+    new = [item.type for item in made if id(item.part) not in old]
+    size = sum(type.dtype.bytes_for(int(type.shape.num_elements)) for type in new)
+    return PassSummary(name, len(before.nodes), len(ir.nodes), ir is not before, seconds, len(new), size)
+
+
+def _show(name: str, text: Callable[[], str]) -> None:
+    """Prints what a pass gave where it is asked for, and ends after the pass that is named so."""
+    if name in knobs.dump:
+        print(f"=== {name} ===\n{text()}", file=sys.stderr)
+    if name == knobs.stop:
+        raise CompileError(f"stopped after the pass '{name}', as requested by EINKORN_STOP", code="EK0606")
+
+
 def names() -> list[str]:
-    """What can be dumped, stopped after and left out."""
+    """What can be dumped and stopped after."""
     return [PREFIX + each.name for each in PASSES]
 
 
 def _check_names(given: Iterable[str], knob: Knob[Any], *others: str) -> None:
+    """`others` are further names of passes that are left out; not all passes can be."""
+    needed = [PREFIX + each.name for each in PASSES if isinstance(each, PlanningPass) and not each.optional]
+    known = [name for name in names() if not others or name not in needed]
     for name in sorted(given):
-        if (name.startswith(PREFIX) or others) and name not in (*names(), *others):
-            raise knob.refusal(name, (*names(), *others))
+        if (name.startswith(PREFIX) or others) and name not in (*known, *others):
+            raise knob.refusal(name, (*known, *others))

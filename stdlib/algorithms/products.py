@@ -75,8 +75,9 @@ def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, stor
                     for k in range(steps):
                         strip[i * DEPTH + k] = wide(0)
                 for p in range(ceildiv(columns, width)):
-                    at_sums = (s * PANELS + p) * tile
-                    multiply_tile(strip, slab, p * DEPTH * width, sums, at_sums, first == 0, steps, strip_rows, lanes)
+                    panel = panel_in(slab, p, lanes)
+                    at = (s * PANELS + p) * tile
+                    multiply_tile(strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
 
         for first in range(0, max(depth, 1), DEPTH):
             add_slab(first)
@@ -92,6 +93,12 @@ def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, stor
 def panel_at(k: Any, j: Any, width: Any) -> Any:
     """Where the element of step k and column j lies in a slab: `width` columns of a step, then those of the next."""
     return (j // width * DEPTH + k) * width + j % width
+
+
+def panel_in(slab: Any, p: Any, lanes: Any) -> Any:
+    """A panel of a slab for `multiply_tile`."""
+    width = VECTORS * lanes
+    return lambda k, v: slab.load((p * DEPTH + k) * width + v * lanes, width=lanes)
 
 
 def fill_step(slab: Any, k: Any, first_panel: Any, columns: Any, width: Any, element: Any) -> None:
@@ -117,10 +124,12 @@ def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
 
 
 def multiply_tile(
-    strip: Any, slab: Any, at_panel: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
+    strip: Any, panel: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
 ) -> None:
-    """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers."""
-    width = VECTORS * lanes
+    """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers.
+
+    panel(k, v) is vector v of step k.
+    """
     totals: tuple[Any, ...] = ()
     for _ in unroll(strip_rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))
@@ -132,7 +141,7 @@ def multiply_tile(
     for k in range(steps):
         row: tuple[Any, ...] = ()
         for v in unroll(VECTORS):
-            row = (*row, slab.load(at_panel + k * width + v * lanes, width=lanes))
+            row = (*row, panel(k, v))
         new: tuple[Any, ...] = ()
         for i in unroll(strip_rows):
             factor = strip[i * DEPTH + k]

@@ -41,6 +41,7 @@ from ..algorithms.products import (
     WORK,
     fill_step,
     multiply_tile,
+    panel_in,
     times_plus,
 )
 
@@ -283,7 +284,7 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
     batches, m, n, depth = sizes
     width = VECTORS * lanes
     tile = strip_rows * width
-    row_blocks, column_blocks = _blocks(m, n, depth, width)
+    row_blocks, column_blocks = block_counts(m, n, depth, width)
     height = ceildiv(ceildiv(m, row_blocks), strip_rows) * strip_rows
     breadth = ceildiv(ceildiv(n, column_blocks), width) * width
 
@@ -320,9 +321,9 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
                     for k in range(steps):
                         strip[i * DEPTH + k] = wide(0)
                 for p in range(ceildiv(columns, width)):
-                    at_sums = (s * PANELS + p) * tile
-                    at = (p * DEPTH * width, at_sums)
-                    _tile_of(strip_height(s), strip, slab, sums, at, first == 0, steps, strip_rows, lanes)
+                    panel = panel_in(slab, p, lanes)
+                    at = (s * PANELS + p) * tile
+                    packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
 
         def store_strip(s):
             for i in range(strip_height(s)):
@@ -339,7 +340,7 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
     parallel_for(batches * row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * depth + 16))
 
 
-def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
+def block_counts(m: Any, n: Any, depth: Any, width: Any) -> Any:
     """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads.
 
     Columns are cut first: to copy the rows of a once more costs less than the columns of b.
@@ -391,11 +392,19 @@ def _turned(rows: Any, lanes: Any) -> Any:
     return rows
 
 
-def _tile_of(
-    height: Any, strip: Any, slab: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
+def packed_tile(
+    height: Any,
+    strip: Any,
+    panel: Any,
+    sums: Any,
+    at: Any,
+    is_first: Any,
+    steps: Any,
+    strip_rows: Any,
+    lanes: Any,
 ) -> None:
     """A tile of a strip; half of one where the strip has no more rows."""
     if height <= strip_rows // 2:
-        multiply_tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows // 2, lanes)
+        multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows // 2, lanes)
     else:
-        multiply_tile(strip, slab, at[0], sums, at[1], is_first, steps, strip_rows, lanes)
+        multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows, lanes)

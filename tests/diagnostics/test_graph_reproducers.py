@@ -19,6 +19,7 @@ from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine import compile, load, reproducer
 from einkorn.graph.engine.reproducer import graph_from_json
+from einkorn.graph.passes import pipeline
 
 KERNELS = """
 from einkorn.dsl import *
@@ -56,8 +57,8 @@ def trips(*_: Any, **__: Any) -> Any:
     return {}["here"]
 
 
-def without_first_group(ir: Any, facts_of: Any, *, fuse: bool) -> Any:
-    parts = PARTITION(ir, facts_of, fuse=fuse)
+def without_first_group(ir: Any, facts_of: Any, **how: Any) -> Any:
+    parts = PARTITION(ir, facts_of, **how)
     return replace(parts, groups=parts.groups[1:])
 
 
@@ -65,11 +66,11 @@ def not_fusible(*_: Any, **__: Any) -> Any:
     raise NotFusible("not even alone")
 
 
-PARTITION = compile.partition
+PARTITION = pipeline.partition
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
-    "fusion": (compile, "partition", trips, "EK0901"),
-    "a wrong partition": (compile, "partition", without_first_group, "EK0908"),
-    "the plan": (compile, "make_plan", trips, "EK0901"),
+    "fusion": (pipeline, "partition", trips, "EK0901"),
+    "a wrong partition": (pipeline, "partition", without_first_group, "EK0908"),
+    "the plan": (pipeline, "plan_memory", trips, "EK0901"),
     "the facts": (facts, "count_operations", trips, "EK0901"),
     "no way to fuse": ("einkorn.compiler.pipeline", "build_program", not_fusible, "EK0901"),
     "the cache": (load, "partition_to_json", trips, "EK0901"),
@@ -121,7 +122,7 @@ def test_a_fault_of_the_interpreter_leaves_one_too(
 
 def test_a_fault_is_told_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the graph is available: the fault is reported, and no other takes its place."""
-    monkeypatch.setattr(compile, "make_plan", trips)
+    monkeypatch.setattr(pipeline, "plan_memory", trips)
     monkeypatch.setattr(reproducer, "graph_to_json", trips)
     with pytest.raises(InternalError) as caught:
         InferenceSession(devices=[CPU()]).load(graph())

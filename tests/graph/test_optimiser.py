@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import pytest
 
 from einkorn.dsl import InputTensor, Numeric, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, InternalError
-from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
 from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.optimising import optimise_graph
 from einkorn.graph.ir import Constant, GraphIR, Node
@@ -278,6 +279,71 @@ def test_permutes_that_differ_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     agree(graph_of(f, (F32, [3, 3, 3])), np.arange(27, dtype=np.float32).reshape(3, 3, 3) ** 2, monkeypatch=monkeypatch)
 
 
+# *** weights ***
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8"])
+def test_weights_of_products_are_packed(dtype: str, transposed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all numbers of rows, which the kernels multiply in different ways, the bits are those of `matmul`."""
+    kind, numbers = DType[dtype], np.random.default_rng(0)
+    array = (numbers.standard_normal((260, 2100)) * 9).astype(kind.to_numpy())
+    weight = Weight("w", kind, array.shape if transposed else array.T.shape, CPU)
+    graph = graph_of(
+        lambda x: ops.relu(x * 2 @ (ops.transpose(weight, 0, 1) if transposed else weight)) + 1, (kind, ["m", 2100])
+    )
+    registry = {"w": array if transposed else np.ascontiguousarray(array.T)}
+    models = []
+    for without in ("", "graph"):
+        monkeypatch.setenv("EINKORN_WITHOUT", without)
+        models.append(InferenceSession().load(graph, weights_registry=registry))
+    packed = next(each for each in models[0].passes if each.name == "pack_weights")
+    assert packed.prepared == 1 and packed.bytes >= array.nbytes
+    for rows in (0, 1, 2, 3, 4, 7, 8, 15, 31, 150):
+        x = (numbers.standard_normal((rows, 2100)) * 5).astype(kind.to_numpy())
+        found, wanted = (model(x)[0].to_numpy() for model in models)
+        assert found.tobytes() == wanted.tobytes(), rows
+
+
+def test_computations_on_weights_are_done_when_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each model computes them of its own weights; copies and pickled models have them, too."""
+    w, b = Weight("w", F32, [64, 96], CPU), Weight("b", F32, [96], CPU)
+    graph = graph_of(lambda x: x * ops.transpose(ops.exp(w) * 2, 0, 1) + ops.reshape(b, [96, 1]), (F32, [96, 64]))
+    session, numbers = InferenceSession(), np.random.default_rng(0)
+    compiled = session.compile(graph)
+    x = numbers.standard_normal((96, 64)).astype(np.float32)
+    for _ in range(2):
+        registry = {"w": numbers.standard_normal((64, 96)).astype(np.float32), "b": np.ones(96, np.float32)}
+        model = session.init(compiled, weights_registry=registry)
+        assert ops_of(model._ir)["exp"] == ops_of(model._ir)["permute"] == 0
+        monkeypatch.setenv("EINKORN_WITHOUT", "graph")
+        wanted = session.load(graph, weights_registry=registry)(x)[0].to_numpy()
+        monkeypatch.delenv("EINKORN_WITHOUT")
+        for each in (model, model.clone(), pickle.loads(pickle.dumps(model))):
+            assert each(x)[0].to_numpy().tobytes() == wanted.tobytes()
+
+
+def test_what_is_not_prepared() -> None:
+    """Outputs, small weights, what takes more memory than the weight, and what fails when it is computed."""
+    w, n = Weight("w", DType.float16, [64, 96], CPU), Weight("n", DType.int32, [128, 64], CPU)
+    graph = graph_of(
+        lambda x: (ops.cast(w, F32) + x, ops.exp(w), ops.negate(n), x + ops.cast(n[:32], F32)[0, 0]), (F32, [64, 96])
+    )
+    registry = {"w": np.ones((64, 96), np.float16), "n": np.ones((128, 64), np.int32)}
+    model = InferenceSession().load(graph, weights_registry=registry)
+    assert not any(each.prepared for each in model.passes)
+    assert [output.dtype for output in model(np.ones((64, 96), np.float32))] == [F32, DType.float16, DType.int32, F32]
+
+
+def test_weights_that_only_prepared_values_read_are_checked() -> None:
+    w = Weight("w", F32, [256, 256], CPU)
+    graph = graph_of(lambda x: x @ w, (F32, [3, 256]))
+    with pytest.raises(EinkornError, match="weight 'w' of graph 'g' is missing"):
+        InferenceSession().load(graph)
+    with pytest.raises(EinkornError, match="weight 'w' has the shape"):
+        InferenceSession().load(graph, weights_registry={"w": np.ones((2, 2), np.float32)})
+
+
 # *** the row of passes ***
 
 
@@ -307,7 +373,7 @@ def test_passes_are_dumped_stopped_and_left_out(
 def test_interpreted_kernels_and_searches_for_nan_see_every_op() -> None:
     graph = graph_of(lambda x: ops.softmax(x * 1.0) + ops.softmax(x))
     for session in (InferenceSession(interpret=True), InferenceSession(checks="safe+nan")):
-        assert session.load(graph).passes == ()
+        assert [each.name for each in session.load(graph).passes] == ["fuse", "schedule", "plan_memory"]
 
 
 def test_broken_graphs_are_found() -> None:

@@ -1,0 +1,125 @@
+"""Packs the weights and constants of matrix products when a model is loaded.
+
+    matmul(x, weight)        matmul_packed(x, prepared)
+
+The kernels of products copy their right matrix into panels at each call. Where it is a weight or a constant, it is
+copied once, and the products read the panels where they lie; see the kernels in `packed_products`. No bit of a result
+differs. The panels take memory beside the weight; see `model.passes`.
+
+Small matrices stay, and so do those of products whose kernels do not copy them (one to three rows by the transpose of a
+matrix) or copy them for many rows.
+
+Input: a `GraphIR`, the target's width of vectors. Output: the graph with packed products. Non-goals: GPUs; products
+inside of loops and branches, whose weights are read where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...dsl.diagnostics.cached import cached
+from ...dsl.package.library import LoadedKernel
+from ...dsl.types.dtype import DType
+from ..ir import GraphIR, Held, Item, Node, Prepared
+from ..renumbering import Rewriting
+from ..types.dims import StaticDim
+from ..types.tensor_type import TensorType
+from .fold_constants import elements_of, part_of
+from .prepare_weights import prepared
+
+KernelOf = Callable[[str, str], LoadedKernel]  # of a family and a name
+
+MIN_ELEMENTS: Final = 1 << 16  # of a matrix
+MIN_COLUMNS: Final = 8  # fewer are multiplied by dot products
+MIN_DOT_ROWS: Final = 4  # fewer rows are multiplied by dot products with a transposed matrix
+MAX_ROWS: Final = 512  # of a product; with more of them, copying takes no time beside multiplying
+VECTORS: Final = 2  # of a panel's row; as in the kernels
+FAMILY: Final = "packed_products"
+
+
+@dataclass(frozen=True)
+class Product:
+    """A row of `PRODUCTS`: a kernel whose second operand is a matrix.
+
+    Attributes:
+        pack: the kernel that packs the matrix.
+        columns: the axis of the matrix that its columns lie along.
+        dots: whether products of few rows are dot products.
+    """
+
+    pack: str
+    columns: int
+    dots: bool
+
+
+PRODUCTS: Final = {
+    "matmul": Product("pack_panels", 1, False),
+    "matmul_transposed": Product("pack_panels_transposed", 0, True),
+}
+
+
+def pack_weights(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> GraphIR:
+    """The graph with packed matrices; `vector_bits` finds the width of the target's vectors, 0 of a GPU."""
+    if len(ir.devices) > 1 or not any(isinstance(item, Held) for item in ir.nodes):
+        return ir
+    return _Packing(ir, vector_bits, kernel_of).run()
+
+
+class _Packing(Rewriting):
+    def __init__(self, ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> None:
+        super().__init__(ir)
+        self.vector_bits_of = vector_bits
+        self.kernel_of = kernel_of
+        self.held = {item.results[0]: item for item in ir.nodes if isinstance(item, Held)}
+        self.packed: dict[tuple[int, str], int] = {}  # by value of `ir` and kernel, the value with the panels
+
+    def rewrite(self, number: int, item: Item) -> None:
+        row = PRODUCTS.get(item.name) if isinstance(item, Node) and item.kernel.shipped else None
+        if row is None or not isinstance(item, Node) or self.ir.regions.of[number] or not self._is_worth(item, row):
+            return self.keep(item)
+        x, matrix = item.operands
+        key = matrix, row.pack
+        if key not in self.packed:
+            (self.packed[key],) = self.add(self._panels(matrix, row))
+        kernel = self.kernel_of(FAMILY, "matmul_packed")
+        operands = (self.new([x])[0], self.packed[key])
+        parameters = (("dots", row.dots),)
+        return self.replace(item, self.add(Node(kernel, parameters, operands, item.out_types, (0,), item.place)))
+
+    @cached
+    def vector_bits(self) -> int:
+        return self.vector_bits_of(self.ir)
+
+    def _is_worth(self, node: Node, row: Product) -> bool:
+        x, matrix = node.operands
+        type = self.ir.types[matrix]
+        if matrix not in self.held or type.dtype.is_complex() or type.dtype.is_storage():
+            return False
+        if (elements_of(type) or 0) < MIN_ELEMENTS or int(type.shape[row.columns]) < MIN_COLUMNS:
+            return False
+        rows = 1
+        for dim in self.ir.types[x].shape[:-1]:
+            if not isinstance(dim, StaticDim):
+                return self.vector_bits > 0
+            rows *= int(dim)
+        return self.vector_bits > 0 and (MIN_DOT_ROWS if row.dots else 1) <= rows <= MAX_ROWS
+
+    def _panels(self, matrix: int, row: Product) -> Prepared:
+        """The matrix in panels, as a value that is computed when the model is loaded."""
+        type = self.ir.types[matrix]
+        assert isinstance(type, TensorType)
+        width = VECTORS * self.vector_bits // _sum_bits(type.dtype)
+        columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
+        panels = type.with_shape([-(-columns // width), depth, width])
+        part, _ = part_of(self.ir, [matrix])
+        kernel = self.kernel_of(FAMILY, row.pack)
+        pack = Node(kernel, (), part.outputs, (panels,), (len(part.types),))
+        part = GraphIR("weights", (), (*part.nodes, pack), pack.results)
+        return prepared(part, panels, len(self.made), self.held[matrix])
+
+
+def _sum_bits(dtype: DType) -> int:
+    """The width of the numbers in which a product is summed."""
+    return max(dtype.bits, 32) if dtype.is_float() else dtype.bits

@@ -1,0 +1,78 @@
+"""Computes what depends on weights alone when a model is loaded, and not at each call.
+
+    permute(weight) + x        prepared + x
+
+Transposes, casts and arithmetic of shipped ops are prepared, of weights of `MIN_ELEMENTS` elements or more. A value
+that takes more bytes than what it is computed from is not: to read it would take longer than to compute it.
+
+Input: a `GraphIR`. Output: the graph with `Prepared` values in place of nodes, each with the graph that computes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Final
+
+from ..ir import Constant, External, GraphIR, Item, Node, Prepared, is_transfer
+from ..renumbering import Rewriting
+from ..types.tensor_type import ShapedType, TensorType
+from .fold_constants import computed_from, elements_of, part_of
+
+MIN_ELEMENTS: Final = 1 << 12
+_FREE: Final = frozenset(("reshape", "broadcast_to", "slice", "concat2", "transfer_to", "range"))
+
+
+def prepare_weights(ir: GraphIR) -> GraphIR:
+    """The graph with what depends on weights alone prepared."""
+    if len(ir.devices) > 1 or not any(isinstance(item, External) for item in ir.nodes):
+        return ir
+    makers = {value: item for item in ir.nodes for value in item.results}
+    wanted = computed_from(ir, (Constant, External), functools.partial(_may_prepare, makers), _FREE)
+    return _Preparing(ir, {value: part_of(ir, [value])[0] for value in wanted}).run() if wanted else ir
+
+
+def prepared(part: GraphIR, type: ShapedType, number: int, item: Item) -> Prepared:
+    """The value that a part of a graph computes; `number` is unique among those of the graph."""
+    assert isinstance(type, TensorType)
+    sources = [each.name for each in part.nodes if isinstance(each, External)]
+    name = f"{', '.join(sources) or 'constant'} (prepared {number})"
+    return Prepared(name, type, 0, place=item.place, part=part)
+
+
+class _Preparing(Rewriting):
+    def __init__(self, ir: GraphIR, parts: Mapping[int, GraphIR]) -> None:
+        super().__init__(ir)
+        self.parts = parts
+
+    def rewrite(self, number: int, item: Item) -> None:
+        part = self.parts.get(item.results[0]) if isinstance(item, Node) and item.results else None
+        if part is None or not any(isinstance(each, External) for each in part.nodes):
+            return self.keep(item)
+        return self.replace(item, self.add(prepared(part, item.out_types[0], number, item)))
+
+
+def _may_prepare(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> bool:
+    type = node.out_types[0] if len(node.out_types) == 1 else None
+    if not node.kernel.shipped or not isinstance(type, TensorType) or ir.ordered(node) or is_transfer(ir, node):
+        return False
+    made, read = _bytes(type), [_bytes(ir.types[_spread(makers, value)]) for value in node.operands]
+    if made is None or None in read:
+        return False
+    if node.name in _FREE:
+        return True
+    return (elements_of(type) or 0) >= MIN_ELEMENTS and made <= max((count or 0 for count in read), default=0)
+
+
+def _spread(makers: Mapping[int, Item], value: int) -> int:
+    """The value whose elements a broadcast repeats; of other values they themselves."""
+    maker = makers.get(value)
+    while isinstance(maker, Node) and maker.kernel.shipped and maker.name == "broadcast_to":
+        value = maker.operands[0]
+        maker = makers.get(value)
+    return value
+
+
+def _bytes(type: ShapedType) -> int | None:
+    count = elements_of(type)
+    return None if count is None else int(type.dtype.bytes_for(count))

@@ -1,0 +1,220 @@
+"""Computes matrix products with a matrix that was packed when the model was loaded.
+
+The right matrix lies in panels, as the kernels of `matmul` copy it at each call: `width` columns of a row side by side,
+then those of the next row. So a product of few rows reads each element of it once, in the order of memory. The sums
+are taken in the same order as by `matmul` and `matmul_transposed`: the results are the same to the bit.
+
+Input: a tensor and panels. Output: a tensor. Non-goals: GPUs, and which products are packed (see `pack_weights` of the
+graph).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ...dsl import (
+    SIMD,
+    DeviceContext,
+    InputTensor,
+    Numeric,
+    OutputTensor,
+    ceildiv,
+    parallel_for,
+    register,
+    stack,
+    store,
+    unroll,
+)
+from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.products import DEPTH, VECTORS, WORK, times_plus
+from .matmul import DOT_SPAN, FEW_ROWS, HEIGHT, PANELS, block_counts, packed_tile
+
+T = TypeVar("T", bound=Numeric)
+
+AHEAD = 48  # steps of a panel that are fetched before they are used
+PACKED_STEPS = 64  # steps of a panel that are copied in one go
+
+
+@register("pack_panels", writes_once=True)
+def pack_panels(out: OutputTensor[T, "p k w"], b: InputTensor[T, "k n"]) -> None:
+    """The columns of b in panels of `w`, zeros behind the last one."""
+    _pack(out, b.dim(1), lambda k, j: b[k, j])
+
+
+@register("pack_panels_transposed", writes_once=True)
+def pack_panels_transposed(out: OutputTensor[T, "p k w"], b: InputTensor[T, "n k"]) -> None:
+    """As `pack_panels` of the transposed b."""
+    _pack(out, b.dim(0), lambda k, j: b[j, k])
+
+
+def _pack(out: Any, n: Any, element: Any) -> None:
+    panels, depth, width = out.shape
+
+    def panel(p):
+        columns = min(n - p * width, width)
+        for first in range(0, depth, PACKED_STEPS):
+            steps = min(depth - first, PACKED_STEPS)
+            for j in range(columns):
+                for k in range(steps):
+                    out[p, first + k, j] = element(first + k, p * width + j)
+            for k in range(steps):
+                for j in range(columns, width):
+                    out[p, first + k, j] = out.dtype(0)
+
+    parallel_for(panels, panel, grain=ceildiv(WORK, depth * width + 16))
+
+
+@register("matmul_packed", writes_once=True, reads={"a": 4})
+def matmul_packed(
+    out: OutputTensor[T, "*s m n"],
+    a: InputTensor[T, "*s m k"],
+    b: InputTensor[T, "p k w"],
+    ctx: DeviceContext,
+    *,
+    dots: bool,
+) -> None:
+    """The product of the rows of a with a matrix in panels; `dots` where few rows are multiplied as dot products."""
+    wide = wide_dtype(T)
+    lanes = ctx.target.vector_bits // wide.bits
+    rows = out.shape[:-1]
+    sizes = (product(rows), out.dim(-1), a.dim(-1))
+
+    def left(i):
+        lead = unravelled(i, rows)
+        return lambda k: a[(*lead, k)].cast(wide)
+
+    def right(p, first):
+        def vector(k, v):
+            b.prefetch(p, first + k + AHEAD, v * lanes)
+            return b.load((p, first + k, v * lanes), width=lanes).cast(wide)
+
+        return vector
+
+    def save(i):
+        lead = unravelled(i, rows)
+        return lambda j, value: store(out, (*lead, j), value.cast(T))
+
+    if dots and sizes[0] < FEW_ROWS:
+        _by_dots(sizes, wide, lanes, left, right, save)
+    else:
+        _by_panels(sizes, wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
+
+
+def _by_panels(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
+    """As the blocks of `matmul`, which read the panels where they lie."""
+    m, n, depth = sizes
+    width = VECTORS * lanes
+    tile = strip_rows * width
+    row_blocks, column_blocks = block_counts(m, n, depth, width)
+    height = ceildiv(ceildiv(m, row_blocks), strip_rows) * strip_rows
+    breadth = ceildiv(ceildiv(n, column_blocks), width)  # in panels
+
+    def block(task):
+        first_row = task // column_blocks * height
+        first_panel = task % column_blocks * breadth
+        rows = max(min(m - first_row, height), 0)
+        panels = max(min(ceildiv(n, width) - first_panel, breadth), 0)
+        strip = stack[wide](strip_rows * DEPTH, zeroed=False)
+        sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
+
+        def strip_height(s):
+            return min(rows - s * strip_rows, strip_rows)
+
+        def add_slab(first):
+            """Adds the products of some steps to the sums."""
+            steps = min(depth - first, DEPTH)
+            for s in range(ceildiv(rows, strip_rows)):
+                for i in range(strip_height(s)):
+                    row = a(first_row + s * strip_rows + i)
+                    for k in range(steps):
+                        strip[i * DEPTH + k] = row(first + k)
+                for i in range(strip_height(s), strip_rows):
+                    for k in range(steps):
+                        strip[i * DEPTH + k] = wide(0)
+                for p in range(panels):
+                    at = (s * PANELS + p) * tile
+                    panel = b(first_panel + p, first)
+                    packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
+
+        def store_strip(s):
+            for i in range(strip_height(s)):
+                put = save(first_row + s * strip_rows + i)
+                for p in range(panels):
+                    column = (first_panel + p) * width
+                    for j in range(min(n - column, width)):
+                        put(column + j, sums[(s * PANELS + p) * tile + i * width + j])
+
+        for first in range(0, max(depth, 1), DEPTH):
+            add_slab(first)
+        for s in range(ceildiv(rows, strip_rows)):
+            store_strip(s)
+
+    parallel_for(row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * width * depth + 16))
+
+
+def _by_dots(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> None:
+    """Few rows by a matrix whose columns `matmul_transposed` would read as they lie: dot products of four vectors.
+
+    The sums of steps that would be in one lane are kept apart, and added up at the end as the lanes would be.
+    """
+    m, n, depth = sizes
+    width = VECTORS * lanes
+    apart = 4 * lanes
+
+    def panel_of(p):
+        row = stack[wide](FEW_ROWS * DOT_SPAN, zeroed=False)
+        sums = stack[wide](FEW_ROWS * apart * width, zeroed=False)
+        totals = stack[wide](FEW_ROWS * width)
+        panel = b(p, 0)
+
+        def add(i, r, v, factor, vector):
+            at = (i * apart + r) * width + v * lanes
+            sums.store(times_plus(SIMD[wide, lanes](factor), vector, sums.load(at, width=lanes)), at)
+
+        def run(first):
+            """Adds the products of DOT_SPAN steps, or of as many as there are, to the totals."""
+            count = min(depth - first, DOT_SPAN)
+            for i in range(m):
+                element = a(i)
+                for k in range(count):
+                    row[i * DOT_SPAN + k] = element(first + k)
+                for k in range(apart * width):
+                    sums[i * apart * width + k] = wide(0)
+            for k in range(count):
+                for v in unroll(VECTORS):
+                    vector = panel(first + k, v)
+                    for i in range(m):
+                        add(i, k % apart, v, row[i * DOT_SPAN + k], vector)
+            if count % apart != 0:
+                for r in range(count % apart, apart):
+                    for v in unroll(VECTORS):
+                        for i in range(m):
+                            add(i, r, v, wide(0), SIMD[wide, lanes](0))
+            for i in range(m):
+                for v in unroll(VECTORS):
+                    at = i * width + v * lanes
+                    total = totals.load(at, width=lanes) + _lane_sums(sums, i * apart * width + v * lanes, lanes)
+                    totals.store(total, at)
+
+        for first in range(0, depth, DOT_SPAN):
+            run(first)
+        for i in range(m):
+            put = save(i)
+            for j in range(min(n - p * width, width)):
+                put(p * width + j, totals[i * width + j])
+
+    parallel_for(ceildiv(n, width), panel_of, grain=ceildiv(WORK, m * width * depth + 16))
+
+
+def _lane_sums(sums: Any, at: Any, lanes: Any) -> Any:
+    """The sums of four vectors of lanes, in the order of `reduce_add`, for a vector of columns."""
+    width = VECTORS * lanes
+    parts: tuple[Any, ...] = ()
+    for r in unroll(lanes):
+        four = tuple(sums.load(at + (v * lanes + r) * width, width=lanes) for v in unroll(4))
+        parts = (*parts, (four[0] + four[1]) + (four[2] + four[3]))
+    for step in unroll(lanes):
+        half = lanes >> (step + 1)
+        if half > 0:
+            parts = tuple(parts[r] + parts[r + half] for r in unroll(half))
+    return parts[0]
