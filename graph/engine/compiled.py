@@ -89,7 +89,7 @@ class CompiledModel:
         model = Model(
             self._final, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
         )
-        model.passes = (*self.passes, *(each for code in model._own.codes() for each in code.plan.passes))
+        model.rewriting = self.passes
         model.made_again = functools.partial(_loaded_again, self.options, self.ir)
         if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:
             model.verify_fusion(functools.partial(load_parts, checks=self.options.checks))

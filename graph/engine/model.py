@@ -83,7 +83,7 @@ class Model(Rich):
         threads: int | None = None,
     ) -> None:
         self._threads = threads
-        self.passes: tuple[PassSummary, ...] = ()  # what the graph optimiser did
+        self.rewriting: tuple[PassSummary, ...] = ()  # what passes did before the code was made
         self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
         self._ir = ir
         self._load = load
@@ -143,7 +143,7 @@ class Model(Rich):
     def clone(self) -> Model:
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
         made = Model(self._ir, self._load, self._filling, self._weights, self, self._threads)
-        made.made_again = self.made_again
+        made.made_again, made.rewriting = self.made_again, self.rewriting
         return made
 
     __copy__ = clone
@@ -480,6 +480,11 @@ class Model(Rich):
         """What was fused into what, a summary for each kernel, with the reason for each edge that was not fused."""
         with placed_on(self._own.devices):
             return kernel_summaries(self._ir, [code.plan for code in self._own.codes()])
+
+    @property
+    def passes(self) -> tuple[PassSummary, ...]:
+        """What each pass over the graph did, in their order; the planning passes of each device's part come last."""
+        return (*self.rewriting, *(each for code in self._own.codes() for each in code.plan.passes))
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` requests it."""

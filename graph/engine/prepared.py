@@ -14,7 +14,7 @@ from ..ir import External, GraphIR, Prepared
 from .cache_keys import graph_key
 from .code import LoadedCode
 from .model import Model
-from .weights import aligned_memory
+from .weights import aligned_memory, storage_of
 
 
 def prepared_weights(
@@ -49,7 +49,7 @@ def prepared_weights(
         key = id(weight.part)
         if key not in computed:
             (made,) = Model(weight.part, code_of, None, storages(weight.part)).execute(out=[_memory(weight)])
-            computed[key] = made._array
+            computed[key] = storage_of(weight, made)
         return computed[key]
 
     return storages(ir)

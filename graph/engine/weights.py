@@ -50,9 +50,9 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
     for number, node in nodes.items():
         try:
             if node.name in given:
-                found[number] = _storage(node, given[node.name])
+                found[number] = storage_of(node, given[node.name])
             elif node.data is not None:
-                found[number] = _storage(node, node.data)
+                found[number] = storage_of(node, node.data)
             else:
                 raise _missing(ir, node, [name for name in given if name not in wanted])
         except EinkornError as error:
@@ -82,7 +82,7 @@ def _registry(registry: Any) -> Mapping[Any, Any]:
     wrong("weights_registry", registry, "a mapping from names to arrays", code=CODE, hint=hint)
 
 
-def _storage(node: External, value: Any) -> Storage:
+def storage_of(node: External, value: Any) -> Storage:
     """The memory of a weight."""
     check = InputCheck(node.name, node.type)
     if not check.device.is_host:
