@@ -8,8 +8,6 @@ mpmath. Functions of a float64, or of two numbers, are tried on arguments from e
     python benchmarks/accuracy.py                     everything, half an hour on one core
     python benchmarks/accuracy.py sin cos             some functions
     python benchmarks/accuracy.py --stride 37 exp     every 37th of the float32 numbers
-
-Input: names. Output: rows in docs/numerics.md. Non-goals: times.
 """
 
 from __future__ import annotations

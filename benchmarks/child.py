@@ -3,9 +3,6 @@
 Thread counts are read once in a process, by us and by others, so the driver starts one such process for each count. The
 result of every contender is compared with NumPy's before it is timed. What cannot be prepared or is wrong is reported
 with the reason, and counts as a failure of the run when it is ours.
-
-Input: one JSON argument with threads, rounds, pause, sections, functions, sizes, peers. Output: a JSON line for each
-workload.
 """
 
 from __future__ import annotations

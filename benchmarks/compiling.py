@@ -3,7 +3,7 @@
 As a program it measures in its own process and prints JSON: the compiler and its libraries are loaded and warm by then.
 Numba compiles the same loops next to it, where it is installed.
 
-Input: rounds, peers. Output: rows for the report. Non-goals: starts of a process (see `loading`).
+See also `loading` (starts of a process).
 """
 
 from __future__ import annotations

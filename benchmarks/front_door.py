@@ -8,7 +8,7 @@ Tensors of 64 float32. All contenders of a row run in one process, in turns (see
 turns: what else the machine does makes a call slower, and never faster. A peer that is not installed leaves its row
 out. Each row has a bar: the figure, as a share of the peer's where there is one, that it shall not exceed.
 
-Input: names of sections. Output: a table in Markdown. Non-goals: the time of large calls (see `run.py`).
+See also `run.py` (the time of large calls).
 """
 
 from __future__ import annotations

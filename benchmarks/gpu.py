@@ -8,8 +8,6 @@ Triton.
 One script without a network. Each figure is the median of samples between two events of the device, with the tenth and
 the ninetieth percentile next to it; what calls cost on the host is wall time without waiting for the device. PyTorch
 (cuBLAS) and Triton are timed where they are installed. Where there is no GPU it prints "not run", and why.
-
-Input: options. Output: a table in Markdown, and JSON: device, driver, versions, rows. Non-goals: no figure is judged.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ graph, "changed" finds all of a graph that differs in its last op, "parts" finds
 numbers are medians, of the wall clock and of the processor; a ratio is to one layer. Weights are inputs, so that their
 random numbers are in no time. `tiny` is the time of a call of one element.
 
-Input: options. Output: a table in Markdown. Non-goals: how fast the graphs run (see `run.py`, `minilm.py`).
+See also `run.py`, `minilm.py` (how fast the graphs run).
 """
 
 from __future__ import annotations

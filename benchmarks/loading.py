@@ -3,8 +3,6 @@
 Einkorn's cache folder is empty for a cold start; for a warm one the folder of the cold start before it is used again.
 Bytecode (.pyc) lies in a folder of the measurement's own, filled by a start that is not timed. "without .pyc" means
 without that of Einkorn itself, as in a source tree that is imported for the first time; what it depends on keeps its.
-
-Input: rounds, peers. Output: rows for the report. Non-goals: the start of the interpreter is not in any number.
 """
 
 from __future__ import annotations

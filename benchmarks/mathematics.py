@@ -2,8 +2,7 @@
 
 `mod` is `x % y`, which NumPy and PyTorch call `remainder`; `remainder` is that of IEEE 754, which they do not have.
 
-Input: a function's name. Output: functions of arrays that write into a given array, and ranges of arguments. Non-goals:
-how exact they are (see `accuracy`).
+See also `accuracy` (how exact they are).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Each round calls every function once, in turning order, so that a slow minute hi
 kernel is asked how long the threads of this process stood ready without a core (`/proc/self/task/*/schedstat`). Samples
 in which that was more than `DISTURBED` of the wall time are *disturbed*; medians are over the others. What is left as
 noise: the clock of the cores, and the memory traffic of other processes.
-
-Input: functions. Output: `Timing`s in seconds. Non-goals: nothing is printed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `python benchmarks/narrow_sums.py` prints microseconds, the best of 60 calls. Run in two checkouts it shows what wide
 accumulators cost.
 
-Input: none. Output: a table. Non-goals: other ops (see `ops.py`).
+See also `ops.py` (other ops).
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ The rows stand in `op_rows`: a text that says the size, arrays, and the call for
 ONNX Runtime it is an op type with its attributes. What is not installed is left out. Every result is compared with
 ours before it is timed. Rounds are interleaved (see `measure`); each number of threads has a process of its own, and
 when that dies, the row it died of is named and the others are gone on with.
-
-Input: names of ops. Output: a table in Markdown, with the best peer and how ours compares: 2.0 is twice as fast.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Each `Fit` is named as the constant in the standard library is. It prints the constant as it stands there, and the
 largest weighted error of the polynomial, in bits. Needs mpmath.
-
-Input: names, or none for all. Output: text. Non-goals: nothing is written into the sources.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Runs in a process of its own. The clock starts in the first line, so the interpreter's own start is not in it, and stops
 when the first result is there. The work is one element-wise op over a small float32 array.
-
-Output: a JSON line with the seconds of each stage, processor time, and how long the thread stood ready without a core.
 """
 
 import time

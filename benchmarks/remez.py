@@ -1,9 +1,5 @@
 """Remez's exchange: the polynomial whose largest weighted error on an interval is smallest, with rounded coefficients.
 
-Input: a `Fit`: a function, an interval, how many coefficients of how many bits. Output: coefficients, highest power
-first (as the kernels of `stdlib` have them), and the largest weighted error. Non-goals: no rational functions; what is
-fitted for the standard library stands in `polynomials`.
-
 Algorithm: E. Y. Remez 1934, on a grid of points that is dense where extrema are. Around 0, where all powers but the
 lowest vanish and the best fit need not be unique: least squares whose weights grow with the errors (C. L. Lawson 1961),
 or the same. The coefficients are rounded one after another, lowest power first, with the others fitted again after

@@ -1,8 +1,6 @@
 """Tables of what was measured.
 
 A ratio says how many times as fast Einkorn is: NumPy's time through ours. Above 1 is faster, below 1 slower.
-
-Input: the rows of a run (see `run`). Output: tables on a console. Non-goals: nothing is measured or judged here.
 """
 
 from __future__ import annotations

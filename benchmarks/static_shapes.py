@@ -8,7 +8,7 @@ Each is compiled with symbolic dims, with a static last axis, and with static di
 interleaved, on one thread, in processor time: numbers are medians of a round's ratios, above 1 where knowing more is
 slower. Compile times and sizes of code are next to them.
 
-Input: the list below. Output: a table. Non-goals: how fast that is (see `run`).
+See also `run` (how fast that is).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 `UNARY` and `BINARY` name the functions that are measured. For each there is NumPy's float64 function (a reference for
 float32, whose last place is 2**29 of its own), mpmath's, and `samples` from every part of its domain, the hard parts
 among them.
-
-Input: names, dtypes, counts. Output: arrays and functions. Non-goals: nothing is measured here.
 """
 
 from __future__ import annotations

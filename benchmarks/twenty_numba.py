@@ -1,7 +1,4 @@
-"""The twenty kernels in Numba: one loop over elements or rows each, as one writes it there; without `fastmath`.
-
-Output: `LOOPS`, functions that store into their first argument (see `with_numba`).
-"""
+"""The twenty kernels in Numba: one loop over elements or rows each, as one writes it there; without `fastmath`."""
 
 from __future__ import annotations
 

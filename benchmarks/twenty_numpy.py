@@ -1,7 +1,4 @@
-"""The twenty kernels in NumPy, as one writes them there.
-
-Input: a workload and its arrays. Output: what to call; calls make their output's memory.
-"""
+"""The twenty kernels in NumPy, as one writes them there."""
 
 from __future__ import annotations
 

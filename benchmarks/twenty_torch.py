@@ -1,7 +1,4 @@
-"""The twenty kernels in PyTorch: one call where it has one.
-
-Input: a workload and its arrays. Output: what to call; calls make their output's memory.
-"""
+"""The twenty kernels in PyTorch: one call where it has one."""
 
 from __future__ import annotations
 

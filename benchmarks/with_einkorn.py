@@ -2,8 +2,6 @@
 
 "new" is `model(x)`. "given" calls the model's native entry with one output memory for all calls, as NumPy does with
 `out=`: it shows the code alone, without the page faults of fresh memory, and is no way to call a model.
-
-Input: a workload and its arrays. Output: what to call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The elementwise workloads in Numba: one loop each, parallel when there is more than one thread.
-
-Input: a workload and its arrays. Output: what to call, with new output memory and with given memory; nothing for
-workloads that have no plain loop to compare with.
-"""
+"""The elementwise workloads in Numba: one loop each, parallel when there is more than one thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The workloads in NumPy: one call for each op, into given memory where there is some.
-
-Input: a workload and its arrays. Output: what to call, with new output memory and with given memory.
-"""
+"""The workloads in NumPy: one call for each op, into given memory where there is some."""
 
 from __future__ import annotations
 

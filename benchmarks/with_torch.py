@@ -1,7 +1,4 @@
-"""The workloads in PyTorch, eagerly, over the same memory.
-
-Input: a workload and its arrays. Output: what to call, with new output memory and with given memory.
-"""
+"""The workloads in PyTorch, eagerly, over the same memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What is measured: ops over arrays, each with the bytes or floating-point operations that it cannot do without.
 
-Input: sizes. Output: `Workload`s, and arrays for them. Non-goals: how a library does them (see `with_*`).
+See also `with_*` (how a library does them).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Colours are an addition: the text is the same without them. They are there when standard output (or error) is a
 terminal, unless NO_COLOR is set; `--color always` and `never` overrule both. With `--format json` every error is one
 line of JSON, see `EinkornError.to_dict`.
-
-Input: errors, Markdown. Output: text on the streams. Non-goals: what the texts say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Builds packages: compiles every op for every target and instance, and writes the `.pkg`.
 
-Input: a kernel library's path, targets, instances. Output: the written `Package`. Non-goals: the container's format
-(see `dsl.package.container`), and what is compiled for a graph (see `pipeline`).
+See also `dsl.package.container` (the container's format), `pipeline` (what is compiled for a graph).
 """
 
 from __future__ import annotations

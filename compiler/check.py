@@ -2,8 +2,6 @@
 
 A kernel is evaluated down to its typed program, where every mistake in its text is found; no machine code is made. Its
 instances are the default one, and for each type variable and each pack of axes one more for every other choice.
-
-Input: the path of kernels, targets. Output: `Checked`. Non-goals: what only a run can find.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ with this cache makes a reproducer of the note of a thread that crashed in the c
 process may end for reasons of its own. Where the program has enabled `faulthandler` itself, that reports the crash, and
 nothing is kept.
 
-Input: a compile unit and work on it. Output: what the work gives. Non-goals: what a reproducer holds (see
-`reproducer`).
+See also `reproducer` (what a reproducer holds).
 """
 
 from __future__ import annotations

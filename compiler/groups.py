@@ -4,9 +4,6 @@ Each group is an object under a key of its own. Equal groups are compiled once, 
 cache keeps them one by one: a graph that differs from one before in one op compiles one group. What is missing is
 compiled side by side. Python evaluates kernels in the caller's thread, while MLIR and LLVM work in others on the groups
 that it is done with; LLVM needs the interpreter's lock for none of its work.
-
-Input: an `EntrySpec` with several groups, and the target of a CPU. Output: a shared object, as one compilation of the
-whole would give. Non-goals: which groups there are is the graph's choice.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 An instance fixes the type variables, the number of axes of each pack, the number of tensors of each variadic argument,
 and the parameters. Sizes stay open.
-
-Input: a schema, and what the user requested. Output: `Instance`s. Non-goals: no compilation.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@
 Each pass is logged and timed. `EINKORN_DUMP=hoist_checks,mlir` prints what a pass or a stage gives to standard error,
 `EINKORN_STOP=place_polls` ends after one; a stage gives what the last of its passes gives. An artifact may have several
 halves, each of which goes through the passes for its half.
-
-Input: an `EntrySpec` and a target. Output: an `Artifact` with the loadable code and every stage in text form.
-Non-goals: no cache, no loading.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 It holds the compile unit (portable programs, dtypes, shapes, parameters), or the graph that was to become one, the
 target, the versions and the trace. Its name is made of its content, so that the same fault writes the same file. It
 lies in a folder of the user's own: in the cache, or else in a new one for temporary files.
-
-Input: a compile unit or a graph, a target and the exception. Output: the path of the file; and from a file, the unit or
-the graph again. Non-goals: nothing is sent anywhere.
 """
 
 from __future__ import annotations

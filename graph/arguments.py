@@ -1,9 +1,6 @@
 """Reads what users pass that is not a tensor: lists, numbers, axes, flags, texts, dtypes. One refusal for each kind.
 
 Every room of the graph floor may use this file, from the drivers up; it uses none of them.
-
-Input: anything, and the name of the argument. Output: plain values. Non-goals: the name of the op that was called,
-which `ops.stage.named` adds to every error of an op; what the values mean.
 """
 
 from __future__ import annotations

@@ -26,8 +26,6 @@ A body stands in the braces of its node, and ends by giving its values back:
         %4 = negate(%0) : Tensor[float32, (), cpu:0]
         yield %4
       }
-
-Input: what `Graph` staged. Output: `GraphIR`. Non-goals: no checks (staging made them), no transformation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Writes items of a graph with other numbers for values and nodes.
 
-Input: items of a `GraphIR`, and the new numbers. Output: items, or a whole graph. Non-goals: which items are wanted
-(see `passes`).
+See also `passes` (which items are wanted).
 """
 
 from __future__ import annotations

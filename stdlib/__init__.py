@@ -1,12 +1,9 @@
 """The standard library: what is written in the kernel language itself.
 
-    algorithms   what kernel files take from here: `from einkorn.stdlib import rowwise, Sum`
-    layout       functions from coordinates to offsets, and their algebra
-    math         what the functions of mathematics mean
-    kernels      the kernels of the ops of graphs, a file a family, each with its reference
-
-Input: nothing. Output: the names below. Non-goals: importing this package loads none of its modules; a name loads the
-one that it is from on first use.
+algorithms   what kernel files take from here: `from einkorn.stdlib import rowwise, Sum`
+layout       functions from coordinates to offsets, and their algebra
+math         what the functions of mathematics mean
+kernels      the kernels of the ops of graphs, a file a family, each with its reference
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rows are the first mode of a layout, columns all others.
 
-Input: a layout. Output: text, a card, SVG. Non-goals: what a layout means (see `layout`).
+See also `layout` (what a layout means).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ running program (`Layout((x.dim(0), 8), (8, 1))`) where offsets are requested; t
 All of it runs in Python, and in kernels when they are compiled: layouts are structs, and these functions are written
 in the kernel language.
 
-Input: layouts. Output: layouts. Non-goals: memory, tiles of tensors; pictures (see `drawn_layouts`).
+See also `drawn_layouts` (tiles of tensors; pictures).
 """
 
 from __future__ import annotations

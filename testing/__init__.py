@@ -8,8 +8,6 @@
 Cases are the dtypes that the signature allows, odd sizes and those around powers of two, zero sizes, packs of several
 ranks, the same array given twice, arrays with strides, and special values. A case that fails is made small, and saved
 as a program that shows the failure alone.
-
-Input: an op. Output: a `CheckReport`, or a `CheckError`. Non-goals: speed is not measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The requests to `check_op`, checked against the op: a name that it lacks would try nothing, and say nothing.
-
-Input: the arguments of `check_op`, a schema. Output: nothing, or an error. Non-goals: what the op does.
-"""
+"""The requests to `check_op`, checked against the op: a name that it lacks would try nothing, and say nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Cases for `testing.check_op`, derived from an op's signature: which dtypes, shapes and elements to try.
-
-Input: an `OpSchema` without open variadic arguments. Output: `Instance`s (dtypes and ranks: what is compiled) and
-`Case`s of each (sizes and elements). Non-goals: nothing is run.
-"""
+"""Cases for `testing.check_op`, derived from an op's signature: which dtypes, shapes and elements to try."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Differences that `testing.check_op` finds: when arrays differ, a small case, and a program that shows it.
-
-Input: arrays by two ways, and what tolerance they have. Output: `Difference`, `CheckError`, a file. Non-goals: nothing
-is compiled here.
-"""
+"""Differences that `testing.check_op` finds: when arrays differ, a small case, and a program that shows it."""
 
 from __future__ import annotations
 

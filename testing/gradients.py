@@ -3,7 +3,7 @@
 Along random directions: the change of a weighted sum of the outputs, by central differences of the interpreter in
 float64, next to what the backward says of it.
 
-Input: an op with a backward, arrays. Output: nothing, or a `CheckError`. Non-goals: which arrays (see `cases`).
+See also `cases` (which arrays).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a row says: an op at one size, and who else computes it. Arrays for rows.
-
-Input: shapes. Output: arrays of NumPy, the same in every process.
-"""
+"""What a row says: an op at one size, and who else computes it. Arrays for rows."""
 
 from __future__ import annotations
 

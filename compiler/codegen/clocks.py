@@ -3,8 +3,6 @@
 Every thread has a clock. What a thread knows of those of its block that a barrier taught is one number; of those of its
 warp, another; of others, a vector of clocks that it has acquired. The clock of a block rises with each barrier, each
 meeting of some of its threads, and each release.
-
-Output: functions of LLVM IR for `codegen.shadow_memory`. Non-goals: what threads do with memory.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@
 LLVM splits such a function at each suspension, and keeps in the coroutine's frame what lives across one. The work is
 done on blocks and branches: structured control flow is gone by then, and a loop may wait in its middle.
 
-Input: the text of a module. Output: the same, changed; a module without such functions as it is. Non-goals: what runs
-the coroutines (see `codegen.simulator`).
+See also `codegen.simulator` (what runs the coroutines).
 """
 
 from __future__ import annotations

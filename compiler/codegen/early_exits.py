@@ -1,7 +1,6 @@
 """Turns calls that mark an early exit into returns, once structured control flow is gone.
 
-Input: a module of the LLVM and cf dialects, in MLIR's bindings. Output: the same module, changed. Non-goals: which code
-exits early (see `lowering`).
+See also `lowering` (which code exits early).
 """
 
 from __future__ import annotations

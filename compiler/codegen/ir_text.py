@@ -10,7 +10,7 @@
     text = f.text()
 
 Variables lie on the stack, from where LLVM takes them. Numbers are i64 and are written as they are; addresses are
-`ptr`. Input: what the writer is requested. Output: text. Non-goals: no types beyond what the caller says; no checks.
+`ptr`.
 """
 
 from __future__ import annotations

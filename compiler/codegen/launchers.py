@@ -1,15 +1,13 @@
 """The code that calls the libraries of GPUs: a few hundred bytes of machine code between an entry and its device.
 
-Output: a shared object for each kind of device, with three functions whose addresses stand in `abi.Device`.
-
     int32_t ek_launch(device, launch, arguments)             launches a kernel
     int32_t ek_copy(device, to, from, bytes, kind)           copies, and waits where the host reads; -1 when interrupted
     int32_t ek_fill(device, to, pattern, count, width)       fills with numbers of 1, 2, 4 or 8 bytes
 
 They call the library by address, with neither Python nor a linker between: `Device.driver` points to a table of the
 addresses of its functions, in the order of `LIBRARIES`. All of it is enqueued on `Device.stream`. The device is made
-that of the thread where it is not, and what was that before is put back. Non-goals: where the addresses come from (see
-`graph.driver.gpu`), and other hosts than those of the thread pool.
+that of the thread where it is not, and what was that before is put back. See also `graph.driver.gpu` (where the
+addresses come from).
 """
 
 from __future__ import annotations

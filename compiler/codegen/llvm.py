@@ -1,8 +1,6 @@
 """LLVM IR text -> objects, PTX and assembly: the only module that imports llvmlite.
 
-Input: the text of a module in the language of LLVM 22 (`mlir.lower_to_llvm` gives it), and a target. Output: code for
-that target. Non-goals: no linking (see `codegen.elf.linker`), no caching, and no text in LLVM's language of another
-version.
+See also `codegen.elf.linker`.
 
 LLVM ends the process on some input instead of raising an error. So a module is verified before every hand-over, every
 intrinsic must be on the target's list, and an object may leave only known symbols undefined.

@@ -8,9 +8,6 @@ in how floating-point constants are spelt, and in a few attributes:
     half f0x3555                            half 0xH3555
     double +inf, -qnan, +snan(0x1)          double 0x7FF0000000000000, 0xFFF8000000000000, 0x7FF0000000000001
     "uniform-work-group-size"               "uniform-work-group-size"="true"
-
-Input: the text of a module. Output: the text with the same bits in every constant, NaN payloads included. Non-goals:
-no parsing beyond tokens, and no types beyond half, bfloat, float and double (a wider literal is an InternalError).
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ A trap that nothing follows,
 becomes several blocks on AMD's gfx110x, and the blocks behind it in the text are not looked through for pseudo
 instructions any more, such as additions of 64 bits that are the same in all threads: their code cannot be written, and
 LLVM ends the process. With a return behind it, a trap is cut off from its block, and all goes well.
-
-Input: the text of an optimised module. Output: the same, with ordinary stores and returns in these places.
 """
 
 from __future__ import annotations

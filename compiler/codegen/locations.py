@@ -2,7 +2,7 @@
 
 Diagnostics hand out locations that cannot be requested their parts, so that the printed form is read.
 
-Input: the text of a location. Output: places. Non-goals: what emission writes as locations (see `lowering.module`).
+See also `lowering.module` (what emission writes as locations).
 """
 
 from __future__ import annotations

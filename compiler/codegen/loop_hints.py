@@ -9,8 +9,7 @@ keeps, and the classes of MLIR's bindings that could set it there take as long t
                                                     !7 = distinct !{!7, !8}
                                                     !8 = !{!"llvm.loop.interleave.count", i32 4}
 
-Input: the text of a module. Output: the same, without these calls. Non-goals: which loop gets which hint (see
-`ir.schedule` and `passes.vectorize_loops`).
+See also `ir.schedule` and `passes.vectorize_loops` (which loop gets which hint).
 """
 
 from __future__ import annotations

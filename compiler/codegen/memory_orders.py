@@ -5,7 +5,7 @@ block. An operation publishes to its own scope and the narrower ones, and learns
 operations synchronise if the scope of each includes the thread of the other, one releases, and the other acquires. A
 store that is no update ends what was published before.
 
-Output: functions of LLVM IR for `codegen.shadow_memory`. Non-goals: what barriers teach (see `codegen.clocks`).
+See also `codegen.clocks` (what barriers teach).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """MLIR text -> LLVM IR text: finds the MLIR bindings and drives them.
 
-Input: a module in MLIR's text form, with the places of the author's own text as locations. Output: LLVM IR in the
-version that llvmlite reads. The way between is `PASSES`. Code that watches sees each by itself, verified and timed;
-else passes in a row are run as one. Non-goals: nothing is emitted here, and no machine code is made.
+The way between is `PASSES`. Code that watches sees each by itself, verified and timed; else passes in a row are run as
+one.
 
 This is the only module that imports the bindings: a package named `mlir` when one is installed, else `torch_mlir`.
 """

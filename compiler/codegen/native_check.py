@@ -1,8 +1,7 @@
 """Checks what authors name themselves, in a process of its own: LLVM ends the process on instructions that it does not
 know, and on intrinsics that a target does not have.
 
-Input: operations of a typed program, a target. Output: nothing, or a `CompileError` with the author's line. What passed
-once is not checked again in this process.
+What passed once is not checked again in this process.
 """
 
 from __future__ import annotations

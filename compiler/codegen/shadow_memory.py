@@ -1,7 +1,5 @@
 """The code that checks what threads of a simulated GPU do with memory: who wrote and read each byte, and when.
 
-Output: a shared object with these functions, whose first argument is a `dsl.contract.checking.CheckState`.
-
     void ek_check_start(state, argument)                          a launch begins
     void ek_check_switch(state, resident)                         this cluster has its turn, of those that run by turns
     void ek_check_begin(state, block)                             a block begins
@@ -27,7 +25,7 @@ teaches is one number for the block, so that a barrier costs as much as a store.
 The cells lie in pieces of memory that are found by a table, one for each page that is used. All blocks run in one
 thread of the host, one after the other, so that nothing here is atomic. The first thing that is found is kept, and
 nothing is looked for behind it but the store of another thread to what was read before anything was written there: then
-both are a race. Non-goals: what is said about it (see `graph.driver.findings`).
+both are a race. See also `graph.driver.findings` (what is said about it).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ reported, and ends the call. So does whatever else has failed, or interrupted it
 LLVM makes vectors of loops over records, and writes them out, at a tenth of a second a module: so what runs once a
 block or less is left as it is (`optnone`), and the rest is kept short.
 
-Input: a target. Output: text. Non-goals: what threads do (see `lowering.coroutines`).
+See also `lowering.coroutines` (what threads do).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What the scheduler of threads tells: that threads have parted; and where memory is checked, what threads wait for.
 
-Output: LLVM IR, with the fields of records as the scheduler's own text has them. Non-goals: when it is reported (see
-`codegen.simulator`), and what the checks make of it (see `codegen.shadow_memory`).
+See also `codegen.simulator` (when it is reported), `codegen.shadow_memory` (what the checks make of it).
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ without another turn. Where a cluster has ended, the next one of the grid begins
 in `ROUNDS` rounds of turns none has left its loop or changed memory, or if in `PATIENCE` rounds none has left its loop:
 that is reported with the places where they wait.
 
-Output: LLVM IR, with the fields of records as the scheduler's own text has them; modules without such threads get
-`NO_SPINS` instead. Non-goals: which loops are meant (see `passes.mark_spins`).
+See also `passes.mark_spins` (which loops are meant).
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """The code of the thread pool: a few hundred bytes of machine code that start and join parallel regions.
 
-Output: a shared object with four functions, for Linux on x86-64 and aarch64.
-
     void ek_pool_run(pool, chunks, task, argument)   runs task(argument, i) for every i in 0 .. chunks-1, exactly once
     void ek_pool_worker(pool)                        what a worker thread runs, until the pool is stopped
     int32_t ek_pool_stop(pool)                       1 when the workers were told to return, 0 while a region runs
     void ek_pool_poll(context, now)                  looks for signals, and stops the call when a handler raises
 
 The state is `dsl.contract.abi.PoolState`; `graph.driver.threads` drives it: the workers are Python threads inside a
-call that has released the interpreter's lock, so that no thread library, OpenMP or compiler is needed. Non-goals:
-priorities, pinning, and other operating systems, where regions run in the caller.
+call that has released the interpreter's lock, so that no thread library, OpenMP or compiler is needed.
 
 A region opens with one store and closes with one atomic operation; nobody is waited for who has not begun:
 

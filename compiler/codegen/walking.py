@@ -1,7 +1,4 @@
-"""Walks the operations of a module of MLIR: the bindings lose exceptions of a function that they call.
-
-Input: bindings and an operation. Output: what was found. Non-goals: what is done with operations.
-"""
+"""Walks the operations of a module of MLIR: the bindings lose exceptions of a function that they call."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The typed program and MLIR carry whole chains of calls. LLVM IR and assembly name only the innermost place; the calls
 around it are those that the typed program has for that place.
 
-Input: an `Artifact`. Output: lines. Non-goals: no page is drawn here (see `explorer.page`).
+See also `explorer.page`.
 """
 
 from __future__ import annotations

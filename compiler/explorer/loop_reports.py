@@ -2,9 +2,6 @@
 
 An innermost loop is the text from a label to the last jump back to it. Loops of one line of the author's are told
 together: LLVM makes several of one (vectors, narrower vectors, single elements for the rest).
-
-Input: an `Artifact` of a CPU. Output: a sentence for each line with a loop. Non-goals: LLVM does not tell why it leaves
-a loop alone; the reason is read from what stands in the loop, and where nothing explains it, that is said.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The page is one file without references to others. Its links are made of the places that every stage carries; without
 JavaScript it still shows the text.
 
-Input: a kernel library, an op, an instance, targets, findings of tuning. Output: HTML that depends on these alone.
-Non-goals: stages for programs and pipes (see `explorer.stage`).
+See also `explorer.stage` (stages for programs and pipes).
 """
 
 from __future__ import annotations

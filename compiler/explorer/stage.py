@@ -1,7 +1,4 @@
-"""Gives one stage of one op's compilation as text.
-
-Input: a kernel library, an op, a target, a stage. Output: the text. Non-goals: choosing what to look at for the user.
-"""
+"""Gives one stage of one op's compilation as text."""
 
 from __future__ import annotations
 

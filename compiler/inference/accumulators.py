@@ -8,8 +8,7 @@ an accumulator; it is narrowed where the author casts it. One of half floats is 
 Whether a variable is one shows in a trial: its statement or loop is evaluated with stand-ins for the numbers that
 begin it, and the operations that were built are followed from the new value back to the old one.
 
-Input: what a trial built; values. Output: wide types; widened values. Non-goals: the trial of a loop (see
-`syntax.loop_variables`), and the sums of the standard library.
+See also `syntax.loop_variables` (the trial of a loop).
 """
 
 from __future__ import annotations

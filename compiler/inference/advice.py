@@ -1,8 +1,4 @@
-"""Writes hints for values that stand where they cannot: what to write instead.
-
-Input: a value of the evaluator, where it stands, the frame. Output: the text of a hint, or None. Non-goals: no errors
-are raised here.
-"""
+"""Writes hints for values that stand where they cannot: what to write instead."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Computes operators and rows on any values: now on compile-time numbers, else as operations of the program.
 
-Input: values and where they stand. Output: a value, or an error that names both types. Non-goals: what a struct defines
-(see `calls.struct_methods`), and which type a number adopts (see `conversion`).
+See also `calls.struct_methods` (what a struct defines), `conversion` (which type a number adopts).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ call, a mistake, a tuple with all that is in it, arithmetic on long integers. Wh
 is written out for the running program share one budget. Values themselves have a largest size, which is
 that of a tuple with the items of its items.
 
-Input: values. Output: steps, and whether a value is too large. Non-goals: counting (see `Evaluator.step`), and how
-deep calls are nested.
+See also `Evaluator.step` (counting).
 """
 
 from __future__ import annotations

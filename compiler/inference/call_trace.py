@@ -1,9 +1,6 @@
 """Lists the calls that led to a place, with their arguments.
 
-    note: in scaled(v: Float32, by=2), called from kernels.py:10:28
-
-Input: a frame and a node. Output: the author's own place, and a text and a place for each call. Non-goals: no error is
-made here.
+note: in scaled(v: Float32, by=2), called from kernels.py:10:28
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Decides conditions, and chooses between values: truth, `and`, `or`, `select`.
 
-Input: values and where they stand. Output: a Bool of the running program, or what is known at compile time.
-Non-goals: branches of statements (see `syntax.branches`).
+See also `syntax.branches` (branches of statements).
 """
 
 from __future__ import annotations

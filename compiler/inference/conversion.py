@@ -2,8 +2,6 @@
 
 The language converts nothing implicitly, with three exceptions: a compile-time number adopts the type of its partner, a
 scalar meets a vector of its dtype in every lane, and integers are widened where nothing can be lost (see `widening`).
-
-Input: values of the evaluator. Output: run-time values of the right type, or an error that names both types.
 """
 
 from __future__ import annotations

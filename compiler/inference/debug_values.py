@@ -3,8 +3,7 @@
 A `note` is an operation of the typed program that says so. Notes are made for the interpreter only; compiled code has
 none, and they change no other operation.
 
-Input: variables of a frame. Output: a `note` in the builder's region. Non-goals: what is done with it (see
-`interpreter.translate`).
+See also `interpreter.translate` (what is done with it).
 """
 
 from __future__ import annotations

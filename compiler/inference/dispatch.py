@@ -2,9 +2,6 @@
 
 A call of which something is poisoned gives nothing, but functions of the author's that take part in it are evaluated,
 so that all independent mistakes are found in one go.
-
-Input: a callee and its arguments. Output: what the call gives. Non-goals: what each kind of callee does (the modules
-that know it register that).
 """
 
 from __future__ import annotations

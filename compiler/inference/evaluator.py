@@ -6,9 +6,6 @@ tables below by the modules that know it (see `handlers`); the evaluator looks i
 
 Independent mistakes are collected: a statement that fails poisons the variables that it would have assigned, and using
 these is no new mistake.
-
-Input: a kernel's syntax and bound arguments. Output: operations in the builder's region, sites, errors. Non-goals:
-which kernels fuse, and how a target spells anything.
 """
 
 from __future__ import annotations

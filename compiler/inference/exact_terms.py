@@ -8,8 +8,7 @@ computed in the narrowest dtype that holds all intervals of the expression, half
 The expression ends at what is not arithmetic of the author's: elements that are loaded, loop variables, bits, casts,
 declared types, and functions of the library.
 
-Input: values of the evaluator. Output: values of the wide dtype. Non-goals: which values meet an accumulator (see
-`accumulators`).
+See also `accumulators` (which values meet an accumulator).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Finds what fusion has to know of a kernel instance, by evaluating it over probes.
 
-Input: a `NodeSpec` and the shapes of its inputs. Output: `Facts`, or why elements are not computed one by one.
-Non-goals: nothing is decided here (see `graph.passes.fusion`), and nothing is compiled.
+See also `graph.passes.fusion`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 A group becomes one function. Its root kernel runs as written; the operands that other nodes of the group compute are
 `Fused` tensors, and a root whose results go straight into an epilogue writes into an `Epilogue` tensor. Groups that are
 equal but for the buffers they work on share one function.
-
-Input: an `EntrySpec` and a target. Output: a `Program`. Non-goals: what to fuse is decided by the graph; `facts` tells
-it what can be.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Reports operands that do not go together.
 
-Input: the values and where they stand. Output: an error that names both types, with the cast that would help.
-Non-goals: whether they go together (see `inference.conversion`).
+See also `inference.conversion` (whether they go together).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Resolves the names of a module: entries of a program's table of globals -> values.
 
-Input: an entry. Output: a value of the evaluator. Non-goals: how the table is made (see `dsl.frontend.python.collect`).
+See also `dsl.frontend.python.collect` (how the table is made).
 """
 
 from __future__ import annotations

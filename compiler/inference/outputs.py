@@ -1,7 +1,6 @@
 """Refuses outputs that nothing stores into, and values that an op returns: mistakes that would pass silently.
 
-Input: the finished region of a group, and the pointers of its outputs. Output: mistakes. Non-goals: whether every
-element is stored, which only the running program knows (see `unwritten`).
+See also `unwritten` (which only the running program knows).
 """
 
 from __future__ import annotations

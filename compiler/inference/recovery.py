@@ -4,9 +4,6 @@ An expression with a mistake in it gives a poisoned value, and so does what is c
 But the other operands are evaluated, and the other arguments of a call. Where a poisoned condition decides,
 both arms are evaluated if it is one of the running program; if it may be known at compile time, the author may have
 meant only one of them for this instance, and neither is.
-
-Input: statements and expressions with a mistake in them. Output: poisoned variables, and whether a value is one of the
-running program. Non-goals: no messages of its own.
 """
 
 from __future__ import annotations

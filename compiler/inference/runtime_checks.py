@@ -4,9 +4,7 @@ A check is an `assert` operation with a site that says what to report, so that e
 the author's. An access has one unless `ranges` proves that it lies inside. Under `safe`, checks of indices carry the
 attribute `hoist`, which says how many elements are touched: `hoist` does them once before a loop where it can.
 
-Input: the call that reads or stores, the tensor and the index. Output: operations in the builder's region, and facts
-that hold behind them. Non-goals: what a check costs in a loop (see `passes.hoist_checks`), and how a report becomes an
-error (see `graph.engine.reports`).
+See also `passes.hoist_checks` (what a check costs in a loop), `graph.engine.reports` (how a report becomes an error).
 """
 
 from __future__ import annotations

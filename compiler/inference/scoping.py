@@ -3,8 +3,7 @@
 What a function assigns anywhere in its text is a variable of its own, without a value until then; a variable of the
 same name around it stays as it is. Everything else around it is seen as it was when the function was made.
 
-Input: the function that is called and the call. Output: the variables that its body begins with. Non-goals: arguments
-(see `inference.calls.declarations`), and names of modules (the parser resolves them).
+See also `inference.calls.declarations` (arguments).
 """
 
 from __future__ import annotations

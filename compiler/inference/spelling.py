@@ -3,9 +3,6 @@
 A kernel is evaluated for one dtype of each type variable, and its mistakes are reported for that one. A hint that says
 `.cast(float32)` where the author means `T` is right for one instance and wrong for the next, so the dtype is named as
 the text names it: the type variable, the dtype of an argument, or the dtype itself.
-
-Input: nodes of the syntax tree, the frame that evaluates them. Output: text for hints. Non-goals: no types are found
-here; where the text does not tell, the dtype's own name is given.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Refuses what the target of a compilation lacks: printing, a size of blocks, device memory in host code.
 
-Input: the call that requests it. Output: nothing, or an error with a code of `CODES`. A package may leave such a target
-out for an op (see `compiler.build`); every other mistake is the author's.
+A package may leave such a target out for an op (see `compiler.build`); every other mistake is the author's.
 """
 
 from __future__ import annotations

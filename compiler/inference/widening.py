@@ -4,8 +4,7 @@ Every number of Int8, Int16, Int32, UInt8, UInt16 and UInt32 is one of Int64, so
 stored value of these needs no cast where an Int64 is wanted. Comparisons are exact for integers of any two types. What
 may lose something, such as Int64 to Int32, UInt32 to Int32 or an integer to a float, is refused: the author casts it.
 
-Input: values and dtypes. Output: values of the wider dtype. Non-goals: compile-time numbers, which adopt a type (see
-`conversion`), and sums, which are wider than their terms (see `accumulators`).
+See also `conversion` (which adopt a type), `accumulators` (which are wider than their terms).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Computes asynchronous copies: one is done when its thread waits for it, or at once, as the machine draws.
 
 So code that reads too early finds that nobody has written.
-
-Input: operations. Output: functions on pointers and numbers (see `interpreter.machine`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Computes atomic operations: one thread runs at a time, so that each is a load and a store.
-
-Input: operations. Output: functions on NumPy scalars and pointers (see `interpreter.machine`).
-"""
+"""Computes atomic operations: one thread runs at a time, so that each is a load and a store."""
 
 from __future__ import annotations
 

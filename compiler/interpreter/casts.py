@@ -2,8 +2,6 @@
 
 Every float type is reached by rounding once, to nearest, ties to even; floats to integers truncate and saturate, NaN
 gives 0; integers wrap.
-
-Input: values and the type that they shall have. Output: values of that NumPy dtype.
 """
 
 from __future__ import annotations

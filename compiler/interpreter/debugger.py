@@ -2,8 +2,6 @@
 
 `breakpoint()` opens what Python's own would: the debugger of the environment, or pdb, which then steps over the
 interpreter's insides and stops on lines of kernels (and of the program around) only.
-
-Output: `debugger()`, the function that the kernel's frame calls. Non-goals: no debugger of our own.
 """
 
 from __future__ import annotations

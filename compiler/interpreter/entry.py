@@ -2,9 +2,6 @@
 
 It is the oracle of the tests, and what a debugger steps in: every operation is computed by itself, every access to
 memory is checked, and the Python frames that run are those of the author's functions (see `interpreter.translate`).
-
-Input: a typed program and the `EntrySpec` it was made of, then arrays and sizes. Output: arrays are written, prints are
-reported. Non-goals: speed.
 """
 
 from __future__ import annotations

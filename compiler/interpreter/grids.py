@@ -2,8 +2,6 @@
 
 A kernel whose threads wait for each other is a generator that yields where they do: every thread of a block runs up to
 there, and goes on when all those have come that it waits for, the others of its warp or of its block.
-
-Input: the kernel as a Python function. Output: nothing; it stores. Non-goals: no races are looked for.
 """
 
 from __future__ import annotations

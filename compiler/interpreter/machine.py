@@ -10,8 +10,7 @@ Such a function is given an operation once, when the program is translated, and 
 results from the values of its operands: a NumPy scalar or vector for a number, a `Pointer` for a pointer. An operation
 with several results gives a tuple of them.
 
-Output: `EVALUATORS`, which `interpreter.translate` checks for being whole. Non-goals: control flow (see there), and
-regular operations (see `interpreter.rows`).
+See also there (control flow), `interpreter.rows` (regular operations).
 """
 
 from __future__ import annotations

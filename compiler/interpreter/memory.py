@@ -1,8 +1,6 @@
 """Computes operations on memory: loads and stores, masks, gathers, pointers, storage.
 
 Each lane is one access, checked as every other (see `interpreter.pointers`).
-
-Input: operations. Output: functions on NumPy values and pointers (see `interpreter.machine`).
 """
 
 from __future__ import annotations

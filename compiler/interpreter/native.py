@@ -1,7 +1,4 @@
-"""Computes what authors name themselves: functions of libraries are called; instructions and intrinsics are refused.
-
-Input: operations. Output: functions on NumPy values (see `interpreter.machine`).
-"""
+"""Computes what authors name themselves: functions of libraries are called; instructions and intrinsics are refused."""
 
 from __future__ import annotations
 

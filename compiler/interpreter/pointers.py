@@ -2,9 +2,6 @@
 
 Every access is checked, whatever the kernel was compiled to check: outside of a buffer, or before anybody wrote there,
 is a `KernelError` with the kernel's line.
-
-Input: NumPy arrays (buffers of the caller) or a dtype and a count (storage of the kernel). Output: elements as NumPy
-scalars and vectors. Non-goals: no shapes; an offset counts elements from the start of a buffer.
 """
 
 from __future__ import annotations

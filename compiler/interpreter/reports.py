@@ -1,7 +1,4 @@
-"""Runs prints and asserts: they report the values to show as the 64-bit patterns that compiled code reports.
-
-Input: operations. Output: functions on NumPy scalars (see `interpreter.machine`).
-"""
+"""Runs prints and asserts: they report the values to show as the 64-bit patterns that compiled code reports."""
 
 from __future__ import annotations
 

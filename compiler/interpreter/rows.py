@@ -3,8 +3,7 @@
 A function here sees bool, integers, float32 and float64; half types are widened before and rounded after it
 (`evaluate_row`). NaN is NaN: its sign and payload are not part of the semantics.
 
-Input: operands of one NumPy dtype, scalars (`np.generic`) or vectors. Output: the same. Non-goals: compile-time numbers
-(rows fold these themselves), and operations that are not rows (see `interpreter.machine`).
+See also `interpreter.machine` (operations that are not rows).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Computes operations on single numbers: constants, casts, choices, index arithmetic.
 
-Input: operations. Output: functions on NumPy scalars and vectors (see `interpreter.machine`). Non-goals: regular
-operations (see `interpreter.rows`).
+See also `interpreter.rows` (regular operations).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 Each function of the author's that was inlined becomes a Python function again, so that a debugger, a profiler or a
 traceback shows the kernel's own frames. Numbers are held in variables whose names no author can write. What an
 operation computes is a call of the function that its family or its row gave for it (see `machine` and `rows`).
-
-Input: a `Function` of the typed program. Output: the Python function. Non-goals: what operations compute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Computes operations on the lanes of vectors.
-
-Input: operations. Output: functions on NumPy scalars and vectors (see `interpreter.machine`). Non-goals: memory.
-"""
+"""Computes operations on the lanes of vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Computes what the lanes of a warp do together: each brings a value, and is given what it requests.
-
-Input: operations. Output: functions on NumPy scalars and vectors, which give a `Meeting` (see `interpreter.machine`).
-"""
+"""Computes what the lanes of a warp do together: each brings a value, and is given what it requests."""
 
 from __future__ import annotations
 

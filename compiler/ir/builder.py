@@ -1,8 +1,4 @@
-"""Builds typed programs: appends operations to a region, remembers what is computed, folds index arithmetic.
-
-Input: opcodes by name, operands and types. Output: operations in the region that is being built. Non-goals: no
-inference, and no folding beyond that of index arithmetic on constants.
-"""
+"""Builds typed programs: appends operations to a region, remembers what is computed, folds index arithmetic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Copies regions of a typed program, with values of their own.
 
-Input: a region. Output: another one, which shares nothing that is changed later. Non-goals: what is left out or put in
-the place of an operation is for who copies (see `Copier.copy`).
+See also `Copier.copy` (what is left out or put in the place of an operation is for who copies).
 """
 
 from __future__ import annotations

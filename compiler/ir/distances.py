@@ -6,7 +6,7 @@ Both numbers become polynomials over values that are no sum or product. Two oper
 and operands count as one value, if they do nothing but compute. Int arithmetic is arithmetic modulo 2**64, and the
 polynomials are, too, so that sums which wrap give the right answer.
 
-Input: values of the typed program. Output: a number, or None. Non-goals: how large either of the two is (see `ranges`).
+See also `ranges` (how large either of the two is).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names the indices that a thread of a grid can request, and says whose threads have one and the same.
 
-Output: tables. Non-goals: what an index is made of (see `inference.language.grids`).
+See also `inference.language.grids` (what an index is made of).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Most functions take a dtype and whole numbers of it, in the dtype's own range, and give a whole number; where that lies
 outside of the range, the result wraps. The table of operations names them, so that folding, the interpreter and the
 tests mean the same.
-
-Input and output: Python's integers. Non-goals: no types are checked, no code is emitted.
 """
 
 from __future__ import annotations

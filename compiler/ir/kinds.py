@@ -1,7 +1,6 @@
 """Says of which kind operands, results and attributes of operations may be.
 
-Output: kinds of types, and makers of functions that tell whether an attribute is one of a kind. Non-goals: which
-operation takes which (see `opcodes`).
+See also `opcodes` (which operation takes which).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ The threads of a block are numbered along x, then y, then z, and cut into warps 
 they do takes neighbours in a warp, from a multiple of the warp's size on; so `thread_idx.x // 32` and `thread_idx.x <
 64` are equal in all threads of a warp.
 
-Input: sums, differences and products of Ints in a launch. Output: `Form`s, and the widest scope within which a quotient
-or a comparison of them is equal. Non-goals: which values are what (see `scopes`).
+See also `scopes` (which values are what).
 """
 
 from __future__ import annotations

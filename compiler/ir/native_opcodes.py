@@ -1,7 +1,4 @@
-"""The records of operations next to the machine: pointers to another dtype, tables, prefetches, code by name.
-
-Output: records, which `opcodes` lists with all others. Non-goals: how they are typed, lowered or interpreted.
-"""
+"""The records of operations next to the machine: pointers to another dtype, tables, prefetches, code by name."""
 
 from __future__ import annotations
 

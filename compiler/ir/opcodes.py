@@ -3,8 +3,6 @@
 A record's name is the key of everything that is done with an operation: `inference` appends it by this name, `lowering`
 and `interpreter` have a function for it under this name, and the verifier follows its rule. Regular operations are made
 of their rows (see `operations`); the others are written out here.
-
-Output: `OPCODES`, and a name for each irregular record. Non-goals: how operations are typed, lowered or interpreted.
 """
 
 from __future__ import annotations

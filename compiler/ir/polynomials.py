@@ -1,7 +1,5 @@
-"""Polynomials over the values of a program, as `ranges` reasons with them: sums of products, each with a whole factor.
-
-Input and output: dicts. Non-goals: what the atoms are, and what is known of them.
-"""
+"""Polynomials over the values of a program, as `ranges` reasons with them: sums of products, each with a whole
+factor."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The typed program as text, for people and for tests.
 
-    func group_0(%b0: Pointer[float32, global], %d0: Int64) {
-      parallel %d0 grain 2048 (%1, %2) {            # addition.py:11
-        ...
-
-Input: a `Program`. Output: text that depends on meaning alone. Non-goals: it is not read back.
+func group_0(%b0: Pointer[float32, global], %d0: Int64) {
+  parallel %d0 grain 2048 (%1, %2) {            # addition.py:11
+    ...
 """
 
 from __future__ import annotations

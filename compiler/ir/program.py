@@ -3,8 +3,7 @@
 A `Program` has functions whose regions hold everything; calls of the author's functions are gone (inlined), parameters
 and element types are fixed. What an operation is and does stands in its `Opcode`, one record each (see `opcodes`).
 
-Input: `inference` builds a program with a `Builder`, `passes` change it. Output: what `lowering` and `interpreter`
-read. Non-goals: nothing is checked here (see `verifier`).
+See also `verifier`.
 """
 
 from __future__ import annotations

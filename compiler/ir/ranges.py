@@ -12,8 +12,6 @@ A proof replaces one atom after the other, the latest made first, by a bound tha
 Arithmetic on Int wraps, and the polynomial is that of whole numbers: they agree modulo 2**64, so an index whose
 polynomial is proven to lie in [0, size) lies there. Facts are about the numbers themselves; so sums and products are
 looked into within facts only where they cannot wrap (see `bits`).
-
-Input: values of the typed program. Output: yes, or not known. Non-goals: no floats, and nothing about loads.
 """
 
 from __future__ import annotations

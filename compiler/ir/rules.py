@@ -3,7 +3,7 @@
 A rule is a function of an operation, whose operands, results, attributes and regions are of the kinds that its record
 names. It gives what is wrong, as the end of a sentence that begins with the operation, or None.
 
-Input: an operation. Output: a problem, or None. Non-goals: which operation has which rule (see `opcodes`).
+See also `opcodes` (which operation has which rule).
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ A value is equal in a scope when all its threads that compute it get the same. W
 condition, too; what a loop carries out on how many rounds each thread makes. Loops and private storage are gone through
 until nothing changes.
 
-Input: a launch. Output: a `Scope` for each value, with what is to blame, and the conditions around what waits.
-Non-goals: nothing is refused here (see `passes.uniformity`).
+See also `passes.uniformity`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Adds up the shared memory that the blocks of a launch have whatever the launch requests.
-
-Input: the region that every thread runs. Output: bytes. Non-goals: where each tensor lies (LLVM says that).
-"""
+"""Adds up the shared memory that the blocks of a launch have whatever the launch requests."""
 
 from __future__ import annotations
 

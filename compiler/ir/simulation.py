@@ -2,8 +2,7 @@
 
 Where no hardware runs grids, threads that wait for each other are coroutines. `lowering.coroutines` writes these,
 `codegen.coroutines` makes LLVM's coroutines of them, and `codegen.simulator` has the scheduler that runs them block by
-block. Output: structures, whose offsets generated code uses, names of functions, and which launches are
-meant. Non-goals: no code.
+block.
 """
 
 from __future__ import annotations

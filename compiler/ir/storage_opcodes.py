@@ -1,7 +1,4 @@
-"""The records of operations that give storage of run-time size.
-
-Output: records, which `opcodes` lists with all others. Non-goals: how they are typed, lowered or interpreted.
-"""
+"""The records of operations that give storage of run-time size."""
 
 from __future__ import annotations
 

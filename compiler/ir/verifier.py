@@ -2,7 +2,7 @@
 
 A violation is a fault of the compiler, never of the author. Runs after inference and between passes.
 
-Input: a `Program`. Output: nothing, or an error. Non-goals: what the rules are (see `opcodes`).
+See also `opcodes` (what the rules are).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 One function for each expansion that a row of the table names with `=`. Half types compute in float32 and are rounded
 after every operation.
 
-Input: a `FunctionWriter` (which gives out names and collects lines) and the names of operands. Output: the name of
-the result. Non-goals: casts (see `lowering.casts`).
+See also `lowering.casts` (casts).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes asynchronous copies into shared memory; where a target has none, a copy that is done at once.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: how a target spells them (see `targets`).
+See also `targets` (how a target spells them).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Integers, and additions of float32 and float64, are what LLVM has an operation for. The rest (half types, and the
 language's own min and max of floats) tries until nobody came between reading and writing: compare and exchange.
-
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: bools and storage types, which have no atomics.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Writes bit operations, and the forms of arithmetic that keep more than the wrapped result.
 
 Each is written in the form that LLVM's code generators know as one instruction where the hardware has one.
-
-Input: a `FunctionWriter`, the names of operands and their type. Output: the name of the result. Non-goals: rows that
-are one operation of MLIR's (the table says so itself).
 """
 
 from __future__ import annotations

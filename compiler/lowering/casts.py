@@ -3,8 +3,7 @@
 Floats that are narrower than float32 go through it. From wider types they go there rounded to odd, so that the number
 is rounded once: `_round_to_odd` for float64, `_sticky` and `_clamped` for integers.
 
-Input: a `FunctionWriter`, the name of a value, and the types. Output: the name of the result. Non-goals: what each
-format makes of a float32 (see `lowering.half_floats` and `lowering.narrow_floats`).
+See also `lowering.half_floats` and `lowering.narrow_floats` (what each format makes of a float32).
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 In memory the parts of an element are neighbours, the real one first. An element is read as two floats, so that LLVM
 makes vectors of loops over them; a vector as twice as many floats, whose lanes are sorted into two vectors.
-
-Input: a `FunctionWriter` and an operation, or names of its operands. Output: lines. Non-goals: arithmetic, which the
-standard library writes on the parts.
 """
 
 from __future__ import annotations

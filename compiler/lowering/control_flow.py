@@ -2,7 +2,7 @@
 
 How a loop is to run, passes have said in its attributes; see `ir.schedule`.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: parallel regions (see `lowering.parallel`).
+See also `lowering.parallel` (parallel regions).
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ scheduler of `codegen.simulator`. An operation for which threads wait is a few l
     suspend(w, op, Scope.block)                     goes on when all threads of the block are there
     exchange(w, op, parts, source)                  the same for a warp, whose threads give each other a value
 
-Input: a `FunctionWriter` whose `thread` is the name of the thread's record, and an operation. Output: lines. Non-goals:
-launches whose threads do not wait, which are loops (see `passes.expand_launches`).
+See also `passes.expand_launches` (which are loops).
 """
 
 from __future__ import annotations

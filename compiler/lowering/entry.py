@@ -1,7 +1,4 @@
-"""Writes the parts of a CPU module that are the same for every kernel: the entry, and the spreading of work.
-
-Input: the typed program. Output: MLIR text of whole functions. Non-goals: no operation of a kernel is written here.
-"""
+"""Writes the parts of a CPU module that are the same for every kernel: the entry, and the spreading of work."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writes what only the threads of a grid can ask: who they are, and a wait for the others of the block.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: the kernel around them (see `lowering.module`).
+See also `lowering.module` (the kernel around them).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ of a float32. float16 is converted by the hardware where it can (`f16c`), else i
 rounded from (`bf16_convert`). Rounding is to nearest, ties to even, subnormals and NaN included; of a NaN the hardware
 may keep less of the payload than integers do.
 
-Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.casts`).
+See also `lowering.casts` (other pairs of types).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Writes launches of kernels in the host's code: the description on the stack, the arguments, a call of the device.
 
-Input: an `enqueue` operation. Output: lines. Non-goals: kernels (see `lowering.module`), and what the device does with
-a launch (see `dsl.contract.abi`).
+See also `lowering.module` (kernels), `dsl.contract.abi` (what the device does with a launch).
 """
 
 from __future__ import annotations

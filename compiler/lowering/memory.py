@@ -2,8 +2,7 @@
 
 What a target has no instruction for (a masked load of bytes, a gather on a GPU) LLVM writes out lane by lane.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: elements that share bytes (see
-`lowering.packed_memory`), atomic operations (see `lowering.atomics`).
+See also `lowering.packed_memory` (elements that share bytes), `lowering.atomics` (atomic operations).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ calls the groups in order. On a GPU, each function is a kernel. Memory is LLVM p
 
 Of a CPU a group may be a module by itself, and the entry another one; both know each other's symbols by name.
 
-Input: a `Program` and a `Target`. Output: the text of an MLIR module, and for a GPU the kernels it holds. Non-goals: no
-typing, no optimisation: what passes have decided is spelled (see `ir.schedule`).
+See also `ir.schedule`.
 """
 
 from __future__ import annotations

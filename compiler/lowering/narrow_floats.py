@@ -5,7 +5,7 @@ format's own numbers (`dsl.types.formats`, which says what every number becomes)
 32-bit integers are, need no instruction for narrow floats and no library, and give the same bits everywhere. No number
 on the way is subnormal: a processor that flushes these does no harm.
 
-Input and output: names of MLIR values. Non-goals: other pairs of types (see `lowering.casts`).
+See also `lowering.casts` (other pairs of types).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writes what authors name themselves: instructions as text, intrinsics of LLVM, functions of libraries.
-
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: whether LLVM takes it (`codegen.native_check`).
-"""
+"""Writes what authors name themselves: instructions as text, intrinsics of LLVM, functions of libraries."""
 
 from __future__ import annotations
 

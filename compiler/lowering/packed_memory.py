@@ -6,7 +6,7 @@ time: the half is cleared and set by two atomic operations, neither of which tou
 thread can be (the host's own code, storage of the function's own), the byte is read, changed and written. Vectors that
 begin at a byte are stored as whole bytes. `store_pair` writes a byte whose two elements are at hand; `foreach` does so.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: the elements' own bits (see `lowering.casts`).
+See also `lowering.casts` (the elements' own bits).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writes parallel regions on a CPU: a function for the work, a task around it for the pool, a call that spreads it.
-
-Input: a `parallel` operation. Output: two functions in the module, and lines in the caller. Non-goals: the pool itself.
-"""
+"""Writes parallel regions on a CPU: a function for the work, a task around it for the pool, a call that spreads it."""
 
 from __future__ import annotations
 

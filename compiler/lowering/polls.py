@@ -8,8 +8,7 @@ Which loop polls, and how often, `passes.place_polls` has said in the loop's att
                 if end < high: poll                                 if fuel < 0: poll, fuel = BUDGET
                 low = end
 
-Input: a `FunctionWriter` and a loop. Output: lines around and in it. Non-goals: what the host does (see
-`codegen.thread_pool`).
+See also `codegen.thread_pool` (what the host does).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Writes prints, assertions and breakpoints, and the table of what they show.
 
-Input: a `FunctionWriter` and an operation; the typed program. Output: lines; MLIR text of the table. Non-goals: how a
-report looks (see `graph.engine.reports`).
+See also `graph.engine.reports` (how a report looks).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Each operation has a slot in the frame of its function: an address and a number of bytes. When the operation runs again,
 as in a loop, it gives the same memory, and allocates only if that is too small. So a loop over rows allocates once.
 
-Input: `allocate` operations. Output: lines, and the functions that they call. Non-goals: which sizes are refused (see
-`inference.language.storage`).
+See also `inference.language.storage` (which sizes are refused).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes constants, conversions, selections and the division of indices.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: regular operations (see `lowering.arithmetic`).
+See also `lowering.arithmetic` (regular operations).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A function gives out its scratch from the beginning on, piece by piece, in one s
 the most that one of its functions takes: they run one after the other. So each function with scratch is written once
 more, with nothing in it but what the sum is made of, for `ek_scratch(dims, stage)`, which is asked before the call.
 
-Input: `scratch` operations, and the program that they stand in. Output: lines, and whole functions. Non-goals: the
-memory itself, which the caller finds (see `graph.engine.call`).
+See also `graph.engine.call` (which the caller finds).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     int32_t kernel(Context *, const Launch *, void **arguments)      each kernel, under its own name
     ek_sim_launch, ek_sim_copy, ek_sim_fill                          what `dsl.contract.abi.Device` requests
 
-Input: the program of a device, whose kernels launch themselves (see `passes.simulate`). Output: MLIR text. Non-goals:
-how threads are run (see `lowering.coroutines`).
+See also `lowering.coroutines` (how threads are run).
 """
 
 from __future__ import annotations

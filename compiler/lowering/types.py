@@ -1,7 +1,4 @@
-"""Spells types and constants as MLIR does.
-
-Input: dtypes, types, numbers. Output: text. Non-goals: no operations.
-"""
+"""Spells types and constants as MLIR does."""
 
 from __future__ import annotations
 

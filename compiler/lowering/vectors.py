@@ -1,6 +1,6 @@
 """Writes operations on the lanes of vectors.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: arithmetic on lanes (see `lowering.arithmetic`).
+See also `lowering.arithmetic` (arithmetic on lanes).
 """
 
 from __future__ import annotations

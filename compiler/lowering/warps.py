@@ -3,7 +3,7 @@
 Hardware moves 32 bits at a time: other values go in pieces. The last warp of a block is partial where the threads of
 the block are not multiples of a warp's; which lanes it has is known from the block's size and the thread's number.
 
-Input: a `FunctionWriter` and an operation. Output: lines. Non-goals: how a target spells it (see `targets`).
+See also `targets` (how a target spells it).
 """
 
 from __future__ import annotations

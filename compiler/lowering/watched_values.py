@@ -7,7 +7,7 @@
 What is read where nobody wrote may be copied and computed with; it is reported where it decides a branch, is an
 address, is given to other threads, or is stored outside of shared memory and of a thread's own storage.
 
-Input: operations of a thread. Output: lines. Non-goals: accesses to memory (see `lowering.watched`).
+See also `lowering.watched` (accesses to memory).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ A family of operations is a file: it imports this one and registers a function f
     @emits("splat")
     def _splat(w: FunctionWriter, op: Op) -> None: ...
 
-Input: operations of the typed program. Output: the text of functions, and the table of their places. Non-goals: what
-an operation becomes (each family says that itself), and which functions there are (see `lowering.module`).
+See also `lowering.module` (which functions there are).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A task should take some microseconds: less is lost to the threads' finding it, more leaves threads without work.
 
-Input: parallel regions with the attribute `unit`, which says how many elements a step of the range is. Output: their
-grain. Non-goals: how many threads there are (see `codegen.thread_pool`).
+See also `codegen.thread_pool` (how many threads there are).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
       ...                                          for z in [0, bz), for y in [0, by), for t in [0, bx)
                                                      ...
 
-Input: a typed program. Output: the same one, without launches and the numbers of threads and blocks. Non-goals:
-launches whose threads wait for each other or share memory; these stay (see `lowering.coroutines`).
+See also `lowering.coroutines` (launches whose threads wait for each other or share memory; these stay).
 """
 
 from __future__ import annotations

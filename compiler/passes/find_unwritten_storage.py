@@ -6,8 +6,7 @@
 
 Storage whose address goes elsewhere, as in a pointer that a loop carries or that is cast, is left out.
 
-Input: a typed program. Output: the same program with checks. Non-goals: results of ops (see `graph.engine.unwritten`),
-code for GPUs, which the simulator checks.
+See also `graph.engine.unwritten` (results of ops).
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@
 An index that is linear in the loop variable lies inside in every round if it does in the first and the last. Only what
 every round does is moved, and only `for` loops know their rounds. For the other checks see `passes.version_loops`.
 
-Input: checks with the attribute `hoist`, the number of elements that each is about, and the bounds of counters. Output:
-the same program, changed. Non-goals: no check is found to be needless here (see `inference.runtime_checks`).
+See also `inference.runtime_checks`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ A kernel is the region of a launch as it is: its parameters are the values that 
 their first use, so that what is known of these is known in the kernel, too. The host's functions are made anew: passes
 that decide something of them do not change the program that they come from.
 
-Input: a program for a device, with launches. Output: two programs. Non-goals: how kernels are launched (see
-`lowering.launches`).
+See also `lowering.launches` (how kernels are launched).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Refuses launches that no device could take: too much shared memory, storage of the host.
 
-Input: a typed program for a target with grids. Output: an error, or nothing. Non-goals: sizes of grids, which are
-checked where kernels are launched (see `passes.host_and_device`, `lowering.launches`).
+See also `passes.host_and_device`, `lowering.launches` (which are checked where kernels are launched).
 """
 
 from __future__ import annotations

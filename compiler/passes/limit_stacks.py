@@ -3,8 +3,7 @@
 Every `stack[...]` has a place of its own for the life of a function, whatever loop it stands in. A function of the host
 and one of its parallel regions may be on the stack of one thread at the same time.
 
-Input: a typed program. Output: an error, or nothing. Non-goals: how large threads' stacks are (see
-`dsl.environment.stacks`).
+See also `dsl.environment.stacks` (how large threads' stacks are).
 """
 
 from __future__ import annotations

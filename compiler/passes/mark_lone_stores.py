@@ -2,9 +2,6 @@
 
 So are those of the host's own code, and those into storage that a thread has made for itself. `lowering.packed_memory`
 writes both kinds.
-
-Input: a typed program and a target. Output: attributes of stores (see `ir.schedule`). Non-goals: elements of whole
-bytes, whose stores touch no neighbour.
 """
 
 from __future__ import annotations

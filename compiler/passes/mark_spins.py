@@ -11,8 +11,7 @@ element and nothing else can end the loop.
 `spins` is `count` for loops that change values of their own each round, such as a number of attempts, and `wait` for
 the others: if no thread writes memory, each further round of these does the same.
 
-Input: a typed program. Output: attributes of loops in launches. Non-goals: how threads are run (see
-`lowering.spins` and `codegen.simulator_spins`).
+See also `lowering.spins` and `codegen.simulator_spins` (how threads are run).
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 It is left as it is then: to LLVM a function is as dear as some forty operations. Work that is spread once is spread
 where it stands.
-
-Input: a typed program and a target. Output: `Program.one_function`, and an attribute of its parallel region (see
-`ir.schedule`). Non-goals: entries of several stages or with control flow, and GPUs.
 """
 
 from __future__ import annotations

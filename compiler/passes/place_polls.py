@@ -5,8 +5,7 @@ look for signals. That costs a call, so it is done once for `BUDGET` operations,
 makes vectors of: a loop with a short body runs in strips, with a poll between two; where a loop is in the body, each
 round takes what it was from the function's fuel, and polls when none is left. See `lowering.polls` for both.
 
-Input: a typed program and a target. Output: attributes of its loops (see `ir.schedule`). Non-goals: loops whose rounds
-are known and few; GPUs; what the host does (see `codegen.thread_pool`).
+See also `codegen.thread_pool` (loops whose rounds are known and few; GPUs; what the host does).
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 
 What follows treats such a launch as one of the host: it becomes loops, or coroutines.
 
-Input: the program of a device. Output: the same, changed. Non-goals: how the host launches kernels (see
-`lowering.launches`), and how these get what they are given (see `lowering.simulated`).
+See also `lowering.launches` (how the host launches kernels), `lowering.simulated` (how these get what they are given).
 """
 
 from __future__ import annotations

@@ -17,10 +17,6 @@ which are read as one vector and sorted.
     for d in [0, 64):                            for q in [0, 32):
       if d % 2 == 0: out[d] = x[d] * c[d // 2]  =>   out[2 * q] = x[2 * q] * c[q]
       else:          out[d] = x[d - 1]               out[2 * q + 1] = x[2 * q]
-
-Input: loops with the attribute `axis`: the size of an axis that the counter lies in. Output: several for each, with the
-same operations in the same order of elements. Non-goals: no sizes that are known at the call alone, and no loops that
-carry values.
 """
 
 from __future__ import annotations

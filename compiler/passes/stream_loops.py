@@ -3,9 +3,6 @@
 A whole vector of AVX-512 is a cache line, and every access that does not start at one touches two; where little is
 computed, that is all that counts (20 % on 16 M elements, 10 to 30 % on rows that lie in the third cache). Where each
 loop streams, so does what the author wrote in wider vectors.
-
-Input: a typed program and a target. Output: attributes of its parallel regions (see `ir.schedule`). Non-goals: CPUs
-whose vectors are shorter, and GPUs.
 """
 
 from __future__ import annotations

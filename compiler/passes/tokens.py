@@ -9,9 +9,6 @@
 A thread's copies are awaited in their order: `wait(pending=n)` leaves the n newest groups, whichever group it is called
 on. So what is under way is a list of groups, of which each place holds all commits that may have made it. A group
 without copies has a place, and need not be awaited.
-
-Input: the typed program. Output: nothing, or an error with two places. Non-goals: which thread reads what was copied;
-the interpreter and the simulator see that.
 """
 
 from __future__ import annotations

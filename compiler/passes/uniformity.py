@@ -8,8 +8,7 @@
 
 What cannot be decided is refused, too: the author promises with `gpu.uniform` that a value is equal in all threads.
 
-Input: a typed program. Output: an error, or nothing. Non-goals: what is equal where (see `ir.scopes`); whether a
-promise is kept, which is seen where kernels are simulated.
+See also `ir.scopes` (what is equal where).
 """
 
 from __future__ import annotations

@@ -20,9 +20,6 @@ bools and take several of the numbers for it, so its vector length is set explic
 Short rows of a known length are written out by LLVM, and the loop around them becomes vectors: of an element of each
 row. Rows of at most 8 elements are read as a whole and sorted into lanes. Of longer ones every lane is gathered by
 itself, so that such rounds stay apart: there is enough to make vectors of in a row.
-
-Input: a typed program and a target. Output: attributes of its loops (see `ir.schedule`), which LLVM is told. Non-goals:
-nothing is reordered, and no loop has to become vectors: LLVM decides whether that pays.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ A check within an `if` may fail in a round that does not come to it, and an inde
 in any round. What lies between the bounds of the loop variable bounds them all: if that is inside, nothing needs to be
 checked; if not, every round finds out for itself.
 
-Input: checks with the attribute `hoist`, which no later pass needs. Output: the same program, changed. Non-goals:
-checks that every round makes of a linear index (see `passes.hoist_checks`, which runs before).
+See also `passes.hoist_checks`, which runs before (checks that every round makes of a linear index).
 """
 
 from __future__ import annotations

@@ -13,9 +13,6 @@ a second kernel and a choice in host code. LLVM joins accesses side by side, of 
 
 A position is taken apart once for all elements of a thread: where the last axis has a multiple of them, `i % n` is a
 multiple too, and goes on by one, and `i // n` stays. Where it has not, threads do single elements as well.
-
-Input: launches with the attribute `elements`, in the form that inference gives them. Output: the same, with other
-grids. Non-goals: what has branches, loops or checks stays as it is, and so do tensors too small to keep a GPU busy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Describes AMD's targets: LLVM's AMDGPU makes an object, which `codegen.elf` links into a code object (.hsaco).
 
-Output: `TARGETS`. Facts are from LLVM's "User Guide for AMDGPU Backend" (processors, memory model, code objects) and
-AMD's instruction set manuals. The block size is a constant of every kernel, and the grid is passed as an argument:
-reading either would need the runtime's hidden arguments.
+Facts are from LLVM's "User Guide for AMDGPU Backend" (processors, memory model, code objects) and AMD's instruction set
+manuals. The block size is a constant of every kernel, and the grid is passed as an argument: reading either would need
+the runtime's hidden arguments.
 """
 
 from __future__ import annotations

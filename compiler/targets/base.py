@@ -1,8 +1,6 @@
 """Describes a machine to compile for: one frozen record of everything the compiler may ask about it.
 
-Output: `Target` and the parts it is made of, and the list of features that code may request. Code requests features
-(`target.supports("bf16_mma")`) and facts (`target.has_grid`), and never compares names or kinds. Non-goals: no target
-is described here (one file a family: `cpu`, `nvptx`, `amdgcn`), and nothing here loads LLVM.
+Code requests features (`target.supports("bf16_mma")`) and facts (`target.has_grid`), and never compares names or kinds.
 """
 
 from __future__ import annotations

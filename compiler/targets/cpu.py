@@ -1,9 +1,4 @@
-"""Describes CPUs: the machine at hand (`host`), the x86-64 levels, and generic aarch64 for cross-compiling.
-
-Input: /proc/cpuinfo, which says what the machine at hand can run without loading LLVM. Output: `TARGETS`, `host()`,
-and what the machine lacks for a target. Non-goals: LLVM's own name for the host's processor is found in
-`codegen.llvm`, when code is made.
-"""
+"""Describes CPUs: the machine at hand (`host`), the x86-64 levels, and generic aarch64 for cross-compiling."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Describes NVIDIA's targets: LLVM's NVPTX makes PTX text, which the driver or ptxas assembles.
 
-Output: `TARGETS`, and `assemble()` from PTX to a cubin. Each target requests the lowest PTX version that knows its
-architecture, so that the code loads on the oldest driver possible. Facts are from NVIDIA's PTX ISA manual ("Release
-Notes" and "Target ISA Notes" of each instruction) and the CUDA programming guide's table of compute capabilities.
+Each target requests the lowest PTX version that knows its architecture, so that the code loads on the oldest driver
+possible. Facts are from NVIDIA's PTX ISA manual ("Release Notes" and "Target ISA Notes" of each instruction) and the
+CUDA programming guide's table of compute capabilities.
 """
 
 from __future__ import annotations

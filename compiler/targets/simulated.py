@@ -4,9 +4,7 @@
     lookup("sim:gfx942")      one with 64 lanes
     lookup("sim:gfx942:checked")   one whose kernels tell what they do with memory
 
-Input: the target of the GPU it stands for, and that of the host. Output: a `Target` with the lanes, limits and features
-of the first, for which the second's code generator makes code. Non-goals: how threads are run (see
-`codegen.simulator`), and the device (see `graph.driver.simulated`).
+See also `codegen.simulator` (how threads are run), `graph.driver.simulated` (the device).
 """
 
 from __future__ import annotations

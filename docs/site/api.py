@@ -5,7 +5,7 @@ Python, which give each name an anchor and a place in the index and the search.
 
 Modules that need an extra are read from their text (see `read_static`), the others are imported.
 
-Input: names of modules. Output: text of pages. Non-goals: no files are written (see `build`).
+See also `build`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ The pages are staged in a folder of their own, since some lie outside docs/ and 
 of pages is that of the tables in the index pages, which are there to be read on their own, too; each table of the first
 page becomes a page, a group of the navigation. Every error code has a page with the text of `einkorn explain`. Links to
 what is in the repository and not on the site become text. Any warning of Sphinx fails the build.
-
-Input: the repository. Output: a folder of HTML. Non-goals: nothing is published.
 """
 
 from __future__ import annotations

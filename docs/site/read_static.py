@@ -1,8 +1,4 @@
-"""Reads what a module offers from its text, without importing it: those of extras need what may not be there.
-
-Input: the file of a thin module that imports its names from others of the package. Output: signatures and docstrings.
-Non-goals: names that are computed.
-"""
+"""Reads what a module offers from its text, without importing it: those of extras need what may not be there."""
 
 from __future__ import annotations
 

@@ -11,8 +11,6 @@ caller reads these sizes and fills in what depends on them. The context is 72 by
 bytes; generated code reads it by the offsets here, Python by the structure here, and a test holds the two together.
 
 Code of ABI 1, which old packages hold, knows the first 64 bytes of the context, and reports without it.
-
-Non-goals: no code is loaded and no thread is started here.
 """
 
 from __future__ import annotations

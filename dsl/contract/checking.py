@@ -1,7 +1,7 @@
 """What a simulated device and the checks of its memory agree on: the layout of their records.
 
 `compiler.codegen.shadow_memory` makes the functions; `graph.driver` fills a `CheckState` for a device, and reads what
-was found. Output: structures and the bits of `what`. Non-goals: no code.
+was found.
 """
 
 from __future__ import annotations

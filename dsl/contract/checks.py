@@ -6,8 +6,7 @@
     all     the same, each where it is made, and integer division by zero
     +nan    also stops at the first NaN that an op stores; +inf at the first NaN or infinity
 
-Input: a text such as `"safe"` or `"all+nan"`. Output: `Checks`. Non-goals: no check is made here (see
-`compiler.inference.runtime_checks`).
+See also `compiler.inference.runtime_checks`.
 """
 
 from __future__ import annotations

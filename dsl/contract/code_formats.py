@@ -1,7 +1,6 @@
 """Lists the formats of compiled code: what a target's code is, and the suffix of its files in packages.
 
-Input: nothing. Output: `FORMATS`, by suffix; a variant of a package names its format by the suffix. Non-goals: which
-target has which format (see `compiler.targets`), and how code is loaded.
+See also `compiler.targets` (which target has which format).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ calls the entry; Python takes no part in it. What is not plain it hands on: to t
 description is of the plain case alone: contiguous tensors (or views of one pattern), sizes that are known from the
 inputs. It names no kernel and no address: one door serves all entries of the same form.
 
-Input: nothing. Output: frozen values that hash and compare by content. Non-goals: no text of a door (see
-`compiler.codegen.doors`), no addresses (see `graph.engine.doors`).
+See also `compiler.codegen.doors`, `graph.engine.doors`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Buffers and dim slots are numbered in the order in which the group uses them, so that it does not matter which of the
 graph's they are, and what else the graph holds.
-
-Input: an `EntrySpec`. Output: for each group its numbers in the whole unit, a key, and an `EntrySpec` of it alone.
-Non-goals: nothing is compiled or kept here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The table lies in the entry's half for the host as JSON text, under `abi.KERNELS`. Code for the device that belongs to
 it holds a byte of the name `abi.STAMP` and the table's digest.
-
-Input: nothing. Output: `KernelTable`, as JSON and read from it. Non-goals: nothing is launched here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A record is an object of a dataclass that is named here by its class. Its fields hold records, tuples, numbers, texts,
 dtypes, portable programs, or objects of other classes (*atoms*), of which a function makes a JSON value.
-
-Input: the classes. Output: JSON values, or equal records. Non-goals: no file is touched here.
 """
 
 from __future__ import annotations

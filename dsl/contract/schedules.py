@@ -7,8 +7,7 @@
 In the plain order blocks run one after the other, and a warp goes on until all its threads wait for other warps, or
 have ended; then comes the next warp. A step is one turn of a warp.
 
-Output: `Schedule`, which the scheduler of threads reads (see `compiler.codegen.simulator_orders`). Non-goals: how a
-schedule is found (see `graph.engine.schedules`).
+See also `graph.engine.schedules` (how a schedule is found).
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 An entry is a list of groups over a list of buffers, and says in which order they run. A group is a set of kernel
 instances that are fused: the root is the kernel whose loops run, the others are evaluated where the root reads an
 element, or where it stores one (the epilogue). Sizes that are not known are slots, filled at the call.
-
-Input: nothing. Output: frozen values that hash and compare by content. Non-goals: no decision about fusion is made
-here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The HTML is for notebooks: one element without references to others, with its style on it, readable on light and on
 dark pages, since it takes their colours.
 
-Input: texts and rows. Output: HTML, text. Non-goals: what is told (see `graph.interop.notebook`).
+See also `graph.interop.notebook` (what is told).
 """
 
 from __future__ import annotations

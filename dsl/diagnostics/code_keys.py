@@ -1,8 +1,6 @@
 """Compares code objects in time that grows with their text.
 
 `==` of CPython compares what is nested in a code object twice, so that a lambda in a lambda 24 deep takes minutes.
-
-Input: a code object. Output: a key, which is equal for equal code. Non-goals: keys that hold in other processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Collects the mistakes of a kernel file while it is imported, instead of raising the first of them.
 
 What a mistake keeps from being made is replaced by a `Broken`, so that the file can be read to its end.
-
-Input: mistakes. Output: those of the file that is being imported, together. Non-goals: importing (the frontend's).
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ To parse a file takes as long as to compile a small kernel, so at first only the
 module that the line lies in is parsed. Where it is cut off wrongly, in the middle of brackets or of a string, it is no
 Python, or not what is looked for, and the whole file is parsed after it.
 
-Input: a file, the names of its module, and a line. Output: pieces of text with their nodes of Python's `ast`, which
-have the lines of the file. Non-goals: which of the nodes is meant; where texts come from (see `diagnostics.text`).
+See also `diagnostics.text` (which of the nodes is meant; where texts come from).
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ One Markdown file a code, in `explanations/`. Its examples are fenced, with a ki
     ```console wrong     a line for the shell, in a folder with a kernel file `kernels.py` (`LIBRARY`)
 
 A test runs every example: the wrong one gives its code, the right one gives no error.
-
-Input: a code. Output: `Explanation`. Non-goals: nothing is printed here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Finds the package itself: its name, and the folder that it lies in, however deep the module that asks.
 
-Output: `PACKAGE`, `ROOT`, and which modules and files are the package's own. Non-goals: no versions (see
-`environment.fingerprint`).
+See also `environment.fingerprint`.
 """
 
 from __future__ import annotations

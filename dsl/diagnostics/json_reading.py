@@ -4,8 +4,6 @@ A reader of a value raises `Misread` with what is wrong; code that reads the val
 so that a correct value costs no paths. Python's reader takes more than JSON and passes over what is ambiguous: here a
 name that an object has twice, text that is not Unicode, and nesting without end are errors. `NaN` and `Infinity` are
 read: where they may stand is for the reader of that value to say.
-
-Input: bytes. Output: Python values, or `Misread`. Non-goals: no schema of anything in particular.
 """
 
 from __future__ import annotations

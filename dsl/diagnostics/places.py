@@ -1,8 +1,4 @@
-"""Names places in the author's text, and draws messages under them.
-
-Input: a file name with a range of lines and columns. Output: the `path:line:column` head and the source lines with
-their carets. Non-goals: no message texts and no error classes (those are in `errors`).
-"""
+"""Names places in the author's text, and draws messages under them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 How they look is found by name, since what is shown and who draws it do not know each other.
 
-Input: an object. Output: HTML, text. Non-goals: what is shown of an object (see `graph.interop.notebook`).
+See also `graph.interop.notebook` (what is shown of an object).
 """
 
 from __future__ import annotations

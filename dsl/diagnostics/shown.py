@@ -2,8 +2,7 @@
 
 Colours are an addition: the text is the same without them.
 
-Input: the text of an error; an error that was raised. Output: text with ANSI escapes; lines. Non-goals: what the texts
-say (see `errors`), and where colours are wanted.
+See also `errors` (what the texts say).
 """
 
 from __future__ import annotations

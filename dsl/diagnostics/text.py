@@ -6,8 +6,7 @@ be written while the program that has loaded it runs, and its lines are put wher
 
 What is typed at a prompt has one file name, `<stdin>`, for all that is typed there. Its texts get names of their own.
 
-Input: a file's name, and the names of the module that the code runs in. Output: texts, the name of a cell. Non-goals:
-what a text means, and whether it is the right one (see `diagnostics.definitions`).
+See also `diagnostics.definitions` (what a text means, and whether it is the right one).
 """
 
 from __future__ import annotations

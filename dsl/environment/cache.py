@@ -9,8 +9,6 @@ that entry (cut short, changed, the copy of another one, no file at all) is a mi
 The store holds native code, so it is believed only where nobody else could have put that code: the folder must be the
 user's own and writable by the user alone. Where the folder cannot be trusted or written, a warning says so once, and
 the work goes on in a folder of this process that is removed at exit.
-
-Input: keys and bytes. Output: bytes, or the path of a file to map. Non-goals: what goes into a key is the caller's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A `RecursionError` of such work is about the kernel that it compiles, never about the caller. What handlers of signals
 raise leaves it unchanged (see `diagnostics.shield`).
-
-Input: functions that compile. Output: the same functions. Non-goals: what a kernel may nest is bounded by the compiler.
 """
 
 from __future__ import annotations

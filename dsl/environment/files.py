@@ -1,7 +1,4 @@
-"""Writes and reads files that other processes see: replaced whole, and read only where they are the user's own.
-
-Input: paths and bytes. Output: files. Non-goals: messages about failures are the caller's.
-"""
+"""Writes and reads files that other processes see: replaced whole, and read only where they are the user's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Identifies what compiled code depends on next to its program: our own text, and the versions of the tools.
-
-Output: short texts for cache keys, found without importing a tool. Non-goals: finding or checking the tools.
-"""
+"""Identifies what compiled code depends on next to its program: our own text, and the versions of the tools."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 `knobs.cache_dir` reads `EINKORN_CACHE_DIR` anew at every access, so a program may set `os.environ` at any time before
 the work it concerns. A variable that starts with `EINKORN_` and is not in the table is an error, found at the first
 access to any knob: a misspelt switch that silently does nothing costs more than one that stops.
-
-Input: `os.environ`. Output: typed values. Non-goals: no configuration files, and no setting of anything.
 """
 
 from __future__ import annotations

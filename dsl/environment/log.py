@@ -1,8 +1,4 @@
-"""Shows Einkorn's log to users who request it.
-
-Input: `EINKORN_LOG`, which names a level. Output: lines on standard error. Non-goals: a program that has set up a log
-of its own keeps it.
-"""
+"""Shows Einkorn's log to users who request it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The loader's messages are the same for a file system that runs no code and for a limit (`ulimit -v`, RLIMIT_AS), which
 containers and batch systems set.
-
-Input: nothing. Output: a hint, or None where there is no limit.
 """
 
 from __future__ import annotations

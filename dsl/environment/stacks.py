@@ -2,8 +2,6 @@
 
 Threads of the caller may have been made small (`threading.stack_size`). From such a one, work goes on in a thread of
 its own, for whose end the caller waits.
-
-Input: work. Output: what it gives. Non-goals: how much a kernel takes is bounded by the compiler.
 """
 
 from __future__ import annotations

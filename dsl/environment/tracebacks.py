@@ -1,7 +1,4 @@
-"""Trims tracebacks: they show the user's own frames, and not how Einkorn came to find a mistake.
-
-Input: functions that users call. Output: the same functions. Non-goals: errors that are not ours keep all their frames.
-"""
+"""Trims tracebacks: they show the user's own frames, and not how Einkorn came to find a mistake."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Code is kept under a digest that knows no places, so code from an earlier process may belong to a text that has moved
 since. What code says of its text is therefore an anchor; code that shows it looks it up in today's program, whose tree
 is the same.
-
-Input: programs and places, or an anchor. Output: anchors as JSON values, or a place. Non-goals: what is reported there.
 """
 
 from __future__ import annotations

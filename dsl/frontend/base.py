@@ -6,7 +6,7 @@ place too; a list for a variadic argument, a NumPy scalar for a scalar), and wit
 array for one output, a tuple for several, nothing for none, and a list for a variadic one. Tuning parameters, on which
 no result depends, it may leave out.
 
-Input: nothing. Output: `Frontend`, `SourceKernel`, `Reference`. Non-goals: which frontends there are (see `readers`).
+See also `readers` (which frontends there are).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ tuple of these for several outputs, None without outputs.
 mypy cannot tell outputs from inputs (`OutputTensor` is `Annotated` to it). The plugin `einkorn.mypy` makes the same
 signatures and results for it; without the plugin it accepts every call.
 
-Input: nothing. Output: declarations, empty as a program runs. Non-goals: what a call does (see `caller`).
+See also `caller` (what a call does).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Finds who runs a kernel that is called without a graph. This floor knows no graphs, so it is found by its name.
 
-Input: nothing. Output: `Called`, what kernels can do next to being registered. Non-goals: what a call means (see
-`graph.interop.direct`).
+See also `graph.interop.direct` (what a call means).
 """
 
 from __future__ import annotations

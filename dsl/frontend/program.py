@@ -4,8 +4,7 @@ A program is a table of functions and a table of globals; function 0 is the kern
 it as JSON, and it is all that the compiler ever reads. Its digest covers meaning only: no places, no file names, no
 comments.
 
-Input: trees of `syntax`. Output: `PortableKernel`, and JSON. Non-goals: no types, no compilation, no reading of JSON
-(see `read_program`).
+See also `read_program`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ is looked at when it is read: each node of each tree (see `frontend.read_syntax`
 that indices are of things of the right kind, that every name is bound around its use, and that loops are around what
 leaves them. What is wrong is named with its place: `functions[2].syntax.body[0].value.left`.
 
-Input: a JSON value. Output: `PortableKernel`. Raises: PackageError (EK0510). Non-goals: types and values, which are the
-compiler's to check.
+Raises: PackageError (EK0510).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ expression or nothing. What an annotation cannot say stands in one table: which 
 which expressions may stand where (a slice only within brackets, a target is no sum). So a tree that was read here is
 one that `parse` could have made from a text, and all that walks it later may believe it.
 
-Input: a JSON value, and how many globals the program has. Output: a node. Raises: `Misread`, with the place in the
-tree. Non-goals: what the program's functions and globals mean to each other (see `frontend.read_program`).
+Raises: `Misread`, with the place in the tree. See also `frontend.read_program` (what the program's functions and
+globals mean to each other).
 """
 
 from __future__ import annotations

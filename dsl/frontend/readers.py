@@ -1,8 +1,4 @@
-"""Finds the frontend of a file by its suffix. A row here makes a language known everywhere.
-
-Input: paths. Output: the frontend of a file, the kernel files of a folder. Non-goals: packages, which are read without
-a frontend.
-"""
+"""Finds the frontend of a file by its suffix. A row here makes a language known everywhere."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 A program is a picture of these at one time. Code that keeps it asks whether it still holds: whether every name still
 stands for the very object that it stood for.
-
-Input: names as a frontend finds them. Output: `Reads`. Non-goals: what an object holds; numbers and tuples do not
-change, classes are looked at member by member, and a function is its code, which IPython's autoreload gives anew.
 """
 
 from __future__ import annotations

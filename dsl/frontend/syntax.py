@@ -4,8 +4,7 @@ A frontend makes it from a text, a package carries it as JSON, the compiler read
 `Name` is a local of the function or of one around it, `Global` is an entry of the program's table of globals (see
 `program`). Every node has a `span`: line, column, end line, end column, counted as in `Place`.
 
-Input: nothing. Output: frozen nodes and `to_json`. Non-goals: no reading of JSON (see `frontend.read_syntax`), no
-evaluation.
+See also `frontend.read_syntax`.
 """
 
 from __future__ import annotations

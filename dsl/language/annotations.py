@@ -1,8 +1,4 @@
-"""Declares what stands in a kernel's signature: tensor annotations, bounds of type variables, names of types.
-
-Input: nothing. Output: objects that `register` reads off annotations and a frontend recognises in bodies. Non-goals: no
-meaning in code.
-"""
+"""Declares what stands in a kernel's signature: tensor annotations, bounds of type variables, names of types."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Declares the arithmetic of numbers, lane by lane for vectors: rounding, comparing, holding at bounds, choosing.
-
-Input: nothing. Output: the names. Non-goals: no meaning in code (the compiler's), but for what is written in the
-language itself.
-"""
+"""Declares the arithmetic of numbers, lane by lane for vectors: rounding, comparing, holding at bounds, choosing."""
 
 from __future__ import annotations
 

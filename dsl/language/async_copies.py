@@ -1,8 +1,4 @@
-"""Declares what stands for copies that are under way: a token for one copy, a group for several.
-
-Input: nothing. Output: `CopyToken`, `CopyGroup`, for editors and type checkers. Non-goals: no meaning in code; that is
-the compiler's.
-"""
+"""Declares what stands for copies that are under way: a token for one copy, a group for several."""
 
 from __future__ import annotations
 

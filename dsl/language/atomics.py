@@ -1,7 +1,4 @@
-"""Declares the atomic operations: changes of an element as one step that no other thread comes between.
-
-Input: nothing. Output: `atomic`, `atomic_add`. Non-goals: no meaning in code; that is the compiler's.
-"""
+"""Declares the atomic operations: changes of an element as one step that no other thread comes between."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Declares the operations on bits of integers of any width, and vectors of numbers in a row.
-
-Input: nothing. Output: the names. Non-goals: no meaning in code; that is the compiler's.
-"""
+"""Declares the operations on bits of integers of any width, and vectors of numbers in a row."""
 
 from __future__ import annotations
 

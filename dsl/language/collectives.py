@@ -3,9 +3,6 @@
 Lanes count along x, then y, then z of the block. The last warp of a block may be partial: the lanes that it lacks take
 no part. All threads of the warp have to come to such a call together, as those of the block
 have to come to one of `block`; or those that the bits of `mask` name, where it is given.
-
-Input: nothing. Output: `warp`, `block` and `cluster`, which stand in `gpu`. Non-goals: no meaning in code; that is the
-compiler's.
 """
 
 from __future__ import annotations

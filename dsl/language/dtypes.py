@@ -3,8 +3,7 @@
 To a type checker both are one class, whose bound says what may be done with its numbers. As a file runs, they are the
 members of the table of dtypes.
 
-Input: nothing. Output: the names. Non-goals: what a dtype is (see `types.dtype`), what storage formats mean (see
-`types.formats`).
+See also `types.dtype` (what a dtype is), `types.formats` (what storage formats mean).
 """
 
 from __future__ import annotations

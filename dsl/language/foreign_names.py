@@ -1,8 +1,4 @@
-"""Maps names of NumPy, PyTorch, Triton, Numba, CUDA and Mojo to names of the language, for the hints of errors.
-
-Input: a name that the language does not know, or has in another place. Output: the hint of an error, or None.
-Non-goals: no name gets a meaning from here.
-"""
+"""Maps names of NumPy, PyTorch, Triton, Numba, CUDA and Mojo to names of the language, for the hints of errors."""
 
 from __future__ import annotations
 

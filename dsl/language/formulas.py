@@ -1,7 +1,6 @@
 """Lists functions of NumPy and PyTorch that the language writes as a formula: `lerp(a, b, t)` is `a + t * (b - a)`.
 
-Input: nothing. Output: `FORMULAS`: by name, the arguments and the formula, for the hints of errors. Non-goals:
-functions that the language has under another name (see `foreign_names`).
+See also `foreign_names` (functions that the language has under another name).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Declares the names for grids of threads: where a thread is, how threads wait for each other, what they share.
-
-Input: nothing. Output: `gpu`. Non-goals: no meaning in code; that is the compiler's.
-"""
+"""Declares the names for grids of threads: where a thread is, how threads wait for each other, what they share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Says which imports a hint needs: names of the language that it writes and that the author's file does not import.
 
-    write (lo).cast(int64); import it: `from einkorn.dsl import int64`
-
-Input: the text of a hint, and the place that it is for. Output: the hint with its imports. Non-goals: what hints say.
+write (lo).cast(int64); import it: `from einkorn.dsl import int64`
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Declares the loops, and what a kernel says of them: in order, in parallel, by vectors, written out.
-
-Input: nothing. Output: the names. Non-goals: no meaning in code; that is the compiler's.
-"""
+"""Declares the loops, and what a kernel says of them: in order, in parallel, by vectors, written out."""
 
 from __future__ import annotations
 

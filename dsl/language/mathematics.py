@@ -1,7 +1,7 @@
 """Declares the mathematics that is written in the language itself: names, signatures and meanings (see `stubs`).
 
-How exact each function is, and its special values, stand in `docs/numerics.md`. Input: nothing. Output: the names.
-Non-goals: the functions themselves (see `stdlib/math/functions.py` and its neighbours).
+How exact each function is, and its special values, stand in `docs/numerics.md`. See also `stdlib/math/functions.py` and
+its neighbours (the functions themselves).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Declares what is next to the machine: tables of constants, blocks of memory, instructions and functions by name.
-
-Input: nothing. Output: the names. Non-goals: no meaning in code, but for what is written in the language itself.
-"""
+"""Declares what is next to the machine: tables of constants, blocks of memory, instructions and functions by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Declares Python's own functions, with the meaning that they have in kernels; nobody imports them (see `stubs`).
-
-Input: nothing. Output: the names, in the table of stubs. Non-goals: their meaning in code (the compiler's).
-"""
+"""Declares Python's own functions, with the meaning that they have in kernels; nobody imports them (see `stubs`)."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@
 In Python such a class is a frozen dataclass. In a kernel it is a value: each field is a value of its own, and `p.x = v`
 gives the variable p a new struct.
 
-Input: a class. Output: the same class as a frozen dataclass, and where its text stands. Non-goals: its syntax tree (see
-`frontend.python.structs`), its meaning in a kernel (the compiler's).
+See also `frontend.python.structs` (its syntax tree).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A `Stub` stands for an operation that the compiler knows under the same name: a 
 rule of its own. A library stub (`exp`, `sin`, …) is written in the language itself, in the standard library. Outside a
 kernel a stub only says that it belongs into one; `abs`, `max` and other names of Python's do what Python's do there,
 so that `from einkorn.dsl import *` changes nothing for the rest of a file.
-
-Input: functions without a body, for their signatures and texts. Output: `STUBS`. Non-goals: no meaning in code.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ reader another. This one takes the opposite stand. The members are stored (not c
 whichever zlib is there, and leaves nothing to inflate), stand one after the other from the first byte, the directory
 follows at once, the end record closes the file; names are plain, relative and unlike each other; times are 1980-01-01.
 Every other tool can read such a file, and what differs in any way is refused.
-
-Input: names and bytes, or a file. Output: the file, or its members. Non-goals: what is in the members (`package`).
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when requested and handed out only when size and SHA-256 are those of the manifest.
-
-Input: contents, or a file. Output: the file, or a `Package`. Non-goals: nothing is compiled, mapped or run here, and
-which variant fits a machine is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Names the numbers and records of ELF that the linker writes, and that are read before code of a package is mapped.
 
-Input: nothing. Output: structs, constants, `hash_name`, and what machines differ in. Non-goals: nothing is read or
-written here (see `compiler.codegen.elf` and `dsl.package.shared_object`).
+See also `compiler.codegen.elf` and `dsl.package.shared_object`.
 
 The numbers are those of the System V ABI, its processor supplements, and LLVM's AMDGPU user guide.
 """

@@ -1,7 +1,6 @@
 """Shows findings of tuning as tables: the parameters that were chosen, and the candidates that were rejected.
 
-Input: findings. Output: tables for cards and pages. Non-goals: all candidates with their times (see
-`graph.tuning.table`).
+See also `graph.tuning.table` (all candidates with their times).
 """
 
 from __future__ import annotations

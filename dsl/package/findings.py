@@ -5,8 +5,6 @@ sizes for each dim of the key: from a power of two up to the next one. Code that
 itself gets those of the finding that fits.
 
 Findings are kept in the user's cache, by the digest of the program, and in packages.
-
-Input: pieces, or JSON. Output: `Finding`, or the text of `tuning.json`. Non-goals: nothing is measured here.
 """
 
 from __future__ import annotations

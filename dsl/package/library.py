@@ -2,8 +2,6 @@
 
 Loading a file imports it, once for each state of its text; packages are read without running anything. A library lists
 its kernels by name and makes the portable program of one when asked.
-
-Input: a path. Output: `KernelLibrary`. Non-goals: nothing is compiled.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ which code there is for which target, and the size and SHA-256 of every other me
 Compatibility is by integers. Another major format is refused, a newer minor is read and what is not known in it is
 passed over; within our own minor the JSON is taken strictly: a field that is missing, unknown or of another type is an
 error, so that a mistake of a writer is found on the first day and not when somebody comes to need the field.
-
-Input: values, or JSON text. Output: the other one. Non-goals: no file is touched here (`package` does).
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Each op has its call, its docstring, its tensors and parameters, which dtypes it takes, what it promises, an example of
 its use in a graph, and for a package what it was compiled for.
-
-Input: a `KernelLibrary`. Output: text; the same library gives the same text. Non-goals: no kernel is parsed or
-compiled.
 """
 
 from __future__ import annotations

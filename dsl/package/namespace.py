@@ -1,6 +1,6 @@
 """Makes the ops of a library attributes of one object: `einkorn.load("my.pkg").rope(x)`.
 
-Input: a path. Output: `Library`. Non-goals: reading of files (see `library`); what a call does (see `frontend.caller`).
+See also `library` (reading of files), `frontend.caller` (what a call does).
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ and executable at once, a dynamic section of the few entries that we write, symb
 relocations of the three kinds that we write into memory that may be written, no libraries but libc and libm, nothing
 that runs by itself. The entry lies in code, the table of reports in memory that nobody may change.
 
-Input: the bytes of a file, and a machine. Output: the table of reports. Raises: `Misread`. Non-goals: the machine code.
-It is run as it is; who does not trust the maker of a package does not run its code.
+Raises: `Misread`. It is run as it is; who does not trust the maker of a package does not run its code.
 """
 
 from __future__ import annotations

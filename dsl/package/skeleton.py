@@ -1,7 +1,4 @@
-"""Writes what `einkorn new` gives: a folder with a kernel, its reference and test, an example and a README.
-
-Input: a name and a folder. Output: the new folder, whole or not at all. Non-goals: nothing is compiled or installed.
-"""
+"""Writes what `einkorn new` gives: a folder with a kernel, its reference and test, an example and a README."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 An axis `n` is called `n` wherever it stands, the axes of a pack `*s` are `s_0`, `s_1`, …; an axis without a name, or of
 a computed size, gets one of its own. So what the signature calls by one name is one size.
-
-Input: a schema without variadic arguments, a rank for each input, the parameters. Output: `AxisNames`, and the sizes of
-outputs in the dims language. Non-goals: no sizes; what does not fit is told by `bind`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ their arithmetic and `==` are used.
 Where a type variable gets its dtype from: the inputs; else a parameter of kind dtype that bears its name in lower
 case (`U` from `*, u: DType`); else the output types that the caller expects. Where a dim gets its size from: the
 inputs; else an int parameter of its name; else the output types that the caller expects.
-
-Input: an `OpSchema`, the types and parameters of a call. Output: a `Binding`, or an error that shows both sides of a
-contradiction. Non-goals: no inference inside the kernel, no look at run-time values.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Every value is kept with its origin, `in argument 'a' (axis 1)`, so that a contradiction can name the two places that
 disagree. Element types are unified here; shapes, the larger half, in `signature_shapes`.
-
-Input: an `OpSchema`, checked parameters, dtypes and shapes of a call. Output: a `CallState` that fills up. Non-goals:
-no result yet (that is `signature.bind`).
 """
 
 from __future__ import annotations

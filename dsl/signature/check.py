@@ -1,8 +1,6 @@
 """Checks a signature for itself, when its op is registered: names, dims texts, expressions, packs.
 
 What is accepted here, `signature.bind` can decide for every call.
-
-Input: an `OpSchema`. Output: nothing, or all that is wrong with it at once. Non-goals: calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Describes an op to people and their tools: its call in one line, Python's own signature, what `help` shows.
-
-Input: an `OpSchema`. Output: text, `inspect.Signature`. Non-goals: nothing is checked here.
-"""
+"""Describes an op to people and their tools: its call in one line, Python's own signature, what `help` shows."""
 
 from __future__ import annotations
 

@@ -7,10 +7,7 @@
 
     expression  + - * // % unary minus, min(...), max(...), ceildiv(a, b), sum(n_k), integers, names, parentheses
 
-Here are its syntax tree, the print of it, and what expressions mean. Input: frozen items, and values for names: ints or
-anything with the arithmetic of ints (the graph's symbolic dims). Output: text that reads back as the same items; sizes.
-Non-goals: no reading of text (that is `signature.parse_dims`), no matching against shapes (that is `signature.bind`)
-and no algebra (that is the graph's).
+Here are its syntax tree, the print of it, and what expressions mean.
 """
 
 from __future__ import annotations

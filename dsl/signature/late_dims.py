@@ -1,8 +1,6 @@
 """Finds late dims, the output dims that neither inputs nor parameters tell, and the contract of what computes them.
 
 A shape function computes them as the op is run. It is a kernel of its own, with an output that holds these numbers.
-
-Input: a schema. Output: the names of its late dims, and the schema of that kernel. Non-goals: the function itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Binds the compile-time parameters of a call: checks the given ones, and takes defaults for the rest.
-
-Input: an `OpSchema` and the values that a caller gives by name. Output: a plain Python value for every parameter.
-Non-goals: tensors (that is `signature.bind`).
-"""
+"""Binds the compile-time parameters of a call: checks the given ones, and takes defaults for the rest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Parses the dims language: text to the items of `dims`, and errors that point into the text.
 
-Input: the text, and its place for messages. Output: a tuple of frozen items. Non-goals: no check of what the names mean
-(that is `signature.check`).
-
 Start-up: importing lark and building the grammar costs more than all the rest of a warm start, and nearly all
 signatures consist of plain names and sizes. Those are read by one regular expression, and expressions by a reader of a
 few lines. It also reads expressions without parentheses, whose operators have blanks on both sides: `n - k + 1`. What

@@ -4,7 +4,7 @@ Two things read schemas: the manifest of a package, and the portable program of 
 fields, types, kinds, dtypes. `declared` looks at what a signature under `@register` is held to as well: names, dims,
 outputs; the manifest wants both, a program has the manifest's schema or one that was made of it.
 
-Input: a JSON value. Output: `OpSchema`. Raises: `Misread`, with the place. Non-goals: calls.
+Raises: `Misread`, with the place.
 """
 
 from __future__ import annotations

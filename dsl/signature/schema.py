@@ -3,8 +3,6 @@
 An `OpSchema` comes from the signature under `@register`, or from the manifest of a package; both ways it is the same
 immutable value. The graph checks calls against it and infers shapes from it; the compiler takes the calling
 convention from it; tools print it. Dims stay text here and are parsed by `signature`.
-
-Input: the pieces, from `register` or from JSON. Output: `OpSchema`, and JSON again. Non-goals: no checking of calls.
 """
 
 from __future__ import annotations

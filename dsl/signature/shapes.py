@@ -1,9 +1,6 @@
 """Unifies the shapes of a call with the dims of its signature, and computes the shapes of its outputs.
 
 Sizes may be ints or the graph's symbolic dims: only their arithmetic and `==` are used.
-
-Input: a `CallState` and its tensors. Output: names and packs bound in the state, shapes of outputs, or an error that
-shows both sides. Non-goals: no inference inside the kernel, no look at run-time values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Defines what tuning is told: the values of parameters that are tried, and the dims on which the choice depends.
 
-Input: what an author writes, checked against a signature. Output: `TuningSpace`. Non-goals: nothing is measured here,
-and what was found is kept elsewhere (see `package.findings`).
+See also `package.findings` (what was found is kept elsewhere).
 """
 
 from __future__ import annotations

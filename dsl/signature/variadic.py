@@ -9,9 +9,6 @@ takes the sizes one by one; one that stands for a single tensor takes them toget
 
     out: OutputTensor[T, "m (sum(n_k))"], xs: VariadicTensors[T, "m n_k"]      with two tensors:
     out: OutputTensor[T, "m (n_0 + n_1)"], xs[0]: InputTensor[T, "m n_0"], xs[1]: InputTensor[T, "m n_1"]
-
-Input: a schema that `check_schema` accepted, and counts or the values of a call. Output: a schema without variadic
-arguments. Non-goals: no dtypes and no sizes are looked at.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 `DType` is the one description of an element type that all floors share: the language writes its members small
 (`float32`), the graph writes `DType.float32`. `SIMDType` is the type of a run-time value: a dtype and a width, where
 width 1 is a scalar (`Float32` is `SIMD[float32, 1]`).
-
-Input: nothing. Output: immutable values, safe as dictionary keys. Non-goals: NumPy is imported only when a conversion
-to or from its dtypes is requested; nothing here knows how a type is lowered.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ The `finite` formats and the scale are from "OCP Microscaling Formats (MX) Speci
 Formats for Deep Learning", Micikevicius et al., 2022, and "8-bit Numerical Formats for Deep Neural Networks", Noune et
 al., 2022. A NaN that is made or converted is the one pattern `nan`.
 
-Input: numbers of any precision, bit patterns. Output: bit patterns, floats. Non-goals: no arrays, no code; nothing
-fast. Code for targets does the same in `compiler.lowering.narrow_floats`, and tests hold the two together.
+Code for targets does the same in `compiler.lowering.narrow_floats`, and tests hold the two together.
 """
 
 from __future__ import annotations

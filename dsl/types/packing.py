@@ -3,8 +3,6 @@
 In memory two elements share a byte: element 2 k is its low half, element 2 k + 1 its high half, in row-major order over
 the whole tensor, without gaps between rows. The high half behind an odd number of elements is 0. NumPy has no such
 arrays: those of ml_dtypes spend a byte on each element.
-
-Input: arrays of ml_dtypes' 4-bit types; packed bytes. Output: the other. Non-goals: no views, both ways copy.
 """
 
 from __future__ import annotations

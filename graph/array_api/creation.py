@@ -2,7 +2,7 @@
 
 Python's ints are int64 here, and its floats float32.
 
-Input: numbers, lists, arrays, shapes. Output: tensors. Non-goals: random numbers (see `einkorn.random`).
+See also `einkorn.random` (random numbers).
 """
 
 from __future__ import annotations

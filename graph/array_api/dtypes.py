@@ -1,7 +1,6 @@
 """Implements the standard's functions of dtypes: kinds, promotion, limits, casts.
 
-Input: dtypes, tensors, numbers. Output: dtypes, bools, limits. Non-goals: the rules of promotion (see
-`types.promotion`).
+See also `types.promotion` (the rules of promotion).
 """
 
 from __future__ import annotations

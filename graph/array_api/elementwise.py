@@ -1,6 +1,6 @@
 """Declares the elementwise functions of the standard. One signature a function; the op it names computes it.
 
-Input: tensors, at most one of them as a number. Output: a tensor. Non-goals: computation (see `graph.ops`).
+See also `graph.ops` (computation).
 """
 
 from __future__ import annotations

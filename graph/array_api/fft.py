@@ -1,7 +1,4 @@
-"""Fourier transforms as the standard's extension has them.
-
-Input: tensors. Output: tensors. Non-goals: the transforms, which are the ops'.
-"""
+"""Fourier transforms as the standard's extension has them."""
 
 from __future__ import annotations
 

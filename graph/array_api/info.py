@@ -1,6 +1,6 @@
 """Describes the namespace: devices, dtypes, defaults.
 
-Input: nothing. Output: `Info`. Non-goals: devices themselves (see `driver.devices`).
+See also `driver.devices` (devices themselves).
 """
 
 from __future__ import annotations

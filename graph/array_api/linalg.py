@@ -1,8 +1,6 @@
 """Linear algebra as the standard's extension has it: systems, factors, norms, products of vectors and matrices.
 
 Matrices are the last two axes; those before them are batches. `eig` and `eigvals` need complex numbers.
-
-Input: tensors. Output: tensors. Non-goals: the factorising, which is the ops'.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Moves elements as the standard's functions do: shapes, axes, joins, repetitions; and picks them by their places.
-
-Input: tensors. Output: tensors. Non-goals: indices in brackets, which tensors have themselves.
-"""
+"""Moves elements as the standard's functions do: shapes, axes, joins, repetitions; and picks them by their places."""
 
 from __future__ import annotations
 

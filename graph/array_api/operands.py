@@ -1,8 +1,4 @@
-"""Reads the arguments of the standard's functions: tensors, Python numbers, shapes, devices.
-
-Input: what a user passes. Output: tensors, or an error under the user's line. Non-goals: NumPy arrays, which the
-functions of the standard do not take; `asarray` makes tensors of them.
-"""
+"""Reads the arguments of the standard's functions: tensors, Python numbers, shapes, devices."""
 
 from __future__ import annotations
 

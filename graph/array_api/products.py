@@ -1,6 +1,6 @@
 """Multiplies tensors as the standard's functions do: matrix products, contractions, dot products.
 
-Input: tensors. Output: tensors in the dtype that they promote to. Non-goals: solving and factorising (see `linalg`).
+See also `linalg` (solving and factorising).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Orders elements and looks for them as the standard's functions do: sorts, places, sets of distinct elements.
-
-Input: tensors. Output: tensors; of `nonzero` and the `unique_` functions tuples, whose sizes depend on the elements.
-Non-goals: the sorting, which is the ops'.
-"""
+"""Orders elements and looks for them as the standard's functions do: sorts, places, sets of distinct elements."""
 
 from __future__ import annotations
 

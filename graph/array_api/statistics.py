@@ -1,7 +1,4 @@
-"""Reduces and scans tensors as the standard's functions do: over all axes unless some are named; they are dropped.
-
-Input: tensors. Output: tensors. Non-goals: the computing, which is the ops'.
-"""
+"""Reduces and scans tensors as the standard's functions do: over all axes unless some are named; they are dropped."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 A change counts where a rank test (Mann and Whitney's U) says that the samples differ, at `SURE`, and the medians differ
 by more than `SMALL`. Anything else is called the same.
-
-Input: timings. Output: files of JSON, `Change`s, tables. Non-goals: the same machine for both runs; the file says which
-it was.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A benchmark is a function under `@benchmark`, or one whose name begins with `ben
 returns the function that is timed; one that returns anything else is timed itself. With `params` it is a benchmark for
 each combination of their values.
 
-Input: a file. Output: `Timing`s. Non-goals: how a function is timed (see `measure`).
+See also `measure` (how a function is timed).
 """
 
 from __future__ import annotations

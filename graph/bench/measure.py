@@ -4,8 +4,7 @@ A function is called until it is warm: at least `WARM_CALLS` times and `WARM_SEC
 doors are open and caches are filled. Then samples are taken, each of as many calls as last `least` seconds. Python's
 collector rests meanwhile.
 
-Input: a function. Output: a `Timing`. Non-goals: which functions (see `files`), what runs mean to each other (see
-`compare`).
+See also `files` (which functions), `compare` (what runs mean to each other).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     print(graph.to_dot())
     graph.to_html("graph.html")
 
-Input: a finished `Graph`. Output: DOT, HTML, the text of a stage (see `inspected`). Non-goals: nothing is loaded; the
-page asks the compiler what fusion will do (see `page`).
+See also `page`.
 """
 
 from __future__ import annotations

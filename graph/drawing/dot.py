@@ -1,7 +1,4 @@
-"""Writes a graph in Graphviz's language.
-
-Input: a `GraphIR`. Output: DOT text, the same for equal graphs. Non-goals: no layout, which Graphviz makes.
-"""
+"""Writes a graph in Graphviz's language."""
 
 from __future__ import annotations
 

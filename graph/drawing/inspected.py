@@ -3,8 +3,7 @@
     print(graph.code("asm", "sm_90a"))
     print(op_graph("softmax", ["float32[m, n]"], {"axis": 0}, "gfx942").code("asm", "gfx942"))
 
-Input: a finished graph, or the name of an op with its inputs. Output: text. Non-goals: kernels of libraries (see
-`compiler.explorer.stage`), and code that runs (see `load`).
+See also `compiler.explorer.stage` (kernels of libraries), `load` (code that runs).
 """
 
 from __future__ import annotations

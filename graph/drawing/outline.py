@@ -1,7 +1,4 @@
-"""Lists what a graph holds in the order of reading: bodies stand in the braces of their branch or loop.
-
-Input: a `GraphIR`. Output: lines with what they are about. Non-goals: no drawing.
-"""
+"""Lists what a graph holds in the order of reading: bodies stand in the braces of their branch or loop."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The page is one file of HTML and SVG without references to others. Pointing at a row marks what it reads and what reads
 it; without JavaScript all of it still stands there.
 
-Input: a `GraphIR`, sizes, a `Profile`. Output: HTML. Non-goals: which kernels are fused (see `passes.fusion`).
+See also `passes.fusion` (which kernels are fused).
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ large one also for what needs an eighth less. Work on other streams gets it only
 device has no more, behind an event. What comes back is put into a queue, because Python collects garbage in any thread,
 at any step, here as well.
 
-Input: how memory is taken from a library and given back. Output: `Pool`, its `Block`s and `Stats`. Non-goals: which
-streams there are (see `streams`).
+See also `streams` (which streams there are).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Reads and checks arrays of the host: sizes, addresses for native code, rounding, and what may be written where.
 
-Input: dtypes, sizes, arrays. Output: arrays, addresses. Non-goals: no allocation (see `host`), no memory of other
-devices, no views (that is `buffer`).
+See also `host`.
 """
 
 from __future__ import annotations

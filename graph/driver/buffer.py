@@ -3,9 +3,6 @@
 A buffer on the host is a NumPy array with a dtype of Einkorn and a device: going to and from NumPy and, by DLPack, to
 and from PyTorch, JAX and others copies nothing. Code that shares memory keeps it alive: a buffer holds a reference to
 the array that it was made from, and an array from `to_numpy` to the buffer's memory, so either may be dropped first.
-
-Input: dtypes and shapes, arrays, DLPack producers. Output: `Buffer`. Non-goals: no arithmetic, no broadcasting; a
-model takes contiguous buffers only.
 """
 
 from __future__ import annotations

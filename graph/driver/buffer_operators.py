@@ -1,7 +1,4 @@
-"""Gives buffers operators that raise: a buffer is memory and has no arithmetic.
-
-Input: the class of buffers. Output: its operators. Non-goals: assignment to elements.
-"""
+"""Gives buffers operators that raise: a buffer is memory and has no arithmetic."""
 
 from __future__ import annotations
 

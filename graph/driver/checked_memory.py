@@ -3,7 +3,7 @@
     with buffers:  marks which bytes are there, and which have values
     in calls:      generated code tells each access to the functions of `compiler.codegen.shadow_memory`
 
-Input: the code of the checks. Output: `CheckedMemory`. Non-goals: what is said of a finding (see `engine.findings`).
+See also `engine.findings` (what is said of a finding).
 """
 
 from __future__ import annotations

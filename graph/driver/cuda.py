@@ -2,8 +2,7 @@
 
 Each GPU's primary context is used, which PyTorch, JAX and others use as well: their memory and streams are of use here.
 
-Output: `CudaLibrary`, `CudaDriver`, and how many GPUs there are. Non-goals: memory pools, streams' order and errors in
-the user's words (see `gpu`). Reference: NVIDIA's "CUDA Driver API".
+See also `gpu` (streams' order and errors in the user's words). Reference: NVIDIA's "CUDA Driver API".
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A kind of device is one file with a subclass of `Driver` and a `Kind`, and one row of `devices.KINDS`. Nothing else in
 the product knows which kinds there are: buffers, models and calls go through the driver of their device.
 
-Input: nothing. Output: `Driver`, and what it gives and takes. Non-goals: no device is described here (see `host`), and
-the names of devices in graphs (see `devices`).
+See also `host`, `devices` (the names of devices in graphs).
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Such a buffer is copied to and from the host when somebody asks: by `to`, `copy`, `to_numpy` and `item`, and by writing
 elements. There are no views of some of its elements.
-
-Input: a driver's `Memory`. Output: `DeviceBuffer`, which `Buffer(dtype, shape, device)` makes, too. Non-goals: order
-among streams.
 """
 
 from __future__ import annotations

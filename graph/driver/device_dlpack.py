@@ -5,8 +5,7 @@ reads; only the place in a capsule is changed, between the host and the device. 
 which then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does by
 then, or by the next work of Einkorn.
 
-Input: memory of a device, or a producer of such. Output: a capsule, or `Memory`. Non-goals: memory of the host (see
-`dlpack`), copies between devices.
+See also `dlpack` (memory of the host).
 """
 
 from __future__ import annotations

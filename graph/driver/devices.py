@@ -4,7 +4,7 @@
 graph for a GPU can be written anywhere. `Device` is a handle on hardware that is here. `KINDS` is the table of the
 kinds of devices: a kind is one file and one row in it.
 
-Input: nothing. Output: immutable values and handles. Non-goals: what a kind of device does (see `device`), and buffers.
+See also `device` (what a kind of device does).
 """
 
 from __future__ import annotations

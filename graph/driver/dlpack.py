@@ -6,7 +6,6 @@ exported and the capsule's kind set to that of the type; coming in, it is set ba
 The capsule is fresh and ours alone until it is handed on, its owner looks only at its own context when it frees the
 memory, so this is sound.
 
-Input: a producer, or a NumPy array. Output: a NumPy array, or a capsule. Non-goals: no device memory.
 Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (`DLManagedTensor`, `DLManagedTensorVersioned`).
 """
 

@@ -3,8 +3,7 @@
 CUDA and HIP differ in spelling alone; what differs is behind `GpuLibrary`. Everything is enqueued on the stream that
 the calling thread has chosen (see `streams`), and only reading on the host and `synchronize` wait.
 
-Output: `GpuDriver`, which `cuda` and `hip` name, and the errors EK0831 to EK0837. Non-goals: which GPUs there are (see
-`gpu_kinds`); how kernels are launched (see `compiler.codegen.launchers`).
+See also `gpu_kinds` (which GPUs there are), `compiler.codegen.launchers` (how kernels are launched).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Python collects garbage in any thread, at any step: so what a finalizer gives back is put into a queue, and no library
 is called. The driver takes up what is there at a step of its own.
 
-Output: `GpuMemory`, `ForeignMemory`, `Module`, `Recorded`, `KeptTable`, and `taken`. Non-goals: nothing is given back
-to the library here (see `gpu`).
+See also `gpu`.
 """
 
 from __future__ import annotations

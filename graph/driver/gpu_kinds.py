@@ -2,8 +2,6 @@
 
 A machine without the library of a GPU's driver loads nothing: whether there is one is all that is asked. What drives
 GPUs (`cuda`, `hip`) is imported when the first one is counted.
-
-Output: the rows `CUDA` and `HIP` for `devices.KINDS`. Non-goals: devices themselves.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Handles are ints. What a library refuses is a `GpuFault` with its own number and name; `graph.driver.gpu` says what that
 means for the user.
-
-Output: `GpuLibrary`, which `cuda` and `hip` fill in. Non-goals: no pool, no order among streams, no Python objects that
-live longer than a call.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A library's own wait ends when the work ends, and an endless kernel's never does. So the library is asked again and
 again, at once at first, then after pauses that are a sixteenth of the time waited so far, up to a millisecond. Between
 two questions Python runs the handlers of signals: Ctrl-C ends the wait, and the kernel goes on.
-
-Output: `wait_until`. Non-goals: nothing is enqueued, and no work is ended.
 """
 
 from __future__ import annotations

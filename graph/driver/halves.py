@@ -1,8 +1,5 @@
-"""Opens code that has two halves: one for the host, which launches kernels, and one for the device, which holds them.
-
-Input: the files of both. Output: the host's half in this process, and the code for the device. Non-goals: how a driver
-loads the code for its device.
-"""
+"""Opens code that has two halves: one for the host, which launches kernels, and one for the device, which holds
+them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reaches AMD's GPUs through `rocm.bindings.hip` of hip-python, which is asked to load only where ROCm is installed.
 
-Output: `HipLibrary`, `HipDriver`, and how many GPUs there are. Non-goals: memory pools, streams' order and errors in
-the user's words (see `gpu`). Reference: AMD's "HIP runtime API".
+See also `gpu` (streams' order and errors in the user's words). Reference: AMD's "HIP runtime API".
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Drives the host: memory is NumPy's, code is a shared object in this process, and everything is done at once.
 
-Output: `HostDriver`, and its row for `devices.KINDS`. Non-goals: what may be written into the host's memory (see
-`arrays`).
+See also `arrays` (what may be written into the host's memory).
 """
 
 from __future__ import annotations

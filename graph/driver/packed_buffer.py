@@ -4,9 +4,6 @@ NumPy has no arrays of half bytes. So a packed buffer shares no memory with one:
 of ml_dtypes' `int4`, `uint4` or `float4_e2m1fn` (a byte an element), `to_numpy` unpacks a copy. Elements have no
 address of their own: there are no views of some of them. `view(DType.uint8, shape)` gives the packed bytes, and the
 `view` of bytes as a packed type takes them without a copy.
-
-Input: arrays, bytes. Output: `PackedBuffer`, which `Buffer(DType.int4, ...)` makes, too. Non-goals: DLPack, whose
-consumers do not agree on the order of half bytes.
 """
 
 from __future__ import annotations

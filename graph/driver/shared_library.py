@@ -3,9 +3,8 @@
 What is opened twice is mapped once: the system counts. Nothing that a call gives back lies in code, so a model, its
 calls and their variants are all that has to hold a library.
 
-Input: the path of a shared object. Output: a `SharedLibrary`, and addresses in it. Non-goals: whether the object may be
-believed (see `dsl.environment.cache`). `ctypes.CDLL` serves for neither: it never unmaps, and each is a cycle of
-references.
+See also `dsl.environment.cache` (whether the object may be believed). `ctypes.CDLL` serves for neither: it never
+unmaps, and each is a cycle of references.
 """
 
 from __future__ import annotations

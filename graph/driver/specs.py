@@ -1,6 +1,6 @@
 """Names devices before they are opened: `load_devices(scan_available_devices())`, as programs for MAX begin.
 
-Input: specs, or devices that are open. Output: devices. Non-goals: which devices there are (see `devices`).
+See also `devices` (which devices there are).
 """
 
 from __future__ import annotations

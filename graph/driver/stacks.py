@@ -2,8 +2,6 @@
 
 Workers of the pool are started with enough. Other threads are those of the caller, who may have made them small; see
 `dsl.environment.stacks`. Generated code looks for its own thread among words at `ROOM`.
-
-Input: threads. Output: words in memory. Non-goals: starting threads.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ What is enqueued on a stream runs in its order. Work of two streams is ordered b
 wait for what the other has by now, and the host waits for neither. The runtime does it itself where memory goes from
 one stream to another: each piece of memory knows the stream that used it last.
 
-Input: a device. Output: `DeviceStream`. Non-goals: how a library makes streams (see `gpu_library`). On the host, where
-everything is done at once, streams exist and do nothing.
+See also `gpu_library` (how a library makes streams). On the host, where everything is done at once, streams exist and
+do nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Drives the thread pool: its memory, its worker threads, forks, and the end of the process.
 
-Input: the pool's code, loaded (`compiler.codegen.thread_pool` makes it; this module does not import the compiler).
-Output: the two pointers that a call needs, `Pool.run` for `Context.parallel` and `Pool.address` for `Context.pool`.
-Non-goals: how many threads there should be is the caller's decision, and no work is scheduled here.
-
 Workers are daemon threads of Python that stay inside one native call, which has released the interpreter's lock. A
 callback from a worker into Python therefore works, as long as code that runs a region has released the lock too (a call
 through a `ctypes.CFUNCTYPE` does, one through a `ctypes.PYFUNCTYPE` would wait for ever).

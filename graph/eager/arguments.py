@@ -2,9 +2,6 @@
 
 Numbers that meet tensors and sizes are not part of the code: `x * rate` and `x.reshape([n, 3])` compile once for all
 rates and sizes. What is left decides the code: axes, modes, dtypes, and a few numbers for which there is better code.
-
-Input: an op's parameters, what is passed. Output: `Split`, and the arguments again with other tensors in their places.
-Non-goals: whether the arguments are right; the op itself says so when it is staged.
 """
 
 from __future__ import annotations

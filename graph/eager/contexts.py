@@ -4,7 +4,7 @@
 `LazyRealizationContext` when they are needed; within a `GraphRealizationContext` values of a graph of its own, which
 are staged by hand, become tensors.
 
-Input: nothing. Output: contexts, defaults of dtype and device. Non-goals: how values are computed (see `realize`).
+See also `realize` (how values are computed).
 """
 
 from __future__ import annotations

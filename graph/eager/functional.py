@@ -6,8 +6,6 @@
 
 In a graph that is being built they stage what `ops` stages. With tensors they run at once; within a function under
 `F.functional` all of it runs as one graph, and under `F.lazy()` nothing runs before a value is needed.
-
-Input: tensors, numbers, arrays, values of graphs. Output: tensors, or values. Non-goals: the ops themselves.
 """
 
 from __future__ import annotations

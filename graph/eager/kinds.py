@@ -2,7 +2,7 @@
 
 Equal kinds are one object, so that tables of calls are looked up by identity.
 
-Input: dtypes, sizes, devices, arrays. Output: `Kind`. Non-goals: symbolic sizes (see `patterns`).
+See also `patterns` (symbolic sizes).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Holds the methods and operators of `Tensor` that ops give it. `operators` sets them; `methods.pyi` declares them.
-
-Input: nothing. Output: `Methods`. Non-goals: what they do.
-"""
+"""Holds the methods and operators of `Tensor` that ops give it. `operators` sets them; `methods.pyi` declares them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Moves elements of tensors of the host by NumPy, where an op alone does nothing else: reshapes, slices, joins.
 
 Code of Einkorn does the same to the bit when such an op stands among others; alone there is nothing to compile for it.
-
-Input: a call and its arguments. Output: a function of values that gives values. Non-goals: devices, packed dtypes.
 """
 
 from __future__ import annotations

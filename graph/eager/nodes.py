@@ -3,7 +3,7 @@
 A tensor has a value, or a call that will give it one. Calls that are recorded hold the *values* of their operands where
 these have one: what is written to a tensor later, which gives it another value, does not reach them.
 
-Input: nothing. Output: `Recorded`. Non-goals: what users see (see `tensor`).
+See also `tensor` (what users see).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 An op of `ops.stage.OPS` is a function here under its name, and so are the methods and operators that graphs' values
 have. What is written here by hand reads arguments: sizes that follow from others, ranges, indices. What has to do with
 elements, such as branches, is in `values`.
-
-Input: the tables of ops. Output: `FUNCTIONS`, the methods of `Tensor`. Non-goals: what an op computes.
 """
 
 from __future__ import annotations

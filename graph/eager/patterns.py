@@ -6,7 +6,7 @@ where the op can be staged so. What the op requires of the names is then asked o
 staged with names (or requires what these sizes do not hold) it is staged with fewer, at last with none, and says what
 is wrong.
 
-Input: an operator, its arguments apart. Output: `Call`. Non-goals: code (see `programs`).
+See also `programs` (code).
 """
 
 from __future__ import annotations

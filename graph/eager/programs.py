@@ -4,7 +4,7 @@ A program has an input for each tensor that it reads, one for all numbers of a d
 of its calls, one without elements that has these sizes as its shape. So it serves all numbers and all sizes that are
 equal in the same places.
 
-Input: calls, and where their operands come from. Output: `Program`. Non-goals: what is recorded (see `realize`).
+See also `realize` (what is recorded).
 """
 
 from __future__ import annotations

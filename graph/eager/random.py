@@ -6,8 +6,6 @@
 Numbers are those of `ops.random`: a function of the seed, of how many calls came after it was set, and of the place of
 the element. Seed, count, bounds and spreads come with each call: nothing is compiled again for them. Numbers are the
 same on all devices. Without a seed a process draws one.
-
-Input: shapes, distributions. Output: tensors. Non-goals: nothing for secrets.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ comes back it is compiled as one graph in a background thread, and that runs it 
 part those values are kept that somebody still sees: the other tensors of the user's, and calls that are recorded
 elsewhere.
 
-Input: tensors. Output: their values. Non-goals: how a part is compiled (see `programs`).
+See also `programs` (how a part is compiled).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The types of the results are known when this is done, and what is wrong with the
 runs now the context decides (see `contexts`); it always does where it reads memory that others may write, where a size
 of its result is known only then, and where a chain of recorded calls gets long.
 
-Input: an operator and its arguments. Output: tensors. Non-goals: which ops there are (see `operators`).
+See also `operators` (which ops there are).
 """
 
 from __future__ import annotations

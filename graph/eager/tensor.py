@@ -2,9 +2,6 @@
 
 A tensor has value semantics but for what says that it writes: `x[i] = y` and kernels that change their inputs. What was
 computed from it before keeps its value, and so does every array that `numpy()` gave.
-
-Input: numbers, lists, arrays, buffers. Output: tensors. Non-goals: ops; `operators` adds them, and `methods` declares
-them for type checkers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In a graph they are staged as the ops of their names are; with tensors they happen.
 
-Input: tensors. Output: tensors. Non-goals: all other ops (see `operators`).
+See also `operators` (all other ops).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 There is a thread as long as there is work. It ends before the interpreter does: work that has not begun by then is
 dropped. A fork waits for the compile step under way (see `diagnostics.forks`); the child has no such thread, and takes
 up what is left with the next `submit` or `resume`, from the beginning.
-
-Input: functions that may be run twice. Output: none; what they raise is logged. Non-goals: what is compiled.
 """
 
 from __future__ import annotations

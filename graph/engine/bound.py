@@ -1,7 +1,6 @@
 """Models with some of their inputs fixed: weights, caches, the state of a loop.
 
-Input: what a model takes, how it is called, and values for some inputs. Output: `BoundModel`, which takes the others.
-Non-goals: weights that a graph declares itself (see `Weight`).
+See also `Weight` (weights that a graph declares itself).
 """
 
 from __future__ import annotations

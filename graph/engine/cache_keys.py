@@ -1,7 +1,6 @@
 """Names the code of a graph in the cache, and writes what is kept next to it.
 
-Input: a `GraphIR`, a `Partition`. Output: keys, JSON. Non-goals: no cache (see `dsl.environment.cache`), no
-compilation.
+See also `dsl.environment.cache`.
 """
 
 from __future__ import annotations

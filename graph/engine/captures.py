@@ -2,9 +2,6 @@
 
 A capture has a caller of its own, whose pointers and sizes stand as the recorded call left them. To replay it is one
 native call; on the host that is all that a recorded plan needs. A device that records work itself replays that.
-
-Input: a `Caller` and the inputs of a call. Output: `Captures`, by key. Non-goals: graphs that compute sizes on the
-way, whose memory depends on the values in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Loads a graph's code: its pieces go to the driver of the device that it runs on.
 
-Input: files with pieces of code, and the plan of the code's buffers. Output: `LoadedCode`. Non-goals: where the files
-come from (see `engine.load`), and the memory of a call (see `engine.call`).
+See also `engine.load` (where the files come from), `engine.call` (the memory of a call).
 """
 
 from __future__ import annotations

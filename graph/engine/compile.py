@@ -3,8 +3,7 @@
 Imports of the compiler stand inside functions, here and nowhere else: a warm start requests this machine's target and
 loads neither MLIR nor LLVM.
 
-Input: a `GraphIR` and a target. Output: code as bytes with the plan of its buffers, or a graph for the interpreter.
-Non-goals: no cache of code and no packages (see `engine.load`), no calls.
+See also `engine.load`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Holds the code of a graph before its weights are there.
 
-Input: a `GraphIR`, and what a session says of it. Output: `CompiledModel`, and the `Model`s that are made of it.
-Non-goals: how code is found and made (see `engine.load`).
+See also `engine.load` (how code is found and made).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Holds the settings of sessions for debugging: `InferenceSession.debug`.
-
-Input: assignments by the user, and `EINKORN_DEBUG`. Output: what sessions read when they load a graph. Non-goals:
-checks themselves.
-"""
+"""Holds the settings of sessions for debugging: `InferenceSession.debug`."""
 
 from __future__ import annotations
 

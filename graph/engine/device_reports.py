@@ -3,8 +3,7 @@
 They write it into pinned memory of the host, which outlives a device's context. It is read where the host waits for the
 device anyway (see `driver.late_reports`).
 
-Input: a driver. Output: records. Non-goals: what a report says (see `engine.reports`), and who writes them (see
-`compiler.lowering.report_rings`).
+See also `engine.reports` (what a report says), `compiler.lowering.report_rings` (who writes them).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ A segment is compiled, cached and found in packages as a graph of its own. A cop
 once, when the graph is loaded; the others are made at each call, into fresh memory that the call drops behind its last
 reader. Sizes are checked once for the whole graph: a segment may depend on sizes that none of its inputs has.
 
-Input: a graph, tensors. Output: `Buffer`s. Non-goals: which step runs when (see `passes.devices`), one segment's call
-(see `call`).
+See also `passes.devices` (which step runs when), `call` (one segment's call).
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Both are kept for later calls, and doors request them only where no memory of an earlier call fits. Any thread may call;
 what is taken out of a list belongs to one call, and nothing here waits for a lock.
-
-Input: sizes, from generated code. Output: arrays, and the addresses of records (see `dsl.contract.doors`). Non-goals:
-small outputs, which doors allocate themselves.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ same results.
     owner = DoorOwner(caller)                   hears reports, and makes errors of them
     entry_words(caller, owner)                  what every table begins with
 
-Input: a `Caller` of loaded code. Output: those four. Non-goals: what is behind the first words of a table is each
-door's own (see `engine.python_door`).
+See also `engine.python_door` (what is behind the first words of a table is each door's own).
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@ built-in ops that they override.
 
 So a graph that was staged from sources runs the ready-made code of a package, or another version of its kernels, with
 the same signatures.
-
-Input: a graph, paths. Output: the graph with these kernels. Non-goals: ops that the graph does not know when it is
-staged: it finds them in its own `custom_extensions`.
 """
 
 from __future__ import annotations

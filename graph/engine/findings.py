@@ -4,8 +4,7 @@
        12 |     total[0] = total[0] + x[t]
           |     ^^^^^^^^ thread 5 of block 0 writes here, ...
 
-Input: a finding, and the reports of the code that ran. Output: an error. Non-goals: what is looked for (see
-`compiler.codegen.shadow_memory`).
+See also `compiler.codegen.shadow_memory` (what is looked for).
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ How much may differ follows from the data: 64 units in the last place of the coa
 and 16 times what the ops themselves differ by when their float inputs change in the last place, up or down by chance
 (the most of three draws, and the mean over the tensor). Numbers that are not floats may differ where such a change
 makes them differ, and nowhere else.
-
-Input: a `Caller`, and the inputs of a call. Output: its results, or a `KernelError`. Non-goals: kernels that change or
-read buffers, those in bodies of control flow, and those of a single op are not compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Checks what a model takes: each input of a call as storage of the right dtype and shape, or what is wrong with it.
 
-Input: what a caller passes. Output: arrays over the caller's memory, or memory of a device. Non-goals: the memory of a
-call (see `call`).
+See also `call` (the memory of a call).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 ctypes has nobody to give such an exception to, and tells `sys.unraisablehook`. From there it goes to the call.
 
-Input: functions that native code calls. Output: a hook, put before the one that is there. Non-goals: what is raised
-within a report (see `engine.call`).
+See also `engine.call` (what is raised within a report).
 """
 
 from __future__ import annotations

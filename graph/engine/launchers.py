@@ -1,6 +1,6 @@
 """Finds the machine code that calls the libraries of GPUs: in the cache, or through the compiler.
 
-Input: the name of a library. Output: its launchers, loaded. Non-goals: what they do (see `compiler.codegen.launchers`).
+See also `compiler.codegen.launchers` (what they do).
 """
 
 from __future__ import annotations

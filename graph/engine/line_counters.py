@@ -1,6 +1,6 @@
 """What a place of a kernel did with memory, as numbers; and those of several calls, added up.
 
-Input: counted lines. Output: the same, one for each place. Non-goals: how they are counted (see `memory_counters`).
+See also `memory_counters` (how they are counted).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The cache is keyed by everything that the code depends on. `EINKORN_NO_JIT=1` closes the way to the compiler, and says
 what was missing.
 
-Input: a `GraphIR`. Output: `LoadedCode`, ready to be called. Non-goals: no memory, no calls; how code is made (see
-`engine.compile`).
+See also `engine.compile`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ that it touches, shared memory serves 32 words of different banks at a time. Coa
 that were requested; conflicts are the turns that shared memory needs beyond the least. A condition, or a loop, is
 divergent each time that lanes of a warp answer differently, or make other numbers of rounds.
 
-Input: the trace of a simulated device with checks, and the reports of its code. Output: `MemoryCounters`. Non-goals:
-caches, time, and how a page looks (see `memory_page`).
+See also `memory_page` (how a page looks).
 """
 
 from __future__ import annotations

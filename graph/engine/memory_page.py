@@ -4,7 +4,7 @@
 
 The page is one file of HTML without references to others and without JavaScript.
 
-Input: counted lines. Output: HTML. Non-goals: how they are counted (see `memory_counters`).
+See also `memory_counters` (how they are counted).
 """
 
 from __future__ import annotations

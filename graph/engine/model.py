@@ -3,7 +3,7 @@
 `Model.execute` checks the inputs against the signature, finds or makes the memory, and makes one native call. With the
 sizes of the last call nothing is allocated but the outputs.
 
-Input: tensors. Output: `Buffer`s. Non-goals: how a graph becomes a model (see `engine.session`).
+See also `engine.session` (how a graph becomes a model).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Says to native code who runs its parallel regions, who launches its kernels, and who takes its reports.
 
-Input: a `CallPlan`. Output: `NativeCall`: a context, and what goes with it. Non-goals: pointers and sizes (see
-`call_memory`), what reports mean (see `call_reports`).
+See also `call_memory` (pointers and sizes), `call_reports` (what reports mean).
 """
 
 from __future__ import annotations

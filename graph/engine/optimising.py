@@ -3,7 +3,7 @@
 Graphs of one op without weights and constants stay as they are, and so do those whose every op is looked at: where
 kernels are interpreted, and where a NaN is found in the op that makes it.
 
-Input: a `GraphIR`, and what a session says of it. Output: `Optimised`. Non-goals: the passes (see `passes.pipeline`).
+See also `passes.pipeline` (the passes).
 """
 
 from __future__ import annotations

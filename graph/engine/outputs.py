@@ -1,7 +1,6 @@
 """Finds the memory of a model's results.
 
-Input: the device, the dtype and the shape of an output. Output: storage that nobody else sees. Non-goals:
-temporaries (see `passes.memory_plan`).
+See also `passes.memory_plan` (temporaries).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Fits ready-made code of a package to a graph of a single op.
 
-Input: a kernel of a package and the node that calls it. Output: the variants that fit, best first, and the plan for
-calling one. Non-goals: nothing is loaded (see `engine.load`).
+See also `engine.load`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Runs models over the first rows of padded batches, and takes and gives tensors as bytes.
 
-Input: a model's callers, inputs that are larger than what counts. Output: buffers of the full size. Non-goals: how a
-call is made (see `call`).
+See also `call` (how a call is made).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the pages of measurements have in common: one file of HTML and SVG, light or dark, without JavaScript.
 
-Input: a title and parts. Output: HTML. Non-goals: what is in the parts (see `profile_page`, `memory_page`).
+See also `profile_page`, `memory_page` (what is in the parts).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Says what runs of a graph in which order: groups of fused kernels, and copies between devices.
-
-Input: a `GraphIR`. Output: `PlannedStep`s, `KernelSummary`s. Non-goals: nothing is compiled.
-"""
+"""Says what runs of a graph in which order: groups of fused kernels, and copies between devices."""
 
 from __future__ import annotations
 

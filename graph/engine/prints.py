@@ -3,7 +3,7 @@
 A style is part of the kernels that print, as values of their parameters: `with_style` gives a graph with these.
 Digits and files are the matter of `TensorPrints`, to which the reports of those kernels go.
 
-Input: a graph; the reports of a call. Output: a graph; files. Non-goals: what a report says (see `engine.reports`).
+See also `engine.reports` (what a report says).
 """
 
 from __future__ import annotations

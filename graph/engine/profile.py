@@ -3,8 +3,7 @@
 A profiled call runs code whose entry tells the runtime when it begins and ends a group; what is in the groups is the
 same code as always. Telling costs about a microsecond a group, and one a task.
 
-Input: calls of models while a `Profile` is open. Output: Chrome's trace format, tables. Non-goals: pages (see
-`profile_page`), counters of the processor.
+See also `profile_page` (pages).
 """
 
 from __future__ import annotations

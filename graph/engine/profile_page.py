@@ -2,7 +2,7 @@
 
 The page is one file of HTML and SVG without references to others and without JavaScript.
 
-Input: a `Profile`. Output: text, HTML. Non-goals: what is measured (see `profile`).
+See also `profile` (what is measured).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Shows how far a compilation is, when it takes longer than a second and somebody watches: a terminal or a notebook.
 
-Input: what is compiled. Output: a bar on standard error, in a notebook a line; gone when the work is done.
-`EINKORN_PROGRESS=0` silences it. Non-goals: nothing is shown in a log, a pipe or a file.
+`EINKORN_PROGRESS=0` silences it.
 """
 
 from __future__ import annotations

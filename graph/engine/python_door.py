@@ -8,8 +8,7 @@ generated code, and compares it with what is known; where anything is otherwise 
 global lock, another NumPy) there are no such doors. A table is never changed, but for its lists of running calls and of
 arenas: a call that is under way may read it. So a function is replaced, not altered, and holds all that it needs.
 
-Input: a `Caller`. Output: a function. Non-goals: when one is made, and where it is put (see
-`graph.interop.fast_path` and `engine.model`).
+See also `graph.interop.fast_path` and `engine.model` (when one is made, and where it is put).
 """
 
 from __future__ import annotations

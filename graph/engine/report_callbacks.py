@@ -4,8 +4,7 @@ A context names its owner by a number. Owners are known here as long as they liv
 reaches another, and no owner is kept alive by its number. Code of ABI 1 does not say which context it has; its caller
 takes a function of its own.
 
-Input: owners, contexts that native code runs with. Output: the addresses of functions for `abi.Context.report`.
-Non-goals: what becomes of a report (see `engine.call`), and what one says (see `engine.reports`).
+See also `engine.call` (what becomes of a report), `engine.reports` (what one says).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Reads what compiled code reports: prints, failed asserts, raises, failed checks.
 
-The table of reports lies in the code itself, as JSON text. Input: that text, and the bit patterns that a report comes
-with. Output: `Report`s, their texts, and the errors that failures become. Non-goals: raising.
+The table of reports lies in the code itself, as JSON text.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Everything is in it that fusion, the plan and the compiler look at. Of constants with several elements, which are
 memory to them, only the types are.
 
-Input: a `GraphIR`, or JSON. Output: JSON, or an equal `GraphIR`, places aside. Non-goals: the file itself (see
-`compiler.reproducer`), and the loading of a graph.
+See also `compiler.reproducer` (the file itself).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A call that fails on a simulated device with a seed is made again, with its inputs as they were: once to note what the
 seed draws, then with fewer and fewer of its switches, for as long as the failure stays the same.
 
-Input: what a caller calls, and how that has failed. Output: notes for the error. Non-goals: how threads are run by a
-schedule (see `compiler.codegen.simulator_orders`).
+See also `compiler.codegen.simulator_orders` (how threads are run by a schedule).
 """
 
 from __future__ import annotations

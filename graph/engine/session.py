@@ -1,7 +1,6 @@
 """Makes graphs ready to run on a set of devices.
 
-Input: a `Graph`. Output: a `Model`. Non-goals: how code is found and made (see `engine.load`), calls (see
-`engine.model`).
+See also `engine.load` (how code is found and made), `engine.model` (calls).
 """
 
 from __future__ import annotations

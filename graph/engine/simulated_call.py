@@ -1,7 +1,6 @@
 """Looks at calls on simulated devices: at the order of threads that was drawn, at what kernels did with memory.
 
-Input: a caller's plan, memory and native call. Output: `SimulatedCall`; none for devices that tell nothing. Non-goals:
-what is found (see `driver.checked_memory`, `findings`), and schedules (see `schedules`).
+See also `driver.checked_memory`, `findings` (what is found), `schedules` (schedules).
 """
 
 from __future__ import annotations

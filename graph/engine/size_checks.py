@@ -4,8 +4,7 @@ Sizes that are known while a graph is built are checked where a type is made (se
 checked once for each new set of sizes, before memory is touched, for every value of the graph: also for those that
 fusion never stores. Kernels rely on that, with all run-time checks and with none.
 
-Input: a graph, the sizes of a call. Output: nothing, or an error that names the op. Non-goals: the shapes of inputs
-(see `inputs`), and whether there is enough memory (see `outputs`).
+See also `inputs` (the shapes of inputs), `outputs` (whether there is enough memory).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A span is in every profile that is open when it begins. It is a range of NVTX, too, where the package nvtx is installed:
 Nsight Systems shows it.
 
-Input: names. Output: events of profiles, ranges. Non-goals: how profiles are shown (see `profile`, `profile_page`).
+See also `profile`, `profile_page` (how profiles are shown).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Says of which elements of a result nobody wrote, and asks a simulated device that checks memory for them.
 
-Input: the results of a call. Output: a `KernelError`. Non-goals: devices that do not tell (see `unwritten`).
+See also `unwritten` (devices that do not tell).
 """
 
 from __future__ import annotations

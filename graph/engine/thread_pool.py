@@ -1,7 +1,6 @@
 """Starts the thread pool of the process, which all models share.
 
-Input: the number of threads that the user wants. Output: a running `Pool`. Non-goals: how a pool works (see
-`driver.threads`), and how its code is made (see `compiler.codegen.thread_pool`).
+See also `driver.threads` (how a pool works), `compiler.codegen.thread_pool` (how its code is made).
 """
 
 from __future__ import annotations

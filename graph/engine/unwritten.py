@@ -4,9 +4,7 @@ An element that has the first pattern after the first run and the second after t
 its dtype is. A result that differs between the runs in another way was computed from uninitialised memory. Kernels
 with atomic operations may add in another order in each run, so for them only the first is looked for.
 
-Input: a `Caller` that fills its memory (`filling`), and the inputs of one call. Output: the results of the second
-run, or a `KernelError`. Prints are shown once; what is changed in place begins the second run as it began the first.
-Non-goals: which access left an element out, or read it (the interpreter tells the second).
+Prints are shown once; what is changed in place begins the second run as it began the first.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
        12 |         while atomic.load(count, 0) < n:
           |         ^^^^^ thread (0, 0, 0) of block (0, 0, 0), and 3 more, wait for a change of memory
 
-Input: a failure whose report is of the kind `waiting`, and the reports of the code that ran. Output: an error.
-Non-goals: when threads cannot continue (see `compiler.codegen.simulator_spins`).
+See also `compiler.codegen.simulator_spins` (when threads cannot continue).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Nothing is copied that can be read where it lies: contiguous memory of the right dtype on the right device, aligned to
 its elements. A view with steps, or memory that lies askew in its file, is copied once. Mistakes are told all at once.
 
-Input: a graph, a mapping from names to arrays. Output: storage, by the number of the node. Non-goals: files (see
-`graph.weights`).
+See also `graph.weights` (files).
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ results are put back. Loops go through memory in its order, code for contiguous 
 outputs have the layout of the inputs. If the orders of two arrays differ, the call is not changed. These are NumPy's
 rules.
 
-Input: the arguments of a direct call. Output: `Arranged`. Non-goals: code for arrays whose orders differ (see
-`compiler.passes`).
+See also `compiler.passes` (code for arrays whose orders differ).
 """
 
 from __future__ import annotations

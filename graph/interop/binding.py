@@ -1,7 +1,6 @@
 """Sorts what stands between the parentheses of a call: inputs by their places, `out=`, parameters by their names.
 
-Input: a schema, arguments and keywords. Output: `Given`. Non-goals: what the values are (see `kinds`), and what values
-parameters take (see `dsl.signature.parameters`).
+See also `kinds` (what the values are), `dsl.signature.parameters` (what values parameters take).
 """
 
 from __future__ import annotations

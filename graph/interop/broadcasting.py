@@ -1,7 +1,6 @@
 """Broadcasts calls of elementwise kernels where no specialisation does it, and says why other calls do not broadcast.
 
-Input: the operands of a call. Output: operands of one shape; errors with the way to write the call. Non-goals: how
-specialisations broadcast (see `spread` and `specialise`).
+See also `spread` and `specialise` (how specialisations broadcast).
 """
 
 from __future__ import annotations

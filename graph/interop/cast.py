@@ -1,7 +1,4 @@
-"""Casts buffers where they lie.
-
-Input: a buffer, a dtype. Output: a buffer of that dtype on the same device. Non-goals: casts in graphs (`ops.cast`).
-"""
+"""Casts buffers where they lie."""
 
 from __future__ import annotations
 

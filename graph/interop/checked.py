@@ -1,6 +1,6 @@
 """Calls an op as its callers do, for `check_op`: directly, by PyTorch, by JAX. All have to give the same bits.
 
-Input: a kernel of a library, arrays, parameters. Output: arrays. Non-goals: what is compared with what (see `testing`).
+See also `testing` (what is compared with what).
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 A call is sorted (`binding`), its arguments are distinguished (`kinds`), a specialisation is found for their dtypes and
 ranks (`specialise`), and its model runs it. Outputs come back as what the caller passed. Within a graph that is being
 built, a call with its values stages the op instead.
-
-Input: a kernel, arguments and keywords as the caller wrote them. Output: what the kernel computes. Non-goals: doors,
-which serve repeated calls before they get here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Such a kernel may be called on any piece of its arrays, under any number of further axes. NumPy's ufuncs and the
 batching of JAX and PyTorch rest on that. Of other kernels the author may promise it for the axes of a batch.
 
-Input: a specialisation. Output: answers, with a reason for no. Non-goals: how that is found (see
-`compiler.inference.facts`).
+See also `compiler.inference.facts` (how that is found).
 """
 
 from __future__ import annotations

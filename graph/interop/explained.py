@@ -1,8 +1,6 @@
 """Says what is wrong with a direct call in the words of its kernel: arguments by their names, no word of graphs.
 
 Models speak of `input0` and of graphs, since that is what they are given. Code that calls a kernel has neither.
-
-Input: an error, the call. Output: the error to raise. Non-goals: mistakes in the text of kernels, which say it already.
 """
 
 from __future__ import annotations

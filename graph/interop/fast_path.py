@@ -4,8 +4,7 @@ A kernel object gets a class of its own whose `__call__` is a built-in function:
 on what it does not serve to the one before it, the first to Python. There are at most four: dtypes, ranks, parameters,
 kinds of views. What comes later stays with Python. Doors are made in the background: no call waits for one.
 
-Input: calls that Python has served. Output: none; the kernel is called otherwise from then on. Non-goals: what a door
-is (see `engine.python_door`).
+See also `engine.python_door` (what a door is).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Stands for an entry that generated code of other libraries calls, on whatever thread, many at once.
 
-Input: a specialisation. Output: the words of tables, the errors of calls that failed, the code of doors with a table of
-their own. Non-goals: how calls are made (see `compiler.codegen.doors`).
+See also `compiler.codegen.doors` (how calls are made).
 """
 
 from __future__ import annotations

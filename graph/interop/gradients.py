@@ -4,8 +4,7 @@ A backward is a function of a `Context` and the gradients of the outputs, writte
 the same on values of a graph, which is staged once for dtypes and ranks and serves all sizes; or a kernel whose
 arguments are named after what they are.
 
-Input: a kernel, the arrays of a call, gradients of its outputs. Output: a gradient for each input, or None. Non-goals:
-how a library requests gradients, and how it runs kernels and graphs (see `Runner`).
+See also `Runner` (how a library requests gradients, and how it runs kernels and graphs).
 """
 
 from __future__ import annotations

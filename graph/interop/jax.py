@@ -3,9 +3,6 @@
 The function is traced as any other: dtypes, ranks and parameters choose a `Specialisation`, sizes stay what JAX knows
 of them, symbolic ones of `jax.export` too. What is left in the program of XLA is one call of a handler (see
 `jax_handlers`). A call outside of `jit` is a small program of its own.
-
-Input: a kernel or the name of one, JAX arrays. Output: JAX arrays. Non-goals: other devices than the host, and kernels
-whose sizes are computed from elements.
 """
 
 from __future__ import annotations

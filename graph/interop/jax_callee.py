@@ -4,7 +4,7 @@ A value within `jax.shard_map` has a set of mesh axes over which it may differ (
 one primitive have to agree on them, and its results vary as they do. A cast to "varying" is the identity on values; its
 transpose is a sum over the axes, which is why gradients need it.
 
-Non-goals: the primitives themselves (see `jax_primitives` and `jax_gradients`).
+See also `jax_primitives` and `jax_gradients` (the primitives themselves).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ of operands, and gives tangents of results. Its transpose is the recorded backwa
 `J t` by the same function: as `g -> J^T g` is linear, its own transpose at any point, here 0, is `t -> J t`, and JAX
 makes it of the operations of the backward. Of an elementwise kernel `J` is diagonal, and its own transpose. Second
 derivatives differentiate the operations of the backward: operations of JAX, or ops with a backward of their own.
-
-Input: a callee, operands, results, tangents. Output: tangents, cotangents. Non-goals: which backward an op has.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A name is made of all that the code depends on, so a program that JAX has export
 that has registered it. XLA forgets no handler: handlers, and the models that they call, stay for the life of the
 process. Where no handler can be made, a call goes back to Python, with the same results.
 
-Input: models, arrays that are traced. Output: arrays that are traced. Non-goals: which model, and batching (see `jax`).
+See also `jax` (which model, and batching).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ over devices (`jax_sharding`).
 A call has levels of batching where its kernel takes no further axis: for each level, outermost first, which operands
 have an axis for it. It is lowered as one call for each member.
 
-Input: a callee, operands. Output: results. Non-goals: signatures and parameters (see `jax`).
+See also `jax` (signatures and parameters).
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ Without a rule XLA gathers the operands of a call that it does not know. An elem
 axes, and a batched one along the axes of the batch: each device calls the kernel for its shard, and nothing is sent.
 XLA takes this from two attributes of the call: the rule for the propagation of shardings, and the number of axes that
 operands and results begin with along which it may split. It replicates an operand with fewer axes than that.
-
-Input: shapes, and the axes that operands share with the results. Output: attributes, and shardings of results.
-Non-goals: `jax.shard_map`, where every call is one of a shard already.
 """
 
 from __future__ import annotations

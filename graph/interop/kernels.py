@@ -1,7 +1,6 @@
 """Finds the kernel that a caller from outside of graphs means: an object, or a name in libraries.
 
-Input: a `Kernel`, or a name and paths. Output: a kernel as callers take it. Non-goals: what is made of it (see
-`specialise`).
+See also `specialise` (what is made of it).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Who calls gets results of the kind that they passed: of another library's where one of its tensors is among the
 arguments, else `Buffer`s where there is one, else arrays.
 
-Input: a value and the argument that it stands for. Output: `Operand`; results as a caller's kind. Non-goals: libraries
-that register ops of their own (see `direct.LIBRARIES`).
+See also `direct.LIBRARIES` (libraries that register ops of their own).
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ and raises.
 
 Numba runs functions of Python's while it catches an exception; what is raised there is lost. So within them SIGINT is
 to be tripped again: by a pending call of Python's interpreter, which adds itself again as long as such a function runs.
-
-Input: an exception, on the main thread. Output: the same exception, later. Non-goals: what stops a kernel.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An object may bring its card itself, by a method `card`; for the others there is a function here.
 
-Input: an object. Output: a `Card`. Non-goals: how it is drawn (see `cards`).
+See also `cards` (how it is drawn).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ here: they read sizes, check what the signature says twice, allocate the outputs
 The addresses in it are those of this process, so numba keeps no such code in its cache. Where native code cannot call
 the entry, the lines call the kernel by Python: sizes that are computed from elements, intermediate results in memory,
 `checks="all"`, `EINKORN_DOORS=0`.
-
-Input: a kernel, types of numba's. Output: functions for `@njit`. Non-goals: arrays that are not contiguous.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writes the parts of numba's code that call an entry: pointers and sizes on the stack, the call, and what failed.
-
-Input: specialisations. Output: intrinsics for the functions of `numba`. Non-goals: which sizes are right.
-"""
+"""Writes the parts of numba's code that call an entry: pointers and sizes on the stack, the call, and what failed."""
 
 from __future__ import annotations
 

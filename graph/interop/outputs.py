@@ -1,8 +1,4 @@
-"""Checks the memory that a caller gives by `out=`, before anything runs.
-
-Input: what stands after `out=`, and the shapes and dtypes of the outputs. Output: the memory that a model writes, with
-what has to be copied afterwards. Non-goals: outputs that nobody gives memory for.
-"""
+"""Checks the memory that a caller gives by `out=`, before anything runs."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Python looks for what is called in the class of an object. What looks at the class itself finds the `__call__` of all
 kernels there, not the door: Dynamo, which traces Python alone, can trace it.
 
-Input: a kernel, a member. Output: none. Non-goals: when a kernel is of the class of all kernels again (see
-`frontend.python.register`).
+See also `frontend.python.register` (when a kernel is of the class of all kernels again).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Broadcasting, `out=`, `where=` and the choice of a loop are NumPy's rules. What folds (`reduce`, `accumulate`,
 `reduceat`, `at`) calls the kernel for element after element, which is slow.
 
-Input: a kernel, the dtypes of its loops. Output: `PythonUfunc`. Non-goals: speed; being a `numpy.ufunc`, which takes
-native loops (see `ufunc`).
+See also `ufunc` (which takes native loops).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What a call was found to mean is kept under what it looks like, so that the next one asks nothing again: it is one look
 into a table, and a call of the model. What a table does not know, or what a model refuses, goes the whole way.
 
-Input: arguments and keywords. Output: results, or `MISS`. Non-goals: calls without Python (see `engine.python_door`).
+See also `engine.python_door` (calls without Python).
 """
 
 from __future__ import annotations

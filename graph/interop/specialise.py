@@ -3,9 +3,6 @@
 Code that calls kernels from outside of graphs begins here: direct calls, PyTorch, JAX, numba, ufuncs, tuning. A
 specialisation depends on dtypes, ranks, parameters and the device; sizes are symbols, named as the signature names
 them, so that what it calls `n` twice is one size, and checked at the call.
-
-Input: a kernel, dtypes and ranks, parameters, a device. Output: `Specialisation`; one for equal questions, kept on the
-kernel, whatever thread asks. Non-goals: no values are looked at, and no call is made.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Leading axes that an input lacks are repeated, too. Equal shapes have no spread (None). The rules are NumPy's.
 
-Input: a signature, shapes. Output: `Spread`. Non-goals: whether a kernel is elementwise (see `elementwise`).
+See also `elementwise` (whether a kernel is elementwise).
 """
 
 from __future__ import annotations

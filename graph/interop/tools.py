@@ -1,8 +1,4 @@
-"""Compiles kernels ahead of calls, shows what they become, and times them: what kernels have as methods.
-
-Input: a kernel, examples of arguments. Output: `Compiled`, texts, `Page`, `Benchmark`. Non-goals: the compiler, which
-the engine knows; how cards are drawn.
-"""
+"""Compiles kernels ahead of calls, shows what they become, and times them: what kernels have as methods."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Chooses the parameters of kernels under `@autotune` for a call: what was found before, or what is found now.
 
-Input: a specialisation for the default parameters, the values of a call. Output: parameters. Non-goals: how candidates
-are tried (see `tuning.search`).
+See also `tuning.search` (how candidates are tried).
 """
 
 from __future__ import annotations

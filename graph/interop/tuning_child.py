@@ -3,8 +3,7 @@
 It is another process so that a candidate that crashes or hangs costs itself alone. Pipes carry pickled messages; what
 kernels print goes to standard error.
 
-Input: `messages` on standard input. Output: `messages` on what was standard output. Non-goals: what is tried, and what
-is best (see `graph.tuning.search`).
+See also `graph.tuning.search` (what is tried, and what is best).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A backward that is a kernel needs the arguments that it names. A function needs 
 `context.inputs[0]`, or the names of `x, y = context.inputs` that are read. Where the text cannot be found, differs from
 the code that runs, or hands the context on, the function needs everything. What a graph reads is found when it is
 staged (see `gradients`).
-
-Input: what is recorded as a backward. Output: `Uses`. Non-goals: the function is not called.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ A model is read (`model_file`, `tensors`, `declarations`), then its nodes are co
 a row of the table of op types (`table`, `call`); the rows lie in `rows/`, a file a family. What is known at import, the
 arithmetic on shapes above all, is computed then, with symbolic dims as values (`known`).
 
-Input: a file or a `ModelProto`. Output: a `Graph`. Non-goals: no op is defined here, and nothing runs. Needs the
-package `onnx` (`pip install onnx`), which is loaded with the first import of a model.
+Needs the package `onnx` (`pip install onnx`), which is loaded with the first import of a model.
 """
 
 from __future__ import annotations

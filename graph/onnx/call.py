@@ -1,7 +1,6 @@
 """Calls the row of a node: its inputs in the forms that the row requests, its attributes with their defaults.
 
-Input: a node, the values of its inputs. Output: the values of its outputs, or an error that names node, op type and
-input. Non-goals: where values come from (see `importer`).
+See also `importer` (where values come from).
 """
 
 from __future__ import annotations

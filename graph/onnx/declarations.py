@@ -2,8 +2,6 @@
 
 A dim with a number is known, one with a name is symbolic, and one with neither gets a name from the input and its
 axis. Names that are not identifiers are written with underscores.
-
-Input: `onnx.ValueInfoProto`s. Output: `TensorType`s. Non-goals: values.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A node is converted by its row. Op types without a row that ONNX defines by a fu
 function's body, and so are the functions that a model brings along. Op types with neither are found before anything
 is built, all of them at once.
 
-Input: a model and what the caller says of its inputs. Output: a `Graph`. Non-goals: how one op type is converted (see
-`rows`), reading bytes (see `model_file`, `tensors`).
+See also `rows` (how one op type is converted), `model_file`, `tensors` (reading bytes).
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ where they are.
 Protobuf copies whatever it reads. A model is a message of messages, each field a number, a kind and a length, so that
 the bytes of the elements can be found by stepping over all else. What is left is a model of a few kilobytes, and the
 elements are views of the file.
-
-Input: the bytes of a model. Output: those for protobuf, and a view of the elements of each initialiser that lacks them.
-Non-goals: what is wrong with a model: bytes that are no message go to protobuf as they are, which says so.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A model computes shapes by ops on tensors: Shape, Gather, Concat, Reshape. Here these are evaluated as the model is
 read. `Known` is a NumPy array; where a size is symbolic, it is an array of objects, of ints and dims. What cannot be
 decided of a symbolic size raises, and the node is then staged like any other.
-
-Input: arrays. Output: arrays, or tensors of the graph. Non-goals: which op types are folded (the rows say so).
 """
 
 from __future__ import annotations

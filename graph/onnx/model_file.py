@@ -2,8 +2,7 @@
 
 A file is mapped, and the elements of its large initialisers stay where they are (see `initialisers`).
 
-Input: a path, bytes, or a `ModelProto`. Output: a `ModelProto` whose versions this package knows, the elements that are
-not in it, and the folder of its file. Non-goals: the tensors (see `tensors`), the nodes (see `importer`).
+See also `tensors` (the tensors), `importer` (the nodes).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ defaults of the schema of the model's opset. An input that used to be an attribu
 | `Items` | a sequence |
 | `Call` | no input: the node itself |
 
-Input: rows. Output: `ROWS`. Non-goals: how a node's inputs are found (see `importer`).
+See also `importer` (how a node's inputs are found).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A tensor's claims are compared with the bytes that are there before anything is 
 elements, the length of the data, offsets into other files. External data is memory-mapped. It lies in the model's
 folder: a path that leads out of it is refused, links included.
 
-Input: `onnx.TensorProto`, the folder of the model. Output: NumPy arrays. Non-goals: values of a graph (see `known`).
+See also `known` (values of a graph).
 """
 
 from __future__ import annotations

@@ -35,8 +35,6 @@
 
 An op is a row of its file (see `rows`) or a function under `@op()`. All that are declared there are names here,
 and those with a namespace names of a module here.
-
-Input: tensors, numbers, arrays. Output: tensors. Non-goals: anything that happens when the graph runs.
 """
 
 from typing import TYPE_CHECKING

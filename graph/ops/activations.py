@@ -1,8 +1,6 @@
 """Declares what stands between the layers of networks: rectifiers and gates. One row an op (see `rows`).
 
 Attributes are plain numbers, known when the graph is built.
-
-Input: tensors. Output: a tensor. Non-goals: `relu`, `sigmoid`, `silu` and `gelu`, which are in `elementwise`.
 """
 
 from __future__ import annotations

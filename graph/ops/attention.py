@@ -1,7 +1,4 @@
-"""Stages attention.
-
-Input: tensors. Output: a tensor. Non-goals: projections and their weights, which are products.
-"""
+"""Stages attention."""
 
 from __future__ import annotations
 

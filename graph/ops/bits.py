@@ -1,8 +1,6 @@
 """Declares what combines and moves the bits of integers. One row an op (see `rows`).
 
 The operators `&`, `|`, `^` and `~` take bools, of which they are the logic, and integers.
-
-Input: tensors, numbers, arrays. Output: a tensor. Non-goals: bits of floats.
 """
 
 from __future__ import annotations

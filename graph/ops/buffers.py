@@ -1,12 +1,9 @@
 """Stages reads and writes of buffers, memory that a graph changes, in the order in which they are staged.
 
-    graph = Graph("count", forward=count, input_types=[BufferType(DType.int64, [], DeviceRef.CPU())])
+graph = Graph("count", forward=count, input_types=[BufferType(DType.int64, [], DeviceRef.CPU())])
 
-    def count(total):
-        ops.buffer_store(total, ops.buffer_load(total) + 1)
-
-Input: buffers, tensors, indices. Output: tensors, or nothing. Non-goals: kernels of the user's that change buffers are
-called by `custom.inplace_custom`.
+def count(total):
+    ops.buffer_store(total, ops.buffer_load(total) + 1)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stages arithmetic of complex numbers, as `ops.complex`: pairs of real and imaginary part in a last axis of size 2.
 
-Input: tensors. Output: a tensor. Non-goals: transforms (see `signal`).
+See also `signal` (transforms).
 """
 
 from __future__ import annotations

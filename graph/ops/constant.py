@@ -1,8 +1,4 @@
-"""Stages literals, and weights by their names.
-
-Input: numbers, nested lists, arrays, DLPack producers; names of weights. Output: the value of a `Constant` or of an
-`External` node. Non-goals: the elements of weights, which come when a model is loaded.
-"""
+"""Stages literals, and weights by their names."""
 
 from __future__ import annotations
 

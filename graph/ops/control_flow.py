@@ -13,7 +13,7 @@ checked when the graph is called, those of a body that does not run, too; what c
 What a body gives back needs a place of its own, which the next round or the code behind overwrites or reads. Where it
 gives back what something else holds (a value from outside, a constant, the same value twice), a copy is staged.
 
-Input: tensors, functions, subgraphs. Output: tensors. Non-goals: where the values lie (see `passes.control_flow`).
+See also `passes.control_flow` (where the values lie).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ taps); other orders are permuted before. Padding becomes a tensor of its own, un
 
 A transposed convolution is a product with the filter, whose blocks of results are then added up where they overlap
 (`fold`).
-
-Input: tensors. Output: a tensor. Non-goals: blocking and packing, which are the kernels'.
 """
 
 from __future__ import annotations

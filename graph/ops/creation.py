@@ -1,6 +1,6 @@
 """Stages tensors that are made of few numbers: sequences, one number over and over, indicators, sizes.
 
-Input: numbers, dims, small tensors. Output: tensors. Non-goals: literals (see `constant`).
+See also `constant` (literals).
 """
 
 from __future__ import annotations

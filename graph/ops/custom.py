@@ -1,7 +1,6 @@
 """Stages kernels of the user's: `custom` and `inplace_custom`.
 
-Input: a name, tensors, parameters. Output: the results of a kernel node, typed by its signature. Non-goals: loading of
-libraries (see `engine.load`) and the rules of signatures (see `dsl.signature.bind`).
+See also `engine.load` (loading of libraries), `dsl.signature.bind` (the rules of signatures).
 """
 
 from __future__ import annotations

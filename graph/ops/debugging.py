@@ -1,7 +1,6 @@
 """Stages ops that show what a graph computes while it runs, and ops about its order and its devices.
 
-Input: tensors, buffers, texts. Output: nothing, or the same tensors. Non-goals: how reports of native code become text
-(see `engine.reports`).
+See also `engine.reports` (how reports of native code become text).
 """
 
 from __future__ import annotations

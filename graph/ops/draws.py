@@ -4,8 +4,7 @@ Outside of control flow the number is known while the graph is built. How often 
 how often a branch draws on its condition. There the count is a value: a loop carries it, and a branch gives it back. So
 a graph gives the numbers that the same program gives step by step.
 
-Input: a graph that is being built. Output: the seed and the stream of the next random op. Non-goals: what is drawn (see
-`random`), and how control flow hands counts on (see `control_flow`).
+See also `random` (what is drawn), `control_flow` (how control flow hands counts on).
 """
 
 from __future__ import annotations

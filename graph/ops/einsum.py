@@ -3,8 +3,6 @@
 Each operand first loses what it has alone: an axis named twice becomes its diagonal, an axis that nobody else names is
 summed over. Then operands are taken two at a time, from the left: axes that both have and that are still wanted are
 those of a batch, axes that are wanted no more those of a matrix product.
-
-Input: an equation, tensors. Output: a tensor. Non-goals: the cheapest order of many operands.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Operands are promoted to one dtype (see `types.promotion`) and broadcast to one shape; the result has both, comparisons
 and predicates give bool.
-
-Input: tensors, numbers, arrays. Output: a tensor. Non-goals: reductions (`max` and `min` of two tensors are here as
-`maximum` and `minimum`; `ops.max` and `ops.min` choose).
 """
 
 from __future__ import annotations

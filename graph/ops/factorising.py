@@ -2,8 +2,7 @@
 
 Matrices are the last two axes; those before them are batches. Half types are computed in float32.
 
-Input: tensors of floats. Output: tensors. Non-goals: products (see `matmul`); norms and inverses, which users and
-`einkorn.array_api` make of these.
+See also `matmul` (products).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A negative index counts from the end of its axis. One that lies outside ends the call with an error that names op, index
 and size, unless checks are off.
 
-Input: tensors, and tensors of integers; numbers and arrays of integers become constants. Output: tensors. Non-goals:
-indexing by numbers and slices (see `indexing`).
+See also `indexing` (indexing by numbers and slices).
 """
 
 from __future__ import annotations

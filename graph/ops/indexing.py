@@ -11,7 +11,7 @@ runs, and stands as a name next to it: `x[(slice(low, high), "count"), 0]`.
 The kernel takes for each axis a start, where a negative one counts from the end, and a step, which may be negative;
 how many elements, the shape of the result says.
 
-Input: a tensor and indices. Output: a tensor. Non-goals: indexing by tensors with axes (see `gathering`).
+See also `gathering` (indexing by tensors with axes).
 """
 
 from __future__ import annotations

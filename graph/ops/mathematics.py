@@ -1,8 +1,6 @@
 """Declares functions of one number and of two: roots, powers, logarithms, angles, remainders, signs, bounds.
 
 One row an op (see `rows`).
-
-Input: tensors, numbers, arrays. Output: a tensor. Non-goals: the functions that were first: see `elementwise`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Two kernels do the work, for any number of axes in front: `matmul` of (..., m, k) by (k, n), which is a single, taller
 product, and `batch_matmul` of (..., m, k) by (..., k, n). Vectors are brought into these forms. What is transposed
 before it is multiplied, as weights often are, is read as it lies: by `matmul_transposed` and `batch_matmul_transposed`.
-
-Input: tensors. Output: a tensor. Non-goals: layouts and packing, which are the kernels'.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stages ops on the matrices of the last two axes: bands and triangles, outer products.
 
-Input: tensors. Output: tensors. Non-goals: matrix products (see `matmul`).
+See also `matmul` (matrix products).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Sizes may be symbolic. Where sizes have to agree, they must be equal as expressions; `rebind` is the way to assert what
 cannot be seen.
 
-Input: tensors and shapes. Output: tensors. Non-goals: indexing (see `indexing`).
+See also `indexing` (indexing).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Weights and shifts may have another float dtype than the input, whose dtype the result has; half types compute in
 float32. A plain number serves as a weight of all elements.
-
-Input: tensors, numbers, arrays. Output: a tensor of the input's shape. Non-goals: learning of statistics.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Casts and broadcasts become nodes of their own. So kernels take operands of one dtype and, where they are elementwise,
 of one shape.
-
-Input: what a user passes. Output: tensors of the graph, or an error under the user's line. Non-goals: no op is defined
-here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 All of it is stable: equal elements keep their order, -0.0 and 0.0 are equal, and NaN comes last in either direction.
 
-Input: tensors. Output: tensors. Non-goals: keys that are computed on the way; the places of extremes (see `reduction`).
+See also `reduction` (keys that are computed on the way; the places of extremes).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tells people who know ops by their names elsewhere (NumPy, PyTorch, ONNX) what they are called here.
-
-Input: a name that is not an op. Output: the text of an AttributeError. Non-goals: no name gets a meaning from here.
-"""
+"""Tells people who know ops by their names elsewhere (NumPy, PyTorch, ONNX) what they are called here."""
 
 from __future__ import annotations
 

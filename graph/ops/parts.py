@@ -1,7 +1,6 @@
 """Stages what takes complex numbers apart and makes them: real and imaginary parts, conjugates, pairs of floats.
 
-Input: tensors. Output: a tensor. Non-goals: arithmetic (see `elementwise`), pairs that stand for complex numbers in
-tensors of floats (see `complex`, `signal`).
+See also `elementwise` (arithmetic), `complex`, `signal` (pairs that stand for complex numbers in tensors of floats).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Input is (batch, places, channels) in the layout NHWC, which is the default as documented, and (batch, channels, places)
 in NCHW, whatever the number of axes of places. What lies in the padding never is a maximum; to a mean it counts as 0.
-
-Input: a tensor. Output: one, or two with the places of maxima. Non-goals: vectors and threads, which are the kernels'.
 """
 
 from __future__ import annotations

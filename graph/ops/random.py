@@ -6,8 +6,6 @@
 Numbers are a function of the graph's seed, of how many random ops ran since it was set, and of the place of the
 element: they depend neither on threads nor on the target. Each round of a loop counts (see `draws`). A seed that is a
 tensor of `SeedType` comes with each call; with a plain number, and without any, each call gives the same numbers.
-
-Input: shapes, numbers, a seed. Output: tensors. Non-goals: nothing for secrets.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Repeating broadcasts along a new axis, and merges it with the one next to it; turning round is a slice.
 
-Input: tensors. Output: tensors. Non-goals: indices given as tensors (see `gathering`).
+See also `gathering` (indices given as tensors).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 `axis` is an int, a tuple of ints, or None for all axes; negative ones count from the end. A reduced axis stays with
 size 1 unless `keepdims` is False. Several axes are merged into one first, so the elements are accumulated in one go:
 half types accumulate in float32 and are rounded once.
-
-Input: tensors. Output: a tensor. Non-goals: scans; the accumulation itself, which is the kernels'.
 """
 
 from __future__ import annotations

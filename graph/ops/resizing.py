@@ -3,8 +3,6 @@
 Each axis whose size changes is a kernel of its own, since all interpolations are products of what they do along one
 axis. Sums of half types run in float32 from the first axis to the last; integers are computed in float32 (those of 32
 and 64 bits in float64) and rounded to nearest at the end.
-
-Input: a tensor. Output: one. Non-goals: the places and weights of neighbours, which are the kernels'.
 """
 
 from __future__ import annotations

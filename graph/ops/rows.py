@@ -17,9 +17,6 @@ follow from the kernel's signature.
 
 Parameters annotated with `TensorValueLike` are operands; all others are attributes, which the kernel takes as
 parameters.
-
-Input: rows. Output: ops in the table `stage.OPS`. Non-goals: ops that stage several kernels or none, or choose one by
-their arguments; they are functions under `@op()`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Stages what reads images between their elements, and what chooses boxes.
-
-Input: images, grids, boxes. Output: a tensor. Non-goals: how elements are read, which is the kernels'.
-"""
+"""Stages what reads images between their elements, and what chooses boxes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Declares scans along one axis. One row an op (see `rows`).
-
-Input: a tensor. Output: a tensor of its shape. Non-goals: the order in which elements are joined, which is the
-kernels'.
-"""
+"""Declares scans along one axis. One row an op (see `rows`)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Where several updates meet in one place they take effect in their row-major orde
 of threads: of `scatter` the last one stays, and sums of floats are always the same. A negative index counts from the
 end of its axis; one that lies outside ends the call, unless checks are off.
 
-Input: tensors. Output: tensors. Non-goals: memory that changes (see `buffers`).
+See also `buffers` (memory that changes).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Stages ops: finds the graph that is being built, checks a call of a kernel, adds its node, places its errors.
 
 Every op stands in the table `OPS`. Most are rows (see `rows`); those that fit no row are functions under `@op()`.
-
-Input: a kernel, operands, parameters. Output: staged nodes, or an error under the user's line. Non-goals: what a user
-passes is made into operands by `operands`; no op is defined here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The results of transforms are complex, except those of `irfftn` and similar ones. Real numbers may stand where complex
 ones do. Arguments have the names and meanings of NumPy's.
 
-Input: tensors. Output: tensors. Non-goals: the transform along an axis (see `signal`).
+See also `signal` (the transform along an axis).
 """
 
 from __future__ import annotations

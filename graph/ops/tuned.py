@@ -2,8 +2,6 @@
 
 Findings come from the package of a kernel and, for kernels under `@autotune`, from the user's cache. No candidate is
 tried here: without findings, and where the choice depends on a symbolic size, defaults stay.
-
-Input: a kernel, operands, the parameters of a call. Output: these and the chosen ones.
 """
 
 from __future__ import annotations

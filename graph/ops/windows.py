@@ -1,7 +1,4 @@
-"""Reads what ops say of windows: sizes, strides, dilations, padding, layouts; tells how many windows there are.
-
-Input: what users pass. Output: tuples of numbers, dims, lists for kernels. Non-goals: no op is defined here.
-"""
+"""Reads what ops say of windows: sizes, strides, dilations, padding, layouts; tells how many windows there are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Remembers which graphs are being built, in each thread and task: ops and weights join the innermost.
 
-Input: graphs as they are entered. Output: the innermost. Non-goals: what a graph is (see `graph`).
+See also `graph` (what a graph is).
 """
 
 from __future__ import annotations

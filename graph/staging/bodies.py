@@ -2,9 +2,6 @@
 
 A body is a stretch of the graph's nodes and of its values. What was made in a body that is closed belongs to it: it may
 never have been computed, or many times. Code that wants it gives it back from the body.
-
-Input: the lengths of the graph's lists. Output: bodies, or the one that a value is lost in. Non-goals: nothing is
-staged here.
 """
 
 from __future__ import annotations

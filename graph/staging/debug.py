@@ -1,7 +1,6 @@
 """Holds the settings of graphs for debugging: `Graph.debug`.
 
-Input: assignments by the user. Output: what `Graph` reads when it stages an op. Non-goals: settings of sessions (see
-`engine.debug`).
+See also `engine.debug` (settings of sessions).
 """
 
 from __future__ import annotations

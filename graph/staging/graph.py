@@ -11,8 +11,7 @@ A graph is built in one of two ways, traced from a callable or under `with`:
 Ops add to the innermost graph that is being built, in the current thread or task. Staging is transactional: an op that
 raises has added nothing. After `output` the graph is finished and nothing can be added.
 
-Input: types, a callable, paths of kernel libraries. Output: `Graph.ir`. Non-goals: no compilation, no execution, and
-no op is known here (see `ops`).
+See also `ops`.
 """
 
 from __future__ import annotations

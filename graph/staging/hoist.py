@@ -4,8 +4,7 @@ A body runs within one stage of a call, and sizes become known between two stage
 moved before the outermost branch or loop around them, and run whether the body does or not. That can be done where they
 read nothing that a round of a loop changes, and no buffers.
 
-Input: the nodes of a graph. Output: the same in another order, with values numbered anew. Non-goals: which ops have
-sizes that are computed (see `ops.stage`).
+See also `ops.stage` (which ops have sizes that are computed).
 """
 
 from __future__ import annotations

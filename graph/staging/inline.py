@@ -3,8 +3,7 @@
 Each call has nodes of its own, with dims of the caller's in place of the subgraph's. What is computed on the way gets
 new names, so that two calls do not meet. Places say both lines: that of the subgraph, and that of the call.
 
-Input: a graph that is being built, a finished one, and values for its inputs. Output: values of its outputs. Non-goals:
-that the values fit the inputs (see `ops.control_flow`).
+See also `ops.control_flow` (that the values fit the inputs).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Libraries are read when the graph is made, so a wrong path is told there, and a changed file is seen by the next graph.
 What a graph needs to know of a shipped kernel is kept in the cache, so that a warm start imports no kernel file.
 
-Input: paths, a loaded library, names. Output: `LoadedKernel`. Non-goals: reading of libraries (see
-`dsl.package.library`).
+See also `dsl.package.library` (reading of libraries).
 """
 
 from __future__ import annotations

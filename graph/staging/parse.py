@@ -4,8 +4,7 @@ What a print does not say is not there afterwards: the lines that staged the ops
 that `forward` has for its inputs, the elements of constants with more than a few. All that the results and the code
 depend on is. The text is not believed: values, types and kernels are looked up and checked.
 
-Input: a text, paths of kernel libraries, the elements of large constants. Output: a finished `Graph`. Non-goals: the
-form of the text (see `ir.format_graph`).
+See also `ir.format_graph` (the form of the text).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Removes values from a finished graph, with the nodes that make them.
-
-Input: a graph, the numbers of values that nothing else uses. Output: the graph without them, numbered anew. Non-goals:
-nothing is searched for that could be removed.
-"""
+"""Removes values from a finished graph, with the nodes that make them."""
 
 from __future__ import annotations
 

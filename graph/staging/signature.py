@@ -1,6 +1,6 @@
 """Checks what a graph is made with: its input types, its output types, and what calls its inputs.
 
-Input: what a user passes to `Graph`. Output: types and names. Non-goals: values and nodes (see `graph`).
+See also `graph` (values and nodes).
 """
 
 from __future__ import annotations

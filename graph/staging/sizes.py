@@ -3,7 +3,7 @@
 A size is read off a tensor without elements whose axis has it, so that nothing is computed or kept for it: where the
 kernel that reads it is fused, it is one of the numbers that the entry is called with.
 
-Input: a graph, dims. Output: int64 tensors of it. Non-goals: which ops take dims as operands (see `ops.operands`).
+See also `ops.operands` (which ops take dims as operands).
 """
 
 from __future__ import annotations

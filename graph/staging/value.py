@@ -5,8 +5,7 @@ Operators and methods stage ops in the graph that is being built; they mean what
 comparisons with NaN are false and `//` rounds down. Python asks some questions that have no answer before the graph
 runs (`bool(x)`, `len(x)`, `for row in x`): these raise.
 
-Input: a graph, a number, a type. Output: staged ops. Non-goals: the ops themselves. They are in `ops`, which stands on
-this module and adds the methods and operators that its rows name.
+They are in `ops`, which stands on this module and adds the methods and operators that its rows name.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A `Weight` is made outside any graph and joins the graph that is being built when it is first used there, as an operand
 or by `Graph.add_weight`. One weight may stand in several graphs.
-
-Input: a name, a dtype, a shape, a device. Output: a value that serves wherever a tensor does. Non-goals: elements;
-`InferenceSession.load(weights_registry=...)` brings them, and `graph.weights` reads the files that have them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Defines what a tuning search and its child process say to each other, as pickled values over pipes.
-
-Input: nothing. Output: dataclasses. Non-goals: nothing is run here.
-"""
+"""Defines what a tuning search and its child process say to each other, as pickled values over pipes."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The default comes first, and all others are compared with it. Candidates are compiled and timed one after the other,
 never two at once; the best of them are then timed again in turn with the default, since single medians err by a tenth.
 A gain of less than `GAIN` keeps the default.
-
-Input: a kernel, its space, the arguments of a call. Output: `TuningTable`. Non-goals: where findings are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Keeps what tuning tried, as a table for people and as CSV for programs.
 
-Input: candidates with their times. Output: `TuningTable`. Non-goals: nothing is measured here; how it is drawn (see
-`interop.notebook`).
+See also `interop.notebook`.
 """
 
 from __future__ import annotations

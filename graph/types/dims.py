@@ -6,9 +6,6 @@ Every `Dim` is held in one canonical form (see `polynomial`), so equal expressio
     a % b  ==  a - b*(a//b)              ceildiv(a, b)  ==  -(-a // b)
 
 so that `n%4 + 4*(n//4) == n` falls out.
-
-Input: ints, names, and the operators. Output: immutable, hashable values with a deterministic print. Non-goals: no
-solving of equations, no ranges of symbols.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 N is the batch, C the channels, H and W the places; in filters F the results, C the channels of the input, and Q, R, S
 the taps. Each name lists all axes from the first to the last.
-
-Input: nothing. Output: enumerations. Non-goals: what the ops of images do with them.
 """
 
 from __future__ import annotations

@@ -12,9 +12,6 @@ again. Equal expressions have equal forms, so that equality is comparison of tup
 All hold for all integers and non-zero divisors (`n//n` is 1: the case n = 0 has no value to differ from). Beyond
 these, equality is structural: that two forms differ does not prove that the sizes do. `min` and `max` drop an operand
 that can never win, given that a symbol, being a size, is not negative.
-
-Input: ints, names, polynomials. Output: polynomials (nested tuples), their text in the dims language, their values.
-Non-goals: no operators and no classes of sizes (that is `dims`), no solving of equations, no ranges of symbols.
 """
 
 from __future__ import annotations

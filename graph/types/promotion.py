@@ -12,8 +12,6 @@ Else the dtype has to hold every value of the others, or the op is refused and t
 Python numbers, NumPy scalars and arrays, and other DLPack arrays are *weak*: they take the dtype that the tensors
 agreed on. Floats are rounded to it but may not overflow it; integers must be exact in it; a float never becomes an
 integer, nor a complex number a real one.
-
-Input: dtypes, weak values. Output: a dtype, NumPy arrays. Non-goals: no staging of casts; no broadcasting.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ elements are neighbours) or a number that comes with the call, as a size does.
 
     x[::2, :3]   of a (8, 6) array of floats: strides (12, 1) in elements, pattern ("?", "1")
     x.T          strides (1, 6), pattern ("1", "?")
-
-Input: arrays. Output: patterns, and the sizes that stand for strides. Non-goals: nothing is compiled or called here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 `TensorType(DType.float32, ["rows", 10], DeviceRef.CPU())` says what is known about a tensor while the graph is built:
 dtype, shape (static, symbolic or algebraic dims) and device. `BufferType` says the same of memory that the graph may
 change. Shapes and dims are in `dims`.
-
-Input: a dtype, a shape, a device. Output: an immutable value. Non-goals: no inference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Names the weights of files as programs name them, `weights.layers[0].norm.weight`, and makes `Weight`s of them.
 
-Input: paths. Output: `Weights`, `WeightData`. Non-goals: how files are read (see `safetensors_file`), and what a model
-does with weights.
+See also `safetensors_file` (how files are read).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ the elements, little-endian, row-major, without gaps. The header is somebody els
 itself bears it out. Nothing is allocated by its claims, and no tensor reaches beyond its own bytes. (The package
 `safetensors` copies each tensor that it gives to NumPy.)
 
-Input: a path. Output: `SafetensorFile`. Non-goals: names with dots in them as a hierarchy (see `access`); writing.
-The format: https://huggingface.co/docs/safetensors/index
+See also `access` (names with dots in them as a hierarchy). The format: https://huggingface.co/docs/safetensors/index
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Helpers of several families of kernels: dtypes and orders of elements, index arithmetic, numbers in strings.
-
-Input: values and compile-time parameters of a kernel. Output: values. Non-goals: no kernel is registered here.
-"""
+"""Helpers of several families of kernels: dtypes and orders of elements, index arithmetic, numbers in strings."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ is that of the threads, whatever the target: monoids need not be commutative, an
 Each call for a block has shared memory of its own. A barrier stands before the states of the warps are read, and one
 behind it, so that a call in a loop may write them again at once.
 
-Input: a value of each thread, a monoid or a tuple of these. Output: values. Non-goals: elements in memory (see `rows`).
+See also `rows` (elements in memory).
 """
 
 from __future__ import annotations

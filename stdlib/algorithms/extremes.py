@@ -8,9 +8,6 @@ round; as unsigned numbers they have the negative floats above the positive ones
 number and the largest unsigned one tell the maximum and the minimum, whatever the signs are. A NaN is farther from 0
 than infinity: one of the two largest is beyond infinity if there is one. These are three instructions, where the order
 key of an element takes six.
-
-Input: elements as `Monoid.fold` gets them. Output: states of these monoids. Non-goals: the order in which elements are
-joined, which does not matter here.
 """
 
 from __future__ import annotations

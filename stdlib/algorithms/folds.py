@@ -9,7 +9,7 @@ Along another axis, elements are joined in order within 256 of them, then settle
 
 A long row or column is cut into pieces (see `pieces_of`), which are joined in order.
 
-Input: elements, and monoids in a tuple. Output: their states, in a tuple. Non-goals: which rows there are (see `rows`).
+See also `rows` (which rows there are).
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ neighbours read what lies next to.
 
 Each sum is taken in the order of the inner axis, by a warp as `teams` says. Grids have one axis: the others end at
 65535 blocks.
-
-Input: functions that give elements of a and b, and one that takes those of the result. Output: stores. Non-goals: no
-tensor cores.
 """
 
 from __future__ import annotations

@@ -18,9 +18,6 @@ or several in a tuple; a kernel file writes its own by deriving from `Monoid`:
 
 States are numbers, or tuples or structs of numbers. The functions are given scalars and SIMD values alike: what depends
 on a value is chosen with `select`.
-
-Input: elements. Output: a value. Non-goals: in which order states are joined; that is documented and decided in
-`folds`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 As Goto and van de Geijn describe it ("Anatomy of high-performance matrix multiplication", 2008): a task owns a block of
 the result and goes along the inner axis in slabs; it fills the slab of the right matrix as panels of a few vectors, and
 that of the left one as strips of a few rows; a tile of strip times panel is held in registers.
-
-Input: sizes, and functions that fill strips and slabs and take the result. Output: calls of these. Non-goals: no kernel
-is registered here; where elements come from is the caller's.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ position as the counter, so that no state is kept:
 
     r, _, _, _ = philox(seed, i)
     out[i] = uniform(r)
-
-Input: integers. Output: words, floats. Non-goals: nothing for secrets; no generator objects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Makes references of kernels from NumPy's functions, computed wider and rounded once.
 
-    exp.reference(in_float64(np.exp))
-
-Input: functions of arrays. Output: references (see `dsl.frontend.base`). Non-goals: no kernel calls these.
+exp.reference(in_float64(np.exp))
 """
 
 from __future__ import annotations

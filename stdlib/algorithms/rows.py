@@ -8,9 +8,6 @@
 In which order elements are joined is said in `folds`. Rows run in parallel, and few long ones are cut into pieces
 that run in parallel. On a GPU a row is taken by the threads of a warp or of a block (see `teams`), a column by eight
 threads of a block, whose neighbours take the columns next to it; in the code of a thread, by that thread.
-
-Input: tensors, monoids (see `monoids`), functions. Output: values, handed to a function or returned. Non-goals: no
-kernel is registered here.
 """
 
 from __future__ import annotations

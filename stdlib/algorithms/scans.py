@@ -11,8 +11,6 @@ each piece begins with the joined states of those before it. That is the order w
 parallel or not, and monoids need not be commutative. Along another axis elements are joined in order, each of them
 settled. On a GPU the threads of a warp or of a block take as many elements of a row at a time as they are (see
 `teams`).
-
-Input: tensors, a monoid. Output: stores into the result. Non-goals: no kernel is registered here.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ Rows are sorted in runs of 16 by insertion, then runs are merged pairwise, betwe
 keeps the best so far in order and inserts what beats the last of them. On a GPU the threads of a block sort a row in
 shared memory, by Batcher's bitonic network; and those of a warp or of a block look k times for the first element behind
 those that they have found.
-
-Input: tensors. Output: stores into the results. Non-goals: long rows; no kernel is registered here.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@
 
 Far enough from the ends of the last axis, elements are read without any test, in a loop of their own that becomes
 vector code; there the other axes decide once for a row where their neighbours lie.
-
-Input: tensors, a function. Output: stores into the result. Non-goals: no kernel is registered here; nothing is kept
-from one element to the next.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ order; then they settle, and are joined to those of the rounds before. A monoid 
 the elements: each thread takes neighbours. So the order depends on the number of elements and on the size of a warp
 alone, and the bits are the same in every run.
 
-Input: what gives an element, monoids. Output: values in all threads of a team. Non-goals: memory that is read (see
-`rows`).
+See also `rows` (memory that is read).
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@
 Windows slide over up to three axes; what lies outside of x is left out. With the channels last, a vector holds
 channels of one place; with the channels first, it holds neighbouring places of one channel, and the places whose
 window is cut off are done one by one.
-
-Input: tensors, the shape of windows, functions. Output: stores into the result. Non-goals: no kernel is registered
-here; nothing is kept from one element to the next.
 """
 
 from __future__ import annotations

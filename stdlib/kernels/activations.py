@@ -1,8 +1,6 @@
 """Computes what stands between the layers of networks: rectifiers and gates of one number.
 
 Half types compute in float32 and are rounded once. Numbers such as alpha are parameters, known when code is compiled.
-
-Input and output: tensors of one shape. Non-goals: `relu`, `sigmoid`, `silu` and `gelu`, which are in `elementwise`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ of the scores is found for a whole vector of queries at a time.
 
 Everything is summed in float32 for half types, in the elements' own dtype otherwise. Elements are read one at a time,
 those of the result are stored once.
-
-Input: queries, keys, values, and numbers that are added to scores. Output: a tensor. Non-goals: what does not have this
-form; the graph brings masks of all kinds here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Combines and moves the bits of integers, and finds their divisors and multiples.
-
-Input and output: tensors of one shape and one integer dtype. Non-goals: bools, which logic is for.
-"""
+"""Combines and moves the bits of integers, and finds their divisors and multiples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Reads and changes buffers.
-
-Input: a buffer, a tensor. Output: a tensor, or the buffer with other elements. Non-goals: no order is kept here; the
-graph runs them when their turn comes.
-"""
+"""Reads and changes buffers."""
 
 from __future__ import annotations
 

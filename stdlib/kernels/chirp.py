@@ -3,9 +3,6 @@
 With j k = (j**2 + k**2 - (k - j)**2) / 2 a transform becomes a convolution with the chirp exp(i pi k**2 / n), which is
 computed by transforms of a power of two (Bluestein, "A linear filtering approach to the computation of the discrete
 Fourier transform", 1970). The squares are exact integers modulo 2 n, so that errors do not grow with n.
-
-Input: rows as of `fft`, and three tables: the chirp, the roots of unity, the transform of the conjugate chirp. Output:
-rows as of `fft`. Non-goals: lengths of small factors that are known, which `signal` transforms.
 """
 
 from __future__ import annotations

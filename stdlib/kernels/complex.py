@@ -1,7 +1,4 @@
-"""Takes complex numbers apart and makes them: parts, absolute values, and tensors of floats that hold both parts.
-
-Input: tensors of complex numbers, or of floats. Output: the other. Non-goals: arithmetic, which is elementwise.
-"""
+"""Takes complex numbers apart and makes them: parts, absolute values, and tensors of floats that hold both parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Moves what control flow gives back: a loop's first values, and what a body has from elsewhere.
-
-Input and output: tensors of one dtype and shape. Non-goals: what runs when, which the entry says.
-"""
+"""Moves what control flow gives back: a loop's first values, and what a body has from elsewhere."""
 
 from __future__ import annotations
 

@@ -7,9 +7,6 @@ columns where the channels come first, and taps and channels its inner axis. Whe
 windows slide over it instead.
 
 Sums run in float32 for half types, in the elements' own dtype otherwise.
-
-Input: tensors. Output: one. Non-goals: padding of what is gathered, layouts of filters, and the sizes of results, which
-the graph brings here.
 """
 
 from __future__ import annotations

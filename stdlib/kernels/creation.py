@@ -1,7 +1,4 @@
-"""Makes tensors of few numbers: sequences, indicators; and the sizes of what others make.
-
-Input: scalars, small tensors. Output: tensors. Non-goals: random numbers.
-"""
+"""Makes tensors of few numbers: sequences, indicators; and the sizes of what others make."""
 
 from __future__ import annotations
 

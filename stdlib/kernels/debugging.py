@@ -2,8 +2,7 @@
 
 Nothing that the host prints comes from a GPU: there `print_tensor` and `print_text` are refused when code is made.
 
-Input: a tensor. Output: none worth reading; `fence` gives the tensor. Non-goals: no order is kept here; the graph runs
-these when their turn comes (see `GraphIR.changes`).
+See also `GraphIR.changes`.
 """
 
 from __future__ import annotations

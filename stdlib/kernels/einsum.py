@@ -1,7 +1,4 @@
-"""Takes diagonals: what sums over named axes need in addition to products, permutations and sums.
-
-Input: a tensor. Output: a tensor of one axis less. Non-goals: the sums themselves.
-"""
+"""Takes diagonals: what sums over named axes need in addition to products, permutations and sums."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Operands come in one dtype and one shape: promotion and broadcasting happen before. Half types are rounded after every
 operation of the language; the functions that take several steps (`sigmoid`, `silu`, `gelu`) take them in float32.
-
-Input and output: tensors of one shape. Non-goals: reductions; the functions themselves, which are the language's own.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Each matrix is the work of one task, so that the matrices of a batch run side by side. Numbers are float32 or float64;
 outputs named `work` hold what is computed on the way.
-
-Input and output: tensors whose last two axes are matrices. Non-goals: blocks of large matrices; products.
 """
 
 from __future__ import annotations

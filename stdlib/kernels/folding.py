@@ -2,8 +2,6 @@
 
 Blocks are (batch, channels, taps, blocks), or (batch, blocks, taps, channels); blocks and places have one to three
 axes. Sums of half types run in float32.
-
-Input: a tensor. Output: one. Non-goals: the sizes of results, which the graph tells.
 """
 
 from __future__ import annotations

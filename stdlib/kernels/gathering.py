@@ -1,8 +1,6 @@
 """Takes elements of a tensor by tensors of indices.
 
 A negative index counts from the end; one that lies outside ends the call.
-
-Input and output: tensors. Non-goals: no check of shapes, which the graph has done.
 """
 
 from __future__ import annotations

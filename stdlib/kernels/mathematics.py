@@ -2,7 +2,7 @@
 
 The functions are the language's own; half types are computed in float32 and rounded once.
 
-Input and output: tensors of one shape. Non-goals: what neural networks put between layers (see `activations`).
+See also `activations` (what neural networks put between layers).
 """
 
 from __future__ import annotations

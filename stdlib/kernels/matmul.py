@@ -9,8 +9,6 @@ Sums run in float32 for half types, in the elements' own dtype otherwise. Elemen
 and those of the result are stored once, so that neighbours are fused.
 
 Axes before the last two are taken apart once for each row, not for each element.
-
-Input: two tensors. Output: one. Non-goals: broadcasting and vectors, which the graph brings into these forms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keeps bands of matrices.
 
-Input and output: tensors whose last two axes are matrices. Non-goals: products (see `matmul`).
+See also `matmul` (products).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Moves elements and computes nothing: shapes, axes, joining, slices.
 
 Each is a map of indices, so it costs nothing where it is fused into the kernel that reads it.
-
-Input and output: tensors of one dtype. Non-goals: no check of shapes, which the graph has done.
 """
 
 from __future__ import annotations

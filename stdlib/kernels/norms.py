@@ -3,9 +3,6 @@
 Statistics are taken in two passes, the second of which adds the squares of distances from the mean; half types compute
 in float32. A row of at most 4096 elements goes through memory close by, so that it is read once. Few long rows are
 taken one after the other, by all threads.
-
-Input and output: tensors of one shape; weights and shifts, which may have another float dtype. Non-goals: statistics of
-batches, as they are learnt.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ order; digits that are the same in all keys cost nothing. Short rows are sorted 
 are moved together with their place, as one word of 64 bits; others have a second word for it.
 
 On a GPU the threads of a block sort a row, by a bitonic network.
-
-Input: tensors. Output: elements or places in order. Non-goals: rows that are sorted by several threads of a CPU.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Tensors are (batch, places, channels), or (batch, channels, places) where `first` is true; places have one to three
 axes. `kernel`, `stride`, `dilation`, `before` and `after` are lists of whole numbers, one for each of these axes.
 Half types are computed in float32.
-
-Input: a tensor. Output: one, or two with the places of maxima. Non-goals: the sizes of results, which the graph tells.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The key of Philox is the seed, its counter a block and the stream: each op of a graph has a stream of its own. So the
 numbers depend neither on threads nor on the target. A call of Philox gives four words, which are four numbers of up to
 32 bits or two of float64; 16 calls go side by side, and their numbers lie one word after the other.
-
-Input: a seed and a stream. Output: a tensor. Non-goals: nothing for secrets; shapes, which are the graph's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Puts elements of a tensor in other places, with more around them: padding, rolling.
-
-Input and output: tensors of one dtype. Non-goals: no check of shapes, which the graph has done.
-"""
+"""Puts elements of a tensor in other places, with more around them: padding, rolling."""
 
 from __future__ import annotations
 

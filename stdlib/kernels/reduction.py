@@ -1,8 +1,6 @@
 """Reduces along one axis: sums, extremes and their places; softmax.
 
 The monoids say what is computed, `rows` and `folds` in which order; softmax has loops of its own.
-
-Input: a tensor. Output: a tensor. Non-goals: several axes at once, which the graph merges into one.
 """
 
 from __future__ import annotations

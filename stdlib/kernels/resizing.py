@@ -7,8 +7,6 @@ for what follows from the sizes. Places are computed in float64, sums in float32
 dtype otherwise.
 
 An axis at a time: places and weights of its elements are computed once for many rows.
-
-Input: a tensor. Output: one. Non-goals: axes other than one, which the graph makes of several kernels.
 """
 
 from __future__ import annotations

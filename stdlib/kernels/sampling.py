@@ -1,8 +1,6 @@
 """Reads images between their elements: at the places of a grid, and in boxes.
 
 Half types are computed in float32.
-
-Input: tensors. Output: one. Non-goals: the sizes of results, which the graph tells.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Scans along one axis: of each element with those before it, the sum or the product.
-
-Input and output: tensors of one shape. Non-goals: the order in which elements are joined, which is said in
-`algorithms.scans`.
-"""
+"""Scans along one axis: of each element with those before it, the sum or the product."""
 
 from __future__ import annotations
 

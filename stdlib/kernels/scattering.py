@@ -3,8 +3,6 @@
 A negative index counts from the end; one that lies outside ends the call. Where several updates meet in one place, they
 take effect in their row-major order, whatever runs in parallel: threads share out places, never the updates of one.
 Half types add and multiply in float32, and are rounded after each update.
-
-Input and output: tensors. Non-goals: no check of shapes, which the graph has done.
 """
 
 from __future__ import annotations

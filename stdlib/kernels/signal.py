@@ -5,9 +5,6 @@ Transforms have mixed radices: 4, 2, 3 and 5 are written out, other primes are p
 Stages go from one copy of a row to another and leave the elements in order (Stockham's form). Real and imaginary parts
 lie apart meanwhile. The roots of unity are a table, computed in float64, into which indices are exact: so errors grow
 with the logarithm of the length. A prime factor p costs p steps an element.
-
-Input: rows of real numbers, or of pairs of real and imaginary part. Output: rows of such pairs, or of real parts.
-Non-goals: several axes, which the graph takes one after the other.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 and so for order 1. P and Q are Hankel's (M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 9.2), here
 as polynomials of 64 / x**2. All of it is computed in float64.
-
-Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`; other orders.
 """
 
 from __future__ import annotations

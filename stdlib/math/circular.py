@@ -1,7 +1,4 @@
-"""`sin`, `cos` and `tan` in the kernel language; see `math.functions` for what all of these have in common.
-
-Input: a float of any dtype, of any size. Output: a value of the same type. Non-goals: as in `math`.
-"""
+"""`sin`, `cos` and `tan` in the kernel language; see `math.functions` for what all of these have in common."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 Everything is computed on real and imaginary parts, so that vectors and GPUs see floats alone. Products are the textbook
 formula and quotients Smith's, as in NumPy: an infinite operand may give NaN parts. `exp`, `log`, `sqrt`, `abs`,
 hyperbolic and inverse functions have the special values of C99 (annex G), `**` where its formula gives them.
-
-Input: complex numbers or vectors of one type. Output: the same type; floats of the parts' type from `abs`, Bools from
-comparisons. Non-goals: no order among complex numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`erf` and `erfc` in the kernel language; see `math.functions` for what all of these have in common.
-
-Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
-"""
+"""`erf` and `erfc` in the kernel language; see `math.functions` for what all of these have in common."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`exp`, `exp2` and `expm1` in the kernel language; see `math.functions` for what all of these have in common.
-
-Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
-"""
+"""`exp`, `exp2` and `expm1` in the kernel language; see `math.functions` for what all of these have in common."""
 
 from __future__ import annotations
 

@@ -4,9 +4,7 @@ The functions use additions, multiplications, `fma`, divisions, square roots and
 and no call of a mathematics library or of a target's own approximation. So every target gives the same bits, and a loop
 over elements becomes vector code: cases are chosen with `select`.
 
-Input: floats of any dtype, scalar or SIMD (half types compute through float32). Output: values of the same type;
-special values as C99 (annex F) has them. Complex numbers are in `math.complex`. Non-goals: no rounding modes but to
-nearest, no floating-point flags.
+Complex numbers are in `math.complex`.
 
 How the polynomials were made: each is a minimax polynomial (Remez's exchange at 60 digits) of the function that is
 named next to it, on the interval that is named, for a weight that turns its error into the relative error of the final

@@ -1,7 +1,5 @@
 """`sinh`, `cosh`, `tanh`, `asinh`, `acosh` and `atanh` in the kernel language; see `math.functions` for what all have
 in common.
-
-Input: a float of any dtype. Output: a value of the same type. Non-goals: as in `math`.
 """
 
 from __future__ import annotations

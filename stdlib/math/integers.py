@@ -1,7 +1,6 @@
 """Functions of integers and of how numbers compare: `gcd`, `lcm`, `next_power_of_two`, `isclose`, `modf`.
 
-Compile-time integers are computed as Python does. Input: numbers, scalars or vectors. Output: values of their type, or
-Bools. Non-goals: as in `math`.
+Compile-time integers are computed as Python does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""`asin`, `acos`, `atan` and `atan2` in the kernel language; see `math.functions` for what all of these have in common.
-
-Input: floats of any dtype. Output: values of the same type. Non-goals: as in `math`.
-"""
+"""`asin`, `acos`, `atan` and `atan2` in the kernel language; see `math.functions` for what all of these have in
+common."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Building blocks of the functions of `math`: polynomials, sums of two floats, exponents and their bits.
-
-Input and output: see `math.functions`, which also says how the polynomials were made. Non-goals: no names of the
-language; kernels use those of `math`.
-"""
+"""Building blocks of the functions of `math`: polynomials, sums of two floats, exponents and their bits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`pow` in the kernel language; see `math.functions` for what all of these have in common.
-
-Input: floats of any dtype, or integers. Output: a value of the same type. Non-goals: as in `math`.
-"""
+"""`pow` in the kernel language; see `math.functions` for what all of these have in common."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`fmod`, `remainder`, `%` and `//` of floats in the kernel language; see `math.functions` for what all of these have
 in common.
 
-Remainders are exact, so there is one right answer for each pair of numbers. Input: floats of any dtype. Output: values
-of the same type. Non-goals: integers (see `compiler.lowering.arithmetic`).
+Remainders are exact, so there is one right answer for each pair of numbers. See also `compiler.lowering.arithmetic`
+(integers).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 
 CHECKOUT is a clone of github.com/data-apis/array-api-tests with its submodule. The extra `[foreign]` has what the suite
 needs. What is left out stands in array_api_skips.txt, with reasons.
-
-Input: a checkout. Output: counts (see `array_api_plugin`). Non-goals: what a test asks.
 """
 
 from __future__ import annotations

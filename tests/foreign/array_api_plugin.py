@@ -2,8 +2,6 @@
 
 Tests that array_api_skips.txt names are skipped with the reason that stands there. At the end
 the counts are written as JSON into the file that the variable ARRAY_API_COUNTS names.
-
-Input: the suite on `sys.path`. Output: counts by outcome, and how many tests each reason skips.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
     python tests/foreign/opinfo.py --update      writes docs/opinfo.md and opinfo.json
 
 It needs PyTorch and its test library (`expecttest`). Each sample of float32 becomes a graph.
-
-Input: `opinfo_table`. Output: counts. Non-goals: gradients, other dtypes.
 """
 
 from __future__ import annotations

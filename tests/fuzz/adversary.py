@@ -6,7 +6,7 @@ interpreter does: the same numbers, or the same failure; and it has to fail wher
 
 As a program, it is the child of a campaign, as `check.py` is.
 
-Input: programs of `writing.indices`. Output: what became of them. Non-goals: kernels of other kinds (see `programs`).
+See also `programs` (kernels of other kinds).
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 All are tried side by side. What fails is made small and stored in the folder as a file that a test can run (see
 `test_regressions`). The exit status is 1 when something was found.
 
-Input: minutes, a folder, a first seed. Output: progress, finds. Non-goals: what is tried (see `subjects`), and how it
-is run (see `check` and `check_network`).
+See also `subjects` (what is tried), `check` and `check_network` (how it is run).
 """
 
 from __future__ import annotations

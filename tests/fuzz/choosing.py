@@ -2,7 +2,7 @@
 
 Each thing has traits. One after the other is taken that brings most of what none before it has, for what it costs.
 
-Input: things with traits and costs. Output: some of them. Non-goals: what is random (see `subjects`).
+See also `subjects` (what is random).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ rows of monoids, scans and ops; it runs each and prints how many were equal and 
 elements are Python's whole numbers, so that `x[i] * y[i]` does not wrap, and what a number begins is a `Wide`, exact
 in 64 bits.
 
-Input: a count and a seed. Output: a `Tally`; failures as text. Non-goals: floats, and programs without sums (see
-`programs`).
+See also `programs` (programs without sums).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ container was changed, with the same results. A child that dies or does not answ
 Not changed are machine code, its constants, and what says which of it runs (the entry's address, the functions that are
 called): code that writes these writes the code.
 
-Input: how many, a seed. Output: figures by kind, finds. The exit status is 1 when something was found.
+The exit status is 1 when something was found.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A program is valid by construction, and its results are determined to the bit bu
 the language leaves open: they are never looked at (no bit cast of a NaN, no sign taken from one). Where a program may
 fail, all that is compiled of it may, with the same error.
 
-Input: a source of choices. Output: `Program`s. Non-goals: what their text looks like (see `writing`), and how a failing
-one is made small (see `shrinking`).
+See also `writing` (what their text looks like), `shrinking` (how a failing one is made small).
 """
 
 from __future__ import annotations

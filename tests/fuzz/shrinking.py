@@ -4,7 +4,7 @@ Every list of numbers is a program: a choice takes the next number, as far as it
 none is left. So a list can be cut anywhere. What is left of a find is a list from which no run of choices can be taken,
 and no choice made smaller, or the best that a number of trials gave.
 
-Input: a list, and a test of programs. Output: a list. Non-goals: what programs look like (see `programs`).
+See also `programs` (what programs look like).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a campaign tries: random kernels, random networks and kernels that index anywhere, each with its child, its file
 and its way to grow smaller.
 
-Input: random numbers. Output: things to check, and text. Non-goals: how they are checked (see `check`,
-`check_network`, `adversary`).
+See also `check`, `check_network`, `adversary` (how they are checked).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Compiles one kernel of a file for this machine and runs it in order, without the graph.
 
 Every call runs the interpreter too, and compares: outputs, inputs that were written, and reports, bit for bit.
-
-Input: a kernel file, an op's name, NumPy arrays. Output: NumPy arrays. Non-goals: threads (the graph tests have them).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Random functions in the kernel language that are also plain Python: whole numbers, structs, branches, loops, helpers.
 
-Input: a seed. Output: the text of a function `program_<seed>(v, w)`. Every assignment keeps numbers small, so that
-Python's integers and 64-bit ones agree.
+Every assignment keeps numbers small, so that Python's integers and 64-bit ones agree.
 """
 
 from __future__ import annotations

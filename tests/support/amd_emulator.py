@@ -1,8 +1,8 @@
 """Runs AMD code objects in tinygrad's emulator, from a checkout (see `amd_checkout`). Nothing of it is here.
 
-Input: a code object and a launch. Output: changed memory. A code object is loaded as the runtime of a device would do
-it: segments, relocations, the kernel's descriptor, the packet of the launch. The emulator compiles what each
-instruction does with clang. Non-goals: no time, no caches, no weak memory. What the emulator does not know it says.
+A code object is loaded as the runtime of a device would do it: segments, relocations, the kernel's descriptor, the
+packet of the launch. The emulator compiles what each instruction does with clang. What the emulator does not know it
+says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Faults of tinygrad's emulator, each shown by a few instructions that Einkorn's compiler does not emit.
 
-Input: the name of a fault and a family of processors. Output: the memory after the program, and the memory that the
-instruction set's documentation requests. A line of a program is its words in hexadecimal, then its assembly. Cases of
-kernels that need what is wrong are left out for that family; as soon as the emulator is mended, `test_faults` says so.
+A line of a program is its words in hexadecimal, then its assembly. Cases of kernels that need what is wrong are left
+out for that family; as soon as the emulator is mended, `test_faults` says so.
 """
 
 from __future__ import annotations

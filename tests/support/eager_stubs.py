@@ -2,7 +2,7 @@
 
     python tests/support/eager_stubs.py
 
-A test compares the stubs with the ops. Input: `graph.eager`. Output: graph/eager/methods.pyi and functional.pyi.
+A test compares the stubs with the ops.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A program that forks at random moments while other threads compile; each child compiles, calls and forks, too.
 
-Run as a program: python forked.py COUNT SEED, with `EINKORN_CACHE_DIR` a folder that is new. Output: a line for each
-child that was wrong or did not end, then `right` and the number of children that were right.
+Run as a program: python forked.py COUNT SEED, with `EINKORN_CACHE_DIR` a folder that is new.
 """
 
 from __future__ import annotations

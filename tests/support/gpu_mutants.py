@@ -7,9 +7,6 @@ cluster; indexes one further; drops a condition; does not wait for a copy; has a
 one or a fence of a narrower scope.
 It is found when it does not compile, when a run reports something, or when an output differs from the reference, with
 all checks and threads in several orders.
-
-Input: the kernels of the tables of cases. Output: a table, what survived, and an exit status of 1 where that is
-unexplained or too much.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Graphs for tests: load one from a function, compare many outputs with NumPy at once, keep code in a cache of its own.
 
-Input: functions over graph values and the same over arrays. Output: models, arrays, failed comparisons by name.
 Compiling is what costs, so `check` puts all cases of a table into one graph.
 """
 

@@ -1,8 +1,4 @@
-"""Compiles one kernel of a file and runs it, without a graph: the shortest way from a kernel to its numbers.
-
-Input: a kernel file, the name of an op, arrays (or types). Output: an artifact, or the output arrays. Non-goals: no
-packages, no cache on disk, no GPUs: the code for these can be compiled and looked at here, but not run.
-"""
+"""Compiles one kernel of a file and runs it, without a graph: the shortest way from a kernel to its numbers."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Images are (batch, channels, places), with any number of axes of places; `last` turns these functions over to (batch,
 places, channels).
-
-Input: arrays. Output: arrays. Non-goals: speed.
 """
 
 from __future__ import annotations

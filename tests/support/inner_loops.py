@@ -1,8 +1,7 @@
 """The innermost loops of x86-64 assembly, and what stands in them.
 
 A loop is the text from a label to the last jump back to it within one function; it is innermost when no other begins in
-it. Input: assembly in AT&T syntax, as LLVM writes it. Output: `Loop`s. Non-goals: loops that are not laid out in one
-piece (LLVM lays out innermost loops so).
+it.
 """
 
 from __future__ import annotations

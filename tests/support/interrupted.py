@@ -4,7 +4,7 @@ It says `begun` first, `stopped` after each interrupt, and `right` when everythi
 package or a half-made table leaves behind would show in one of the later rounds. With `EINKORN_CACHE_DIR` a folder that
 is new, the first round compiles; the last does again, another graph.
 
-Run as a program: python interrupted.py; input: SIGINT at any moment. Output: lines, and the exit status 0.
+Run as a program: python interrupted.py; input: SIGINT at any moment.
 """
 
 from __future__ import annotations

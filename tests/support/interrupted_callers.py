@@ -5,8 +5,7 @@ the handler's own exception comes out, unchanged; then the same is done again, a
 and no marker of a compilation lies in the cache or in the temporary folder, and the process is as it was.
 
 Run as a program: python interrupted_callers.py COUNT SEED [CALLER ...], with `EINKORN_CACHE_DIR` and `TMPDIR` folders
-that are new. Output: a line for each round that was wrong, then `right`, the number of rounds that were right, and how
-many of them were interrupted.
+that are new.
 """
 
 from __future__ import annotations

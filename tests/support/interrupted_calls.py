@@ -2,8 +2,6 @@
 
 Every call runs for ever, so that a call which cannot be interrupted never ends, and code that runs the program finds
 out. After each interrupt the same model is called with an input that ends, and gives the right numbers.
-
-Output: a line for each case, and the exit status 0.
 """
 
 from __future__ import annotations

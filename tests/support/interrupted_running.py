@@ -1,8 +1,7 @@
 """A program whose calls of kernels are interrupted at random moments, whatever calls them.
 
 Each round starts one call, and SIGINT comes at a random moment. Either the result is right, or KeyboardInterrupt comes
-out; then the same call is done again, and is right. Run as a program: interrupted_running.py COUNT SEED. Output: a
-line for each round that was wrong, then `right`, the number of rounds that were right, and how many were interrupted.
+out; then the same call is done again, and is right. Run as a program: interrupted_running.py COUNT SEED.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A case is a model of one node or a few, with inputs and expected outputs. Where an op type needs an input at import (its
 error EK0529 says which), that input is given as a constant; the outcome says so.
 
-Input: the cases. Output: an `Outcome` for each. Non-goals: what is expected of them (see `test_onnx_nodes`).
+See also `test_onnx_nodes` (what is expected of them).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     python tests/support/onnx_page.py
 
-A test compares every later run with the tables. Input: the cases (see `onnx_cases`), the table of op types. Output:
-Markdown, and JSON with every case that does not pass and why.
+A test compares every later run with the tables.
 """
 
 from __future__ import annotations

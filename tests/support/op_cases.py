@@ -1,9 +1,7 @@
 """Cases of irregular ops: a call, the tensors that it takes, a reference in NumPy. Tables: tests/graph/op_cases.
 
-    case("gather", lambda x, i: np.take(x, i, 1), x=T("m", "n"), indices=places("k", below="n"),
-         call=lambda x, indices: ops.gather(x, indices, 1), sizes=[dict(m=2, n=5, k=3), dict(m=2, n=5, k=0)])
-
-Input: what a table says. Output: graphs of many cases at once, with the arrays to run them on.
+case("gather", lambda x, i: np.take(x, i, 1), x=T("m", "n"), indices=places("k", below="n"),
+     call=lambda x, indices: ops.gather(x, indices, 1), sizes=[dict(m=2, n=5, k=3), dict(m=2, n=5, k=0)])
 """
 
 from __future__ import annotations

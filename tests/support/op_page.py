@@ -2,7 +2,7 @@
 
     python tests/support/op_page.py
 
-A test compares the page with the table. Input: `graph.ops`. Output: Markdown.
+A test compares the page with the table.
 """
 
 from __future__ import annotations

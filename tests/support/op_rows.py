@@ -1,7 +1,4 @@
-"""Rows of ops as cases: each row with its kernel's reference, for code that runs them: a CPU, GPU code.
-
-Input: the tables of `einkorn.graph.ops`. Output: cases for `support.graphs`, and operands for them.
-"""
+"""Rows of ops as cases: each row with its kernel's reference, for code that runs them: a CPU, GPU code."""
 
 from __future__ import annotations
 

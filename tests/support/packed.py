@@ -1,7 +1,4 @@
-"""Elements of 4 bits, two to a byte, in plain NumPy.
-
-Input: arrays of ml_dtypes' 4-bit types, one element a byte. Output: their packed bytes, and back.
-"""
+"""Elements of 4 bits, two to a byte, in plain NumPy."""
 
 from __future__ import annotations
 

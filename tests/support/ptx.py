@@ -7,8 +7,7 @@ Threads that stand at the lowest place in the text go first, so that those that 
 every thread of its block, and an operation of a warp for every lane of its mask: what would hang is an error, as are
 accesses outside of memory, with the line of the text, the block and the thread.
 
-Input: the text, a kernel's symbol, sizes, arguments as numbers (of floats the bits). Output: changed memory. Non-goals:
-no time, no weak memory: each access is seen by all threads at once. What is not known is a `PtxError` with its line.
+What is not known is a `PtxError` with its line.
 """
 
 from __future__ import annotations

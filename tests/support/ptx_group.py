@@ -3,8 +3,7 @@
     @step("add", "sub")
     def _sum(ins: Instruction, code: Code) -> Step: ...
 
-Input: an instruction of a kernel. Output: a function of a `Group`. The registers of a group are arrays of one value a
-thread, or one value for all; nothing changes an array in place.
+The registers of a group are arrays of one value a thread, or one value for all; nothing changes an array in place.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Global memory is this process's own: arrays that are lent to it, at their addresses. Shared memory has a slab for each
 block, local memory one for each thread; their addresses count from 0, and as generic addresses from a window far away.
 What nobody wrote has the byte `UNWRITTEN`.
-
-Input: addresses, one a thread or one for all. Output: values, as unsigned integers. Non-goals: no order
-between threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads PTX text: kernels as lists of basic blocks of instructions, and the variables of a module.
 
-Input: text as LLVM writes it, inline assembly included. Output: a `Module`. A block ends with whatever may change
-which threads run together: a branch, a return, a barrier; an operation of several threads of a warp begins one. What is
-not known is a `PtxError` with its line. Non-goals: what instructions do (see `support.ptx_instructions`).
+A block ends with whatever may change which threads run together: a branch, a return, a barrier; an operation of several
+threads of a warp begins one. What is not known is a `PtxError` with its line. See also `support.ptx_instructions` (what
+instructions do).
 """
 
 from __future__ import annotations

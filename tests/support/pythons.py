@@ -3,7 +3,7 @@
 One of each version is taken, from PATH or from those of pyenv. Each has an environment of its own in build/, which
 stays, so that the next run begins at once. `PYTEST_ARGS` picks tests, as for `make test`.
 
-Run as a program: python pythons.py [INTERPRETER ...]. Output: that of pytest; the exit status is 1 where one failed.
+Run as a program: python pythons.py [INTERPRETER ...].
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What resizes, grids and boxes compute, in NumPy: matrices and plain loops, in float64.
-
-Input: arrays. Output: arrays. Non-goals: speed.
-"""
+"""What resizes, grids and boxes compute, in NumPy: matrices and plain loops, in float64."""
 
 from __future__ import annotations
 

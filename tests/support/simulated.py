@@ -1,9 +1,7 @@
 """Runs what tests wrote for the host on a simulated GPU: graphs are moved there, and so are the arrays of their calls.
 
-    with simulated.sessions():
-        test_elementwise_rows(np.float32)
-
-Input: nothing. Output: sessions that load for the device. Non-goals: what moves by itself: nothing does in the product.
+with simulated.sessions():
+    test_elementwise_rows(np.float32)
 """
 
 from __future__ import annotations

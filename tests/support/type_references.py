@@ -4,7 +4,7 @@ Independent of the package: the numbers are what ml_dtypes says that the pattern
 for among them, exactly. ml_dtypes' own casts are not a reference for float64 and for wide integers, which they round
 twice, nor for float8_e8m0fnu below 2**-126, where they round up.
 
-Input: arrays. Output: arrays of patterns. Non-goals: casts between types that compute (see tests/language).
+See also tests/language (casts between types that compute).
 """
 
 from __future__ import annotations

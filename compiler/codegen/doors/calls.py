@@ -12,8 +12,6 @@ back for as long, if the caller has it: a worker that reports would wait for it 
 `fail` calls `raise`, an object of Python's, with the address of the context; the exception that it raises stays set in
 this thread, as functions for Python leave one. `look` polls for signals between calls, and fails as a call does when a
 handler raises. `table` points to `CALL_WORDS`.
-
-Output: text of LLVM IR. Non-goals: pointers and sizes, and where addresses come from.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 It returns 0; or 1 after a failure, which `raise` has been called with, and keeps. Where a signal's handler has raised,
 SIGINT is tripped as well, so that Python raises that exception as soon as it goes on. No exception of Python's is set:
 the caller raises one of its own. See `calls` for what it is passed. Its callers compile it, in modules of theirs.
-
-Output: text of LLVM IR. Non-goals: pointers and sizes, which its caller knows.
 """
 
 from __future__ import annotations

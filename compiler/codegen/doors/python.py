@@ -8,8 +8,6 @@ elements are the table (`PythonForm.words`). What the door does not serve goes t
 passed; the last is a function of Python's. It requests nothing but what lies in the headers of objects, at offsets
 that NumPy's and CPython's binary interfaces fix; a probe reads them before the first door is believed (`PROBE`).
 References are counted by Python's own functions.
-
-Input: a `DoorSpec`, a `PythonForm`. Output: LLVM IR. Non-goals: other Pythons than those that the probe knows.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Functions that Python calls hold its lock, so that a list which only they change needs no other one.
 
-Input: a `DoorSpec` whose intermediate results have sizes. Output: lines of LLVM IR. Non-goals: who allocates the memory
-(see `graph.engine.door_memory`).
+See also `graph.engine.door_memory` (who allocates the memory).
 """
 
 from __future__ import annotations

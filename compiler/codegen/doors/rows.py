@@ -1,8 +1,6 @@
 """The doors there are: a row each, with the function that writes its text.
 
-Input: the name of a door, a `DoorSpec`, and a form: what this door wants to know in addition. Output: LLVM IR, a shared
-object. A door's file defines `ek_door`. Non-goals: where the object is kept, and what its table holds (see
-`graph.engine.doors`).
+A door's file defines `ek_door`. See also `graph.engine.doors` (where the object is kept, and what its table holds).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A door is one function. Whatever is not as its description says leads to the lab
 what is done there is the door's own. Addresses and numbers that differ from process to process, or from kernel to
 kernel, are words of a table, whose address the door finds first.
 
-Input: a `DoorSpec` and names of values. Output: lines of LLVM IR. Non-goals: how a caller keeps tensors (see the file
-of each door), and what the words hold (see `graph.engine.doors`).
+See also the file of each door (how a caller keeps tensors), `graph.engine.doors` (what the words hold).
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ not serve the call, and has changed nothing; or the address of a failure.
 
 Tensors with gaps are read where they lie. What is written is apart from all other tensors, else Python looks closer;
 its version is counted up for autograd. Outputs that the caller gives with gaps are written as a whole, and copied.
-
-Input: a `DoorSpec`, a `TorchForm`. Output: LLVM IR. Non-goals: which door serves a call.
 """
 
 from __future__ import annotations

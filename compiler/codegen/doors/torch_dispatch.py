@@ -15,8 +15,6 @@ all other calls on.
 A failure becomes an exception of C++. It is thrown by a call that takes the place of the kernel's own, so that nothing
 has to unwind the kernel. To PyTorch it is its own `python_error`, which holds an exception of Python and raises it
 again; to all others it is a `std::exception` with the text.
-
-Output: text of LLVM IR. Non-goals: what a door does.
 """
 
 from __future__ import annotations

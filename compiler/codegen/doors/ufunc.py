@@ -8,8 +8,6 @@ another way, as in `reduce` and `accumulate`, each element is made before the ne
 
 A ufunc is made with all its loops at once, but code for a dtype when it is first used: so its loops are ek_loop0,
 ek_loop1, … of an object of their own, which go on to the functions above, and ask Python for them the first time.
-
-Output: text of LLVM IR. Non-goals: which kernels are elementwise, and how a ufunc is made.
 """
 
 from __future__ import annotations

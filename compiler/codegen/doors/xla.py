@@ -12,7 +12,7 @@ Results may have further axes in front, those of a batch: the entry is called fo
 operands without these axes are the same for all. Where the kernel is elementwise (the form says so), one call does it.
 
 XLA's structures begin with their size, and grow at their ends; where one is smaller than what is read here, the handler
-says so. Input: a `DoorSpec`. Output: text of LLVM IR. Non-goals: how a handler is registered.
+says so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Lays out and writes the image of a shared object: its pieces, their addresses, and the bytes of the file.
 
-Input: an `Image` whose pieces have their final sizes (`linker` collects them). Output: addresses and offsets
-(`lay_out`), the tables the loader reads (`fill_tables`), and the file (`write_image`). Non-goals: no relocation is
-applied here. The pieces lie in three segments, in this order:
+The pieces lie in three segments, in this order:
 
     read            headers, notes, .dynsym, .hash, .dynstr, .rela.dyn, read-only data
     read, execute   code, .plt (stubs for calls to undefined symbols)

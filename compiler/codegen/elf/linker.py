@@ -1,9 +1,6 @@
 """Links relocatable objects into a shared object: all the linking that kernels need.
 
-Input: the bytes of ELF objects for x86-64, aarch64 or AMDGPU, as LLVM writes them. Output: the bytes of a shared
-object that the dynamic loader takes (for AMDGPU: a code object, .hsaco), with symbols and debug information, so that
-gdb and perf work. The same input gives the same bytes. Non-goals: archives, scripts, thread-local
-variables, constructors, and unwind tables for exceptions.
+The same input gives the same bytes.
 
 The phases: read (`object_file`), join several (`merge`), collect the pieces, lay out (`image`), relocate (`relocations`
 knows the machines), write (`image`).

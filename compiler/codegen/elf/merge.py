@@ -1,7 +1,6 @@
 """Makes one relocatable object of several: sections of one name become one, symbols of one name become one.
 
-Input: `ObjectFile`s. Output: an `ObjectFile`, as if all had been compiled together. Non-goals: nothing gets an address
-here (see `codegen.elf.linker`), and of two definitions of a symbol none is chosen.
+See also `codegen.elf.linker`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reads one relocatable ELF64 object into plain records.
 
-Input: the bytes of a little-endian ET_REL file, as LLVM writes them. Output: `ObjectFile`. Everything is checked
-against the bounds of the file: what is malformed or not handled is an InternalError that says what it is. Non-goals:
-nothing is laid out or patched here (see `codegen.elf.linker`), and no other kind of ELF file is read.
+Everything is checked against the bounds of the file: what is malformed or not handled is an InternalError that says
+what it is. See also `codegen.elf.linker`.
 """
 
 from __future__ import annotations

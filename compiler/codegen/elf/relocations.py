@@ -1,8 +1,7 @@
 """Applies relocations: the kinds of each machine, how each is stored, and the stub for a call outside.
 
-Input: a relocation kind with its values. Output: patched bytes. The letters are the ABI documents' own: S is the
-address of the symbol (or of its slot in the offset table, or of its stub), A the addend, P the address of the patch.
-Non-goals: choosing S is the linker's task (see `codegen.elf.linker`).
+The letters are the ABI documents' own: S is the address of the symbol (or of its slot in the offset table, or of its
+stub), A the addend, P the address of the patch. See also `codegen.elf.linker` (choosing S is the linker's task).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Binds the arguments of a call to parameters, and remembers where each stands in the author's text.
-
-Input: arguments by position and by name. Output: a value for every parameter. Non-goals: what the callee does.
-"""
+"""Binds the arguments of a call to parameters, and remembers where each stands in the author's text."""
 
 from __future__ import annotations
 

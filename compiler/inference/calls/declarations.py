@@ -2,9 +2,6 @@
 
 An annotation is a scalar or vector type, a dtype, a type variable, a struct, `tuple[...]`, or one of Python's own
 types, which stand for compile-time values. Anything else says nothing.
-
-Input: annotations, values and where they stand. Output: the values in their declared types. Non-goals: the tensors of a
-kernel's signature (that is `dsl.signature.bind`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The attempt ends where an operation of the running program would be needed; then
 Mathematics that the library writes in the language (`exp(1.0)`) is computed by the interpreter, from what would be
 compiled for float64: so folding gives the bits of running.
 
-Input: calls with their values. Output: compile-time values, or `UNKNOWN`. Non-goals: operators (see `arithmetic.fold`).
+See also `arithmetic.fold` (operators).
 """
 
 from __future__ import annotations

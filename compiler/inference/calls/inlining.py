@@ -3,7 +3,7 @@
 A function with loops, or one that calls itself, is computed at compile time if all that it is given is known (see
 `calls.folding`). Every other call becomes the operations of the function's body.
 
-Input: a closure and its arguments. Output: what it returns. Non-goals: how arguments are bound (see `calls.arguments`).
+See also `calls.arguments` (how arguments are bound).
 """
 
 from __future__ import annotations

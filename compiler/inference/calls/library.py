@@ -4,7 +4,7 @@ On run-time values the library's function is inlined; on compile-time numbers it
 that running it gives. Small whole powers become products. The liberties that a kernel requests with `fastmath=` are its
 own: the library's functions are exact as they are written.
 
-Input: a call and its values. Output: the result. Non-goals: the functions themselves (see `stdlib.math.functions`).
+See also `stdlib.math.functions` (the functions themselves).
 """
 
 from __future__ import annotations

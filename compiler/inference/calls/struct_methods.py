@@ -3,8 +3,7 @@
 An operator asks its left operand's struct for the method, then its right operand's for the reflected one. Structs that
 define no equality are equal when all their fields are.
 
-Input: operands of which one is a struct. Output: what its method gives, or `NotImplemented`. Non-goals: constructors
-and attributes (see `structs`).
+See also `structs` (constructors and attributes).
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ read once: it holds the elements of as many neighbouring rows as the block has.
 
 That is done where elements of one column and neighbouring rows are neighbours in memory, and those of one row are not;
 of short bodies, for in long ones memory is not what counts, and of such as do nothing but compute.
-
-Input: the dims of a loop and what builds its body. Output: operations. Non-goals: GPUs, whose threads share what they
-read, and loops within parallel work.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A copy under way is a value: an Int that goes round loops and through branches, and says nothing to hardware, which
 counts groups itself. That every copy is awaited is checked later (see `passes.tokens`).
 
-Input: bound arguments of a call. Output: values. Non-goals: targets without such copies (see `lowering.async_copies`).
+See also `lowering.async_copies` (targets without such copies).
 """
 
 from __future__ import annotations

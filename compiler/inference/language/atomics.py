@@ -2,7 +2,7 @@
 
 Each reads, computes and writes in one step that no other thread comes between, and gives what was there before.
 
-Input: bound arguments of a call. Output: values. Non-goals: how a target does it (see `lowering.atomics`).
+See also `lowering.atomics` (how a target does it).
 """
 
 from __future__ import annotations

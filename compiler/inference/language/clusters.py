@@ -2,7 +2,7 @@
 
 In a cluster of one block the first is a barrier, and the second the block's own memory.
 
-Input: bound arguments of a call. Output: values. Non-goals: which targets have clusters (see `target_refusals`).
+See also `target_refusals` (which targets have clusters).
 """
 
 from __future__ import annotations

@@ -4,9 +4,7 @@ Of outputs, a byte has one writer then. Of inputs that are read element by eleme
 vector code of the loop. Where components of the index are wanted, outputs take the position apart (`divisible`); for
 the sake of inputs alone there would be too much to compute, and the loop becomes a nest.
 
-Input: the outputs of a `foreach`, and what computes their values at an index. Output: the body of a range of pairs, and
-that of one GPU thread. Non-goals: stores elsewhere than in `foreach`, which leave the neighbour alone (see
-`lowering.packed_memory`).
+See also `lowering.packed_memory` (which leave the neighbour alone).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Evaluates what authors name themselves: `inline_assembly`, `llvm_intrinsic`, `external_call`.
-
-Input: bound arguments of a call. Output: values. Non-goals: whether LLVM takes it, which is checked when code is made.
-"""
+"""Evaluates what authors name themselves: `inline_assembly`, `llvm_intrinsic`, `external_call`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Builds loops that call a function of the author's: in parallel, in vectors, in tiles.
 
-Input: bound arguments of a call. Output: loops in the builder's region. Non-goals: `foreach` (see
-`inference.language.elements`), and loops that are statements (see `syntax.loops`).
+See also `inference.language.elements` (`foreach`), `syntax.loops` (loops that are statements).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Gives Python's own functions their meaning in kernels: `len`, `print`, `int`, `bool`, `isinstance`, …
 
-Input: bound arguments. Output: values, or an operation that prints. Non-goals: loops (see
-`inference.language.elements`), and sequences (see `inference.language.sequences`).
+See also `inference.language.elements` (loops), `inference.language.sequences` (sequences).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Makes the ranges that loops run over: `range`, `unroll`.
 
-Input: bound arguments of a call. Output: `LoopRange`, `Unrolled`. Non-goals: the loops (see `syntax.loops`).
+See also `syntax.loops` (the loops).
 """
 
 from __future__ import annotations

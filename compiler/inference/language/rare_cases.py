@@ -21,8 +21,6 @@ Either is done where it is less work than the loop with the rare case. Where the
 long, where the rare case keeps a part of the memory from being read, on GPUs, on vectors, within branches, and next to
 prints and checks, `rare(condition)` is the condition. The numbers are the same either way, as long as the body gives
 the same where a condition is false.
-
-Input: the bounds of a loop and what builds its body. Output: operations. Non-goals: no guess of what is rare.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 How many items there are is known; the items themselves may be values of the running program. A generator expression
 computes an item when it is requested, so that `any` and `all` stop where Python stops.
 
-Input: bound arguments. Output: tuples, or what is made of their items. Non-goals: loops over them (see `syntax.loops`).
+See also `syntax.loops` (loops over them).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
 Algorithm: odd-even merging (K. E. Batcher, Sorting networks and their applications, 1968), in the form for any number
 of items (D. E. Knuth, The Art of Computer Programming 3, algorithm 5.2.2M).
 
-Input: values of one dtype, and compile-time numbers. Output: the values in order, NaN last. Zeros of either sign are
-equal, and come in any order. Non-goals: tuples of compile-time values (see `sequences`).
+Zeros of either sign are equal, and come in any order. See also `sequences` (tuples of compile-time values).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 
 All of it is a tensor in memory that may be read and written, and has the members of one.
 
-Input: bound arguments of a call. Output: tensors. Non-goals: how much of it there may be together (see
-`passes.limit_stacks`, `passes.limit_launches`).
+See also `passes.limit_stacks`, `passes.limit_launches` (how much of it there may be together).
 """
 
 from __future__ import annotations

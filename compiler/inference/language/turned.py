@@ -12,9 +12,6 @@ few columns are turned by shuffles: each column is a vector of neighbours in mem
 copied element by element.
 
 The rows of a tile lie along one axis, or along several of which the elements of `x` are in one row.
-
-Input: a nest of loops over elements, as it would be without tiles (see `inference.language.across`), and what builds
-its body. Output: operations. Non-goals: elements of 16 bytes and of half a byte, and GPUs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Evaluates the names of the language for vectors that are no row: widening products, counting vectors.
 
-Input: bound arguments of a call. Output: values. Non-goals: methods of vectors (see `inference.members.vectors`).
+See also `inference.members.vectors` (methods of vectors).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A tuple or a struct goes from lane to lane number by number. A compile-time number is the same in every lane.
 
-Input: bound arguments of a call. Output: values. Non-goals: reductions and scans, which are written in the language
-(see `stdlib.algorithms.collectives`); which calls stand where not all threads come to them (see `passes.uniformity`).
+See also `stdlib.algorithms.collectives` (which are written in the language), `passes.uniformity` (which calls stand
+where not all threads come to them).
 """
 
 from __future__ import annotations

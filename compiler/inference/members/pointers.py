@@ -3,7 +3,7 @@
 A pointer is a value of the running program: it goes through branches and round loops, and into functions. It keeps the
 dtype and whether it may be written through; it does not know where its memory ends.
 
-Registers methods in the table of members. Non-goals: the tensor that a pointer comes from (see `tensor_memory`).
+Registers methods in the table of members. See also `tensor_memory` (the tensor that a pointer comes from).
 """
 
 from __future__ import annotations

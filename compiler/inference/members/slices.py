@@ -1,6 +1,6 @@
 """Computes slices: where `start:stop:step` of an axis begins, and how many elements it has.
 
-Input: Ints and a step known at compile time. Output: Ints. Non-goals: no tensors (see `tensor_members.make_view`).
+See also `tensor_members.make_view`.
 """
 
 from __future__ import annotations

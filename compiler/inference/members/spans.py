@@ -3,8 +3,7 @@
 A `Span` says where elements lie: a pointer, an offset, and the step from one to the next. What is read or written there
 is one operation where the target may have one: a load, a masked load, a gather.
 
-Input: a builder, spans, values. Output: operations. Non-goals: what the author wrote (see `inference.members.pointers`
-and `tensor_memory`), and elements that share a byte, which have no address.
+See also `inference.members.pointers` and `tensor_memory` (what the author wrote).
 """
 
 from __future__ import annotations

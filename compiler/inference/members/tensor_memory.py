@@ -3,8 +3,7 @@
 A tensor in memory has addresses. Another one (an element of a neighbour that is computed where it is read) is read one
 element after the other, with the same result.
 
-Registers methods of tensors in the table of members. Non-goals: plain loads and stores (see
-`inference.members.tensors`).
+Registers methods of tensors in the table of members. See also `inference.members.tensors` (plain loads and stores).
 """
 
 from __future__ import annotations

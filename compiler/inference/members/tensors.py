@@ -2,7 +2,7 @@
 
 A subscript of anything else that has elements is here too: tuples, vectors, `SIMD[T, 8]`, `stack[T]`.
 
-Registers tensor members in the table of members. Non-goals: how elements are reached (that is `tensors`).
+Registers tensor members in the table of members.
 """
 
 from __future__ import annotations

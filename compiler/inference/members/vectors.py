@@ -3,7 +3,7 @@
 Lanes are moved by one operation, `shuffle`, whose lanes are known at compile time; only `take` chooses them at run
 time. Lane 0 is the left one, the one that lies first in memory.
 
-Registers methods in the table of members. Non-goals: arithmetic on lanes (rows do that), loads and stores.
+Registers methods in the table of members.
 """
 
 from __future__ import annotations

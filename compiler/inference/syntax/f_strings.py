@@ -1,7 +1,6 @@
 """Evaluates f-strings: texts known at compile time, and those whose values are filled in when the program runs.
 
-Input: the parts of an f-string. Output: a string, or a `FormattedValue`. Non-goals: printing (see
-`inference.language.python`).
+See also `inference.language.python` (printing).
 """
 
 from __future__ import annotations

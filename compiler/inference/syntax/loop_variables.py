@@ -5,9 +5,6 @@ result of its operation. So is every number in a tuple or a struct; what else is
 number among them takes the type that it meets: the body is evaluated once for the types alone (`trial`), then for good.
 
 What a `return` in the body gives only leaves the loop: nobody reads it in the next round, so it begins as any number.
-
-Input: a loop node, and how to build its condition and its body. Output: the operation, and the variables after it.
-Non-goals: no kind of loop of its own (that is `loops`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A number goes through a branch or round a loop as a value of the running program. A tuple or a struct does so with each
 of its numbers; its other parts (dtypes, strings, functions, ...) are known at compile time and have to stay what they
 are.
-
-Input: values. Output: their numbers, and values of the same shape. Non-goals: no operations, no types.
 """
 
 from __future__ import annotations

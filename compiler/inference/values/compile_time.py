@@ -3,7 +3,7 @@
 Run-time values are `program.Value`. Everything else here exists only during compilation: Python's own numbers, strings
 and tuples stand for themselves; closures, stubs, types, index tuples and loop ranges have a class each.
 
-Input: nothing. Output: these classes. Non-goals: their names in messages (see `values.describe`).
+See also `values.describe` (their names in messages).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Describes values in messages: `Float32`, `a tuple of 2`, `the compile-time int 3`.
-
-Input: any value of the evaluator. Output: text.
-"""
+"""Describes values in messages: `Float32`, `a tuple of 2`, `the compile-time int 3`."""
 
 from __future__ import annotations
 

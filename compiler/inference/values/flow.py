@@ -2,8 +2,6 @@
 
 A block may run off its end (`next`), or leave by `break`, `continue` or `return`. Where a run-time condition decides, a
 `Flow` has several of these kinds, and for each way of leaving a flag: the Bool that says whether it was taken.
-
-Input: statements and regions. Output: `Flow`, and answers about where a block leaves. Non-goals: no evaluation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Holds indices of tensors: one Int per axis, or one position over all of them.
 
-Input: a builder, Ints. Output: Ints. Non-goals: whether an index lies inside (see `inference.runtime_checks`).
+See also `inference.runtime_checks` (whether an index lies inside).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Describes the launch whose kernel is being evaluated.
 
-Output: `Launched`. Non-goals: how launches are made (see `language.grids`).
+See also `language.grids` (how launches are made).
 """
 
 from __future__ import annotations

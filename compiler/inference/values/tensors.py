@@ -3,8 +3,6 @@
 `Stored` lies in memory. `Fused` is the element of another kernel, computed where it is read. `Demand` catches what a
 kernel stores when only one element of it is wanted. `Epilogue` hands each stored element on to the kernel that follows.
 `View` maps indices onto another tensor. A kernel cannot tell them apart: this is how neighbours fuse.
-
-Input: the builder and index values. Output: run-time values. Non-goals: no decision on what is fused.
 """
 
 from __future__ import annotations

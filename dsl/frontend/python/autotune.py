@@ -1,6 +1,6 @@
 """`@autotune({"rows": (4, 6, 8)})`: says over `@register` which parameters are chosen by trying.
 
-Input: a kernel. Output: the same kernel, with its `TuningSpace`. Non-goals: nothing is tried here (see `graph.tuning`).
+See also `graph.tuning`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A shape function computes output dims that the inputs' types do not tell: it tak
 keywords), runs before the op, and returns one Int for each dim that it computes. It becomes a kernel of its own, with
 an output that holds these numbers.
 
-Input: a schema and a function. Output: `Reference`; the names of late dims. Non-goals: the schema of the kernel that
-computes them (see `signature.late_dims`).
+See also `signature.late_dims` (the schema of the kernel that computes them).
 """
 
 from __future__ import annotations

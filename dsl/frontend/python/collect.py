@@ -1,7 +1,4 @@
-"""Collects the portable program of a registered kernel of Python: follows names from function to function.
-
-Input: a `Kernel`. Output: `PortableKernel`, with the mistakes of its text. Non-goals: no types, no compilation.
-"""
+"""Collects the portable program of a registered kernel of Python: follows names from function to function."""
 
 from __future__ import annotations
 

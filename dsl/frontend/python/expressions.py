@@ -2,9 +2,6 @@
 
 `ExpressionParser` is the lower half of the parser of `parse`, which adds the statements: it knows the file, the names
 in reach, and how to refuse what is not in the language.
-
-Input: nodes of Python's `ast`. Output: expressions of `syntax`, parameters of functions. Non-goals: no types, no
-evaluation.
 """
 
 from __future__ import annotations

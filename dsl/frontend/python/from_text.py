@@ -1,7 +1,6 @@
 """`kernels_of(text)`: runs a text that stands in no file, and gives the kernels that it registers.
 
-Input: a text, which was generated or came from elsewhere, and the names it may use. Output: kernels by the names of
-their ops. Non-goals: files (see `import_file`); what is typed in cells and at prompts registers its kernels itself.
+See also `import_file` (files).
 """
 
 from __future__ import annotations

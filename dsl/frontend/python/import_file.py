@@ -3,8 +3,6 @@
 A kernel file may import its neighbours, or the modules of the package that it lies in. Python's own machinery would
 give it what the program imported before under the same name, or bytecode of an older text; here each library gets
 modules of its own, made from source, and made again when any of their texts has changed.
-
-Input: a path. Output: the module. Non-goals: modules that lie elsewhere are imported as always.
 """
 
 from __future__ import annotations

@@ -5,10 +5,6 @@
 
 A kernel is called without its outputs and its device context, with `out=` and its compile-time parameters by name. The
 role of an argument is read off its annotation as it is written: to mypy `OutputTensor` is `Annotated`.
-
-Input: what mypy knows of a function under `@register`. Output: `Kernel[Inputs, Whole]` (see `call_types`), and
-the results of calls. Non-goals:
-bodies of kernels are checked without the plugin, and Pyright needs none.
 """
 
 from __future__ import annotations

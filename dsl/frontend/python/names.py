@@ -1,7 +1,4 @@
-"""Finds the names around Python's `ast`: of its operators, of what a piece of text binds.
-
-Input: nodes of Python's `ast`. Output: names. Non-goals: what they mean.
-"""
+"""Finds the names around Python's `ast`: of its operators, of what a piece of text binds."""
 
 from __future__ import annotations
 

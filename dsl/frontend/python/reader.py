@@ -1,7 +1,4 @@
-"""Reads kernels in Python: functions under `@register`; a file is imported to find them.
-
-Input: `.py` files. Output: `PYTHON`, and the kernels of a module. Non-goals: which files a library is made of.
-"""
+"""Reads kernels in Python: functions under `@register`; a file is imported to find them."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ A statement that fails leaves those names broken that it would have bound, and w
 more. A name that is unknown in the head of a function or a class is told, and stands for anything while the head is
 read again. After a mistake only definitions are run: functions, classes, assignments, imports.
 
-Input: a module's names, its text, what was raised. Output: mistakes, and as many names as is available. Non-goals: how
-modules are found (see `frontend.python.import_file`).
+See also `frontend.python.import_file` (how modules are found).
 """
 
 from __future__ import annotations

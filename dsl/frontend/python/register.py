@@ -1,7 +1,6 @@
 """`@register("name")`: records a kernel and reads its signature. Compiles nothing.
 
-Input: a typed Python function. Output: a `Kernel`, which carries the function and its `OpSchema`. Non-goals: the body
-is not looked at before somebody requests the program (see `collect`).
+See also `collect`.
 """
 
 from __future__ import annotations

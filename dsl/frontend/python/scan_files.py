@@ -8,8 +8,7 @@ neighbour that calls it, or through a decorator from elsewhere over a function t
 Files for tests (`test_*.py`, `*_test.py`, `conftest.py`) belong to no folder's library; code that means one names it.
 What is no valid Python registers kernels when its text speaks of `register`, so that its mistakes are shown.
 
-Input: paths. Output: whether they register kernels. Non-goals: which kernels; importing (see
-`frontend.python.import_file`).
+See also `frontend.python.import_file` (which kernels; importing).
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Parses Python functions: trees with every name resolved, and every unsupported construct refused.
 
 Here functions are found in their files, and statements parsed; expressions are in `frontend.python.expressions`.
-
-Input: a Python function object (and its file's text), plus a `resolve` callback that turns a Python object into an
-entry of the program's table of globals. Output: a `syntax.Function`. Non-goals: no types, no evaluation; what a global
-means is `frontend.python.collect`'s business.
 """
 
 from __future__ import annotations

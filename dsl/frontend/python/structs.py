@@ -1,8 +1,4 @@
-"""Parses a class under `@struct`: its fields, methods, constants.
-
-Input: the class, and the callback that turns Python objects into entries of the program's table of globals. Output: a
-`syntax.Struct`. Non-goals: what the constructor or an operator does (the compiler's).
-"""
+"""Parses a class under `@struct`: its fields, methods, constants."""
 
 from __future__ import annotations
 

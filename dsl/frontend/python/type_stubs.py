@@ -2,9 +2,6 @@
 
 A kernel is there what it is when it is called from Python: a function that takes tensors of one kind, NumPy arrays say,
 and returns tensors of that kind. What else the file has is of any type.
-
-Input: an imported kernel file. Output: text; the same file gives the same text. Non-goals: packages have no Python
-module that a checker could read about.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Lists what the language leaves out of Python, in the author's words, and what to write instead.
 
-Input: nothing. Output: a table by the names of `ast`'s classes. Non-goals: finding it in the text (see
-`frontend.python.statements`).
+See also `frontend.python.statements` (finding it in the text).
 """
 
 from __future__ import annotations

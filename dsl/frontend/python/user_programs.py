@@ -1,7 +1,6 @@
 """Turns exceptions of Python files that Einkorn runs for the user into errors at their place.
 
-Input: a file, code that runs it. Output: `EinkornError`s. Non-goals: kernel files (see `import_file`); interrupts and
-`SystemExit` pass through.
+See also `import_file` (kernel files).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Says what is wrong with the arguments of an op, where PyTorch's dispatcher has refused them.
-
-Input: a signature, the arguments, PyTorch's error. Output: our error, which names op, argument, expected and got; or
-PyTorch's, where nothing is found. Non-goals: what kernels and signatures say themselves.
-"""
+"""Says what is wrong with the arguments of an op, where PyTorch's dispatcher has refused them."""
 
 from __future__ import annotations
 

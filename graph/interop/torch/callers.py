@@ -1,7 +1,4 @@
-"""Offers kernels as ops of PyTorch: what `einkorn.torch` has, and what a direct call with a tensor does.
-
-Input: kernels, or names of ops with libraries of them. Output: `Op`s. Non-goals: PyTorch itself.
-"""
+"""Offers kernels as ops of PyTorch: what `einkorn.torch` has, and what a direct call with a tensor does."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Inductor finds a compiled program by the text of its graph, which names an op and holds neither its signature nor its
 backward. So the tag of these caches, `torch.compiler.config.cache_key_tag`, has a digest of the files in which the
 kernels and backwards of all ops stand. A file that is edited makes the caches miss; a tag of the user's own is kept.
-
-Input: names of ops and their kernels. Output: the tag. Non-goals: what a backward calls in other files.
 """
 
 from __future__ import annotations

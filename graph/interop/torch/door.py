@@ -6,8 +6,7 @@ Another kernel serves the dispatcher's key of autograd, so that ops with derivat
 cost no more as long as no derivative is asked of. What has no door comes back to Python. Where libtorch lacks a
 function that is needed, or no doors can be made, everything goes by Python, with the same results.
 
-Input: a name of PyTorch's, the specialisations of its calls. Output: nothing that is seen, but for the time it takes.
-Non-goals: what Python does (see `python_fallback`), and the text of a door (see `compiler.codegen.doors.torch`).
+See also `python_fallback` (what Python does), `compiler.codegen.doors.torch` (the text of a door).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Computes gradients of ops of PyTorch by the backwards of their kernels.
 
-Input: a name of PyTorch's and its kernel. Output: `Rule`s for `recording`. Non-goals: what a backward is (see
-`interop.gradients`), and when a gradient is computed (see `recording`).
+See also `interop.gradients` (what a backward is), `recording` (when a gradient is computed).
 """
 
 from __future__ import annotations

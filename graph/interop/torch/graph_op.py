@@ -8,7 +8,7 @@
 
 A graph is staged and compiled for the types of a call: for its sizes, or for all sizes where `input_types` name them.
 
-Input: functions. Output: callables that are given their outputs. Non-goals: ops of single kernels (see `op`).
+See also `op` (ops of single kernels).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The order of the axes in memory is that of PyTorch's own elementwise ops: of two axes, the first tensor whose strides of
 them differ decides. A call whose tensors have another order than row-major is made with their axes in that order;
 outputs, of fake tensors too, have that layout.
-
-Input: the tensors of a call. Output: orders of axes. Non-goals: layouts of other kernels, whose outputs are row-major.
 """
 
 from __future__ import annotations

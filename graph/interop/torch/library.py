@@ -3,7 +3,7 @@
 Each op takes its tensors in the order of its kernel's signature and writes those that are outputs.
 `library.scale[{"factor": 2.0}]` is the op with values for its parameters.
 
-Input: the path of a library. Output: a `CustomOpLibrary`. Non-goals: ops that make their outputs (see `op`).
+See also `op` (ops that make their outputs).
 """
 
 from __future__ import annotations

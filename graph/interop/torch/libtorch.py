@@ -4,8 +4,7 @@ Most functions belong to the stable C interface. Two words of a tensor have no f
 dispatcher goes by, and the counter of its versions. Where they lie is found out at the first use, from tensors that
 have them equal or different; where that gives no answer, ops of PyTorch go by Python.
 
-Input: nothing. Output: addresses, and functions that read and write the dispatcher's stack. Non-goals: what a door
-does with them (see `door`).
+See also `door` (what a door does with them).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Defines ops under names of PyTorch's: a name with a number where it is taken.
 
-Input: a name, a schema, functions. Output: an `OpOverload`. Non-goals: which name stands for which kernel (see `op`).
+See also `op` (which name stands for which kernel).
 """
 
 from __future__ import annotations

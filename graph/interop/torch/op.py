@@ -4,7 +4,7 @@ An op lives as long as the process. One name stands for one kernel: where a kern
 notebook for example, with an equal schema, the name stands for the new one from then on, and the old one gets another
 name; with another schema the new one gets another name, since compiled programs hold the old schema.
 
-Input: kernels. Output: `Op`s. Non-goals: how a call is made (see `python_fallback`), gradients (see `gradient`).
+See also `python_fallback` (how a call is made), `gradient` (gradients).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `x.conj()`, and `.imag` of that, are views with a bit: readers of the memory change the signs. PyTorch resolves what an
 op reads, and of what it writes only results that the op returns; ops that return nothing fail there.
 
-Input: the name of an op. Output: kernels of the dispatcher. Non-goals: tensors that are read (see `tensors`).
+See also `tensors` (tensors that are read).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Runs a kernel on PyTorch's tensors from Python: what every call can fall back to, and where errors have their texts.
 
-Input: a kernel, the arguments of a call as PyTorch's dispatcher hands them over. Output: tensors; of fake tensors fake
-ones, whose sizes the signature computes. Non-goals: nothing is registered here (see `op`).
+See also `op`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ its call. PyTorch switches both off while a function of autograd runs: the other
 A backward computes Jᵀu for gradients u of the outputs, which is linear in u. The forward mode wants Jt for tangents t
 of the inputs: this is the gradient of Jᵀu with respect to u, in the direction t.
 
-Input: a name of PyTorch's and a `Rule`. Output: nothing; derivatives are computed. Non-goals: what a backward is (see
-`gradient`).
+See also `gradient` (what a backward is).
 """
 
 from __future__ import annotations

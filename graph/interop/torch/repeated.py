@@ -1,8 +1,4 @@
-"""Broadcasts the tensors of direct calls of elementwise kernels: `add(matrix, row)`, `add(x, 1.0)`.
-
-Input: the arguments of a call. Output: tensors of one shape, as views. Non-goals: ops by `torch.ops`, whose arguments
-have the shapes of the signature.
-"""
+"""Broadcasts the tensors of direct calls of elementwise kernels: `add(matrix, row)`, `add(x, 1.0)`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Writes the signature of an op as PyTorch's schemas are written.
 
-    scale(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], *, factor: float = 1.0)
-    scale(Tensor x, *, float factor=1.) -> Tensor                 as a function of its inputs
-    scale__into(Tensor(a0!) out, Tensor x, *, float factor=1.) -> ()    with its outputs given
-
-Input: an `OpSchema`. Output: text, and how each parameter gets through it. Non-goals: PyTorch is not loaded here.
+scale(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], *, factor: float = 1.0)
+scale(Tensor x, *, float factor=1.) -> Tensor                 as a function of its inputs
+scale__into(Tensor(a0!) out, Tensor x, *, float factor=1.) -> ()    with its outputs given
 """
 
 from __future__ import annotations

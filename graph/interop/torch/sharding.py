@@ -2,9 +2,6 @@
 
 An elementwise op runs on each device's shard, along whatever axes its inputs are split. So does an op that promises a
 batch, along the axes of the batch. Any other op takes whole tensors: what is split is gathered first.
-
-Input: an op and its kernel. Output: nothing; distributed tensors are taken. Non-goals: ops with lists of tensors, and
-those that write into given memory: PyTorch refuses them by name.
 """
 
 from __future__ import annotations

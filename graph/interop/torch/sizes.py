@@ -2,8 +2,6 @@
 
 Sizes of a traced program are ints or `torch.SymInt`s. `bind` asks whether two of them are equal; a `SymInt` that has a
 hint answers, and PyTorch notes what it relied on; of one that nothing is known of, equality is required from then on.
-
-Input: shapes with `SymInt`s. Output: shapes that `dsl.signature.bind` takes, and back. Non-goals: no tensors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads PyTorch's tensors as kernels take them: dtype, device, memory without pending bits.
-
-Input: tensors. Output: `DType`s, `DeviceRef`s, tensors whose memory holds their values. Non-goals: no calls.
-"""
+"""Reads PyTorch's tensors as kernels take them: dtype, device, memory without pending bits."""
 
 from __future__ import annotations
 

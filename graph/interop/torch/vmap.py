@@ -1,7 +1,6 @@
 """Batches ops under `torch.vmap`: by a further axis where a kernel takes one, else one call after the other.
 
-Input: a name of PyTorch's and its kernel. Output: nothing; `vmap` works. Non-goals: which kernels take a further axis
-(see `interop.elementwise`).
+See also `interop.elementwise` (which kernels take a further axis).
 """
 
 from __future__ import annotations

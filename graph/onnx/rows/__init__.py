@@ -1,7 +1,4 @@
-"""The rows of the table of op types, a file a family. Importing this fills the table.
-
-Input: nothing. Output: `find_row`. Non-goals: whatever a row says.
-"""
+"""The rows of the table of op types, a file a family. Importing this fills the table."""
 
 from __future__ import annotations
 

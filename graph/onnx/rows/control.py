@@ -3,7 +3,7 @@
 A branch whose condition is known at import is the chosen graph. A loop whose number of rounds is known, and Scan, are
 unrolled up to a limit; other loops become `ops.while_loop`, which carries tensors of fixed types.
 
-Input: graphs of attributes. Output: values. Non-goals: recurrent layers (see `recurrent`).
+See also `recurrent` (recurrent layers).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Converts elementwise op types: arithmetic, comparisons, logic, mathematics, activations, casts.
 
 ONNX has no promotion: operands have one dtype already. Half types compute in float32 where a row takes several steps.
-
-Input: tensors. Output: tensors. Non-goals: reductions.
 """
 
 from __future__ import annotations

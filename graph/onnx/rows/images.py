@@ -1,6 +1,6 @@
 """Converts convolutions and pools. ONNX has images with the channels first, and filters in PyTorch's order.
 
-Input: tensors. Output: tensors. Non-goals: resizing (see `sampling`).
+See also `sampling` (resizing).
 """
 
 from __future__ import annotations

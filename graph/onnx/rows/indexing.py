@@ -2,7 +2,7 @@
 
 Negative indices count from the end, as ONNX has it.
 
-Input: tensors. Output: tensors. Non-goals: slices (see `movement`).
+See also `movement` (slices).
 """
 
 from __future__ import annotations

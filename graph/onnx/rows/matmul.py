@@ -1,7 +1,4 @@
-"""Converts products of matrices and of named axes.
-
-Input: tensors. Output: tensors. Non-goals: convolutions.
-"""
+"""Converts products of matrices and of named axes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Converts op types that move elements: joining, slicing, splitting, permuting, blocks.
 
-Input: tensors. Output: tensors. Non-goals: shapes (see `shapes`), indexing by tensors.
+See also `shapes` (shapes).
 """
 
 from __future__ import annotations

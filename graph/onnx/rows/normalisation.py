@@ -2,7 +2,7 @@
 
 Statistics of half types are computed in float32.
 
-Input: tensors. Output: tensors. Non-goals: softmax (see `reduction`).
+See also `reduction` (softmax).
 """
 
 from __future__ import annotations

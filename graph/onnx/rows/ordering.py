@@ -1,7 +1,4 @@
-"""Converts what orders elements, and what chooses by order.
-
-Input: tensors. Output: tensors. Non-goals: reductions.
-"""
+"""Converts what orders elements, and what chooses by order."""
 
 from __future__ import annotations
 

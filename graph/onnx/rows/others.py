@@ -1,7 +1,4 @@
-"""Converts what fits no family: dropout, determinants, random numbers.
-
-Input: tensors. Output: tensors. Non-goals: what a number of a seed gives elsewhere.
-"""
+"""Converts what fits no family: dropout, determinants, random numbers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Converts quantisation: small integers and floats with a scale and a zero point, for the tensor, an axis, or blocks.
-
-Input: tensors. Output: tensors. Non-goals: products of quantised tensors as kernels of their own; they are computed
-without their zero points, in int32.
-"""
+"""Converts quantisation: small integers and floats with a scale and a zero point, for the tensor, an axis, or
+blocks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Converts recurrent layers: RNN, GRU and LSTM. A few steps are unrolled; many, or a symbolic number, are a loop.
 
 The products of all steps with the input's weights are one product; each step has one with those of the state.
-
-Input: tensors. Output: tensors. Non-goals: other activations than ONNX names.
 """
 
 from __future__ import annotations

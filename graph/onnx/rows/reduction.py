@@ -2,8 +2,6 @@
 
 `axes` is an attribute in older versions and an input in newer ones; as an input it has to be known at import, for the
 rank of the result depends on it.
-
-Input: tensors. Output: tensors. Non-goals: scans.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Converts what samples images: resizing, grids, regions, boxes.
 
-Input: tensors. Output: tensors. Non-goals: convolutions and pools (see `images`).
+See also `images` (convolutions and pools).
 """
 
 from __future__ import annotations

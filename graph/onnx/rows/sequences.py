@@ -1,7 +1,4 @@
-"""Converts op types of sequences and optional values, which exist at import alone: a sequence is a list of values.
-
-Input: values. Output: values. Non-goals: sequences as inputs or outputs of a graph.
-"""
+"""Converts op types of sequences and optional values, which exist at import alone: a sequence is a list of values."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A shape that is known at import, or symbolic, is used as it is. One that is computed when the graph runs becomes new
 dims, whose sizes are its elements.
 
-Input: tensors and shapes. Output: tensors and shapes. Non-goals: moving elements (see `movement`).
+See also `movement` (moving elements).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Converts Fourier transforms.
-
-Input: tensors with an axis of size 1 or 2 in the end: real numbers, or pairs of real and imaginary part. Output: such
-tensors. Non-goals: windows, which ONNX has functions for.
-"""
+"""Converts Fourier transforms."""
 
 from __future__ import annotations
 

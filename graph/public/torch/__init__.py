@@ -6,8 +6,7 @@
     @einkorn.torch.graph_op                                a graph as an op that is given its outputs
     def softened(x): ...
 
-PyTorch is loaded with this module. Input: kernels, names of ops, functions of graph values. Output: ops of PyTorch.
-Non-goals: what a kernel computes. See docs/torch.md.
+PyTorch is loaded with this module. See docs/torch.md.
 """
 
 from importlib.util import find_spec

@@ -7,7 +7,7 @@ overflow, a division by an interval with 0 in it, an uninitialised element.
 So a comparison of two floats that are too close to each other to tell is neither true nor false, and what is chosen by
 it is either: no tolerance has to be guessed, and a sum of floats that cancel may be off by as much as it is.
 
-Input: arrays. Output: `Bounds`. Non-goals: no op is known here (see `oracle`).
+See also `oracle`.
 """
 
 from __future__ import annotations

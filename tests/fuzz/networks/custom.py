@@ -1,6 +1,6 @@
 """What the custom ops in `kernels` give, op by op, in the arithmetic of `bounds`.
 
-Input: `Bounds`. Output: a list of these. Non-goals: built-in ops (see `oracle`).
+See also `oracle` (built-in ops).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Values are numbered: the inputs, then the results of each step. A step without a
 takes no number. Parameters are numbers, strings, and lists of these, so that a network is JSON and its `repr` is
 Python.
 
-Input: a network. Output: a graph. Non-goals: what comes out of it (see `oracle`), and where networks are from.
+See also `oracle` (what comes out of it).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ One function an op, of the operands' `Bounds` and the step's parameters. How man
 it: one where the op is correctly rounded, `FUNCTION` for functions of the mathematical library, and for sums what
 summing in any order may be off by.
 
-Input: a network and its inputs' arrays. Output: `Bounds` for each output and each buffer. Non-goals: what intervals are
-(see `bounds`).
+See also `bounds` (what intervals are).
 """
 
 from __future__ import annotations

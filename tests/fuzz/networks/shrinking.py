@@ -3,7 +3,7 @@
 One call instead of several, fewer outputs, a value replaced by an operand of its type or by a new input, a step that
 changes a buffer left out, numbers for named dims: each is tried, the larger cuts first, until none of them fails.
 
-Input: a network, and a test. Output: a network. Non-goals: how a network is run (see `check_network`).
+See also `check_network` (how a network is run).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What random networks are made of: ops that fit what there is, and patterns of several ops as people write them.
-
-Input: a `Writer`. Output: steps, added to it; and random networks.
-"""
+"""What random networks are made of: ops that fit what there is, and patterns of several ops as people write them."""
 
 from __future__ import annotations
 

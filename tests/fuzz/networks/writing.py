@@ -3,7 +3,7 @@
 A network is staged while it is written, so that the graph itself says which shapes there are. What is written is right:
 a refusal is a find. Sizes of the calls are chosen first; an op that needs elements is requested where there are some.
 
-Input: random numbers. Output: a `Network`. Non-goals: which steps there are (see `ways`); nothing is run.
+See also `ways` (which steps there are).
 """
 
 from __future__ import annotations

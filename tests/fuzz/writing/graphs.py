@@ -1,7 +1,4 @@
-"""Whole programs: structs and helpers, an op, at times ops before and behind it in one graph, and the inputs.
-
-Input: what the mixins write. Output: the parts of a `Program`.
-"""
+"""Whole programs: structs and helpers, an op, at times ops before and behind it in one graph, and the inputs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Kernels that index tensors by anything: loop variables, sizes, data, arithmetic that wraps; behind guards that are
 right, nearly right, or about something else.
-
-Input: a random generator. Output: the text of a kernel file, the types of its inputs with numbers for dims, and what is
-in it. Non-goals: what the numbers are (everything is a float32 or an index).
 """
 
 from __future__ import annotations
