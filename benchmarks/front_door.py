@@ -321,6 +321,7 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
     more = {**names, "increase": increase, "scaled": scaled, "total": total, "twice": twice, "table": table}
     more |= {"view": table.T, "steps": torch.ones(2 * SIZE)[::2], "mine": t.clone(), "eighth": 7.0}
     more |= {"moved": einkorn.torch.op(kernels.moved), "half": einkorn.torch.op(kernels.first_half)}
+    more |= {"clamped": einkorn.torch.op(kernels.clamped)}
     more |= {"last": torch.ones(SIZE, dtype=dtypes[-1]), "parts": torch.ones(2 * SIZE)[::2], "direct": kernels.add_one}
     calls = {
         "transposed": ("op(view)", "op(table)"),
@@ -332,6 +333,7 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
         "an eighth value of a parameter": ("scaled(t, scale=eighth)", "op(t)"),
         "a text parameter": ("moved(t, way='down')", "op(t)"),
         "sizes of `@op.shape`": ("half(t)", "op(t)"),
+        "a number that may be an integer": ("clamped(t, 3)", "op(t)"),
         "an op with a backward": ("twice(t)", "op(t)"),
     }
     for what, (call, plain) in calls.items():

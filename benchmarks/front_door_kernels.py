@@ -85,6 +85,11 @@ def first_half_shape(x):
     return x.dim(0) // 2
 
 
+@register("clamped")
+def clamped(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], most: T):
+    foreach(out, lambda i: min(x[i], most))
+
+
 @register("sum_of_list")
 def sum_of_list(out: OutputTensor[T, "*s"], xs: VariadicTensors[T, "*s"]):
     def element(i):

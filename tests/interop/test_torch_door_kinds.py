@@ -24,7 +24,7 @@ from einkorn.dsl import (
     register,
     unroll,
 )
-from einkorn.dsl.diagnostics.errors import GraphError, KernelError
+from einkorn.dsl.diagnostics.errors import EinkornError, GraphError, KernelError
 from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.torch import libtorch
 from einkorn.graph.interop.torch.op import _owners
@@ -405,3 +405,74 @@ def test_given_outputs_of_a_shape_function():
     for _ in range(2):
         with pytest.raises(GraphError):
             places_of(x, out=torch.empty(3, dtype=torch.int64))
+
+
+# *** numbers that may be integers or floats ***
+
+
+@register("held_within")
+def held_within(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], low: N, high: N):
+    foreach(out, lambda i: min(max(x[i], low), high))
+
+
+@register("of_number")
+def of_number(out: OutputTensor[N, "*s"], x: InputTensor[DType.bool, "*s"], number: N):
+    foreach(out, lambda i: number if x[i] else number.dtype(0))
+
+
+@held_within.backward
+def held_within_backward(context, grad):
+    x, low, high = context.inputs
+    return grad * ((x >= low) & (x <= high)), None, None
+
+
+@pytest.mark.parametrize(("low", "high"), [(2, 5), (1.5, 4), (2, 4.25), (1.25, 4.25), (2**24 + 1, 2**40)])
+def test_numbers_of_several_kinds(low, high):
+    op, x = ek.op(held_within), torch.arange(8.0)
+    if low < 10:
+        assert torch.equal(natively(op, x, low, high), torch.clamp(x, low, high))
+        assert torch.equal(natively(op, x, low=low, high=high), torch.clamp(x, low, high))
+    y = torch.arange(8.0, dtype=torch.float64) * 2**23
+    assert torch.equal(natively(op, y, low, high), torch.clamp(y, low, high))
+    y.requires_grad_()
+    op(y, low, high).sum().backward()
+    assert torch.equal(y.grad, ((y >= low) & (y <= high)).double())
+    z = BASE.double()
+    assert torch.equal(torch.func.vmap(lambda row: op(row, low, high))(z), torch.clamp(z, low, high))
+    found = torch.compile(lambda x: op(x, low, high), fullgraph=True, backend="aot_eager")(z)
+    assert torch.equal(found, torch.clamp(z, low, high))
+    with torch.inference_mode():
+        assert torch.equal(natively(op, z, low, high), torch.clamp(z, low, high))
+
+
+def test_numbers_that_integers_take():
+    op, x = ek.op(held_within), torch.arange(8)
+    assert torch.equal(natively(op, x, 2, 5), torch.clamp(x, 2, 5))
+    assert torch.equal(natively(op, x, -(2**62), 2**62), x)
+    assert op(torch.arange(3).to(torch.uint64), 2**63, 2**64 - 1).tolist() == [2**63] * 3
+    for wrong in ((x, 2.5, 5), (x, 2, 5.5), (x.to(torch.int8), 2, 300)):
+        for _ in range(3):
+            with pytest.raises(EinkornError):
+                op(*wrong)
+            BACKGROUND.wait()
+    with pytest.raises(OverflowError):
+        op(x, 2, 2**70)
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(3, torch.int64), (2.5, torch.float32), (2**40, torch.int64)])
+def test_numbers_that_say_the_dtype(number, dtype):
+    found = natively(ek.op(of_number), torch.tensor([True, False]), number)
+    assert found.dtype == dtype and found.tolist() == [number, 0]
+
+
+def test_exported_programs_hold_the_op_with_scalars():
+    class Held(torch.nn.Module):
+        def forward(self, x):
+            return ek.op(held_within)(x, 1, 2.5)
+
+    natively(ek.op(held_within), BASE, 1, 2.5)
+    for strict in (False, True):
+        program = torch.export.export(Held(), (BASE,), strict=strict)
+        calls = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+        assert calls == ["einkorn.held_within.default"]
+        assert torch.equal(program.module()(BASE), torch.clamp(BASE, 1, 2.5))

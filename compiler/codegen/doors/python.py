@@ -302,20 +302,14 @@ class _Door(PythonText):
             self.need_type(value, "float_type")
             return self.load("double", self.at(value, FLOAT))
         if argument.scalar == "int":
-            return self.real_of_int(value, argument)
+            return self.real_of_int(self.whole(value), argument.dtype)
         found = self.variable("double", "0.0")
         is_float = self.compare("eq", self.load("ptr", self.at(value, TYPE)), self.word("float_type"), "ptr")
         with self.when(is_float):
             found.set(self.load("double", self.at(value, FLOAT)))
         with self.when(self.value(f"xor i1 {is_float}, true")):
-            found.set(self.real_of_int(value, argument))
+            found.set(self.real_of_int(self.whole(value), argument.dtype))
         return found.value()
-
-    def real_of_int(self, value: str, argument: DoorArgument) -> str:
-        whole, most = self.whole(value), 1 << (53 if argument.dtype is DType.float64 else 24)
-        self.need(self.compare("sle", whole, most))
-        self.need(self.compare("sge", whole, -most))
-        return self.value(f"sitofp i64 {whole} to double")
 
     # what has to hold
 

@@ -74,6 +74,13 @@ class DoorText(FunctionText):
         self.need(self.value(f"fcmp ole double {size}, {LARGEST_FLOAT32}"))
         self.store("float", self.value(f"fptrunc double {wide} to float"), block)
 
+    def real_of_int(self, whole: str, dtype: DType) -> str:
+        """An i64 as a double; a miss where a dtype does not hold it exactly."""
+        most = 1 << (53 if dtype is DType.float64 else 24)
+        self.need(self.compare("sle", whole, most))
+        self.need(self.compare("sge", whole, -most))
+        return self.value(f"sitofp i64 {whole} to double")
+
     def store_whole(self, wide: str, dtype: DType, block: str) -> None:
         """Stores an i64 as an integer of a dtype; a miss where it does not fit."""
         narrow = self.narrow(wide, f"i{dtype.bits}") if dtype.bits < 64 else wide

@@ -156,12 +156,18 @@ class _Door(TensorDoorText):
         """A number that is passed at run time as an element on the stack; a miss where it does not fit."""
         block, dtype = self.block(1), argument.dtype
         if dtype.is_float():
-            self.store_real(self.value(f"bitcast i64 {word} to double"), dtype, block)
+            self.store_real(self.real(word, argument), dtype, block)
         elif dtype is DType.bool:
             self.store("i8", self.narrow(self.both(word, 1), "i8"), block)
         else:
             self.store_whole(word, dtype, block)
         return block
+
+    def real(self, word: str, argument: DoorArgument) -> str:
+        """A float, or an integer that the element's dtype holds exactly."""
+        if argument.scalar != "int":
+            return self.value(f"bitcast i64 {word} to double")
+        return self.real_of_int(word, argument.dtype)
 
     # what is written
 

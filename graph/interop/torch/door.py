@@ -100,6 +100,7 @@ class Doors:
         into: whether its outputs are given.
         serve: what Python does for a call: it gets tensors and parameters, and gives tensors.
         derive: the same where autograd comes first; None where that is no matter of the doors.
+        numbers: as what numbers are passed, by the names of inputs, where the schema leaves it open.
     """
 
     def __init__(
@@ -109,7 +110,9 @@ class Doors:
         into: bool,
         serve: Callable[..., Any],
         derive: Callable[..., Any] | None = None,
+        numbers: Mapping[str, str] | None = None,
     ) -> None:
+        self.numbers = numbers or {}
         self.name, self.into, self._serve, self._derive = name, into, serve, derive
         self.guarded = False  # whether the kernel for the host looks for derivatives, since nobody does before it
         self.known: set[Any] = set()
@@ -131,9 +134,13 @@ class Doors:
         self.arguments = schema.tensors if self.into else schema.inputs
         self.possible = (
             bool(self.arguments)
-            and all(a.form is not Form.SCALAR or number_type(schema, a) != "Scalar" for a in self.arguments)
+            and all(a.form is not Form.SCALAR or self._number(schema, a) != "Scalar" for a in self.arguments)
             and all(parameter.kind in _ON_STACK and _is_written(parameter.default) for parameter in schema.parameters)
         )
+
+    def _number(self, schema: OpSchema, argument: TensorArgument) -> str:
+        """As what a number is passed."""
+        return self.numbers.get(argument.name) or number_type(schema, argument)
 
     # *** registering ***
 
@@ -191,7 +198,8 @@ class Doors:
     ) -> None:
         joint = joint_inputs(special.schema) if order else ()
         ranks = [len(order) if k in joint else 0 for k in range(len(patterns))]
-        scalars = [number_type(special.schema, a) if a.form is Form.SCALAR else "" for a in special.schema.inputs]
+        inputs = special.schema.inputs
+        scalars = [self._number(special.schema, a) if a.form is Form.SCALAR else "" for a in inputs]
         caller = _caller_for(special.model._call, patterns)
         spec = door_spec(caller, scalars, order, ranks, bounds, apart=True, late=True)
         made = None if spec is None else self._door(special, caller, spec, form)
@@ -315,7 +323,7 @@ class Doors:
             values: list[Any] = []
             for argument, word in zip(self.arguments, words, strict=False):
                 if argument.form is Form.SCALAR:
-                    values.append(_read(number_type(self.schema, argument), word))
+                    values.append(_read(self._number(self.schema, argument), word))
                 else:
                     values.append(torch_.take_list(word) if argument.form is Form.VARIADIC else torch_.take(word))
             rest = words[len(values) : count]

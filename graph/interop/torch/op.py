@@ -30,6 +30,7 @@ from .disk_caches import keep_apart
 from .door import Doors
 from .gradient import KernelRule, check_can_have_backward
 from .names import NAMESPACE, define, is_taken, library_of, lock
+from .number_ops import NumberOps, chosen, mixed_numbers
 from .pending import write_pending
 from .python_fallback import Arguments, PythonFallback
 from .recording import active, check, record, refuse_tangents
@@ -67,6 +68,8 @@ class Registered:
             derive = record(name, library, self.rule)
         self.doors = Doors(name, fallback.schema, into, self._run, None if has_symbols(fallback.schema) else derive)
         self.doors.guarded = not self.has_autograd
+        mixed = not into and mixed_numbers(fallback.schema)
+        self.numbers = NumberOps(name, self.overload, fallback.schema) if mixed else None
         if not into:
             register_batching(name, library, lambda: self.fallback, self.overload)
         self.split()
@@ -76,6 +79,8 @@ class Registered:
         """Lets the name stand for another kernel."""
         self.fallback = fallback
         self.doors.renew(fallback.schema)
+        if self.numbers is not None:
+            self.numbers.renew(fallback.schema)
 
     def record(self) -> None:
         """Lets autograd record the op: with the backward of its kernel, or as what has none."""
@@ -108,7 +113,7 @@ class Registered:
         self._check_gradients(call)
         result = self.fallback.run(call)
         if call.special is not None:
-            self.doors.open(call, values)
+            (self.numbers or self.doors).open(call, values)
         return result
 
     def _fake(self, *values: Any, **parameters: Any) -> Any:
@@ -152,7 +157,8 @@ class Op:
         try:
             if _transformed() or active or forward_ad._current_level >= 0:
                 _let_record(self._registered.name)
-            return self.torch(*args, **kwargs) if kwargs else self.torch(*args)
+            op = self.torch if self._numbers is None else chosen(self._numbers, args, kwargs)
+            return op(*args, **kwargs) if kwargs else op(*args)
         except RecursionError:
             raise
         except (RuntimeError, TypeError) as error:
@@ -200,7 +206,7 @@ class Op:
         return out
 
     def _stand_for(self, registered: Registered) -> None:
-        self._registered, self.torch = registered, registered.overload
+        self._registered, self.torch, self._numbers = registered, registered.overload, registered.numbers
         registered.ops.add(self)
         self._take_backward()
 

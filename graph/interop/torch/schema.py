@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ....dsl.diagnostics.errors import GraphError
@@ -46,8 +47,8 @@ SCALAR_TYPES: dict[DType, int] = {
 INTO = "__into"  # ends the name of the op that is given its outputs
 
 
-def function_schema(schema: OpSchema, name: str) -> str:
-    """The op as a function of its inputs.
+def function_schema(schema: OpSchema, name: str, numbers: Mapping[str, str] | None = None) -> str:
+    """The op as a function of its inputs. `numbers` says what inputs by their names are: "bool", "int" or "float".
 
     Raises:
         GraphError: EK0880, PyTorch has no such functions: it lacks a dtype, or nothing tells what an output is.
@@ -60,7 +61,10 @@ def function_schema(schema: OpSchema, name: str) -> str:
             "has a size or dtype that no input and no parameter determines",
             "pass its outputs, by CustomOpLibrary",
         )
-    arguments = [_input(schema, argument, number) for number, argument in enumerate(schema.inputs)]
+    told = numbers or {}
+    arguments = [
+        f"{told[a.name]} {a.name}" if a.name in told else _input(schema, a, k) for k, a in enumerate(schema.inputs)
+    ]
     results = ["Tensor[]" if a.form is Form.VARIADIC else "Tensor" for a in schema.outputs]
     gives = results[0] if len(results) == 1 else f"({', '.join(results)})"
     return f"{name}({_joined(arguments, schema)}) -> {gives}"
