@@ -21,7 +21,7 @@ from einkorn.compiler.targets import host
 from einkorn.dsl.contract import abi
 from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.driver import devices
-from einkorn.graph.driver.device import Code, CodeFile, Kind
+from einkorn.graph.driver.device import Backend, Code, CodeFile
 from einkorn.graph.driver.halves import open_halves
 from einkorn.graph.driver.host import HostDriver
 from einkorn.graph.driver.shared_library import SharedLibrary
@@ -79,7 +79,7 @@ def nanoseconds(entry: Callable[..., int], arguments: tuple[int, ...], calls: in
 
 def main() -> int:
     """Prints a line a graph, and what a launch adds; 1 when that is more than the bound."""
-    devices.KINDS.append(Kind("gpu", lambda: 1, lambda number: NothingDriver()))
+    devices.KINDS.append(Backend("gpu", lambda: 1, lambda number: NothingDriver()))
     gpu, rows = DeviceRef.GPU(), []
     for count in (1, 8, 64, 512):
         graph = Graph(f"chain{count}", chain(count), [TensorType(DType.float32, ["m", "n"], gpu)])

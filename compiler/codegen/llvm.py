@@ -146,7 +146,7 @@ def compile_module(
     level: int | None = None,
     observe: Observer | None = None,
     elsewhere: Container[str] = (),
-    passes: Sequence[Row] = (),
+    passes: Sequence[PassRow] = (),
 ) -> Compiled:
     """Optimises a module and makes code of it.
 
@@ -181,7 +181,7 @@ def emit_object(
     *,
     level: int | None = None,
     observe: Observer | None = None,
-    passes: Sequence[Row] = (),
+    passes: Sequence[PassRow] = (),
 ) -> bytes:
     """The object of a module for a CPU or an AMD GPU, whatever it leaves undefined.
 
@@ -216,7 +216,7 @@ def _unlocked(name: str) -> Callable[..., Any]:
 
 
 def _emit_assembly(
-    text: str, target: Target, level: int, observe: Observer | None = None, passes: Sequence[Row] = ()
+    text: str, target: Target, level: int, observe: Observer | None = None, passes: Sequence[PassRow] = ()
 ) -> str:
     with _optimised(text, target, level, observe, passes) as work:
         return str(work.machine.emit_assembly(work.module))
@@ -282,7 +282,7 @@ class _Work:
         self.module = self.context = None
 
 
-Row = tuple[str, Callable[[_Work], None]]  # of `PASSES`
+PassRow = tuple[str, Callable[[_Work], None]]  # of `PASSES`
 
 
 def _check(work: _Work) -> None:
@@ -348,7 +348,7 @@ def _rewrite(work: _Work, change: Callable[[str], str]) -> None:
 
 
 # From text to the module that the code generator takes.
-PASSES: Final[tuple[Row, ...]] = (
+PASSES: Final[tuple[PassRow, ...]] = (
     ("check_intrinsics", _check),
     ("read", _read),
     ("optimize", _optimize),
@@ -363,7 +363,7 @@ def _optimised(
     target: Target,
     level: int,
     observe: Observer | None = None,
-    passes: Sequence[Row] = (),
+    passes: Sequence[PassRow] = (),
 ) -> Iterator[_Work]:
     """The optimised module, and the machine that turns it into code.
 

@@ -28,7 +28,7 @@ from typing import Final
 
 from ...dsl.contract import abi
 from ...dsl.contract.checking import CheckState
-from ...dsl.contract.schedules import BLOCKS, Row, Schedule
+from ...dsl.contract.schedules import BLOCKS, Schedule, ScheduleRow
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.simulation import (
     FRAME_ALIGNMENT,
@@ -51,7 +51,9 @@ from .simulator_spins import NO_SPINS, PATIENCE, ROUNDS, SPINS, YIELDING
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
 
-_FIELD: Final = re.compile(r"\b(Thread|Block|Argument|Context|Device|CheckState|Schedule|Row)\.(\w+)\((%[\w.]+)\)")
+_FIELD: Final = re.compile(
+    r"\b(Thread|Block|Argument|Context|Device|CheckState|Schedule|ScheduleRow)\.(\w+)\((%[\w.]+)\)"
+)
 _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
     "Thread": Thread,
     "Block": Block,
@@ -60,7 +62,7 @@ _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
     "Device": abi.Device,
     "CheckState": CheckState,
     "Schedule": Schedule,
-    "Row": Row,
+    "ScheduleRow": ScheduleRow,
 }
 
 
@@ -89,7 +91,7 @@ def scheduler_text(target: Target, *, spins: bool = False) -> str:
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
         "SIZE_OF_BLOCK": ctypes.sizeof(Block),
-        "SIZE_OF_ROW": ctypes.sizeof(Row),
+        "SIZE_OF_ROW": ctypes.sizeof(ScheduleRow),
         "BLOCKS": BLOCKS,
         "MOST_THREADS": MOST_THREADS,
         "SLOTS": 2 * SLOT_BYTES,

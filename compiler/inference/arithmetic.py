@@ -11,7 +11,7 @@ from ...dsl.diagnostics.places import is_shipped
 from ...dsl.frontend import syntax
 from ...dsl.language.stubs import STUBS
 from ...dsl.types.dtype import BOOL, INT, SIMDType
-from ..ir.operations import ROWS, Row
+from ..ir.operations import ROWS, OperationRow
 from ..ir.program import PointerType, Value
 from .accumulators import marked
 from .budget import arithmetic, exceeds_limit
@@ -33,7 +33,7 @@ from .widening import compared_by_sign, compares_by_sign, may_widen, rotation, s
 _FOLDED = (bool, int, float, complex, str, tuple)  # a union would be made anew for each operand
 
 
-def fold(here: Point, row: Row, operands: list[Any]) -> Any:
+def fold(here: Point, row: OperationRow, operands: list[Any]) -> Any:
     """A row on compile-time values, by Python's own rules."""
     compares = row.result == "bool"
     for operand in operands:
@@ -57,7 +57,7 @@ def fold(here: Point, row: Row, operands: list[Any]) -> Any:
         raise here.error("EK0206", f"this cannot be computed at compile time: {error}") from None
 
 
-def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
+def apply_row(here: Point, row: OperationRow, operands: list[Value]) -> Value:
     """A row on run-time operands of one type."""
     type = operands[0].type
     assert isinstance(type, SIMDType)
@@ -82,7 +82,7 @@ def apply_row(here: Point, row: Row, operands: list[Value]) -> Value:
     return marked(value, operands) if row.result == "same" else value
 
 
-def _fold_index(evaluator: Evaluator, row: Row, operands: list[Value]) -> Value | None:
+def _fold_index(evaluator: Evaluator, row: OperationRow, operands: list[Value]) -> Value | None:
     """Whole numbers that are already known stay known: sizes, mostly."""
     for operand in operands:
         if operand.const is None or operand.type != INT:

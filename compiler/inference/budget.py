@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...dsl.frontend import syntax as s
-from ..ir.operations import Row
+from ..ir.operations import OperationRow
 from .values.aggregates import parts_of
 from .values.compile_time import StructValue
 
@@ -71,7 +71,7 @@ MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
 _GROWING = frozenset({"add", "mul", "shl", "pow"})
 
 
-def exceeds_limit(row: Row | str, operands: list[Any]) -> bool:
+def exceeds_limit(row: OperationRow | str, operands: list[Any]) -> bool:
     """Whether a compile-time value would take more memory than any program means."""
     name = row if isinstance(row, str) else row.name
     if len(operands) != 2 or name not in _GROWING:

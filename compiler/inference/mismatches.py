@@ -10,7 +10,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.frontend import syntax
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.operations import KIND_WORDS, Row
+from ..ir.operations import KIND_WORDS, OperationRow
 from ..ir.program import PointerType, Value
 from .accumulators import may_have_wrapped
 from .evaluator import Point
@@ -94,7 +94,7 @@ def _towards(a: Value, b: Value) -> tuple[DType, DType]:
     return b.dtype, a.dtype
 
 
-def not_numbers(here: Point, row: Row, operands: list[Any]) -> CompileError:
+def not_numbers(here: Point, row: OperationRow, operands: list[Any]) -> CompileError:
     """`cannot compute a string / the compile-time int 2`."""
     if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(here.node, syntax.Expr | syntax.AugAssign):
         nodes = (here.node, here.node)
@@ -117,7 +117,7 @@ def _float_division(here: Point) -> str | None:
     return f"write {' / '.join(sides)}, or `//` for a division that rounds down"
 
 
-def no_row(here: Point, row: Row, operand: Value) -> CompileError:
+def no_row(here: Point, row: OperationRow, operand: Value) -> CompileError:
     """`/ does not work on Int32`, with what to do about it."""
     type = operand.simd
     if type.dtype.is_storage():

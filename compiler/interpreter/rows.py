@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.types.dtype import DType
-from ..ir.operations import LIBRARY, ROWS, Row
+from ..ir.operations import LIBRARY, ROWS, OperationRow
 
 Evaluate = Callable[..., Any]
 
@@ -160,7 +160,7 @@ _unknown = set(FLOATS) ^ {name for name, row in ROWS.items() if row.mlir.get("fl
 assert not _unknown, f"rows on floats that the interpreter does not evaluate, or evaluates in vain: {_unknown}"
 
 
-def _by_python(row: Row, dtype: DType) -> Evaluate:
+def _by_python(row: OperationRow, dtype: DType) -> Evaluate:
     """A row on whole numbers by its meaning on Python's, wrapped."""
     numpy_type = dtype.to_numpy()
     low, modulus = dtype.range[0], 1 << dtype.bits

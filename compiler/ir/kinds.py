@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
-from .program import Kind, PointerType, Type
+from .program import PointerType, Type, TypeKind
 
 # *** kinds of types ***
 
@@ -18,19 +18,19 @@ def _of_numbers(test: Callable[[SIMDType], bool]) -> Callable[[Type], bool]:
     return lambda type: isinstance(type, SIMDType) and test(type)
 
 
-ANY = Kind("a value", lambda type: True)
-INTEGER = Kind("an Int", lambda type: type == INT)
-BOOLEAN = Kind("a Bool", lambda type: type == BOOL)
-POINTER = Kind("a pointer", lambda type: isinstance(type, PointerType))
-NUMBER = Kind("a number or a vector", lambda type: isinstance(type, SIMDType))
-SCALAR = Kind("a number", _of_numbers(lambda type: type.width == 1))
-VECTOR = Kind("a vector", _of_numbers(lambda type: type.width > 1))
-MASK = Kind("a Bool or a vector of them", _of_numbers(lambda type: type.dtype is DType.bool))
-OFFSETS = Kind(
+ANY = TypeKind("a value", lambda type: True)
+INTEGER = TypeKind("an Int", lambda type: type == INT)
+BOOLEAN = TypeKind("a Bool", lambda type: type == BOOL)
+POINTER = TypeKind("a pointer", lambda type: isinstance(type, PointerType))
+NUMBER = TypeKind("a number or a vector", lambda type: isinstance(type, SIMDType))
+SCALAR = TypeKind("a number", _of_numbers(lambda type: type.width == 1))
+VECTOR = TypeKind("a vector", _of_numbers(lambda type: type.width > 1))
+MASK = TypeKind("a Bool or a vector of them", _of_numbers(lambda type: type.dtype is DType.bool))
+OFFSETS = TypeKind(
     "a vector of int32 or int64", _of_numbers(lambda type: type.width > 1 and type.dtype in (DType.int32, DType.int64))
 )
-LANE_BITS = Kind("a UInt64", lambda type: type == SIMDType(DType.uint64))
-LANES = Kind("a vector of unsigned integers", _of_numbers(lambda type: type.dtype.kind == "uint"))
+LANE_BITS = TypeKind("a UInt64", lambda type: type == SIMDType(DType.uint64))
+LANES = TypeKind("a vector of unsigned integers", _of_numbers(lambda type: type.dtype.kind == "uint"))
 
 # *** what an attribute may be ***
 

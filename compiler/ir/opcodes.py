@@ -30,7 +30,7 @@ from .kinds import (
     whole,
 )
 from .native_opcodes import CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH
-from .operations import ROWS, Row
+from .operations import ROWS, OperationRow
 from .program import Attribute, Op, Opcode, RegionForm, Scope
 from .schedule import Cut, LoopHints
 from .storage_opcodes import ALLOCATE, DYNAMIC_SHARED, SCRATCH
@@ -552,7 +552,7 @@ NOTE = Opcode(
 )
 
 
-def regular(row: Row) -> Opcode:
+def regular(row: OperationRow) -> Opcode:
     """The record of a regular operation."""
     attrs = {"fastmath": Attribute(lambda value: isinstance(value, frozenset) and value <= FASTMATH, required=False)}
     if row.name in ("add", "sub", "mul"):

@@ -26,7 +26,7 @@ LIBRARY = "library"
 
 
 @dataclass(frozen=True)
-class Row:
+class OperationRow:
     """A regular operation.
 
     Attributes:
@@ -88,7 +88,7 @@ _COMPARISONS = {
 }
 
 
-def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
+def _compare(name: str, predicate: str, floating: str, unsigned: str) -> OperationRow:
     kinds = {
         "int": f"arith.cmpi {predicate},",
         "uint": f"arith.cmpi {unsigned},",
@@ -99,7 +99,7 @@ def _compare(name: str, predicate: str, floating: str, unsigned: str) -> Row:
         kinds["complex"] = LIBRARY
     symbol, negated, swapped = _COMPARISONS[name]
     meaning = getattr(operator, name)
-    return Row(name, 2, kinds, meaning, symbol, result="bool", negated=negated, swapped=swapped)
+    return OperationRow(name, 2, kinds, meaning, symbol, result="bool", negated=negated, swapped=swapped)
 
 
 def _float(
@@ -109,11 +109,11 @@ def _float(
     arity: int = 1,
     result: str = "same",
     more: Mapping[str, str] | None = None,
-) -> Row:
-    return Row(name, arity, {"float": op, **(more or {})}, fold, name, result)
+) -> OperationRow:
+    return OperationRow(name, arity, {"float": op, **(more or {})}, fold, name, result)
 
 
-def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arity: int = 1) -> Row:
+def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arity: int = 1) -> OperationRow:
     """A row on integers whose result depends on how wide they are: what has no width has no result."""
 
     def fold(*operands: Any) -> Any:
@@ -121,7 +121,7 @@ def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arit
             raise TypeError
         raise ValueError(f"'{name}' asks how wide its operand is; write Int32(...), or another type")
 
-    return Row(name, arity, mlir, fold, name, element=element)
+    return OperationRow(name, arity, mlir, fold, name, element=element)
 
 
 def _minimum(a: float, b: float) -> float:
@@ -196,29 +196,33 @@ def _either(real: Callable[[Any], Any], of_complex: Callable[[Any], Any]) -> Cal
 _COMPLEX = {"complex": LIBRARY}
 
 _ROWS = (
-    Row("add", 2, _numbers("arith.addi", "arith.addf") | _COMPLEX, operator.add, "+"),
-    Row("sub", 2, _numbers("arith.subi", "arith.subf") | _COMPLEX, operator.sub, "-"),
-    Row("mul", 2, _numbers("arith.muli", "arith.mulf") | _COMPLEX, operator.mul, "*"),
-    Row("truediv", 2, {"float": "arith.divf"} | _COMPLEX, operator.truediv, "/"),
-    Row("floordiv", 2, _numbers("=floordiv_int", LIBRARY, "=div_uint"), operator.floordiv, "//"),
-    Row("mod", 2, _numbers("=mod_int", LIBRARY, "=rem_uint"), operator.mod, "%"),
-    Row("and_", 2, _bits("arith.andi"), operator.and_, "&"),
-    Row("or_", 2, _bits("arith.ori"), operator.or_, "|"),
-    Row("xor", 2, _bits("arith.xori"), operator.xor, "^"),
-    Row("shl", 2, {"int": "=shl", "uint": "=shl"}, operator.lshift, "<<"),
-    Row("shr", 2, {"int": "=shr_int", "uint": "=shr_uint"}, operator.rshift, ">>"),
+    OperationRow("add", 2, _numbers("arith.addi", "arith.addf") | _COMPLEX, operator.add, "+"),
+    OperationRow("sub", 2, _numbers("arith.subi", "arith.subf") | _COMPLEX, operator.sub, "-"),
+    OperationRow("mul", 2, _numbers("arith.muli", "arith.mulf") | _COMPLEX, operator.mul, "*"),
+    OperationRow("truediv", 2, {"float": "arith.divf"} | _COMPLEX, operator.truediv, "/"),
+    OperationRow("floordiv", 2, _numbers("=floordiv_int", LIBRARY, "=div_uint"), operator.floordiv, "//"),
+    OperationRow("mod", 2, _numbers("=mod_int", LIBRARY, "=rem_uint"), operator.mod, "%"),
+    OperationRow("and_", 2, _bits("arith.andi"), operator.and_, "&"),
+    OperationRow("or_", 2, _bits("arith.ori"), operator.or_, "|"),
+    OperationRow("xor", 2, _bits("arith.xori"), operator.xor, "^"),
+    OperationRow("shl", 2, {"int": "=shl", "uint": "=shl"}, operator.lshift, "<<"),
+    OperationRow("shr", 2, {"int": "=shr_int", "uint": "=shr_uint"}, operator.rshift, ">>"),
     _compare("eq", "eq", "oeq", "eq"),
     _compare("ne", "ne", "une", "ne"),
     _compare("lt", "slt", "olt", "ult"),
     _compare("le", "sle", "ole", "ule"),
     _compare("gt", "sgt", "ogt", "ugt"),
     _compare("ge", "sge", "oge", "uge"),
-    Row("neg", 1, _numbers("=neg_int", "arith.negf") | _COMPLEX, operator.neg, "-"),
-    Row("invert", 1, _bits("=invert"), _inverted, "~"),
-    Row("not_", 1, {"bool": "=invert"}, operator.not_, "not"),
-    Row("min", 2, _numbers("arith.minsi", "arith.minimumf", "arith.minui") | {"bool": "arith.andi"}, _minimum, "min"),
-    Row("max", 2, _numbers("arith.maxsi", "arith.maximumf", "arith.maxui") | {"bool": "arith.ori"}, _maximum, "max"),
-    Row("abs", 1, _numbers("=abs_int", "llvm.intr.fabs", "=identity") | _COMPLEX, abs, "abs"),
+    OperationRow("neg", 1, _numbers("=neg_int", "arith.negf") | _COMPLEX, operator.neg, "-"),
+    OperationRow("invert", 1, _bits("=invert"), _inverted, "~"),
+    OperationRow("not_", 1, {"bool": "=invert"}, operator.not_, "not"),
+    OperationRow(
+        "min", 2, _numbers("arith.minsi", "arith.minimumf", "arith.minui") | {"bool": "arith.andi"}, _minimum, "min"
+    ),
+    OperationRow(
+        "max", 2, _numbers("arith.maxsi", "arith.maximumf", "arith.maxui") | {"bool": "arith.ori"}, _maximum, "max"
+    ),
+    OperationRow("abs", 1, _numbers("=abs_int", "llvm.intr.fabs", "=identity") | _COMPLEX, abs, "abs"),
     _float("floor", "llvm.intr.floor", _whole(math.floor)),
     _float("ceil", "llvm.intr.ceil", _whole(math.ceil)),
     _float("round", "llvm.intr.roundeven", _whole(round)),
@@ -229,25 +233,25 @@ _ROWS = (
     _float("isinf", "=isinf", _either(math.isinf, cmath.isinf), result="bool", more=_COMPLEX),
     _float("isfinite", "=isfinite", _either(math.isfinite, cmath.isfinite), result="bool", more=_COMPLEX),
     _float("copysign", "llvm.intr.copysign", math.copysign, arity=2),
-    Row("popcount", 1, _integers("llvm.intr.ctpop"), _ones, "popcount", element=integers.popcount),
+    OperationRow("popcount", 1, _integers("llvm.intr.ctpop"), _ones, "popcount", element=integers.popcount),
     _width("clz", _integers("=clz"), integers.leading_zeros),
     _width("ctz", _integers("=ctz"), integers.trailing_zeros),
     _width("bit_reverse", _integers("llvm.intr.bitreverse"), integers.reverse_bits),
     _width("byte_swap", _integers("=byte_swap"), integers.swap_bytes),
     _width("rotl", _integers("=rotl"), integers.rotate_left, 2),
     _width("rotr", _integers("=rotr"), integers.rotate_right, 2),
-    Row("bit_width", 1, {"int": "=bit_width_int", "uint": "=bit_width"}, integers.bit_width, "bit_width"),
+    OperationRow("bit_width", 1, {"int": "=bit_width_int", "uint": "=bit_width"}, integers.bit_width, "bit_width"),
     _width("add_sat", _integers("llvm.intr.sadd.sat", "llvm.intr.uadd.sat"), integers.add_saturating, 2),
     _width("sub_sat", _integers("llvm.intr.ssub.sat", "llvm.intr.usub.sat"), integers.subtract_saturating, 2),
     _width("mul_high", _integers("=mul_high_int", "=mul_high_uint"), integers.multiply_high, 2),
-    Row("avg_floor", 2, _integers("=avg_floor_int", "=avg_floor_uint"), integers.average_down, "avg_floor"),
-    Row("avg_ceil", 2, _integers("=avg_ceil_int", "=avg_ceil_uint"), integers.average_up, "avg_ceil"),
-    Row("abs_diff", 2, _numbers("=abs_diff_int", "=abs_diff_float", "=abs_diff_uint"), _distance, "abs_diff"),
-    Row("clamp", 3, _numbers("=clamp_int", "=clamp_float", "=clamp_uint"), _clamped, "clamp"),
-    Row("sign", 1, _numbers("=sign_int", "=sign_float", "=sign_uint"), _sign, "sign"),
+    OperationRow("avg_floor", 2, _integers("=avg_floor_int", "=avg_floor_uint"), integers.average_down, "avg_floor"),
+    OperationRow("avg_ceil", 2, _integers("=avg_ceil_int", "=avg_ceil_uint"), integers.average_up, "avg_ceil"),
+    OperationRow("abs_diff", 2, _numbers("=abs_diff_int", "=abs_diff_float", "=abs_diff_uint"), _distance, "abs_diff"),
+    OperationRow("clamp", 3, _numbers("=clamp_int", "=clamp_float", "=clamp_uint"), _clamped, "clamp"),
+    OperationRow("sign", 1, _numbers("=sign_int", "=sign_float", "=sign_uint"), _sign, "sign"),
 )
 
-ROWS: dict[str, Row] = {row.name: row for row in _ROWS}
+ROWS: dict[str, OperationRow] = {row.name: row for row in _ROWS}
 assert len(ROWS) == len(_ROWS), "a row is registered twice"
 
 KIND_WORDS = {

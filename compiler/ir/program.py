@@ -20,7 +20,7 @@ from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend.program import PortableKernel
 from ...dsl.types.dtype import DType, SIMDType
-from .operations import Row
+from .operations import OperationRow
 
 
 @dataclass(unsafe_hash=True)  # frozen ones take three times as long to make, and there is one for every operation
@@ -121,7 +121,7 @@ class Scope(IntEnum):
 
 
 @dataclass(frozen=True)
-class Kind:
+class TypeKind:
     """A kind of types that an operand or a result may have."""
 
     words: str  # `an Int`, for messages
@@ -149,7 +149,7 @@ class Attribute:
 class RegionForm:
     """The form of a region: the kinds of its first arguments, whether more may follow, and the operation it ends in."""
 
-    args: tuple[Kind, ...] = ()
+    args: tuple[TypeKind, ...] = ()
     carries: bool = False
     ends: str = "yield"
 
@@ -189,14 +189,14 @@ class Opcode:
 
     name: str
     meaning: str
-    operands: tuple[Kind, ...] = ()
-    results: tuple[Kind, ...] = ()
-    more: Kind | None = None
+    operands: tuple[TypeKind, ...] = ()
+    results: tuple[TypeKind, ...] = ()
+    more: TypeKind | None = None
     gives_more: bool = False
     attrs: Mapping[str, Attribute] = field(default_factory=dict)
     regions: tuple[RegionForm, ...] = ()
     rule: Callable[[Op], str | None] | None = None
-    row: Row | None = None
+    row: OperationRow | None = None
     reads: bool = False
     writes: bool = False
     reports: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dsl.types.dtype import INT, SIMDType
-from .operations import ROWS, Row
+from .operations import ROWS, OperationRow
 from .program import Op, PointerType, Scope, Value
 
 # What a variable of the author's is made of, in a note: ("value", number of the operand), ("constant", object),
@@ -328,7 +328,7 @@ def _operands(form: Form) -> list[int]:
     raise ValueError(form)
 
 
-def regular(row: Row) -> Callable[[Op], str | None]:
+def regular(row: OperationRow) -> Callable[[Op], str | None]:
     """The rule of a row: operands of one type that it works on, and a result of the type that it says."""
 
     def rule(op: Op) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import InternalError
 from .opcodes import LAUNCH, OPCODES
-from .program import Function, Kind, Op, Program, Region, RegionForm, Site, Value
+from .program import Function, Op, Program, Region, RegionForm, Site, TypeKind, Value
 
 _BODY = RegionForm()
 
@@ -125,7 +125,7 @@ class _Verifier:
         return None
 
 
-def _values(values: Sequence[Value], kinds: Sequence[Kind], more: Kind | None, verb: str) -> str | None:
+def _values(values: Sequence[Value], kinds: Sequence[TypeKind], more: TypeKind | None, verb: str) -> str | None:
     """What is wrong with operands, results or arguments; None when they are of these kinds."""
     count = len(kinds)
     if len(values) != count and (more is None or len(values) < count):

@@ -45,7 +45,7 @@ class Switch(NamedTuple):
         return f"at step {self.step} of block {self.block}{where} thread {self.thread} goes on first{order}"
 
 
-class Row(ctypes.Structure):
+class ScheduleRow(ctypes.Structure):
     """A switch; or a step that was drawn, and whether that is as in the plain order."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in ("launch", "block", "step", "thread", "factor", "plain"))
@@ -76,7 +76,7 @@ class Schedule(ctypes.Structure):
 
 def schedule_of(switches: Sequence[Switch]) -> Schedule:
     """What runs threads with these switches, and else in the plain order."""
-    rows = (Row * max(1, len(switches)))(*(Row(*switch) for switch in switches))
+    rows = (ScheduleRow * max(1, len(switches)))(*(ScheduleRow(*switch) for switch in switches))
     made = Schedule(-1, ctypes.addressof(rows), len(switches))
     made.rows = rows  # as long as the schedule
     return made

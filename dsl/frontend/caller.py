@@ -16,13 +16,13 @@ from ..signature.description import help_text, python_signature
 from ..signature.schema import OpSchema
 from .base import Gradient, gradient_of
 
-Call = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
+CallFunction = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
 
 @functools.cache
-def caller() -> Call:
+def caller() -> CallFunction:
     """What runs kernels; loaded when the first one is called."""
-    found: Call = import_whole(f"{PACKAGE}.graph.interop.direct").call
+    found: CallFunction = import_whole(f"{PACKAGE}.graph.interop.direct").call
     return found
 
 

@@ -9,7 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..diagnostics.errors import CompileError, Remark, did_you_mean, joined
-from .dims import AnyAxis, Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, names_in
+from .dims import (
+    AnyAxis,
+    Axis,
+    Binary,
+    Computed,
+    DimItem,
+    Expression,
+    FunctionCall,
+    Name,
+    Negate,
+    Number,
+    Pack,
+    names_in,
+)
 from .parse_dims import dims_error, parse_dims
 from .schema import Form, OpSchema, Role, TensorArgument
 from .variadic import OVER_TENSORS, own_names
@@ -242,7 +255,7 @@ def _alone(item: DimItem) -> Iterator[str]:
         elif isinstance(expression, Binary):
             yield from visit(expression.left)
             yield from visit(expression.right)
-        elif isinstance(expression, Call) and expression.function not in OVER_TENSORS:
+        elif isinstance(expression, FunctionCall) and expression.function not in OVER_TENSORS:
             for argument in expression.arguments:
                 yield from visit(argument)
 
@@ -260,7 +273,7 @@ def _divisors(expression: Expression) -> Iterator[Expression]:
             yield expression.right
         yield from _divisors(expression.left)
         yield from _divisors(expression.right)
-    elif isinstance(expression, Call):
+    elif isinstance(expression, FunctionCall):
         if expression.function == "ceildiv":
             yield expression.arguments[1]
         for argument in expression.arguments:

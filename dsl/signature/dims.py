@@ -79,7 +79,7 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """`function` is min, max, ceildiv or sum (over the tensors of a variadic argument)."""
 
     function: str
@@ -89,7 +89,7 @@ class Call:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
 
-Expression = Number | Name | Negate | Binary | Call
+Expression = Number | Name | Negate | Binary | FunctionCall
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def names_in(expression: Expression) -> Iterator[Name]:
     elif isinstance(expression, Binary):
         yield from names_in(expression.left)
         yield from names_in(expression.right)
-    elif isinstance(expression, Call):
+    elif isinstance(expression, FunctionCall):
         for argument in expression.arguments:
             yield from names_in(argument)
 

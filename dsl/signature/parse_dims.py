@@ -20,10 +20,10 @@ from .dims import (
     AnyAxis,
     Axis,
     Binary,
-    Call,
     Computed,
     DimItem,
     Expression,
+    FunctionCall,
     Name,
     Negate,
     Number,
@@ -286,7 +286,7 @@ class _Reader:
         least, most = FUNCTIONS.get(name, (len(arguments) + 1, None))
         if len(arguments) < least or (most is not None and len(arguments) > most):
             raise _NotRead
-        return Call(name, tuple(arguments))
+        return FunctionCall(name, tuple(arguments))
 
 
 def _expression_of(item: DimItem, start: int) -> Expression:
@@ -391,4 +391,4 @@ def _build_call(function: Any, arguments: tuple[Expression, ...]) -> Expression:
     if len(arguments) < least or (most is not None and len(arguments) > most):
         wanted = f"{least}" if most == least else f"at least {least}"
         raise _Mistake(f"{function} takes {wanted} arguments", function.start_pos, len(function))
-    return Call(str(function), arguments)
+    return FunctionCall(str(function), arguments)

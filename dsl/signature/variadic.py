@@ -20,7 +20,20 @@ from typing import Any
 
 from ..diagnostics.errors import GraphError
 from ..diagnostics.places import Place
-from .dims import Axis, Binary, Call, Computed, DimItem, Expression, Name, Negate, Number, Pack, format_dims, names_in
+from .dims import (
+    Axis,
+    Binary,
+    Computed,
+    DimItem,
+    Expression,
+    FunctionCall,
+    Name,
+    Negate,
+    Number,
+    Pack,
+    format_dims,
+    names_in,
+)
 from .parse_dims import parse_dims
 from .schema import Argument, Form, OpSchema, TensorArgument
 
@@ -96,7 +109,7 @@ def _expression(expression: Expression, k: int, sizes: Mapping[str, int]) -> Exp
             return Negate(_expression(operand, k, sizes))
         case Binary(operator=operator, left=left, right=right):
             return Binary(operator, _expression(left, k, sizes), _expression(right, k, sizes))
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             parts: list[Expression] = []
             for argument in arguments:
                 shared = [sizes[n.name] for n in names_in(argument) if n.name in sizes]
@@ -110,7 +123,7 @@ def _together(function: str, parts: list[Expression]) -> Expression:
     if not parts:
         return Number(0)
     if function != "sum":
-        return Call(function, tuple(parts)) if len(parts) > 1 else parts[0]
+        return FunctionCall(function, tuple(parts)) if len(parts) > 1 else parts[0]
     total = parts[0]
     for part in parts[1:]:
         total = Binary("+", total, part)

@@ -1,7 +1,7 @@
 """Defines what the runtime asks of a device: memory, copies, code.
 
-A kind of device is one file with a subclass of `Driver` and a `Kind`, and one row of `devices.KINDS`. Nothing else in
-the product knows which kinds there are: buffers, models and calls go through the driver of their device.
+A kind of device is one file with a subclass of `Driver` and a `Backend`, and one row of `devices.KINDS`. Nothing else
+in the product knows which kinds there are: buffers, models and calls go through the driver of their device.
 
 See also `host`, `devices` (the names of devices in graphs).
 """
@@ -299,7 +299,7 @@ class Driver(ABC):
 
 
 @dataclass(frozen=True)
-class Kind:
+class Backend:
     """A kind of device: what graphs call it ("cpu" or "gpu"), how many are here, and how one is opened by number."""
 
     label: str

@@ -21,12 +21,12 @@ from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.types.dtype import DType
-from .device import Driver, Kind
+from .device import Backend, Driver
 from .gpu_kinds import CUDA, HIP
 from .host import HOST
 from .streams import DeviceStream, default_stream
 
-KINDS: Final[list[Kind]] = [HOST, CUDA, HIP]
+KINDS: Final[list[Backend]] = [HOST, CUDA, HIP]
 
 
 class DeviceKind(Enum):
@@ -339,7 +339,7 @@ def driver_of(label: str, id: int) -> Driver:
 
 
 @functools.cache
-def _opened(kind: Kind, number: int) -> Driver:
+def _opened(kind: Backend, number: int) -> Driver:
     return kind.open(number)
 
 

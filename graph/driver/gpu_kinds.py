@@ -14,7 +14,7 @@ from typing import Final
 
 from ...dsl.diagnostics.errors import DeviceError
 from ...dsl.diagnostics.shield import shielded
-from .device import Driver, Kind
+from .device import Backend, Driver
 from .gpu_names import CUDA_LIBRARY, HIP_LIBRARY, library_to_load
 
 # What the kernel's part of a driver leaves when it is loaded.
@@ -110,5 +110,5 @@ def _no_library(found: str, library: str, hint: str) -> DeviceError:
     )
 
 
-CUDA: Final = Kind("gpu", _count_cuda, _open_cuda, _missing_cuda)
-HIP: Final = Kind("gpu", _count_hip, _open_hip, _missing_hip)
+CUDA: Final = Backend("gpu", _count_cuda, _open_cuda, _missing_cuda)
+HIP: Final = Backend("gpu", _count_hip, _open_hip, _missing_hip)

@@ -17,7 +17,7 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.types.dtype import DType
 from . import arrays
-from .device import ALIGNMENT, Allocator, Array, Code, CodeFile, Driver, Kind
+from .device import ALIGNMENT, Allocator, Array, Backend, Code, CodeFile, Driver
 from .shared_library import SharedLibrary, scratch_size
 
 
@@ -89,4 +89,4 @@ def _of_status(path: str, field: str) -> int | None:
     return int(line.split()[1]) * 1024 if line else None
 
 
-HOST = Kind("cpu", lambda: 1, lambda number: HostDriver())
+HOST = Backend("cpu", lambda: 1, lambda number: HostDriver())

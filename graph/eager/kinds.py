@@ -25,7 +25,7 @@ MAX_KINDS = 1 << 16  # kinds that are remembered; a process that meets more begi
 HOST = CPU()
 
 
-class Kind:
+class TensorKind:
     """What is known of a tensor in addition to its elements.
 
     Attributes:
@@ -55,22 +55,22 @@ class Kind:
         return f"{self.dtype}{list(self.sizes)} on {self.device}"
 
 
-_kinds: dict[tuple[Any, ...], Kind] = {}
-_of_arrays: dict[tuple[Any, ...], Kind] = {}
+_kinds: dict[tuple[Any, ...], TensorKind] = {}
+_of_arrays: dict[tuple[Any, ...], TensorKind] = {}
 
 
-def kind(dtype: DType, sizes: Iterable[int], device: Device = HOST) -> Kind:
+def kind(dtype: DType, sizes: Iterable[int], device: Device = HOST) -> TensorKind:
     """The kind of these."""
     key = (dtype, tuple(sizes), device)
     found = _kinds.get(key)
     if found is None:
         if len(_kinds) >= MAX_KINDS:
             _kinds.clear()
-        found = _kinds[key] = Kind(*key)
+        found = _kinds[key] = TensorKind(*key)
     return found
 
 
-def kind_of(value: np.ndarray[Any, Any] | Buffer) -> Kind:
+def kind_of(value: np.ndarray[Any, Any] | Buffer) -> TensorKind:
     """The kind of a value."""
     if isinstance(value, Buffer):
         return kind(value.dtype, value.shape, value.device)

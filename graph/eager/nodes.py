@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from ..driver.lending import Lender
-from .kinds import Kind
+from .kinds import TensorKind
 
 # A call that has not run: the op with the kinds of its operands (a `patterns.Call`); its inputs, which are values and
 # tensors that have none yet, then numbers; the user's line as a frame tells it, by code and instruction; the length of
@@ -81,7 +81,7 @@ class Recorded:
     """
 
     __slots__ = ("__weakref__", "_kind", "_pending", "_value")
-    _kind: Kind
+    _kind: TensorKind
     _value: Any
     _pending: Any  # Pending | Made | Written | Shared | Fresh | None, or a state of `contexts`
 

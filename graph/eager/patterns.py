@@ -28,7 +28,7 @@ from ..types.dims import Dim
 from ..types.promotion import weak_array
 from ..types.tensor_type import TensorType, shown
 from .arguments import Number, Operator, Size, Split, fill
-from .kinds import Kind, kind
+from .kinds import TensorKind, kind
 
 MAX_CALLS = 1 << 16  # calls that are remembered
 Names = Mapping[int, str]
@@ -62,7 +62,7 @@ class Pattern:
 
 
 @dataclass(eq=False)
-class Call:
+class OpCall:
     """An op with the kinds of its operands.
 
     Attributes:
@@ -77,13 +77,13 @@ class Call:
     """
 
     pattern: Pattern
-    kinds: tuple[Kind, ...]
+    kinds: tuple[TensorKind, ...]
     sizes: tuple[int, ...]
-    results: tuple[Kind, ...] | None
+    results: tuple[TensorKind, ...] | None
     checks: tuple[Any, ...]
     device: Device
     fixed: frozenset[int]
-    named: tuple[Kind, ...]
+    named: tuple[TensorKind, ...]
     shortcut: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
     result: Any = None  # the kind of the only result
     count: int = 0  # of operands
@@ -97,11 +97,11 @@ class Call:
         return self.pattern.operator.name
 
 
-_calls: dict[tuple[Any, ...], Call] = {}
+_calls: dict[tuple[Any, ...], OpCall] = {}
 _patterns: dict[tuple[Any, ...], Pattern] = {}
 
 
-def call_of(split: Split, device: Device) -> Call:
+def call_of(split: Split, device: Device) -> OpCall:
     """The call with these arguments.
 
     Raises:
@@ -116,7 +116,7 @@ def call_of(split: Split, device: Device) -> Call:
     return found
 
 
-def _made(split: Split, device: Device) -> Call:
+def _made(split: Split, device: Device) -> OpCall:
     kinds = tuple(value._kind for value in split.operands)
     found = _by_axes(split, kinds, device)
     if found is None:
@@ -131,7 +131,7 @@ def _made(split: Split, device: Device) -> Call:
             check_bytes(least_bytes(dtype, each), lambda text=text: text)  # type: ignore[misc]
         results = tuple(kind(dtype, each, device) for dtype, each in shapes)
     checks = tuple(_check(dtype, type(n)) for dtype, n in zip(pattern.numbers, split.numbers, strict=True))
-    call = Call(pattern, kinds, tuple(split.sizes), results, checks, device, fixed, named, count=len(kinds))
+    call = OpCall(pattern, kinds, tuple(split.sizes), results, checks, device, fixed, named, count=len(kinds))
     call.result = results[0] if results and pattern.several is None else None
     if pattern.numbers:
         call.number = _python_type(pattern.numbers[0])
@@ -147,10 +147,10 @@ def _made(split: Split, device: Device) -> Call:
 _UNLIKE = 1 << 40  # from here on sizes stand for others
 _refused: set[tuple[Any, ...]] = set()  # patterns that cannot be staged, or do not hold for some sizes
 
-Found = tuple[Pattern, dict[str, int], frozenset[int], tuple[Kind, ...]]
+Found = tuple[Pattern, dict[str, int], frozenset[int], tuple[TensorKind, ...]]
 
 
-def _by_axes(split: Split, kinds: tuple[Kind, ...], device: Device) -> Found | None:
+def _by_axes(split: Split, kinds: tuple[TensorKind, ...], device: Device) -> Found | None:
     """The pattern of a call with sizes that are equal within an operand, under names of their own; None for others."""
     if split.sizes or not any(_repeats(each.sizes) for each in kinds):
         return None
@@ -159,7 +159,7 @@ def _by_axes(split: Split, kinds: tuple[Kind, ...], device: Device) -> Found | N
         named = tuple(kind(k.dtype, each, k.device) for k, each in zip(kinds, sizes, strict=True))
         names = names_of(sizes, (), frozenset())
         rest = iter(named)
-        key = (*(_anonymous(next(rest) if isinstance(each, Kind) else each, names) for each in split.key), device)
+        key = (*(_anonymous(next(rest) if isinstance(each, TensorKind) else each, names) for each in split.key), device)
         if key in _refused:
             continue
         pattern = _known(key, split, named, names, device)
@@ -204,7 +204,7 @@ def _chained(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 _levels: dict[tuple[Any, ...], int] = {}  # of a pattern with all sizes named: how far it has to go
 
 
-def _pattern(split: Split, kinds: tuple[Kind, ...], device: Device) -> tuple[Pattern, Names, frozenset[int]]:
+def _pattern(split: Split, kinds: tuple[TensorKind, ...], device: Device) -> tuple[Pattern, Names, frozenset[int]]:
     """The pattern of a call, the names of its sizes, and those without names.
 
     Some ops have to know a few sizes, such as channels and taps, and others must stay open: so first all have names,
@@ -227,7 +227,9 @@ def _pattern(split: Split, kinds: tuple[Kind, ...], device: Device) -> tuple[Pat
     raise AssertionError("an op without named sizes is staged, or raises an error")
 
 
-def _known(key: tuple[Any, ...], split: Split, kinds: Sequence[Kind], names: Names, device: Device) -> Pattern | None:
+def _known(
+    key: tuple[Any, ...], split: Split, kinds: Sequence[TensorKind], names: Names, device: Device
+) -> Pattern | None:
     """The pattern of a key, staged when it is met first; None where it cannot be."""
     pattern = _patterns.get(key)
     if pattern is None and (pattern := _traced(split, kinds, names, device)) is not None:
@@ -249,7 +251,7 @@ _OPEN: tuple[Any, ...] = (
 )
 
 
-def _fixed(kinds: Sequence[Kind], sizes: Sequence[int], level: int) -> frozenset[int]:
+def _fixed(kinds: Sequence[TensorKind], sizes: Sequence[int], level: int) -> frozenset[int]:
     """The sizes without names: those that stand on an axis that has to be known."""
     is_open = _OPEN[level]
     closed = {size for k, each in enumerate(kinds) for size in each.sizes[len(is_open(each.sizes, k == 0)) :]}
@@ -268,23 +270,23 @@ def names_of(shapes: Iterable[Sequence[int]], sizes: Iterable[int], fixed: froze
 
 def _anonymous(part: Any, names: Names) -> Any:
     """A part of a key with names for sizes."""
-    if isinstance(part, Kind):
+    if isinstance(part, TensorKind):
         return (part.dtype, part.device, *(names.get(size, size) for size in part.sizes))
     return ("size", names.get(part, int(part))) if isinstance(part, Size) else part
 
 
-def types_of(kinds: Iterable[Kind], names: Names) -> list[TensorType]:
+def types_of(kinds: Iterable[TensorKind], names: Names) -> list[TensorType]:
     """The types of inputs: their sizes by name."""
     return [TensorType(each.dtype, [names.get(size, size) for size in each.sizes], each.ref) for each in kinds]
 
 
-def carrier(kinds: Iterable[Kind], names: Names) -> list[str]:
+def carrier(kinds: Iterable[TensorKind], names: Names) -> list[str]:
     """The names that no input tells: a tensor of no elements has their sizes."""
     told = {size for each in kinds for size in each.sizes}
     return [name for size, name in names.items() if size not in told]
 
 
-def _traced(split: Split, kinds: Sequence[Kind], names: Names, device: Device) -> Pattern | None:
+def _traced(split: Split, kinds: Sequence[TensorKind], names: Names, device: Device) -> Pattern | None:
     """The pattern; None where the op cannot be staged with names.
 
     Raises:
@@ -369,7 +371,7 @@ def _check(dtype: DType, type: type) -> tuple[DType, Any, Any] | None:
     return (dtype, 1, 0)
 
 
-def checked(call: Call, split: Split) -> list[Any]:
+def checked(call: OpCall, split: Split) -> list[Any]:
     """The numbers of a call as the op takes them.
 
     Raises:
@@ -384,7 +386,7 @@ def _python_type(dtype: DType) -> type:
     return float if dtype.is_float() else bool if dtype is DType.bool else int
 
 
-def _converted(call: Call, position: int, number: Any, split: Split) -> Any:
+def _converted(call: OpCall, position: int, number: Any, split: Split) -> Any:
     dtype, low, high = call.checks[position]
     if not dtype.is_complex() and not isinstance(number, complex) and low <= number <= high:
         return _python_type(dtype)(number)

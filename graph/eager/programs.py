@@ -32,8 +32,8 @@ from ..engine.session import InferenceSession
 from ..staging.graph import Graph
 from ..types.dims import Dim
 from ..types.tensor_type import TensorType
-from .kinds import Kind, kind_of, no_memory
-from .patterns import Call, Names, carrier, names_of, types_of
+from .kinds import TensorKind, kind_of, no_memory
+from .patterns import Names, OpCall, carrier, names_of, types_of
 
 _log = logging.getLogger("einkorn.eager")
 
@@ -46,7 +46,7 @@ COUNTS = {"single": 0, "whole": 0}
 class Step:
     """A call of a program. Operands are numbers: of values as they are made, or -1, -2, … for inputs."""
 
-    call: Call
+    call: OpCall
     operands: tuple[int, ...]
 
 
@@ -62,7 +62,7 @@ class Program:
         door: a built-in function that runs it, when it has run a few times.
     """
 
-    def __init__(self, steps: Sequence[Step], leaves: Sequence[Kind], outputs: Sequence[int]) -> None:
+    def __init__(self, steps: Sequence[Step], leaves: Sequence[TensorKind], outputs: Sequence[int]) -> None:
         self.steps = tuple(steps)
         self.leaves = tuple(leaves)
         self.outputs = tuple(outputs)
@@ -78,7 +78,7 @@ class Program:
         self.names: Names = names_in(self.steps, self.leaves)
         self.carried = carrier(self.leaves, self.names)
 
-    def sizes(self, steps: Sequence[Step], leaves: Sequence[Kind]) -> Any:
+    def sizes(self, steps: Sequence[Step], leaves: Sequence[TensorKind]) -> Any:
         """The tensor that has the sizes of these calls which no input tells; None where there are none."""
         if not self.carried:
             return None
@@ -179,7 +179,7 @@ class Program:
                 found[place] = value if len(places) == 1 else ops.slice_tensor(value, [position])
         return iter([found[k] for k in sorted(found)])
 
-    def _stage(self, call: Call, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+    def _stage(self, call: OpCall, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         """The results of a call, under the names of their sizes."""
         sizes = [Dim(self.names.get(size, size)) for size in call.sizes]
         results = call.pattern.stage(operands, numbers, sizes, bool(self.names))
@@ -190,7 +190,7 @@ class Program:
         return [value if list(value.shape) == shape else ops.rebind(value, shape) for value, shape in pairs]
 
 
-def names_in(steps: Sequence[Step], leaves: Sequence[Kind]) -> dict[int, str]:
+def names_in(steps: Sequence[Step], leaves: Sequence[TensorKind]) -> dict[int, str]:
     """A name for each size of calls and inputs which no call has to know; of a single one those of results follow."""
     fixed = frozenset().union(*(step.call.fixed for step in steps))
     shapes = [leaf.sizes for leaf in leaves]
@@ -218,7 +218,7 @@ def _session(device: Device) -> InferenceSession:
 # *** one call alone ***
 
 
-def run_call(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+def run_call(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
     """The values of the results of one call."""
     if call.shortcut is not None:
         try:
@@ -240,7 +240,7 @@ def run_call(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> list[
 class _Runner:
     """Runs one call; when there is a door that it fits, the call has it."""
 
-    def __init__(self, call: Call, program: Program) -> None:
+    def __init__(self, call: OpCall, program: Program) -> None:
         self.call, self.program = call, program
         self.sizes = program.sizes([Step(call, ())], call.named)
 

@@ -20,7 +20,7 @@ from ...dsl.diagnostics.places import instruction_place
 from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
 from .nodes import CLASSES, Made, Pending, Recorded, result_of
-from .patterns import Call
+from .patterns import OpCall
 from .programs import Program, Step, names_in, run_call
 
 CUT = 64  # calls of a part
@@ -214,7 +214,7 @@ def _op_by_op(part: _Part) -> list[Any]:
     values: list[Any] = []
     numbers = iter(part.numbers)
     for operands, (pending, _) in zip(part.operands, part.entries, strict=True):
-        call: Call = pending[0]
+        call: OpCall = pending[0]
         given = [values[k] if k >= 0 else part.leaves[-1 - k] for k in operands]
         try:
             values += run_call(call, given, [next(numbers) for _ in call.checks])

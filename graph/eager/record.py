@@ -31,7 +31,7 @@ from .arguments import FOLDED, NUMBERS, Operator, Split
 from .contexts import MODE, RealizationState
 from .kinds import HOST, kind_of
 from .nodes import DEEPEST, FRESH, SHARED, Recorded, lent
-from .patterns import Call, call_of, checked
+from .patterns import OpCall, call_of, checked
 from .programs import run_call
 from .programs import value_of as kept
 from .realize import realize, value_of
@@ -91,7 +91,7 @@ def _check_arguments(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[
         raise TypeError(f"{operator.name}(): {error}") from None
 
 
-def _run(call: Call, values: Sequence[Any], numbers: Sequence[Any]) -> Any:
+def _run(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> Any:
     """Runs a call now."""
     try:
         found = run_call(call, values, numbers)
@@ -113,7 +113,7 @@ def _of(value: Any, kind: Any, pending: Any) -> Tensor:
     return tensor
 
 
-def _deferred(call: Call, inputs: tuple[Any, ...], operands: Sequence[Recorded], frame: Any) -> Any:
+def _deferred(call: OpCall, inputs: tuple[Any, ...], operands: Sequence[Recorded], frame: Any) -> Any:
     """Records a call."""
     depth = 1
     for each in operands:
@@ -232,7 +232,7 @@ def staged(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 # *** the short way ***
 
 
-def _remember(operator: Operator, call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _remember(operator: Operator, call: OpCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Lets the short way find a call of tensors, and of a tensor and a number, by their kinds."""
     if kwargs or call.result is None or call.count + len(call.checks) != len(args) or not 1 <= len(args) <= 2:
         return
@@ -339,7 +339,7 @@ def _reflected(operator: Operator) -> Callable[[Any, Any], Any]:
     return reflected
 
 
-def _short(call: Call, inputs: tuple[Any, ...], depth: int, frame: Any) -> Tensor:
+def _short(call: OpCall, inputs: tuple[Any, ...], depth: int, frame: Any) -> Tensor:
     """Records a call with a single result."""
     tensor = _new(Tensor)
     tensor._kind = call.result
@@ -350,7 +350,7 @@ def _short(call: Call, inputs: tuple[Any, ...], depth: int, frame: Any) -> Tenso
     return tensor
 
 
-def _run_short(call: Call, *inputs: Any) -> Tensor:
+def _run_short(call: OpCall, *inputs: Any) -> Tensor:
     """Runs a call with a single result now."""
     try:
         if call.door is not None:

@@ -31,7 +31,7 @@ from ..staging.active import ACTIVE
 from ..staging.graph import Graph
 from ..types.tensor_type import BufferType, TensorType
 from .arguments import Operator, operator_of
-from .kinds import Kind
+from .kinds import TensorKind
 from .memory import writable
 from .nodes import FUNCTIONS, Recorded
 from .operators import operator
@@ -287,7 +287,7 @@ def _name_of(kernel: Any) -> Any:
 def _inplace_model(
     name: Any,
     device: Device,
-    kinds: tuple[Kind | None, ...],
+    kinds: tuple[TensorKind | None, ...],
     numbers: tuple[Any, ...],
     mutable: frozenset[int],
     out_types: tuple[TensorType, ...] | None,

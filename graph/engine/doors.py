@@ -30,7 +30,7 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
-from ...dsl.signature.dims import Binary, Call, Expression, Name, Number
+from ...dsl.signature.dims import Binary, Expression, FunctionCall, Name, Number
 from ...dsl.types.dtype import DType
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import ROOM
@@ -216,7 +216,7 @@ def _atom(atom: Atom, names: Mapping[str, str]) -> Expression:
     operands = [_sum(terms, names) for terms in atom.operands]
     if atom.kind == "//":
         return Binary("//", *operands)
-    return Call(atom.kind, tuple(operands))
+    return FunctionCall(atom.kind, tuple(operands))
 
 
 def _small(caller: Caller) -> tuple[int, bool]:

@@ -27,11 +27,11 @@ from ...dsl.contract.checking import LAUNCH, What
 from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
+from ..driver.device import Array
 from .line_counters import NUMBERS, SECTOR, LineCounters, merged
 from .memory_page import memory_page
 from .reports import Report
 
-Array = np.ndarray[Any, Any]
 WORD: Final = 4
 BANKS: Final = 32
 BARRIER: Final = "barrier"  # the space of a line where threads wait

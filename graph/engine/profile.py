@@ -59,7 +59,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """All runs of one group: how often, nanoseconds in all, of the median one, and its part of all groups' time."""
 
     model: str
@@ -87,7 +87,7 @@ class Profile(Rich):
             self.threads[thread] = threading.current_thread().name
         self.events.append(Event(kind, name, model, start, end - start, thread, details or {}))
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ProfileRow]:
         """The groups and the copies between devices, the dearest first."""
         found: dict[tuple[str, int], list[Event]] = {}
         for event in self.events:
@@ -100,7 +100,7 @@ class Profile(Rich):
             total = sum(times)
             first = events[0]
             median = times[len(times) // 2]
-            rows.append(Row(model, number, first.name, len(times), total, median, total / whole, first.details))
+            rows.append(ProfileRow(model, number, first.name, len(times), total, median, total / whole, first.details))
         return sorted(rows, key=lambda row: -row.total)
 
     def spans(self) -> dict[str, list[int]]:

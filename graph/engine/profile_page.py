@@ -14,7 +14,7 @@ from statistics import median
 from .memory_counters import added
 from .memory_page import STYLE, memory_section
 from .page_style import whole_page
-from .profile import Event, Profile, Row
+from .profile import Event, Profile, ProfileRow
 
 WIDTH, LABEL, ROW = 1100, 260, 22  # of the timeline, in pixels
 MOST_EVENTS = 4000  # that a timeline draws
@@ -101,7 +101,7 @@ def profile_page(profile: Profile, title: str = "Profile") -> str:
     return whole_page(title, _STYLE + STYLE, parts)
 
 
-def _bars(rows: Sequence[Row]) -> str:
+def _bars(rows: Sequence[ProfileRow]) -> str:
     if not rows:
         return '<p class="faint">No group was measured.</p>'
     most = rows[0].total or 1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.contract.schedules import BLOCKS, Row, Schedule, Switch, schedule_of
+from ...dsl.contract.schedules import BLOCKS, Schedule, ScheduleRow, Switch, schedule_of
 from ...dsl.environment.stacks import start_with_room
 from ..driver.buffer import Buffer
 from .call_memory import CallMemory
@@ -96,7 +96,7 @@ class Rehearsal:
                 self._native.context.status = abi.STOPPED
 
     def _notes(self, failed: object) -> list[str]:
-        rows = (Row * ROOM)()
+        rows = (ScheduleRow * ROOM)()
         drawing = Schedule(-1, drawn=1, notes=ctypes.addressof(rows), room=ROOM)
         start = time.monotonic()
         if self._again(drawing) != failed or drawing.noted > ROOM:
@@ -127,7 +127,7 @@ class Rehearsal:
         return self._ended()
 
 
-def switches_of(rows: Iterable[Row]) -> list[Switch]:
+def switches_of(rows: Iterable[ScheduleRow]) -> list[Switch]:
     """How what was drawn differs from the plain order: blocks that change places, then steps."""
     blocks: list[Switch] = []
     steps: list[Switch] = []

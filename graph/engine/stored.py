@@ -13,12 +13,11 @@ import numpy as np
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.places import user_place
 from ..driver.buffer import Buffer
+from ..driver.device import Array
 from ..ir import GraphIR, Node
 
 if TYPE_CHECKING:
     from ..driver.checked_memory import CheckedMemory
-
-Array = np.ndarray[Any, Any]
 
 
 def expect_stores(memory: CheckedMemory, results: Iterable[Buffer]) -> None:

@@ -24,8 +24,7 @@ from .binding import Given
 from .elementwise import trouble_of
 from .explained import advised, explained_mismatch
 from .kinds import NUMBER, NUMPY, Operand
-from .specialise import AnyKernel, Prepared, Specialisation, prepared, specialise, specialised
-from .specialise import Given as Kind
+from .specialise import AnyKernel, ArgumentKind, Prepared, Specialisation, prepared, specialise, specialised
 from .spread import Shape, Spread, common_shape, is_one_axis
 
 
@@ -59,7 +58,7 @@ def mismatch(
     state: Prepared,
     given: Given,
     operands: Sequence[Operand],
-    kinds: Sequence[Kind],
+    kinds: Sequence[ArgumentKind],
     spread: Spread | None,
 ) -> EinkornError | None:
     """What contradicts the signature in a call that no specialisation serves."""

@@ -34,8 +34,7 @@ from .fast_path import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
 from .outputs import Place, check_apart, check_rank, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
-from .specialise import AnyKernel, Prepared, Specialisation, prepared, specialised
-from .specialise import Given as Kind
+from .specialise import AnyKernel, ArgumentKind, Prepared, Specialisation, prepared, specialised
 from .spread import spread_of
 
 # Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
@@ -228,11 +227,11 @@ def _broadcasting() -> Any:
     return import_whole(f"{PACKAGE}.graph.interop.broadcasting")
 
 
-def kind_of(operand: Operand, dtype_known: bool = False) -> Kind:
+def kind_of(operand: Operand, dtype_known: bool = False) -> ArgumentKind:
     """What a specialisation depends on of an argument. A number takes the dtype that the signature or tensors tell; one
     of NumPy's that meets no tensor keeps its own."""
     if operand.dtype is None:
-        number: Kind = operand.value
+        number: ArgumentKind = operand.value
         return number
     return operand.value.item() if operand.kind == NUMBER and dtype_known else (operand.dtype, len(operand.shape))
 

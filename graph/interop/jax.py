@@ -31,7 +31,7 @@ from .jax_callee import Levels, members
 from .jax_handlers import Handler, failed, handler_of
 from .jax_primitives import call as staged_call
 from .kernels import kernel_named
-from .specialise import AnyKernel, Given, Specialisation, prepared, specialise
+from .specialise import AnyKernel, ArgumentKind, Specialisation, prepared, specialise
 from .tuned import choice
 
 HOST = "cpu"  # what JAX calls it
@@ -199,7 +199,7 @@ class Op:
     def _specialisation(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, Any]) -> Specialisation:
         schema = self.kernel.schema
 
-        def kind(number: int, value: Any) -> Given:
+        def kind(number: int, value: Any) -> ArgumentKind:
             name = schema.inputs[number].name if number < len(schema.inputs) else f"argument {number}"
             return value if type(value) in _NUMBERS else _kind(schema.name, name, value)
 
@@ -536,7 +536,7 @@ def _real(made: Specialisation, k: int, value: Any) -> Any:
     return value
 
 
-def _kind(op: str, name: str, value: Any) -> Given:
+def _kind(op: str, name: str, value: Any) -> ArgumentKind:
     """Dtype and rank of an array."""
     if not isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct | jax.core.ShapedArray):
         hint = "make an array of it: jnp.array(x)" if isinstance(value, list | tuple) else None

@@ -21,7 +21,7 @@ from numba.extending import overload
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
-from ...dsl.signature.dims import Binary, Call, Computed, Expression, Name, Negate, Number
+from ...dsl.signature.dims import Binary, Computed, Expression, FunctionCall, Name, Negate, Number
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.parse_dims import parse_dims
 from ...dsl.signature.schema import Form, OpSchema
@@ -364,7 +364,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
             yield from _parts(operand)
         case Binary(_, left, right):
             yield from (*_parts(left), *_parts(right))
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             for argument in arguments:
                 yield from _parts(argument)
     yield expression
@@ -401,7 +401,7 @@ def _python(integers: Mapping[str, str], expression: Expression) -> str:
             return f"(-{text(operand)})"
         case Binary(operator, left, right):
             return f"({text(left)} {operator} {text(right)})"
-        case Call("ceildiv", (left, right)):
+        case FunctionCall("ceildiv", (left, right)):
             return f"(-(-{text(left)} // {text(right)}))"
-        case Call(name, arguments):
+        case FunctionCall(name, arguments):
             return text(arguments[0]) if len(arguments) == 1 else f"{name}({', '.join(map(text, arguments))})"

@@ -45,9 +45,9 @@ from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 from .spread import Spread, common_shape, joint_inputs
 
-Kind = tuple[DType, int]  # what a specialisation depends on of a tensor: its dtype and its rank
+InputKind = tuple[DType, int]  # what a specialisation depends on of a tensor: its dtype and its rank
 AnyKernel = Kernel | LibraryKernel
-Given = Kind | bool | int | float | complex  # of an argument; a number takes the dtype of what it meets
+ArgumentKind = InputKind | bool | int | float | complex  # of an argument; a number takes the dtype of what it meets
 
 
 @dataclass(eq=False)
@@ -298,7 +298,7 @@ def _same(one: LoadedKernel, other: LoadedKernel) -> bool:
 
 def specialise(
     kernel: AnyKernel | LoadedKernel,
-    arguments: Sequence[Given | Sequence[Given]],
+    arguments: Sequence[ArgumentKind | Sequence[ArgumentKind]],
     parameters: Mapping[str, Any] | None = None,
     device: DeviceRef | Device | None = None,
     *,
@@ -340,7 +340,7 @@ class _One:
 def specialised(
     kernel: AnyKernel | LoadedKernel,
     state: Prepared,
-    arguments: Sequence[Given],
+    arguments: Sequence[ArgumentKind],
     counts: dict[str, int],
     bound: dict[str, Any],
     device: DeviceRef | Device | None = None,
@@ -384,7 +384,7 @@ _DEFAULTS = (DType.bool, DType.int64, DType.float32, DType.complex64)  # of Pyth
 
 def _kinds(
     schema: OpSchema, arguments: Sequence[Any], parameters: Mapping[str, Any], outputs: Sequence[DType | None] | None
-) -> tuple[Kind, ...]:
+) -> tuple[InputKind, ...]:
     """The dtype and rank of each argument; numbers get the dtype of what they meet."""
     known: dict[Any, DType] = {n: parameters[n.lower()] for n, _ in schema.typevars if n.lower() in parameters}
     for argument, dtype in zip(schema.outputs, outputs or (), strict=False):
@@ -397,7 +397,7 @@ def _kinds(
             known.setdefault(argument.dtype, given[0])
         else:
             weak[argument.dtype] = max(weak.get(argument.dtype, 0), _category(given))
-    found: list[Kind] = []
+    found: list[InputKind] = []
     for argument, given in pairs:
         if isinstance(given, tuple):
             found.append(given)
@@ -420,7 +420,7 @@ def _category(number: bool | int | float | complex) -> int:
 def _made(
     kernel: AnyKernel | LoadedKernel,
     loaded: LoadedKernel,
-    kinds: Sequence[Kind],
+    kinds: Sequence[InputKind],
     parameters: dict[str, Any],
     where: DeviceRef | Device,
     checks: str | None,
@@ -454,7 +454,7 @@ def _made(
 
 
 def _axis_names(
-    schema: OpSchema, kinds: Sequence[Kind], parameters: dict[str, Any], spread: Spread | None
+    schema: OpSchema, kinds: Sequence[InputKind], parameters: dict[str, Any], spread: Spread | None
 ) -> AxisNames:
     """The names of the axes of the inputs; axes that are repeated have size 1."""
     ranks = [rank for _, rank in kinds]
@@ -518,7 +518,7 @@ def _expected(
     return [TensorType(dtype, shape, device) for dtype, shape in zip(dtypes, shapes, strict=True) if dtype is not None]
 
 
-def _refuse(schema: OpSchema, kinds: Sequence[Kind], parameters: Mapping[str, Any]) -> NoReturn:
+def _refuse(schema: OpSchema, kinds: Sequence[InputKind], parameters: Mapping[str, Any]) -> NoReturn:
     """Raises what is wrong with these ranks."""
     specs = [(dtype, (Dim("size"),) * rank) for dtype, rank in kinds]
     bind(schema, specs, parameters, place=user_place())

@@ -201,7 +201,7 @@ ROUND_TIME = 0.01  # seconds, of one function
 
 
 @dataclass(frozen=True)
-class Row:
+class FunctionTimes:
     """The times of one function: nanoseconds a call, the median of all rounds and the best."""
 
     name: str
@@ -213,7 +213,7 @@ class Row:
 class Benchmark(Rich):
     """What `benchmark` measured: the kernel first, then its peers."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FunctionTimes, ...]
 
     def card(self) -> Card:
         """What notebooks show."""
@@ -241,7 +241,7 @@ def benchmarked(
     for _ in range(ROUNDS):
         for name, function in functions.items():
             times[name].append(_timed(function, counts[name]))
-    return Benchmark(tuple(Row(name, statistics.median(found), min(found)) for name, found in times.items()))
+    return Benchmark(tuple(FunctionTimes(name, statistics.median(found), min(found)) for name, found in times.items()))
 
 
 def _count(function: Callable[[], Any]) -> int:

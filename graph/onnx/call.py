@@ -23,7 +23,7 @@ from ..driver.devices import DeviceRef
 from ..ops.stage import current
 from ..staging.value import TensorValue
 from .known import LIMIT, Known, Undecided, dims_from, dims_in, known
-from .table import Array, Dims, Row, Value
+from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
 
 _KIND = onnx.AttributeProto
@@ -32,7 +32,7 @@ _WITHOUT_EFFECT = {"axis", "broadcast", "consumed_inputs", "hidden_size", "is_te
 
 
 @dataclass
-class Call:
+class NodeCall:
     """A node that is being converted.
 
     Attributes:
@@ -127,7 +127,7 @@ def label_of(node: Any) -> str:
     return f"node {shown} ({node.op_type})"
 
 
-def run_row(row: Row, call: Call) -> list[Value]:
+def run_row(row: OpTypeRow, call: NodeCall) -> list[Value]:
     """The outputs of a node.
 
     Raises:
@@ -137,7 +137,7 @@ def run_row(row: Row, call: Call) -> list[Value]:
     return _converted(row, call) if folded is None else folded
 
 
-def _converted(row: Row, call: Call) -> list[Value]:
+def _converted(row: OpTypeRow, call: NodeCall) -> list[Value]:
     """The outputs of a node as its row makes them."""
     try:
         _broadcast_as_before_7(call)
@@ -155,7 +155,7 @@ def _converted(row: Row, call: Call) -> list[Value]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
-def _broadcast_as_before_7(call: Call) -> None:
+def _broadcast_as_before_7(call: NodeCall) -> None:
     """Old operators broadcast where an attribute says so, and align the second operand with an axis of the first."""
     axis = call.attributes.get("axis")
     if not call.attributes.get("broadcast") or axis is None:
@@ -165,7 +165,7 @@ def _broadcast_as_before_7(call: Call) -> None:
     call.inputs[1] = ops.reshape(right, [*right.shape, *[1] * max(behind, 0)])
 
 
-def _folded(row: Row, call: Call) -> list[Value] | None:
+def _folded(row: OpTypeRow, call: NodeCall) -> list[Value] | None:
     """What is known at import of a node whose inputs are known."""
     values = call.inputs
     if row.known is None or not all(value is None or isinstance(value, Known) for value in values):
@@ -191,16 +191,16 @@ def _folded(row: Row, call: Call) -> list[Value] | None:
     return results
 
 
-def _staged(row: Row, call: Call, k: int) -> TensorValue:
+def _staged(row: OpTypeRow, call: NodeCall, k: int) -> TensorValue:
     """Result `k` of a node as a tensor."""
     return call.tensor(_converted(row, call)[k])
 
 
-def _inputs_for(row: Row, call: Call) -> list[Any]:
+def _inputs_for(row: OpTypeRow, call: NodeCall) -> list[Any]:
     arguments: list[Any] = []
     position = 0
     for parameter in row.parameters:
-        if parameter.annotation == "Call":
+        if parameter.annotation == "NodeCall":
             arguments.append(call)
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -215,7 +215,7 @@ def _inputs_for(row: Row, call: Call) -> list[Any]:
     return arguments
 
 
-def _as(annotation: str, call: Call, position: int, parameter: inspect.Parameter) -> Any:
+def _as(annotation: str, call: NodeCall, position: int, parameter: inspect.Parameter) -> Any:
     """An input in the form that a parameter requests."""
     value = call.inputs[position] if position < len(call.inputs) else None
     form, _, optional = annotation.partition(" | ")
@@ -240,7 +240,7 @@ def _as(annotation: str, call: Call, position: int, parameter: inspect.Parameter
     return value
 
 
-def _attributes_for(row: Row, call: Call) -> dict[str, Any]:
+def _attributes_for(row: OpTypeRow, call: NodeCall) -> dict[str, Any]:
     found = {}
     taken = {parameter.name for parameter in row.parameters}
     for attribute in call.node.attribute:
@@ -256,7 +256,7 @@ def _attributes_for(row: Row, call: Call) -> dict[str, Any]:
     return found
 
 
-def _attributes_of(function: Callable[..., Any], call: Call) -> dict[str, Any]:
+def _attributes_of(function: Callable[..., Any], call: NodeCall) -> dict[str, Any]:
     try:
         parameters = inspect.signature(function).parameters
     except ValueError:  # a ufunc

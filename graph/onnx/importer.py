@@ -21,7 +21,7 @@ from ...dsl.diagnostics.places import user_place
 from ..driver.devices import Device, DeviceRef
 from ..staging.graph import Graph
 from ..staging.value import TensorValue
-from .call import Call, attributes_of, label_of, run_row
+from .call import NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
 from .known import Known, initialiser, known
 from .model_file import ReadModel, check_opset, plain_domain, read_model
@@ -230,7 +230,7 @@ class Importer:
             named = {each.name: value for each, value in zip(graph.input, values, strict=True)}
             return [value for _, value in self.run(graph, named, scope)]
 
-        return run_row(row, Call(node, inputs, attributes, since, version, self.device, run_graph))
+        return run_row(row, NodeCall(node, inputs, attributes, since, version, self.device, run_graph))
 
     # --- functions ---
 

@@ -14,7 +14,7 @@ defaults of the schema of the model's opset. An input that used to be an attribu
 | `Ints`, `Array` | numbers, which have to be known |
 | `Dims` | sizes: known, symbolic, or those that a tensor holds when the graph runs |
 | `Items` | a sequence |
-| `Call` | no input: the node itself |
+| `NodeCall` | no input: the node itself |
 
 See also `importer` (how a node's inputs are found).
 """
@@ -38,11 +38,11 @@ Value = TensorValue | Known | list[Any] | None
 Ints = list[int]
 Dims = list[Dim]
 Items = list[Any]
-__all__ = ["ROWS", "Array", "Dims", "Ints", "Items", "Row", "Value", "find_row", "onnx_op", "same_op"]
+__all__ = ["ROWS", "Array", "Dims", "Ints", "Items", "OpTypeRow", "Value", "find_row", "onnx_op", "same_op"]
 
 
 @dataclass(frozen=True)
-class Row:
+class OpTypeRow:
     """How an op type is converted.
 
     Attributes:
@@ -67,7 +67,7 @@ class Row:
         return list(inspect.signature(self.convert).parameters.values())
 
 
-ROWS: dict[tuple[str, str], list[Row]] = {}
+ROWS: dict[tuple[str, str], list[OpTypeRow]] = {}
 
 
 def onnx_op(
@@ -81,7 +81,7 @@ def onnx_op(
 
     def declare(function: F) -> F:
         for name in names:
-            _add(Row(name, function, since, domain, known, unlimited))
+            _add(OpTypeRow(name, function, since, domain, known, unlimited))
         return function
 
     return declare
@@ -93,17 +93,17 @@ def same_op(name: str, function: Callable[..., Any], known: Callable[..., Any] |
     def convert(*inputs: TensorValue) -> Any:
         return function(*inputs)
 
-    _add(Row(name, convert, since, "", known))
+    _add(OpTypeRow(name, convert, since, "", known))
 
 
-def _add(row: Row) -> None:
+def _add(row: OpTypeRow) -> None:
     listed = ROWS.setdefault((row.domain, row.op_type), [])
     assert all(other.since != row.since for other in listed), f"two rows for {row.op_type} since {row.since}"
     listed.append(row)
     listed.sort(key=lambda each: each.since)
 
 
-def find_row(domain: str, op_type: str, version: int) -> Row | None:
+def find_row(domain: str, op_type: str, version: int) -> OpTypeRow | None:
     """The row of an op type in a version of its opset."""
     fitting = [row for row in ROWS.get((domain, op_type), ()) if row.since <= version]
     return fitting[-1] if fitting else None

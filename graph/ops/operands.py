@@ -148,7 +148,7 @@ def same_device(name: str, operands: Mapping[str, Value], device: DeviceRef | No
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class DTypeGroup:
     """A kind of dtypes: which they are, what they are called, and what to do about another one."""
 
     holds: Callable[[DType], bool]
@@ -169,17 +169,19 @@ def _computes(dtype: DType) -> bool:
 _TO_FLOAT = "ops.cast(x, DType.float32)"
 # What operands may be. Storage types are moved, chosen and cast, and nothing else: only "storable" has them.
 KINDS = {
-    "float": Kind(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
-    "numeric": Kind(lambda t: t is not DType.bool and _computes(t), "numeric"),
-    "number": Kind(lambda t: t is not DType.bool and not t.is_storage(), "numeric or complex"),
-    "inexact": Kind(lambda t: t.is_complex() or (t.is_float() and not t.is_storage()), "floating-point", _TO_FLOAT),
-    "complex": Kind(lambda t: t.is_complex(), "complex", "ops.cast(x, DType.complex64)"),
-    "integral": Kind(lambda t: t.is_integral() and not t.is_storage(), "integer"),
-    "index": Kind(lambda t: t.is_integral() and not t.is_storage(), "an integer", "ops.cast(x, DType.int64)"),
-    "bool": Kind(lambda t: t is DType.bool, "bool", "use a comparison, such as x != 0"),
-    "any": Kind(lambda t: _computes(t), "of a type that computes"),
-    "comparable": Kind(lambda t: not t.is_storage(), "of a type that computes"),
-    "storable": Kind(lambda t: True, "of any type"),
+    "float": DTypeGroup(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
+    "numeric": DTypeGroup(lambda t: t is not DType.bool and _computes(t), "numeric"),
+    "number": DTypeGroup(lambda t: t is not DType.bool and not t.is_storage(), "numeric or complex"),
+    "inexact": DTypeGroup(
+        lambda t: t.is_complex() or (t.is_float() and not t.is_storage()), "floating-point", _TO_FLOAT
+    ),
+    "complex": DTypeGroup(lambda t: t.is_complex(), "complex", "ops.cast(x, DType.complex64)"),
+    "integral": DTypeGroup(lambda t: t.is_integral() and not t.is_storage(), "integer"),
+    "index": DTypeGroup(lambda t: t.is_integral() and not t.is_storage(), "an integer", "ops.cast(x, DType.int64)"),
+    "bool": DTypeGroup(lambda t: t is DType.bool, "bool", "use a comparison, such as x != 0"),
+    "any": DTypeGroup(lambda t: _computes(t), "of a type that computes"),
+    "comparable": DTypeGroup(lambda t: not t.is_storage(), "of a type that computes"),
+    "storable": DTypeGroup(lambda t: True, "of any type"),
 }
 
 

@@ -21,7 +21,7 @@ from einkorn.dsl.signature import dims as language
 from einkorn.dsl.signature import parse_dims as parser
 from einkorn.dsl.signature.bind import bind
 from einkorn.dsl.signature.check import check_schema
-from einkorn.dsl.signature.dims import AnyAxis, Axis, Binary, Call, Computed, Name, Negate, Number, Pack, Size
+from einkorn.dsl.signature.dims import AnyAxis, Axis, Binary, Computed, FunctionCall, Name, Negate, Number, Pack, Size
 from einkorn.dsl.signature.parameters import bind_parameters
 from einkorn.dsl.signature.parse_dims import parse_dims
 from einkorn.dsl.signature.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
@@ -70,7 +70,11 @@ ADD = op("out out T *s", "x in T *s", "y in T *s", name="add")
             "(min(a, 2, b) * ceildiv(n, 4))",
             (
                 Computed(
-                    Binary("*", Call("min", (Name("a"), Number(2), Name("b"))), Call("ceildiv", (Name("n"), Number(4))))
+                    Binary(
+                        "*",
+                        FunctionCall("min", (Name("a"), Number(2), Name("b"))),
+                        FunctionCall("ceildiv", (Name("n"), Number(4))),
+                    )
                 ),
             ),
         ),
@@ -106,7 +110,7 @@ EXPRESSIONS = st.recursive(
     lambda inner: st.one_of(
         inner.map(Negate),
         st.builds(Binary, st.sampled_from(["+", "-", "*", "//", "%"]), inner, inner),
-        st.builds(Call, st.sampled_from(["min", "max", "ceildiv"]), st.tuples(inner, inner)),
+        st.builds(FunctionCall, st.sampled_from(["min", "max", "ceildiv"]), st.tuples(inner, inner)),
     ),
     max_leaves=12,
 )

@@ -13,7 +13,7 @@ from support import graphs
 from support.gpu_case import KERNELS
 
 from einkorn.dsl import DType
-from einkorn.dsl.contract.schedules import BLOCKS, Row, Switch, parse_schedule
+from einkorn.dsl.contract.schedules import BLOCKS, ScheduleRow, Switch, parse_schedule
 from einkorn.dsl.diagnostics.errors import DeviceError, KernelError
 from einkorn.graph import Accelerator, Buffer, BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine import schedules
@@ -155,7 +155,7 @@ def test_the_fewest_switches() -> None:
 
 def test_the_order_of_blocks_as_switches() -> None:
     order = [3, 1, 4, 0, 2]
-    rows = [Row(0, block, 0, 0, 1, 1) for block in order]
+    rows = [ScheduleRow(0, block, 0, 0, 1, 1) for block in order]
     switches = switches_of(rows)
     places = []
     for position in range(5):

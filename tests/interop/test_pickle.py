@@ -126,7 +126,7 @@ def waiting() -> Tensor:
 MADE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Accelerator": (lambda: Accelerator("sim", like="sm_90"), lambda device: device.architecture_name),
     "AlgebraicDim": (lambda: Dim("n") * 2 + 1, lambda dim: dim),
-    "Benchmark": (lambda: tools.Benchmark((tools.Row("scaled", 2.0, 1.0),)), str),
+    "Benchmark": (lambda: tools.Benchmark((tools.FunctionTimes("scaled", 2.0, 1.0),)), str),
     "Buffer": (lambda: Buffer.from_numpy(X.copy()), lambda buffer: buffer.to_numpy().tolist()),
     "BufferType": (lambda: BufferType(DType.float32, ["n", 3], DeviceRef.CPU()), lambda type: type),
     "BufferValue": (

@@ -24,7 +24,7 @@ from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.kernels import Kernel
 from einkorn.dsl.contract.unit import EntrySpec
-from einkorn.graph.driver.device import Code, CodeFile, Kind, Memory
+from einkorn.graph.driver.device import Backend, Code, CodeFile, Memory
 from einkorn.graph.driver.halves import open_halves
 
 FAILED = 1  # what a launch gives whose kernel raised an error
@@ -121,9 +121,9 @@ class LaunchingDriver(MallocDriver):
         return str(self.error_raised) if self.error_raised else ""
 
 
-def launching_kind(run: Run, target: str) -> Kind:
+def launching_kind(run: Run, target: str) -> Backend:
     """The row of a table with one such device."""
-    return Kind("gpu", lambda: 1, lambda number: LaunchingDriver(number, run, target))
+    return Backend("gpu", lambda: 1, lambda number: LaunchingDriver(number, run, target))
 
 
 def run_unit(spec: EntrySpec, target: str, run: Run, arrays: Sequence[Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from einkorn.graph.driver.device import ALIGNMENT, Code, CodeFile, Driver, Kind, Memory
+from einkorn.graph.driver.device import ALIGNMENT, Backend, Code, CodeFile, Driver, Memory
 from einkorn.graph.driver.host import HostDriver
 
 _libc = ctypes.CDLL(None)
@@ -51,4 +51,4 @@ def _address(storage: Memory | np.ndarray[Any, Any]) -> int:
     return storage.address if isinstance(storage, Memory) else storage.ctypes.data
 
 
-MALLOC = Kind("gpu", lambda: 1, MallocDriver)
+MALLOC = Backend("gpu", lambda: 1, MallocDriver)

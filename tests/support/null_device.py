@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from einkorn.dsl.contract import abi
-from einkorn.graph.driver.device import ALIGNMENT, Code, CodeFile, Driver, Kind, Memory
+from einkorn.graph.driver.device import ALIGNMENT, Backend, Code, CodeFile, Driver, Memory
 from einkorn.graph.driver.shared_library import SharedLibrary
 
 
@@ -65,6 +65,6 @@ class NullDriver(Driver):
         return {"name": f"null device {self.number}"}
 
 
-def null_kind(count: int = 2) -> Kind:
+def null_kind(count: int = 2) -> Backend:
     """The row of a table with so many of them."""
-    return Kind("gpu", lambda: count, NullDriver)
+    return Backend("gpu", lambda: count, NullDriver)

@@ -16,7 +16,7 @@ from support.malloc_device import MallocDriver
 
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter
-from einkorn.graph.driver.device import Code, CodeFile, Kind, Memory
+from einkorn.graph.driver.device import Backend, Code, CodeFile, Memory
 from einkorn.graph.driver.halves import open_halves
 
 
@@ -147,6 +147,6 @@ class RecordingDriver(MallocDriver):
         return f"RECORDING_ERROR_{code}"
 
 
-def recording_kind(count: int = 1) -> Kind:
+def recording_kind(count: int = 1) -> Backend:
     """The row of a table with so many of them."""
-    return Kind("gpu", lambda: count, RecordingDriver)
+    return Backend("gpu", lambda: count, RecordingDriver)

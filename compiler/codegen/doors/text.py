@@ -14,7 +14,7 @@ from typing import Final
 
 from ....dsl.contract import abi
 from ....dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
-from ....dsl.signature.dims import Binary, Call, Expression, Name, Negate, names_in
+from ....dsl.signature.dims import Binary, Expression, FunctionCall, Name, Negate, names_in
 from ....dsl.signature.dims import Number as Literal
 from ....dsl.types.dtype import DType
 from ...targets import host
@@ -120,10 +120,10 @@ class DoorText(FunctionText):
                 return self.exact("-", 0, self.size(operand, known))
             case Binary(operator, left, right):
                 return self.exact(operator, self.size(left, known), self.size(right, known))
-            case Call("ceildiv", (left, right)):
+            case FunctionCall("ceildiv", (left, right)):
                 return self.exact("-", 0, self.exact("//", self.exact("-", 0, self.size(left, known)),
                                                      self.size(right, known)))  # fmt: skip
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 found, *others = (self.size(argument, known) for argument in arguments)
                 for other in others:
                     found = self.value(f"call i64 @llvm.s{function}.i64(i64 {found}, i64 {other})")

@@ -18,7 +18,7 @@ from ...ops.stage import current
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
 from ...types.tensor_type import TensorType
-from ..call import Call
+from ..call import NodeCall
 from ..known import Known
 from ..table import Value, onnx_op
 
@@ -29,7 +29,7 @@ class _Undo(Exception):
     """Ends a trial."""
 
 
-def _types_of(call: Call, condition: Value, graph: Any) -> list[TensorType]:
+def _types_of(call: NodeCall, condition: Value, graph: Any) -> list[TensorType]:
     """The types of what a graph without inputs gives: it is staged once and taken back."""
     types: list[TensorType] = []
     try:
@@ -44,7 +44,7 @@ def _types_of(call: Call, condition: Value, graph: Any) -> list[TensorType]:
 
 
 @onnx_op("If")
-def if_(call: Call, condition: Value, *, then_branch: Any, else_branch: Any) -> Any:
+def if_(call: NodeCall, condition: Value, *, then_branch: Any, else_branch: Any) -> Any:
     """One of two graphs."""
     if isinstance(condition, Known):
         chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch
@@ -65,7 +65,7 @@ def if_(call: Call, condition: Value, *, then_branch: Any, else_branch: Any) -> 
 
 
 @onnx_op("Loop")
-def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Any) -> Any:
+def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: Any) -> Any:
     """A graph that is run again and again, with the values that it carries; some results are collected."""
     carried = len(initial)
     scans = len(body.output) - 1 - carried
@@ -88,7 +88,7 @@ def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Any)
 
 
 def _unrolled(
-    call: Call, body: Any, values: list[Value], most: int | None, goes: bool, scans: int
+    call: NodeCall, body: Any, values: list[Value], most: int | None, goes: bool, scans: int
 ) -> list[Value] | None:
     """The rounds one after the other; None where their number shows only when the graph runs, or is large."""
     collected: list[list[Value]] = [[] for _ in range(scans)]
@@ -118,13 +118,13 @@ def _number(number: int) -> Known:
     return Known(np.array(number, np.int64), DType.int64)
 
 
-def _stacked(call: Call, values: list[Value], axis: int = 0) -> Value:
+def _stacked(call: NodeCall, values: list[Value], axis: int = 0) -> Value:
     if not values:
         call.fail("collects results over zero iterations, so that their shape is unknown", code="EK0529")
     return ops.stack([call.tensor(value) for value in values], axis)
 
 
-def _while(call: Call, body: Any, trips: Value, condition: Value, values: list[TensorValue]) -> list[TensorValue]:
+def _while(call: NodeCall, body: Any, trips: Value, condition: Value, values: list[TensorValue]) -> list[TensorValue]:
     most = ops.reshape(call.tensor(trips), []) if trips is not None else None
     first = ops.reshape(call.tensor(condition), []) if condition is not None else ops.constant(True, DType.bool)
     types = [value.type for value in values]
@@ -144,7 +144,7 @@ def _while(call: Call, body: Any, trips: Value, condition: Value, values: list[T
 
 @onnx_op("Scan", since=9)
 def scan(
-    call: Call,
+    call: NodeCall,
     *given: Value,
     body: Any,
     num_scan_inputs: int,

@@ -17,7 +17,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, dim_max, dim_min
-from ..call import Call
+from ..call import NodeCall
 from ..known import Array, Known, choose, divide, elementwise, known, quotient, same
 from ..table import Value, onnx_op, same_op
 from ..tensors import CODES, DTYPES
@@ -130,7 +130,7 @@ same_op("BitwiseXor", ops.bitwise_xor)
 
 
 @onnx_op("BitShift")
-def bit_shift(call: Call, x: TensorValue, y: TensorValue, *, direction: str) -> TensorValue:
+def bit_shift(call: NodeCall, x: TensorValue, y: TensorValue, *, direction: str) -> TensorValue:
     """Bits moved up (LEFT) or down (RIGHT)."""
     if direction not in ("LEFT", "RIGHT"):
         call.fail(f"shifts LEFT or RIGHT, not {direction!r}", argument="direction")
@@ -182,7 +182,7 @@ def leaky_relu(x: TensorValue, *, alpha: float) -> TensorValue:
 
 
 @onnx_op("PRelu")
-def prelu(call: Call, x: TensorValue, slope: TensorValue) -> TensorValue:
+def prelu(call: NodeCall, x: TensorValue, slope: TensorValue) -> TensorValue:
     """slope * x below 0; slope broadcasts to x, before version 7 along the channels."""
     if call.version < 7 and slope.rank == 1:
         slope = ops.reshape(slope, [slope.shape[0], *[1] * (x.rank - 2)])
@@ -241,7 +241,7 @@ def shrink(x: TensorValue, *, bias: float, lambd: float) -> TensorValue:
 
 
 @onnx_op("Clip")
-def clip(call: Call, x: TensorValue, min: Value = None, max: Value = None) -> TensorValue:
+def clip(call: NodeCall, x: TensorValue, min: Value = None, max: Value = None) -> TensorValue:
     """x between min and max; max wins where they cross."""
     for bound, function in ((min, ops.maximum), (max, ops.minimum)):
         if bound is not None:
@@ -264,13 +264,13 @@ def _known_cast(x: Array, to: int) -> Known:
 
 
 @onnx_op("Cast", known=_known_cast, unlimited=True)
-def cast(call: Call, x: TensorValue, *, to: int, saturate: int = 1, round_mode: str = "up") -> TensorValue:
+def cast(call: NodeCall, x: TensorValue, *, to: int, saturate: int = 1, round_mode: str = "up") -> TensorValue:
     """Another dtype."""
     return _cast_to(call, x, call.dtype(to), saturate, round_mode)
 
 
 @onnx_op("BitCast")
-def bit_cast(call: Call, x: TensorValue, *, to: int) -> TensorValue:
+def bit_cast(call: NodeCall, x: TensorValue, *, to: int) -> TensorValue:
     """The same bits, read as another dtype of as many."""
     dtype = call.dtype(to)
     if x.dtype is DType.bool and dtype is not DType.bool:
@@ -279,7 +279,7 @@ def bit_cast(call: Call, x: TensorValue, *, to: int) -> TensorValue:
 
 
 @onnx_op("CastLike")
-def cast_like(call: Call, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
+def cast_like(call: NodeCall, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
     """The dtype of another tensor."""
     dtype = target.dtype if isinstance(target, Known) else call.tensor(target).dtype
     if isinstance(x, Known) and not dtype.is_storage() and not x.dtype.is_storage():
@@ -287,7 +287,7 @@ def cast_like(call: Call, x: Value, target: Value, *, saturate: int = 1, round_m
     return _cast_to(call, call.tensor(x), dtype, saturate, round_mode)
 
 
-def _cast_to(call: Call, x: TensorValue, dtype: DType, saturate: int, round_mode: str) -> TensorValue:
+def _cast_to(call: NodeCall, x: TensorValue, dtype: DType, saturate: int, round_mode: str) -> TensorValue:
     """Narrow floats are cut off at their largest number; integers of 4 bits wrap."""
     if x.dtype.is_storage() and x.dtype.is_float() and not dtype.is_float():
         x = ops.cast(x, DType.float32)

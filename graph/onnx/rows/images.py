@@ -14,7 +14,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, Shape, StaticDim
 from ...types.layouts import ConvInputLayout, FilterLayout
-from ..call import Call
+from ..call import NodeCall
 from ..table import Dims, Ints, onnx_op
 from .indexing import along, steps
 
@@ -36,7 +36,7 @@ class Windows:
 
 
 def windows(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     kernel: Sequence[int],
     strides: Sequence[int] | None,
@@ -62,7 +62,7 @@ def windows(
     return Windows(list(kernel), by, apart, flat)
 
 
-def _same(call: Call, dim: Dim, extent: int, stride: int) -> int:
+def _same(call: NodeCall, dim: Dim, extent: int, stride: int) -> int:
     """The padding of an axis that makes as many windows as there are strides in it."""
     if isinstance(dim, StaticDim):
         return max((-(-int(dim) // stride) - 1) * stride + extent - int(dim), 0)
@@ -80,7 +80,7 @@ def _filters(x: TensorValue) -> FilterLayout:
 
 @onnx_op("Conv")
 def conv(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     w: TensorValue,
     b: TensorValue | None = None,
@@ -99,7 +99,7 @@ def conv(
     return function(x, w, over.strides, over.dilations, over.pads, group, b, _FIRST, _filters(x))
 
 
-def _kernel_of(call: Call, w: TensorValue, kernel_shape: list[int] | None) -> list[int]:
+def _kernel_of(call: NodeCall, w: TensorValue, kernel_shape: list[int] | None) -> list[int]:
     sizes = w.shape[2:]
     if not sizes.is_static:
         call.fail(f"has filters of the symbolic shape {w.shape}", code="EK0529")
@@ -110,7 +110,7 @@ def _kernel_of(call: Call, w: TensorValue, kernel_shape: list[int] | None) -> li
 
 @onnx_op("ConvTranspose")
 def conv_transpose(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     w: TensorValue,
     b: TensorValue | None = None,
@@ -164,7 +164,7 @@ def _without_zero(x: TensorValue, zero_point: TensorValue | None, axis: int | No
 
 @onnx_op("ConvInteger")
 def conv_integer(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     w: TensorValue,
     x_zero_point: TensorValue | None = None,
@@ -185,7 +185,7 @@ def conv_integer(
 
 @onnx_op("Col2Im")
 def col2im(
-    call: Call,
+    call: NodeCall,
     input: TensorValue,
     image_shape: Dims,
     block_shape: Ints,
@@ -206,7 +206,7 @@ def col2im(
 
 @onnx_op("MaxPool")
 def max_pool(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     *,
     kernel_shape: list[int],
@@ -247,7 +247,7 @@ def _columns_first(x: TensorValue, places: TensorValue) -> TensorValue:
 
 @onnx_op("AveragePool")
 def average_pool(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     *,
     kernel_shape: list[int],
@@ -266,7 +266,7 @@ def average_pool(
 
 @onnx_op("LpPool")
 def lp_pool(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     *,
     kernel_shape: list[int],
@@ -306,7 +306,7 @@ def global_lp_pool(x: TensorValue, *, p: int) -> TensorValue:
 
 @onnx_op("MaxUnpool")
 def max_unpool(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     places: TensorValue,
     output_shape: Ints | None = None,

@@ -17,12 +17,12 @@ from ... import ops
 from ...ops.stage import current
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..known import Array
 from ..table import Ints, Value, onnx_op
 
 
-def new_dim(call: Call, word: str) -> Dim:
+def new_dim(call: NodeCall, word: str) -> Dim:
     """A name for a number of elements that is known when the graph runs."""
     return current(word).unused_dim(word)
 
@@ -74,7 +74,7 @@ _SCATTERS: dict[str, tuple[Callable[..., TensorValue], Callable[..., TensorValue
 
 @onnx_op("Scatter", "ScatterElements")
 def scatter_elements(
-    call: Call, data: TensorValue, indices: TensorValue, updates: TensorValue, *, axis: int, reduction: str = "none"
+    call: NodeCall, data: TensorValue, indices: TensorValue, updates: TensorValue, *, axis: int, reduction: str = "none"
 ) -> TensorValue:
     """One element written for each index."""
     return _scatter(call, reduction, 0)(data, updates, indices, axis)
@@ -82,13 +82,13 @@ def scatter_elements(
 
 @onnx_op("ScatterND")
 def scatter_nd(
-    call: Call, data: TensorValue, indices: TensorValue, updates: TensorValue, *, reduction: str = "none"
+    call: NodeCall, data: TensorValue, indices: TensorValue, updates: TensorValue, *, reduction: str = "none"
 ) -> TensorValue:
     """Elements or parts written, by vectors of indices."""
     return _scatter(call, reduction, 1)(data, updates, indices)
 
 
-def _scatter(call: Call, reduction: str, which: int) -> Callable[..., TensorValue]:
+def _scatter(call: NodeCall, reduction: str, which: int) -> Callable[..., TensorValue]:
     if reduction not in _SCATTERS:
         call.fail(f"reduces by one of {', '.join(_SCATTERS)}, not {reduction!r}", argument="reduction")
     return _SCATTERS[reduction][which]
@@ -96,7 +96,7 @@ def _scatter(call: Call, reduction: str, which: int) -> Callable[..., TensorValu
 
 @onnx_op("TensorScatter")
 def tensor_scatter(
-    call: Call,
+    call: NodeCall,
     past_cache: TensorValue,
     update: TensorValue,
     write_indices: TensorValue | None = None,
@@ -115,7 +115,7 @@ def tensor_scatter(
 
 
 @onnx_op("NonZero", known=lambda x: np.array(np.nonzero(x), np.int64))
-def nonzero(call: Call, x: TensorValue) -> TensorValue:
+def nonzero(call: NodeCall, x: TensorValue) -> TensorValue:
     """The places of all elements that are not zero, one column each."""
     if x.rank == 0:
         call.fail("takes tensors with axes")
@@ -123,7 +123,7 @@ def nonzero(call: Call, x: TensorValue) -> TensorValue:
 
 
 @onnx_op("Compress")
-def compress(call: Call, data: TensorValue, condition: TensorValue, *, axis: int | None = None) -> TensorValue:
+def compress(call: NodeCall, data: TensorValue, condition: TensorValue, *, axis: int | None = None) -> TensorValue:
     """The parts along an axis, or the elements, where a condition is true."""
     found = ops.nonzero(condition, new_dim(call, "compressed"))
     places = ops.reshape(found, [found.shape[0]])
@@ -133,7 +133,7 @@ def compress(call: Call, data: TensorValue, condition: TensorValue, *, axis: int
 
 
 @onnx_op("OneHot")
-def one_hot(call: Call, indices: TensorValue, depth: Value, values: TensorValue, *, axis: int) -> TensorValue:
+def one_hot(call: NodeCall, indices: TensorValue, depth: Value, values: TensorValue, *, axis: int) -> TensorValue:
     """values[1] where the index is, values[0] elsewhere."""
     count = call.dims(_as_vector(call, depth), 1)[0]
     at = axis + indices.rank + 1 if axis < 0 else axis
@@ -144,7 +144,7 @@ def one_hot(call: Call, indices: TensorValue, depth: Value, values: TensorValue,
     return ops.where(hot, values[1], values[0])
 
 
-def _as_vector(call: Call, value: Value) -> Value:
+def _as_vector(call: NodeCall, value: Value) -> Value:
     if isinstance(value, TensorValue):
         return ops.reshape(ops.cast(value, DType.int64), [1])
     return value
@@ -171,7 +171,7 @@ def trilu(input: TensorValue, k: Ints | None = None, *, upper: int = 1) -> Tenso
 
 
 @onnx_op("EyeLike")
-def eye_like(call: Call, x: TensorValue, *, dtype: int | None = None, k: int = 0) -> TensorValue:
+def eye_like(call: NodeCall, x: TensorValue, *, dtype: int | None = None, k: int = 0) -> TensorValue:
     """1 on a diagonal, 0 elsewhere."""
     kind = call.dtype(dtype) if dtype is not None else x.dtype
     rows = ops.unsqueeze(steps(x.shape[0], x.device), 1)
@@ -188,7 +188,7 @@ def _known_range(start: Array, limit: Array, delta: Array) -> Array:
 
 
 @onnx_op("Range", known=_known_range)
-def range_(call: Call, start: Value, limit: Value, delta: Value) -> TensorValue:
+def range_(call: NodeCall, start: Value, limit: Value, delta: Value) -> TensorValue:
     """start, start + delta, ... up to limit, which is left out."""
     first, last, step = (ops.reshape(call.tensor(value), []) for value in (start, limit, delta))
     return ops.range(first, last, step, new_dim(call, "range"), dtype=first.dtype)
@@ -198,7 +198,7 @@ def range_(call: Call, start: Value, limit: Value, delta: Value) -> TensorValue:
 
 
 @onnx_op("Tile")
-def tile(call: Call, input: TensorValue, repeats: Value) -> TensorValue:
+def tile(call: NodeCall, input: TensorValue, repeats: Value) -> TensorValue:
     """A tensor next to itself."""
     counts = call.dims(repeats, 1)
     if any(count == 0 for count in counts):
@@ -209,7 +209,7 @@ def tile(call: Call, input: TensorValue, repeats: Value) -> TensorValue:
 
 @onnx_op("Pad")
 def pad(
-    call: Call,
+    call: NodeCall,
     data: TensorValue,
     pads: Ints,
     constant_value: TensorValue | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ..call import Call
+from ..call import NodeCall
 from ..table import onnx_op, same_op
 
 same_op("MatMul", ops.matmul)
@@ -19,7 +19,7 @@ def einsum(*operands: TensorValue, equation: str) -> TensorValue:
 
 @onnx_op("Gemm")
 def gemm(
-    call: Call,
+    call: NodeCall,
     a: TensorValue,
     b: TensorValue,
     c: TensorValue | None = None,

@@ -13,7 +13,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..known import Array, Known, dims_in, known_dims
 from ..table import Ints, Value, onnx_op
 from .indexing import new_dim
@@ -64,7 +64,7 @@ def _known_slice(data: Array, starts: Any, ends: Any, axes: Any = None, steps: A
 
 @onnx_op("Slice", known=_known_slice)
 def slice_(
-    call: Call, data: TensorValue, starts: Value, ends: Value, axes: Ints | None = None, steps: Ints | None = None
+    call: NodeCall, data: TensorValue, starts: Value, ends: Value, axes: Ints | None = None, steps: Ints | None = None
 ) -> TensorValue:
     """A range of some axes; bounds beyond an axis are cut off."""
     known = isinstance(starts, Known) and isinstance(ends, Known) and not starts.symbolic
@@ -108,7 +108,7 @@ def _bounded(start: int, end: int, step: int, dim: Dim) -> slice:
 
 
 def _slice_by_dims(
-    call: Call, data: TensorValue, starts: Value, ends: Value, axes: Ints | None, steps: Ints | None
+    call: NodeCall, data: TensorValue, starts: Value, ends: Value, axes: Ints | None, steps: Ints | None
 ) -> TensorValue:
     """Bounds that are symbolic, or known when the graph runs: elements by their places."""
     firsts, lasts = call.tensor(starts), call.tensor(ends)
@@ -143,7 +143,7 @@ def _known_split(
 
 @onnx_op("Split", known=_known_split)
 def split_attribute(
-    call: Call, data: TensorValue, split: Ints | None = None, *, axis: int, num_outputs: int | None = None
+    call: NodeCall, data: TensorValue, split: Ints | None = None, *, axis: int, num_outputs: int | None = None
 ) -> Any:
     """Pieces along an axis: of these sizes, or as equal as can be, the last one smaller."""
     at = axis % data.rank

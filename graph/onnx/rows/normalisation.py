@@ -13,7 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ..call import Call
+from ..call import NodeCall
 from ..table import onnx_op
 
 
@@ -36,7 +36,7 @@ def _standardised(x: TensorValue, axes: Sequence[int], epsilon: float) -> tuple[
 
 @onnx_op("BatchNormalization")
 def batch_normalization(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     scale: TensorValue,
     bias: TensorValue,
@@ -144,7 +144,7 @@ def mean_variance_normalization(x: TensorValue, *, axes: list[int]) -> TensorVal
 
 
 @onnx_op("LpNormalization")
-def lp_normalization(call: Call, x: TensorValue, *, axis: int, p: int) -> TensorValue:
+def lp_normalization(call: NodeCall, x: TensorValue, *, axis: int, p: int) -> TensorValue:
     """x over its norm along an axis; 0 where that is 0."""
     wide = _wide(x)
     if p == 1:

@@ -8,7 +8,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Shape, StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..table import Ints, onnx_op
 from .indexing import along, new_dim, steps
 
@@ -41,7 +41,7 @@ def hardmax_of_rows(x: TensorValue, *, axis: int) -> TensorValue:
 
 
 @onnx_op("Unique")
-def unique(call: Call, x: TensorValue, *, axis: int | None = None, sorted: int = 1) -> Any:
+def unique(call: NodeCall, x: TensorValue, *, axis: int | None = None, sorted: int = 1) -> Any:
     """The different elements, or parts along an axis, where each is first, which of them each is, and how often."""
     at = 0 if axis is None else axis % x.rank
     parts = ops.flatten(x) if axis is None else ops.permute(x, [at, *(k for k in range(x.rank) if k != at)])
@@ -69,7 +69,7 @@ def unique(call: Call, x: TensorValue, *, axis: int | None = None, sorted: int =
     return ops.permute(values, back), firsts, inverse, counts
 
 
-def _columns(call: Call, parts: TensorValue) -> list[TensorValue]:
+def _columns(call: NodeCall, parts: TensorValue) -> list[TensorValue]:
     """What parts along the first axis are compared by: the elements at each place in them."""
     if parts.rank == 1:
         return [parts]

@@ -12,13 +12,13 @@ from ... import ops
 from ...ops.random import seeded
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..table import Value, onnx_op
 
 
 @onnx_op("Dropout")
 def dropout(
-    call: Call, data: TensorValue, ratio: Value = None, training_mode: Value = None, *, seed: int | None = None
+    call: NodeCall, data: TensorValue, ratio: Value = None, training_mode: Value = None, *, seed: int | None = None
 ) -> Any:
     """The same tensor, and a mask that is true everywhere; in training some elements are 0, and the mask false."""
     del seed
@@ -32,7 +32,7 @@ def dropout(
 
 
 @onnx_op("Det")
-def det(call: Call, x: TensorValue) -> TensorValue:
+def det(call: NodeCall, x: TensorValue) -> TensorValue:
     """The determinant of small matrices, by minors."""
     size = x.shape[-1]
     if not isinstance(size, StaticDim) or int(size) > 4 or x.shape[-2] != size:
@@ -57,7 +57,7 @@ def _minor(x: TensorValue, columns: list[int], row: int) -> TensorValue:
 
 
 def _drawn(
-    call: Call, shape: list[Any], dtype: DType, draw: Any, first: float, second: float, seed: float | None
+    call: NodeCall, shape: list[Any], dtype: DType, draw: Any, first: float, second: float, seed: float | None
 ) -> TensorValue:
     """Numbers of a distribution, in float32 where the dtype is narrower."""
     wide = DType.float64 if dtype is DType.float64 else DType.float32
@@ -75,7 +75,7 @@ def _normal(shape: list[Any], mean: float, scale: float, dtype: DType) -> Tensor
 
 @onnx_op("RandomUniform")
 def random_uniform(
-    call: Call, *, dtype: int, high: float, low: float, shape: list[int], seed: float | None = None
+    call: NodeCall, *, dtype: int, high: float, low: float, shape: list[int], seed: float | None = None
 ) -> TensorValue:
     """Numbers from low on and below high."""
     return _drawn(call, list(shape), call.dtype(dtype), _uniform, low, high, seed)
@@ -83,7 +83,7 @@ def random_uniform(
 
 @onnx_op("RandomNormal")
 def random_normal(
-    call: Call, *, dtype: int, mean: float, scale: float, shape: list[int], seed: float | None = None
+    call: NodeCall, *, dtype: int, mean: float, scale: float, shape: list[int], seed: float | None = None
 ) -> TensorValue:
     """Numbers of the normal distribution."""
     return _drawn(call, list(shape), call.dtype(dtype), _normal, mean, scale, seed)
@@ -91,7 +91,7 @@ def random_normal(
 
 @onnx_op("RandomUniformLike")
 def random_uniform_like(
-    call: Call, x: TensorValue, *, dtype: int | None = None, high: float, low: float, seed: float | None = None
+    call: NodeCall, x: TensorValue, *, dtype: int | None = None, high: float, low: float, seed: float | None = None
 ) -> TensorValue:
     """Numbers from low on and below high, in the shape of a tensor."""
     return _drawn(call, list(x.shape), call.dtype(dtype) if dtype is not None else x.dtype, _uniform, low, high, seed)
@@ -99,20 +99,22 @@ def random_uniform_like(
 
 @onnx_op("RandomNormalLike")
 def random_normal_like(
-    call: Call, x: TensorValue, *, dtype: int | None = None, mean: float, scale: float, seed: float | None = None
+    call: NodeCall, x: TensorValue, *, dtype: int | None = None, mean: float, scale: float, seed: float | None = None
 ) -> TensorValue:
     """Numbers of the normal distribution, in the shape of a tensor."""
     return _drawn(call, list(x.shape), call.dtype(dtype) if dtype is not None else x.dtype, _normal, mean, scale, seed)
 
 
 @onnx_op("Bernoulli")
-def bernoulli(call: Call, x: TensorValue, *, dtype: int | None = None, seed: float | None = None) -> TensorValue:
+def bernoulli(call: NodeCall, x: TensorValue, *, dtype: int | None = None, seed: float | None = None) -> TensorValue:
     """1 with the probability that each element says."""
     return ops.cast(ops.random.bernoulli(x), call.dtype(dtype) if dtype is not None else x.dtype)
 
 
 @onnx_op("Multinomial")
-def multinomial(call: Call, x: TensorValue, *, dtype: int, sample_size: int, seed: float | None = None) -> TensorValue:
+def multinomial(
+    call: NodeCall, x: TensorValue, *, dtype: int, sample_size: int, seed: float | None = None
+) -> TensorValue:
     """Places drawn by the unnormalised logarithms of their probabilities."""
     noise = ops.random.uniform([x.shape[0], sample_size, x.shape[1]], (0, 1), dtype=DType.float32)
     gumbel = ops.negate(ops.log(ops.negate(ops.log(ops.maximum(noise, 1e-30)))))

@@ -6,13 +6,13 @@ from __future__ import annotations
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
-from ..call import Call
+from ..call import NodeCall
 from ..table import onnx_op
 from .elementwise import LARGEST
 from .images import conv_integer
 
 
-def _spread(call: Call, values: TensorValue, x: TensorValue, axis: int, block_size: int) -> TensorValue:
+def _spread(call: NodeCall, values: TensorValue, x: TensorValue, axis: int, block_size: int) -> TensorValue:
     """Scales or zero points, shaped to broadcast over a tensor."""
     if values.rank == 0 or (values.rank == 1 and values.shape[0] == 1 and not block_size):
         return ops.reshape(values, [])
@@ -43,7 +43,7 @@ def _rounded(x: TensorValue, zero: TensorValue | None, dtype: DType) -> TensorVa
 
 @onnx_op("QuantizeLinear")
 def quantize_linear(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     y_scale: TensorValue,
     y_zero_point: TensorValue | None = None,
@@ -76,7 +76,7 @@ def _plain(x: TensorValue) -> TensorValue:
 
 @onnx_op("DequantizeLinear")
 def dequantize_linear(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     x_scale: TensorValue,
     x_zero_point: TensorValue | None = None,
@@ -129,7 +129,7 @@ def qlinear_matmul(
 
 @onnx_op("QLinearConv")
 def qlinear_conv(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     x_scale: TensorValue,
     x_zero_point: TensorValue,

@@ -14,7 +14,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
 from ...types.tensor_type import BufferType
-from ..call import Call
+from ..call import NodeCall
 from ..table import onnx_op
 
 MOST_UNROLLED = 32  # steps; each is compiled as part of the whole
@@ -22,7 +22,7 @@ Function = Callable[[TensorValue], TensorValue]
 Step = Callable[[TensorValue, list[TensorValue]], list[TensorValue]]
 
 
-def _activation(call: Call, name: str, alpha: float | None, beta: float | None) -> Function:
+def _activation(call: NodeCall, name: str, alpha: float | None, beta: float | None) -> Function:
     a, b = alpha, beta
     known: dict[str, Function] = {
         "relu": ops.relu,
@@ -55,7 +55,7 @@ class Layer:
         reverse: for each direction whether it goes backwards.
     """
 
-    call: Call
+    call: NodeCall
     x: TensorValue
     lengths: TensorValue | None
     functions: list[Function]
@@ -116,7 +116,7 @@ class Layer:
 
 
 def _layer(
-    call: Call, x: TensorValue, lengths: TensorValue | None, defaults: Sequence[str], attributes: dict[str, Any]
+    call: NodeCall, x: TensorValue, lengths: TensorValue | None, defaults: Sequence[str], attributes: dict[str, Any]
 ) -> Layer:
     if attributes["layout"]:
         x = ops.permute(x, [1, 0, 2])
@@ -161,7 +161,7 @@ def _product(x: TensorValue, w: TensorValue) -> TensorValue:
 
 @onnx_op("RNN")
 def rnn(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     w: TensorValue,
     r: TensorValue,
@@ -206,7 +206,7 @@ def rnn(
 
 @onnx_op("GRU")
 def gru(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     w: TensorValue,
     r: TensorValue,
@@ -272,7 +272,7 @@ def _gru_step(
 
 @onnx_op("LSTM")
 def lstm(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     w: TensorValue,
     r: TensorValue,

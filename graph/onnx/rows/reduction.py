@@ -16,7 +16,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Shape
-from ..call import Call
+from ..call import NodeCall
 from ..known import Array, known
 from ..table import Ints, onnx_op
 
@@ -25,7 +25,7 @@ Reduce = Callable[[TensorValue, tuple[int, ...], bool], TensorValue]
 
 def _reduction(name: str, reduce: Reduce, fold: Callable[..., Any] | None = None) -> None:
     def convert(
-        call: Call, data: TensorValue, axes: Ints | None = None, *, keepdims: int, noop_with_empty_axes: int = 0
+        call: NodeCall, data: TensorValue, axes: Ints | None = None, *, keepdims: int, noop_with_empty_axes: int = 0
     ) -> TensorValue:
         if not axes and noop_with_empty_axes:
             return reduce(data, (), True) if data.rank else data
@@ -152,7 +152,7 @@ _place("ArgMin", ops.argmin)
 
 
 def _scan(name: str, function: Callable[..., TensorValue]) -> None:
-    def convert(call: Call, x: TensorValue, axis: Ints, *, exclusive: int = 0, reverse: int = 0) -> TensorValue:
+    def convert(call: NodeCall, x: TensorValue, axis: Ints, *, exclusive: int = 0, reverse: int = 0) -> TensorValue:
         if len(axis) != 1:
             call.fail(f"goes along one axis, not {len(axis)}")
         return ops.cast(function(x, axis[0], bool(exclusive), bool(reverse)), x.dtype)

@@ -14,12 +14,12 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ...types.layouts import ConvInputLayout
-from ..call import Call
+from ..call import NodeCall
 from ..known import Known
 from ..table import Array, Dims, Value, onnx_op
 
 
-def _by_scale(call: Call, dim: Dim, scale: float) -> Dim:
+def _by_scale(call: NodeCall, dim: Dim, scale: float) -> Dim:
     """A size times a factor, rounded down."""
     if isinstance(dim, StaticDim):
         return Dim(math.floor(int(dim) * scale))
@@ -49,7 +49,7 @@ def _fitted(x: TensorValue, sizes: Sequence[int], over: Sequence[int], policy: s
 
 @onnx_op("Resize", since=11)
 def resize(
-    call: Call,
+    call: NodeCall,
     x: TensorValue,
     roi: Array | None = None,
     scales: Array | None = None,
@@ -104,7 +104,7 @@ def resize(
 
 
 @onnx_op("Resize", "Upsample", since=7)
-def upsample(call: Call, x: TensorValue, scales: Array, *, mode: str) -> TensorValue:
+def upsample(call: NodeCall, x: TensorValue, scales: Array, *, mode: str) -> TensorValue:
     """Another size by factors, from the first element on."""
     factors = [float(scale) for scale in scales.reshape(-1)]
     target = [_by_scale(call, dim, scale) for dim, scale in zip(x.shape, factors, strict=True)]

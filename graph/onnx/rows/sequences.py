@@ -10,7 +10,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..known import Known
 from ..table import Ints, Items, Value, onnx_op
 
@@ -27,7 +27,7 @@ def sequence_construct(*items: Value) -> Any:
     return (list(items),)
 
 
-def _place(call: Call, items: list[Any], position: Ints | None, end: int) -> int:
+def _place(call: NodeCall, items: list[Any], position: Ints | None, end: int) -> int:
     at = end if position is None else position[0]
     if not -len(items) <= at <= end:
         call.fail(f"names place {at} of a sequence of {len(items)}")
@@ -35,21 +35,21 @@ def _place(call: Call, items: list[Any], position: Ints | None, end: int) -> int
 
 
 @onnx_op("SequenceInsert")
-def sequence_insert(call: Call, items: Items, item: Value, position: Ints | None = None) -> Any:
+def sequence_insert(call: NodeCall, items: Items, item: Value, position: Ints | None = None) -> Any:
     """One item more, at the end when no place is given."""
     at = _place(call, items, position, len(items))
     return ([*items[:at], item, *items[at:]],)
 
 
 @onnx_op("SequenceErase")
-def sequence_erase(call: Call, items: Items, position: Ints | None = None) -> Any:
+def sequence_erase(call: NodeCall, items: Items, position: Ints | None = None) -> Any:
     """One item less, the last when no place is given."""
     at = _place(call, items, position, len(items) - 1)
     return ([*items[:at], *items[at + 1 :]],)
 
 
 @onnx_op("SequenceAt")
-def sequence_at(call: Call, items: Items, position: Ints) -> Value:
+def sequence_at(call: NodeCall, items: Items, position: Ints) -> Value:
     """The item at a place."""
     found: Value = items[_place(call, items, position, len(items) - 1)]
     return found
@@ -62,14 +62,14 @@ def sequence_length(items: Items) -> Known:
 
 
 @onnx_op("ConcatFromSequence")
-def concat_from_sequence(call: Call, items: Items, *, axis: int, new_axis: int = 0) -> TensorValue:
+def concat_from_sequence(call: NodeCall, items: Items, *, axis: int, new_axis: int = 0) -> TensorValue:
     """The items joined along an axis, or along a new one."""
     tensors = [call.tensor(item) for item in items]
     return ops.stack(tensors, axis) if new_axis else ops.concat(tensors, axis)
 
 
 @onnx_op("SplitToSequence")
-def split_to_sequence(call: Call, x: TensorValue, split: Value = None, *, axis: int = 0, keepdims: int = 1) -> Any:
+def split_to_sequence(call: NodeCall, x: TensorValue, split: Value = None, *, axis: int = 0, keepdims: int = 1) -> Any:
     """Pieces of an axis: of one size, of several, or single elements."""
     at = axis % x.rank
     dim = x.shape[at]
@@ -106,7 +106,7 @@ def optional_has_element(value: Value = None) -> Known:
 
 
 @onnx_op("OptionalGetElement")
-def optional_get_element(call: Call, value: Value) -> Any:
+def optional_get_element(call: NodeCall, value: Value) -> Any:
     """The value that there is."""
     if value is None:
         call.fail("requests a value, and there is none")

@@ -17,7 +17,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, Shape, StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..known import LIMIT, Array, Known, Undecided, dims_from, dims_in, known, known_dims
 from ..table import Dims, Ints, Value, onnx_op
 
@@ -31,7 +31,7 @@ def shape_of(value: Value) -> list[Dim]:
 
 
 @onnx_op("Shape")
-def shape(call: Call, data: Value, *, start: int = 0, end: int | None = None) -> Known:
+def shape(call: NodeCall, data: Value, *, start: int = 0, end: int | None = None) -> Known:
     """The sizes from one axis to another, as int64."""
     call.tensor(data) if isinstance(data, list) else None
     return known_dims(shape_of(data)[slice(start, end)])
@@ -51,7 +51,7 @@ def identity(data: Value) -> Value:
 
 @onnx_op("Constant")
 def constant(
-    call: Call,
+    call: NodeCall,
     *,
     value: Any = None,
     value_float: float | None = None,
@@ -72,7 +72,7 @@ def constant(
 
 
 @onnx_op("ConstantOfShape")
-def constant_of_shape(call: Call, shape: Dims, *, value: Any = None) -> Value:
+def constant_of_shape(call: NodeCall, shape: Dims, *, value: Any = None) -> Value:
     """One number everywhere."""
     item = value if isinstance(value, Known) else Known(np.zeros(1, np.float32), DType.float32)
     if item.array.size != 1:
@@ -83,7 +83,7 @@ def constant_of_shape(call: Call, shape: Dims, *, value: Any = None) -> Value:
     return ops.broadcast_to(ops.reshape(item.tensor(call.device), []), shape)
 
 
-def resolve(call: Call, total: Dim, sizes: Dims, given: list[Dim], allowzero: int) -> list[Dim]:
+def resolve(call: NodeCall, total: Dim, sizes: Dims, given: list[Dim], allowzero: int) -> list[Dim]:
     """The sizes of a reshape: 0 stands for that of the input, unless `allowzero`."""
     result = list(sizes)
     for axis, dim in enumerate(sizes):
@@ -101,7 +101,7 @@ def _known_reshape(data: Array, shape: Array, allowzero: int = 0) -> Array:
 
 
 @onnx_op("Reshape", known=_known_reshape, unlimited=True)
-def reshape(call: Call, data: TensorValue, shape: Value, *, allowzero: int = 0) -> TensorValue:
+def reshape(call: NodeCall, data: TensorValue, shape: Value, *, allowzero: int = 0) -> TensorValue:
     """The same elements under another shape."""
     if isinstance(shape, Known):
         sizes = resolve(call, data.shape.num_elements, dims_in(shape.array), list(data.shape), allowzero)
@@ -111,7 +111,7 @@ def reshape(call: Call, data: TensorValue, shape: Value, *, allowzero: int = 0) 
     return _reshape_to(call, data, _computed_sizes(call, data, call.tensor(shape), allowzero))
 
 
-def _reshape_to(call: Call, data: TensorValue, sizes: list[Dim]) -> TensorValue:
+def _reshape_to(call: NodeCall, data: TensorValue, sizes: list[Dim]) -> TensorValue:
     """A reshape that is checked when the graph runs, where the sizes cannot be compared now."""
     total, wanted = data.shape.num_elements, Shape(sizes).num_elements
     if total == wanted or isinstance(total - wanted, StaticDim):
@@ -120,7 +120,7 @@ def _reshape_to(call: Call, data: TensorValue, sizes: list[Dim]) -> TensorValue:
     return ops.reshape(flat, sizes)
 
 
-def _computed_sizes(call: Call, data: TensorValue, shape: TensorValue, allowzero: int) -> list[Dim]:
+def _computed_sizes(call: NodeCall, data: TensorValue, shape: TensorValue, allowzero: int) -> list[Dim]:
     """Sizes that are known when the graph runs; 0 and -1 among them are worked out on the way."""
     rank = int(shape.shape[0])
     if rank == 0:
@@ -157,7 +157,7 @@ def _known_expand(x: Array, shape: Array) -> Array:
 
 
 @onnx_op("Expand", known=_known_expand)
-def expand(call: Call, x: TensorValue, shape: Value) -> TensorValue:
+def expand(call: NodeCall, x: TensorValue, shape: Value) -> TensorValue:
     """Broadcast both ways: a size of 1 in the shape keeps that of the input."""
     sizes = call.dims(shape, 1)
     rank = max(x.rank, len(sizes))

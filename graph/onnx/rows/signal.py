@@ -5,14 +5,14 @@ from __future__ import annotations
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
-from ..call import Call
+from ..call import NodeCall
 from ..table import Ints, onnx_op
 from .indexing import along, steps
 
 
 @onnx_op("DFT", since=20)
 def dft(
-    call: Call,
+    call: NodeCall,
     input: TensorValue,
     dft_length: Ints | None = None,
     axis: Ints | None = None,
@@ -26,13 +26,21 @@ def dft(
 
 @onnx_op("DFT")
 def dft_along(
-    call: Call, input: TensorValue, dft_length: Ints | None = None, *, axis: int, inverse: int = 0, onesided: int = 0
+    call: NodeCall,
+    input: TensorValue,
+    dft_length: Ints | None = None,
+    *,
+    axis: int,
+    inverse: int = 0,
+    onesided: int = 0,
 ) -> TensorValue:
     """Before version 20 the axis is an attribute."""
     return _transform(call, input, dft_length, axis, inverse, onesided)
 
 
-def _transform(call: Call, x: TensorValue, length: Ints | None, axis: int, inverse: int, onesided: int) -> TensorValue:
+def _transform(
+    call: NodeCall, x: TensorValue, length: Ints | None, axis: int, inverse: int, onesided: int
+) -> TensorValue:
     pairs = _are_pairs(call, x)
     if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1:
         call.fail(
@@ -56,7 +64,7 @@ def _forward(value: TensorValue, n: int | None, at: int, pairs: bool, onesided: 
     return ops.slice_tensor(whole, [*[slice(None)] * at, slice(0, whole.shape[at] // 2 + 1), ...])
 
 
-def _are_pairs(call: Call, x: TensorValue) -> bool:
+def _are_pairs(call: NodeCall, x: TensorValue) -> bool:
     """Whether a tensor holds pairs of real and imaginary part, and not real numbers alone."""
     last = x.shape[-1] if x.rank else None
     if x.rank < 2 or not isinstance(last, StaticDim) or int(last) not in (1, 2):
@@ -66,7 +74,7 @@ def _are_pairs(call: Call, x: TensorValue) -> bool:
 
 @onnx_op("STFT")
 def stft(
-    call: Call,
+    call: NodeCall,
     signal: TensorValue,
     frame_step: Ints,
     window: TensorValue | None = None,
