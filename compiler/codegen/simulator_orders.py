@@ -105,11 +105,11 @@ next:
   br i1 %more, label %look, label %none
 look:
   %row = getelementptr inbounds [SIZE_OF_ROW x i8], ptr %rows, i64 %i
-  %row.launch.at = Row.launch(%row)
+  %row.launch.at = ScheduleRow.launch(%row)
   %row.launch = load i64, ptr %row.launch.at, align 8
-  %row.block.at = Row.block(%row)
+  %row.block.at = ScheduleRow.block(%row)
   %row.block = load i64, ptr %row.block.at, align 8
-  %row.step.at = Row.step(%row)
+  %row.step.at = ScheduleRow.step(%row)
   %row.step = load i64, ptr %row.step.at, align 8
   %same.launch = icmp eq i64 %row.launch, %launch
   %same.block = icmp eq i64 %row.block, %block
@@ -175,21 +175,21 @@ write:
   %to.at = Schedule.notes(%schedule)
   %to = load ptr, ptr %to.at, align 8
   %row = getelementptr inbounds [SIZE_OF_ROW x i8], ptr %to, i64 %noted
-  %row.launch = Row.launch(%row)
+  %row.launch = ScheduleRow.launch(%row)
   store i64 %launch, ptr %row.launch, align 8
-  %row.block = Row.block(%row)
+  %row.block = ScheduleRow.block(%row)
   store i64 %number, ptr %row.block, align 8
-  %row.step = Row.step(%row)
+  %row.step = ScheduleRow.step(%row)
   store i64 %step, ptr %row.step, align 8
   %drawn.factor = load i64, ptr %order, align 8
   %short.factor = and i64 %drawn.factor, %last
-  %row.factor = Row.factor(%row)
+  %row.factor = ScheduleRow.factor(%row)
   store i64 %short.factor, ptr %row.factor, align 8
   %drawn.offset = load i64, ptr %offset.at, align 8
   %lane = and i64 %drawn.offset, %last
   %start = mul i64 %drawn, %lanes
   %thread = add i64 %start, %lane
-  %row.thread = Row.thread(%row)
+  %row.thread = ScheduleRow.thread(%row)
   store i64 %thread, ptr %row.thread, align 8
   %same.warp = icmp eq i64 %plain, %drawn
   %same.lane = icmp eq i64 %lane, 0
@@ -197,7 +197,7 @@ write:
   %same.order = and i1 %same.lane, %same.factor
   %same = and i1 %same.warp, %same.order
   %is.plain = zext i1 %same to i64
-  %row.plain = Row.plain(%row)
+  %row.plain = ScheduleRow.plain(%row)
   store i64 %is.plain, ptr %row.plain, align 8
   ret i64 %drawn
 plan:
@@ -209,11 +209,11 @@ plan:
 as.plain:
   ret i64 %plain
 switched:
-  %first.at = Row.thread(%switch)
+  %first.at = ScheduleRow.thread(%switch)
   %first = load i64, ptr %first.at, align 8
   %first.lane = and i64 %first, %last
   store i64 %first.lane, ptr %offset.at, align 8
-  %first.factor.at = Row.factor(%switch)
+  %first.factor.at = ScheduleRow.factor(%switch)
   %first.factor = load i64, ptr %first.factor.at, align 8
   store i64 %first.factor, ptr %order, align 8
   %first.warp = udiv i64 %first, %lanes
@@ -278,9 +278,9 @@ swap:
   %bytes = sub i64 %row.address, %rows
   %index = udiv i64 %bytes, SIZE_OF_ROW
   %at.next = add i64 %index, 1
-  %one.at = Row.block(%row)
+  %one.at = ScheduleRow.block(%row)
   %one.block = load i64, ptr %one.at, align 8
-  %other.at = Row.thread(%row)
+  %other.at = ScheduleRow.thread(%row)
   %other.block = load i64, ptr %other.at, align 8
   %planned.total.at = Argument.total(%argument)
   %planned.total = load i64, ptr %planned.total.at, align 8
