@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .ir import Body, Branch, Carried, Control, GraphIR, Held, Item, Node
 from .types.tensor_type import ShapedType
@@ -38,6 +38,7 @@ class Rewriting:
     """Writes a graph anew, item by item in their order. A subclass overrides `rewrite` for the nodes that it changes.
 
     Attributes:
+        pass_name: the name of the pass, which nodes that it adds have.
         ir: the graph that is read.
         values: by number of a value of `ir`, its number in the new graph.
         made: the items of the new graph, so far.
@@ -45,6 +46,8 @@ class Rewriting:
         makers: by number of a value of the new graph, the number of the item that makes it; -1 for inputs.
         changed: whether the new graph is another one than `ir`.
     """
+
+    pass_name: ClassVar[str] = ""
 
     def __init__(self, ir: GraphIR) -> None:
         self.ir = ir
@@ -83,6 +86,8 @@ class Rewriting:
     def add(self, item: Item) -> tuple[int, ...]:
         """Writes an item that the graph did not have. Its operands are new numbers; gives those of its results."""
         results = self._results(item.out_types)
+        if isinstance(item, Node):
+            item = dataclasses.replace(item, made_by=self.pass_name)
         self.made.append(renumbered(item, _Same(), results))
         self.changed += 1
         return results

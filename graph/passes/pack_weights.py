@@ -24,7 +24,6 @@ from ...dsl.package.library import LoadedKernel
 from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Held, Item, Node, Prepared
 from ..renumbering import Rewriting
-from ..types.dims import StaticDim
 from ..types.tensor_type import TensorType
 from .fold_constants import elements_of, part_of
 from .prepare_weights import prepared
@@ -46,17 +45,18 @@ class Product:
     Attributes:
         pack: the kernel that packs the matrix.
         columns: the axis of the matrix that its columns lie along.
-        dots: whether products of few rows are dot products.
+        few: the kernel of products of any number of rows, which reads the matrix, too, when they are few; "" where
+            it needs panels alone.
     """
 
     pack: str
     columns: int
-    dots: bool
+    few: str = ""
 
 
 PRODUCTS: Final = {
-    "matmul": Product("pack_panels", 1, False),
-    "matmul_transposed": Product("pack_panels_transposed", 0, True),
+    "matmul": Product("pack_panels", 1),
+    "matmul_transposed": Product("pack_panels_transposed", 0, "matmul_transposed_packed"),
 }
 
 
@@ -68,6 +68,8 @@ def pack_weights(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
 
 
 class _Packing(Rewriting):
+    pass_name = "pack_weights"
+
     def __init__(self, ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> None:
         super().__init__(ir)
         self.vector_bits_of = vector_bits
@@ -83,10 +85,10 @@ class _Packing(Rewriting):
         key = matrix, row.pack
         if key not in self.packed:
             (self.packed[key],) = self.add(self._panels(matrix, row))
-        kernel = self.kernel_of(FAMILY, "matmul_packed")
-        operands = (self.new([x])[0], self.packed[key])
-        parameters = (("dots", row.dots),)
-        return self.replace(item, self.add(Node(kernel, parameters, operands, item.out_types, (0,), item.place)))
+        operands = (x, matrix) if row.few and self._rows(x) is None else (x,)
+        kernel = self.kernel_of(FAMILY, row.few if len(operands) > 1 else "matmul_packed")
+        values = (*self.new(operands), self.packed[key])
+        return self.replace(item, self.add(Node(kernel, (), values, item.out_types, (0,), item.place)))
 
     @cached
     def vector_bits(self) -> int:
@@ -99,12 +101,14 @@ class _Packing(Rewriting):
             return False
         if (elements_of(type) or 0) < MIN_ELEMENTS or int(type.shape[row.columns]) < MIN_COLUMNS:
             return False
-        rows = 1
-        for dim in self.ir.types[x].shape[:-1]:
-            if not isinstance(dim, StaticDim):
-                return self.vector_bits > 0
-            rows *= int(dim)
-        return self.vector_bits > 0 and (MIN_DOT_ROWS if row.dots else 1) <= rows <= MAX_ROWS
+        rows = self._rows(x)
+        least = MIN_DOT_ROWS if row.few else 1
+        return self.vector_bits > 0 and (rows is None or least <= rows <= MAX_ROWS)
+
+    def _rows(self, x: int) -> int | None:
+        """How many rows the left operand has; None where a call says it."""
+        type = self.ir.types[x]
+        return elements_of(type.with_shape(type.shape[:-1]))
 
     def _panels(self, matrix: int, row: Product) -> Prepared:
         """The matrix in panels, as a value that is computed when the model is loaded."""

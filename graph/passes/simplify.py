@@ -53,6 +53,8 @@ class Rule:
 class _Simplifying(Rewriting):
     """Writes a graph with the rules applied; what the rules ask for is here."""
 
+    pass_name = "simplify"
+
     def __init__(self, ir: GraphIR) -> None:
         super().__init__(ir)
         self.fixed = own_memory(ir)

@@ -60,6 +60,8 @@ def _keeps_shape(ir: GraphIR, node: Node) -> bool:
 
 
 class _Sinking(Rewriting):
+    pass_name = "sink_moves"
+
     def __init__(self, ir: GraphIR, towards: Collection[int]) -> None:
         super().__init__(ir)
         self.towards = towards

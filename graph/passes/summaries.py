@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ...dsl.diagnostics.places import Place, shown_path
 from ..ir import GraphIR, Node
 from .fusion import MAX_INLINE_COST, MAX_INLINE_DEPTH, MAX_RECOMPUTED_COST, UNBOUNDED, Facts, Fusion, Group, Partition
+from .pass_summary import PREFIX
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,19 @@ class FusedOp:
     """An op of a kernel.
 
     `role` is "root" (its loops run), "read" (it is computed where the root reads), or "store" (it is done where the
-    root stores). `node` is its number in the graph, `place` the line that staged it.
+    root stores). `node` is its number in the graph, `place` the line that staged it, `made_by` the pass over the graph
+    that made it of another op, such as "pack_weights".
     """
 
     name: str
     node: int
     role: str
     place: Place | None = None
+    made_by: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}{f' ({shown_path(self.place.file)}:{self.place.line})' if self.place else ''}"
+        by = f", made by {PREFIX}{self.made_by}" if self.made_by else ""
+        return f"{self.name}{f' ({shown_path(self.place.file)}:{self.place.line}{by})' if self.place else ''}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def _roles(ir: GraphIR, group: Group) -> dict[int, FusedOp]:
         after = n != group.root and not made.isdisjoint(node.operands)
         made.update(node.results if after or n == group.root else ())
         role = "root" if n == group.root else "store" if after else "read"
-        found[n] = FusedOp(node.name, n, role, node.place)
+        found[n] = FusedOp(node.name, n, role, node.place, node.made_by)
     return found
 
 

@@ -164,7 +164,7 @@ def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any,
         multiply_on_gpu(sizes, wide, a, b, save, transposed)
     elif m < FEW_ROWS:
         if transposed:
-            _by_dot(*_swapped(sizes, wide, lanes, a, b, save))
+            by_column(sizes, wide, lanes, a, b, columns, save)
         else:
             _by_row(sizes, wide, a, b, save)
     elif n < FEW_COLUMNS:
@@ -172,20 +172,6 @@ def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any,
     else:
         # The sums of a tile fill the registers but for a few: there are 32 of 512 bits, but 16 of 256.
         _by_tile(sizes, wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, a, b, save, columns)
-
-
-def _swapped(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> Any:
-    """The same product with rows for columns."""
-    batches, m, n, depth = sizes
-
-    def rows(batch, j):
-        matrix = b(batch)
-        return lambda k: matrix(k, j)
-
-    def put(batch, j):
-        return lambda i, value: save(batch, i)(j, value)
-
-    return (batches, n, m, depth), wide, lanes, rows, lambda batch: lambda k, i: a(batch, i)(k), put
 
 
 # *** few rows ***
@@ -214,6 +200,73 @@ def _by_row(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
                 put(first + j, sums[i * ROW_SPAN + j])
 
     parallel_for(batches * ceildiv(n, ROW_SPAN), part, grain=ceildiv(WORK, m * depth * min(n, ROW_SPAN) + 16))
+
+
+def by_column(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, columns: Any, save: Any) -> None:
+    """Each element as the sum of a row of a times a column of b, which lies in one piece and is read once."""
+    batches, m, n, depth = sizes
+    groups = max(ceildiv(n, DOT_ROWS), 1)
+    step = 4 * lanes
+
+    def part(task):
+        batch = task // groups
+        first_column = task % groups * DOT_ROWS
+        count = min(n - first_column, DOT_ROWS)
+        rows = stack[wide](FEW_ROWS * DOT_SPAN, zeroed=False)
+        tail = stack[wide](step, zeroed=False)
+        sums = stack[wide](DOT_ROWS * FEW_ROWS)
+        matrix, vectors = b(batch), columns(batch)
+
+        def along(column, first):
+            return lambda k: vectors(column, first + k, lanes)
+
+        def run(first):
+            """Adds the products of DOT_SPAN steps, or of as many as there are, to the sums."""
+            steps = min(depth - first, DOT_SPAN)
+            whole = steps // step * step
+            for i in range(m):
+                element = a(batch, i)
+                for k in range(steps):
+                    rows[i * DOT_SPAN + k] = element(first + k)
+                for k in range(steps, ceildiv(steps, step) * step):
+                    rows[i * DOT_SPAN + k] = wide(0)
+            for k in range(step):
+                tail[k] = wide(0)
+            for j in range(count):
+                column = first_column + j
+                for k in range(whole, steps):
+                    tail[k - whole] = matrix(first + k, column)
+                for i in range(m):
+                    total = _dot_along(rows, i * DOT_SPAN, along(column, first), tail, whole, steps, lanes)
+                    sums[j * FEW_ROWS + i] += total
+
+        for first in range(0, depth, DOT_SPAN):
+            run(first)
+        for i in range(m):
+            put = save(batch, i)
+            for j in range(count):
+                put(first_column + j, sums[j * FEW_ROWS + i])
+
+    parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
+
+
+def _dot_along(rows: Any, at: Any, vector: Any, tail: Any, whole: Any, steps: Any, lanes: Any) -> Any:
+    """The sum of rows[at + k] times the element k of a column, of which `tail` holds those from `whole` on."""
+    zero = SIMD[rows.dtype, lanes](0)
+    sums = (zero, zero, zero, zero)
+    for k in range(0, whole, 4 * lanes):
+        new: tuple[Any, ...] = ()
+        for v in unroll(4):
+            place = k + v * lanes
+            new = (*new, times_plus(vector(place), rows.load(at + place, width=lanes), sums[v]))
+        sums = new
+    if whole < steps:
+        last: tuple[Any, ...] = ()
+        for v in unroll(4):
+            factor = rows.load(at + whole + v * lanes, width=lanes)
+            last = (*last, times_plus(tail.load(v * lanes, width=lanes), factor, sums[v]))
+        sums = last
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add().cast(rows.dtype)
 
 
 # *** few columns ***

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
-    SIMD,
     DeviceContext,
     InputTensor,
     Numeric,
@@ -23,11 +22,10 @@ from ...dsl import (
     register,
     stack,
     store,
-    unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
-from ..algorithms.products import DEPTH, VECTORS, WORK, times_plus
-from .matmul import DOT_SPAN, FEW_ROWS, HEIGHT, PANELS, block_counts, packed_tile
+from ..algorithms.products import DEPTH, VECTORS, WORK
+from .matmul import FEW_ROWS, HEIGHT, PANELS, block_counts, by_column, packed_tile
 
 T = TypeVar("T", bound=Numeric)
 
@@ -66,18 +64,29 @@ def _pack(out: Any, n: Any, element: Any) -> None:
 
 @register("matmul_packed", writes_once=True, reads={"a": 4})
 def matmul_packed(
+    out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], panels: InputTensor[T, "p k w"], ctx: DeviceContext
+) -> None:
+    """The product of the rows of a with a matrix in panels."""
+    _multiply(ctx, out, a, panels, None)
+
+
+@register("matmul_transposed_packed", writes_once=True, reads={"a": 4})
+def matmul_transposed_packed(
     out: OutputTensor[T, "*s m n"],
     a: InputTensor[T, "*s m k"],
-    b: InputTensor[T, "p k w"],
+    b: InputTensor[T, "n k"],
+    panels: InputTensor[T, "p k w"],
     ctx: DeviceContext,
-    *,
-    dots: bool,
 ) -> None:
-    """The product of the rows of a with a matrix in panels; `dots` where few rows are multiplied as dot products."""
-    wide = wide_dtype(T)
+    """As `matmul_packed` by the transposed b, whose columns are read where they lie when there are few rows."""
+    _multiply(ctx, out, a, panels, b)
+
+
+def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
+    wide = wide_dtype(out.dtype)
     lanes = ctx.target.vector_bits // wide.bits
     rows = out.shape[:-1]
-    sizes = (product(rows), out.dim(-1), a.dim(-1))
+    m, n, depth = product(rows), out.dim(-1), a.dim(-1)
 
     def left(i):
         lead = unravelled(i, rows)
@@ -85,19 +94,32 @@ def matmul_packed(
 
     def right(p, first):
         def vector(k, v):
-            b.prefetch(p, first + k + AHEAD, v * lanes)
-            return b.load((p, first + k, v * lanes), width=lanes).cast(wide)
+            panels.prefetch(p, first + k + AHEAD, v * lanes)
+            return panels.load((p, first + k, v * lanes), width=lanes).cast(wide)
 
         return vector
 
     def save(i):
         lead = unravelled(i, rows)
-        return lambda j, value: store(out, (*lead, j), value.cast(T))
+        return lambda j, value: store(out, (*lead, j), value.cast(out.dtype))
 
-    if dots and sizes[0] < FEW_ROWS:
-        _by_dots(sizes, wide, lanes, left, right, save)
+    def by_panels():
+        _by_panels((m, n, depth), wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
+
+    if b == None:  # noqa: E711
+        by_panels()
+    elif m < FEW_ROWS:
+        by_column(
+            (1, m, n, depth),
+            wide,
+            lanes,
+            lambda _, i: left(i),
+            lambda _: lambda k, j: b[j, k].cast(wide),
+            lambda _: lambda j, k, width: b.load((j, k), width=width).cast(wide),
+            lambda _, i: save(i),
+        )
     else:
-        _by_panels(sizes, wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
+        by_panels()
 
 
 def _by_panels(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
@@ -150,71 +172,3 @@ def _by_panels(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: An
             store_strip(s)
 
     parallel_for(row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * width * depth + 16))
-
-
-def _by_dots(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> None:
-    """Few rows by a matrix whose columns `matmul_transposed` would read as they lie: dot products of four vectors.
-
-    The sums of steps that would be in one lane are kept apart, and added up at the end as the lanes would be.
-    """
-    m, n, depth = sizes
-    width = VECTORS * lanes
-    apart = 4 * lanes
-
-    def panel_of(p):
-        row = stack[wide](FEW_ROWS * DOT_SPAN, zeroed=False)
-        sums = stack[wide](FEW_ROWS * apart * width, zeroed=False)
-        totals = stack[wide](FEW_ROWS * width)
-        panel = b(p, 0)
-
-        def add(i, r, v, factor, vector):
-            at = (i * apart + r) * width + v * lanes
-            sums.store(times_plus(SIMD[wide, lanes](factor), vector, sums.load(at, width=lanes)), at)
-
-        def run(first):
-            """Adds the products of DOT_SPAN steps, or of as many as there are, to the totals."""
-            count = min(depth - first, DOT_SPAN)
-            for i in range(m):
-                element = a(i)
-                for k in range(count):
-                    row[i * DOT_SPAN + k] = element(first + k)
-                for k in range(apart * width):
-                    sums[i * apart * width + k] = wide(0)
-            for k in range(count):
-                for v in unroll(VECTORS):
-                    vector = panel(first + k, v)
-                    for i in range(m):
-                        add(i, k % apart, v, row[i * DOT_SPAN + k], vector)
-            if count % apart != 0:
-                for r in range(count % apart, apart):
-                    for v in unroll(VECTORS):
-                        for i in range(m):
-                            add(i, r, v, wide(0), SIMD[wide, lanes](0))
-            for i in range(m):
-                for v in unroll(VECTORS):
-                    at = i * width + v * lanes
-                    total = totals.load(at, width=lanes) + _lane_sums(sums, i * apart * width + v * lanes, lanes)
-                    totals.store(total, at)
-
-        for first in range(0, depth, DOT_SPAN):
-            run(first)
-        for i in range(m):
-            put = save(i)
-            for j in range(min(n - p * width, width)):
-                put(p * width + j, totals[i * width + j])
-
-    parallel_for(ceildiv(n, width), panel_of, grain=ceildiv(WORK, m * width * depth + 16))
-
-
-def _lane_sums(sums: Any, at: Any, lanes: Any) -> Any:
-    """The sums of four vectors of lanes, in the order of `reduce_add`, for a vector of columns."""
-    width = VECTORS * lanes
-    parts: tuple[Any, ...] = ()
-    for r in unroll(lanes):
-        four = tuple(sums.load(at + (v * lanes + r) * width, width=lanes) for v in unroll(4))
-        parts = (*parts, (four[0] + four[1]) + (four[2] + four[3]))
-    for step in unroll(lanes):
-        half = lanes >> (step + 1)
-        if half > 0:
-            parts = tuple(parts[r] + parts[r + half] for r in unroll(half))
-    return parts[0]

@@ -34,7 +34,7 @@ from einkorn.graph import CPU, Buffer, BufferType, BufferValue, DeviceRef, DType
 from einkorn.graph.driver.device import ALIGNMENT, CodeFile
 from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.driver.threads import Pool
-from einkorn.graph.engine import call as calls
+from einkorn.graph.engine import native_call as calls
 from einkorn.graph.engine.code import LoadedCode, open_code
 from einkorn.graph.engine.compile import node_facts
 from einkorn.graph.engine.outputs import Output

@@ -27,14 +27,20 @@ from networks.bounds import Bounds, outside
 from networks.custom import custom
 from networks.network import Network, data, staged
 from networks.oracle import results_of
-from networks.redundant import redundant
+from networks.redundant import redundant, with_weights
 
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import Buffer, DType, Model
 from einkorn.graph.engine.code import LoadedCode
 from einkorn.graph.engine.optimising import optimise_graph
-from einkorn.graph.ir import GraphIR
+from einkorn.graph.engine.prepared import prepared_weights
+from einkorn.graph.engine.weights import weights_of
+from einkorn.graph.ir import External, GraphIR
+from einkorn.graph.passes import pack_weights, prepare_weights
 from einkorn.graph.passes.verify import verify_graph
+
+for _pass in (pack_weights, prepare_weights):
+    _pass.MIN_ELEMENTS = 1  # networks are small
 
 
 def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]:
@@ -92,8 +98,7 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
     for name, level, fuse, threads in (("op by op", 0, False, 1), ("fused", best, True, 2)):
         with surroundings(threads):
             loaded = functools.cache(functools.partial(load, level=level, fuse=fuse))
-            graph = optimised(redundant(ir, network.seed), loaded) if fuse else ir
-            models[name] = Model(graph, loaded), threads
+            models[name] = (_optimised_model(network, ir, loaded) if fuse else Model(ir, loaded)), threads
     for call, sizes in enumerate(network.sizes):
         arrays = arrays_of(network, sizes, call)
         outputs, memories = results_of(network, arrays, custom)
@@ -107,6 +112,18 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
         if trouble is not None:
             return f"{trouble}\nsizes {sizes}"
     return None
+
+
+def _optimised_model(network: Network, ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> Model:
+    """A model of the network with more nodes after all passes; in every other one constants are weights."""
+    graph, arrays = redundant(ir, network.seed), {}
+    if network.seed % 2:
+        graph, arrays = with_weights(graph)
+    weights = weights_of(graph, arrays)
+    names = {number: item.name for number, item in enumerate(graph.nodes) if isinstance(item, External)}
+    graph = optimised(graph, load)
+    prepared = prepared_weights(graph, {names[number]: storage for number, storage in weights.items()}, load)
+    return Model(graph, load, None, prepared)
 
 
 def optimised(ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> GraphIR:

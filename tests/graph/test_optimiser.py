@@ -299,6 +299,7 @@ def test_weights_of_products_are_packed(dtype: str, transposed: bool, monkeypatc
         models.append(InferenceSession().load(graph, weights_registry=registry))
     packed = next(each for each in models[0].passes if each.name == "pack_weights")
     assert packed.prepared == 1 and packed.bytes >= array.nbytes
+    assert "made by graph.pack_weights)" in str(models[0].kernel_summaries[0])
     for rows in (0, 1, 2, 3, 4, 7, 8, 15, 31, 150):
         x = (numbers.standard_normal((rows, 2100)) * 5).astype(kind.to_numpy())
         found, wanted = (model(x)[0].to_numpy() for model in models)

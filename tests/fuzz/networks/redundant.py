@@ -6,13 +6,14 @@ multiplied by one. Each reader reads one of the copies by chance. Inputs: a grap
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
 import numpy as np
 
 from einkorn.graph import Graph, TensorType
-from einkorn.graph.ir import Constant, Control, GraphIR, Item, Node
+from einkorn.graph.ir import Constant, Control, External, GraphIR, Item, Node
 from einkorn.graph.passes.merge_equal import own_memory
 from einkorn.graph.renumbering import Rewriting
 from einkorn.graph.types.tensor_type import ShapedType
@@ -38,6 +39,14 @@ SHARE = 0.4  # of nodes that get a copy
 def redundant(ir: GraphIR, seed: int) -> GraphIR:
     """A graph with the same results and more nodes."""
     return _Redundant(ir, seed).run()
+
+
+def with_weights(ir: GraphIR) -> tuple[GraphIR, dict[str, np.ndarray[Any, Any]]]:
+    """A graph with weights in the place of its constants of several elements, and these weights by their names."""
+    weights = {f"w{item.result}": item for item in ir.nodes if isinstance(item, Constant) and item.array.size > 1}
+    made = {item: External(name, item.type, item.result) for name, item in weights.items()}
+    nodes = tuple(made.get(item, item) if isinstance(item, Constant) else item for item in ir.nodes)
+    return dataclasses.replace(ir, nodes=nodes), {name: item.array for name, item in weights.items()}
 
 
 class _Redundant(Rewriting):
