@@ -7,17 +7,15 @@ See also `graph.interop.notebook` (what is shown of an object).
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from .installation import PACKAGE
-from .shield import import_whole
+from .extension_points import ExtensionPoint
 
+if TYPE_CHECKING:
+    from .cards import Card
 
-@functools.cache
-def _cards() -> Any:
-    """Who says what cards hold; loaded when something is shown first."""
-    return import_whole(f"{PACKAGE}.graph.interop.notebook")
+CARD_OF: ExtensionPoint[Callable[[object], Card]] = ExtensionPoint("graph.interop.notebook", "card_of")
 
 
 class Rich:
@@ -30,12 +28,12 @@ class Rich:
         type.__setattr__(cls, "_repr_pretty_", Rich._repr_pretty_)  # IPython asks no base behind a class with a repr
 
     def _repr_html_(self) -> str:
-        html: str = _cards().card_of(self).html()
+        html: str = CARD_OF.get()(self).html()
         return html
 
     def as_text(self) -> str:
         """The card as text."""
-        text: str = _cards().card_of(self).text()
+        text: str = CARD_OF.get()(self).text()
         return text
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:

@@ -5,13 +5,12 @@ See also `graph.interop.direct` (what a call means).
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from types import ModuleType
+from typing import Any, Protocol, Self
 
-from ..diagnostics.installation import PACKAGE
-from ..diagnostics.shield import import_whole
+from ..diagnostics.extension_points import ExtensionPoint
 from ..signature.description import help_text, python_signature
 from ..signature.schema import OpSchema
 from .base import Gradient, gradient_of
@@ -19,21 +18,27 @@ from .base import Gradient, gradient_of
 CallFunction = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
 
-@functools.cache
-def caller() -> CallFunction:
-    """What runs kernels; loaded when the first one is called."""
-    found: CallFunction = import_whole(f"{PACKAGE}.graph.interop.direct").call
-    return found
+class Tools(Protocol):
+    """What compiles, shows and times kernels."""
+
+    def compiled(self, kernel: Any, examples: Any, checks: str | None, parameters: Mapping[str, Any]) -> Any: ...
+    def inspected(self, kernel: Any, examples: Any, stage: str, target: str, parameters: Mapping[str, Any]) -> str: ...
+    def explored(
+        self, kernel: Any, examples: Any, target: str | tuple[str, ...], parameters: Mapping[str, Any]
+    ) -> Any: ...
+    def benchmarked(self, kernel: Any, args: Any, peers: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any: ...
 
 
-def _tools(name: str = "tools") -> Any:
-    """What compiles, shows and times kernels; loaded when it is requested."""
-    return import_whole(f"{PACKAGE}.graph.interop.{name}")
+CALL: ExtensionPoint[CallFunction] = ExtensionPoint("graph.interop.direct", "call")
+TOOLS: ExtensionPoint[Tools] = ExtensionPoint("graph.interop.tools")
+UFUNC_OF: ExtensionPoint[Callable[[Any], Any]] = ExtensionPoint("graph.interop.ufunc", "ufunc_of")
+DEFINE_TORCH_OP: ExtensionPoint[Callable[[Any], None]] = ExtensionPoint("graph.interop.torch.callers", "define_op")
+PICKLING: ExtensionPoint[ModuleType] = ExtensionPoint("dsl.package.pickled")
 
 
 def _define_torch_op(kernel: Called) -> None:
     """Sets `kernel.torch_op`, the op of PyTorch that programs of `torch.compile` call in the place of the kernel."""
-    import_whole(f"{PACKAGE}.graph.interop.torch.callers").define_op(kernel)
+    DEFINE_TORCH_OP.get()(kernel)
 
 
 _define_torch_op._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo runs it when it traces a program
@@ -43,11 +48,6 @@ def _call_traced(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """What Dynamo traces for a call of a kernel."""
     _define_torch_op(kernel)
     return kernel.torch_op.traced(args, kwargs)
-
-
-def pickling() -> Any:
-    """What pickles kernels; loaded when one is pickled."""
-    return import_whole(f"{PACKAGE}.dsl.package.pickled")
 
 
 class Called:
@@ -112,7 +112,7 @@ class Called:
             KernelError: the kernel stopped itself.
         """
         __tracebackhide__ = True
-        return caller()(self, args, kwargs)
+        return CALL.get()(self, args, kwargs)
 
     def compile(self, *examples: Any, checks: str | None = None, **parameters: Any) -> Any:
         """The kernel for arguments of these types, compiled now: what is returned is called like the kernel.
@@ -122,26 +122,25 @@ class Called:
             checks: what the code checks as it runs, as for sessions: "off", "safe" or "all".
             parameters: compile-time parameters.
         """
-        return _tools().compiled(self, examples, checks, parameters)
+        return TOOLS.get().compiled(self, examples, checks, parameters)
 
     def inspect(self, *examples: Any, stage: str = "typed", target: str = "host", **parameters: Any) -> str:
         """The text of a stage of the compilation for such arguments: "typed", "mlir", "llvm" or "asm"."""
-        text: str = _tools().inspected(self, examples, stage, target, parameters)
-        return text
+        return TOOLS.get().inspected(self, examples, stage, target, parameters)
 
     def explore(self, *examples: Any, target: str | tuple[str, ...] = "host", **parameters: Any) -> Any:
         """The page with all stages side by side, for such arguments: shown by notebooks; `save(path)` writes it."""
-        return _tools().explored(self, examples, target, parameters)
+        return TOOLS.get().explored(self, examples, target, parameters)
 
     def benchmark(self, *args: Any, peers: Mapping[str, Callable[..., Any]] | None = None, **kwargs: Any) -> Any:
         """Times calls with these arguments, in turns with `peers`: functions that are called with the same arguments.
 
         Gives a table; `rows` has its numbers.
         """
-        return _tools().benchmarked(self, args, peers or {}, kwargs)
+        return TOOLS.get().benchmarked(self, args, peers or {}, kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reduced: tuple[Any, ...] = pickling().reduced(self)
+        reduced: tuple[Any, ...] = PICKLING.get().reduced(self)
         return reduced
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -168,7 +167,7 @@ class Called:
         Raises:
             GraphError: EK0898 it is not elementwise, with the reason.
         """
-        return _tools("ufunc").ufunc_of(self)
+        return UFUNC_OF.get()(self)
 
 
 class _Help:

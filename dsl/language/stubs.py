@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 import inspect
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, UnpicklableError
-from ..diagnostics.installation import PACKAGE
+from ..diagnostics.extension_points import ExtensionPoint
 from ..diagnostics.places import user_place
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,18 +42,17 @@ class Exported:
         return self
 
 
-def _module() -> Any:
-    return importlib.import_module(f"{PACKAGE}.dsl")
+LANGUAGE: ExtensionPoint[ModuleType] = ExtensionPoint("dsl")  # all names of the language
 
 
 def exported_names() -> frozenset[str]:
     """The names of `einkorn.dsl`."""
-    return frozenset(_module().__all__)
+    return frozenset(LANGUAGE.get().__all__)
 
 
 def _path_of(value: object) -> tuple[str, ...]:
     """The names that lead to an object: `gpu`, `warp`."""
-    groups: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), vars(_module()))]
+    groups: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), vars(LANGUAGE.get()))]
     for path, members in groups:  # which grows
         for name, member in members.items():
             if member is value:
@@ -64,7 +63,7 @@ def _path_of(value: object) -> tuple[str, ...]:
 
 
 def _exported(path: tuple[str, ...]) -> Any:
-    return functools.reduce(getattr, path, _module())
+    return functools.reduce(getattr, path, LANGUAGE.get())
 
 
 class Stub(Exported):

@@ -20,7 +20,7 @@ from ..diagnostics.rich import Rich
 from ..diagnostics.shield import shielded
 from ..environment.compiling import compiling
 from ..frontend.base import Gradient, Reference, SourceKernel
-from ..frontend.caller import Called, pickling, show_help
+from ..frontend.caller import PICKLING, Called, show_help
 from ..frontend.program import PortableKernel
 from ..frontend.python.reader import kernels_of, source_of
 from ..frontend.python.register import Kernel
@@ -61,7 +61,7 @@ class LoadedKernel:
         self.__dict__.update(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reduced: tuple[Any, ...] = pickling().reduced_loaded(self)
+        reduced: tuple[Any, ...] = PICKLING.get().reduced_loaded(self)
         return reduced
 
     @property

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..diagnostics.errors import EinkornError, PackageError
+from ..diagnostics.extension_points import ExtensionPoint
 from ..diagnostics.forks import fork_lock
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.json_reading import read_json
@@ -32,6 +33,9 @@ from .container import MAX_PROGRAM
 
 MAINS = ("__main__", "__mp_main__")  # the module of this name is another one in each process
 ORIGIN = "<pickle>"
+SHIPPED_KERNEL: ExtensionPoint[Callable[[str, str], library.LoadedKernel]] = ExtensionPoint(
+    "graph.staging.kernels", "shipped_kernel"
+)
 _lock = fork_lock()
 _kernels: weakref.WeakValueDictionary[tuple[str, str, str], library.LibraryKernel] = weakref.WeakValueDictionary()
 
@@ -121,7 +125,7 @@ def _digest_of(kernel: Any) -> str:
 
 
 def _version() -> str:
-    version: str = importlib.import_module(PACKAGE).__version__
+    version: str = sys.modules[PACKAGE].__version__
     return version
 
 
@@ -262,8 +266,5 @@ def shipped_of(family: str, op: str, counts: Sequence[tuple[str, int]]) -> libra
     Raises:
         PackageError: EK0504, this version of Einkorn does not have it.
     """
-    find: Callable[[str, str], library.LoadedKernel] = importlib.import_module(
-        f"{PACKAGE}.graph.staging.kernels"
-    ).shipped_kernel
-    kernel = find(family, op)
+    kernel = SHIPPED_KERNEL.get()(family, op)
     return kernel.expanded(dict(counts)) if counts else kernel

@@ -17,16 +17,12 @@ from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
 from ..engine.profile import Profile
 from ..staging.graph import Graph
-from .inspected import code
+from .inspected import code as code
 
 
 @placed
 def to_dot(graph: Graph) -> str:
-    """The graph in Graphviz's language: a box an op, an edge a value, a frame a body of control flow.
-
-    Raises:
-        GraphError: EK0405 the graph is not finished.
-    """
+    """What `Graph.to_dot` gives."""
     with shielded():
         from .dot import dot_text  # most programs draw nothing
 
@@ -41,21 +37,7 @@ def to_html(
     sizes: Mapping[str, int] | None = None,
     profile: Profile | None = None,
 ) -> str:
-    """One page that shows the graph: its ops with types and places, what is fused into what, where temporaries lie.
-
-    The page is one file without references to others. It is the same for equal graphs.
-
-    Args:
-        path: where to write it, if anywhere.
-        sizes: of named dims, for the picture of the memory; 64 for those that are left out.
-        profile: what `InferenceSession.profile` measured of models of this graph; adds the time of each group.
-
-    Returns:
-        The text of the page.
-
-    Raises:
-        GraphError: EK0405 the graph is not finished, EK0478 `sizes` names no dim of it.
-    """
+    """What `Graph.to_html` gives."""
     with shielded():
         from .page import graph_page
 
@@ -63,8 +45,3 @@ def to_html(
     if path is not None:
         replace_file(Path(path), [text.encode()])
     return text
-
-
-setattr(Graph, "code", code)  # noqa: B010  # declared there for type checkers: this room stands above it
-setattr(Graph, "to_dot", to_dot)  # noqa: B010
-setattr(Graph, "to_html", to_html)  # noqa: B010

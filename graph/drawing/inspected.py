@@ -31,16 +31,7 @@ _INPUT = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*")
 
 @placed
 def code(graph: Graph, stage: str = "typed", target: str = "host") -> str:
-    """The text of a stage of the graph's compilation: "typed", "mlir", "llvm" or "asm".
-
-    The devices of the graph need not be here. Of a graph whose values lie on several devices each segment is shown;
-    where the target is a GPU, those of the host are compiled for this machine.
-
-    Raises:
-        GraphError: EK0405 the graph is not finished.
-        TargetError: an unknown target.
-        CompileError: a mistake in a kernel, something that the target lacks, or an unknown stage.
-    """
+    """What `Graph.code` gives."""
     ir = graph.ir
     if len(ir.devices) == 1:
         return graph_stage(ir, target, stage)

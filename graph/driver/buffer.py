@@ -11,11 +11,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, GraphError
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
@@ -26,6 +27,9 @@ from .buffer_operators import refuse_arithmetic
 from .device import Array
 from .devices import CPU, Device, DeviceRef, device_of, place_of_stream
 from .streams import DeviceStream
+
+BUFFER_CLASS: ExtensionPoint[Callable[..., type[Buffer]]] = ExtensionPoint("graph.driver.device_buffer", "buffer_class")
+TAKEN: ExtensionPoint[Callable[[Any], Buffer | None]] = ExtensionPoint("graph.driver.device_buffer", "taken")
 
 
 class Buffer:
@@ -47,8 +51,6 @@ class Buffer:
 
     __slots__ = ("__weakref__", "_array", "_device", "_dtype", "_marked_by_hand")
     _array: Array  # what the tensor lies in; subclasses have something else there
-    _class_for: ClassVar[Callable[[Device, DType], type[Buffer]]]  # `device_buffer.buffer_class`
-    _taken: ClassVar[Callable[[Any], Buffer | None]]  # `device_buffer.taken`
 
     @placed
     def __new__(
@@ -60,8 +62,7 @@ class Buffer:
         stream: DeviceStream | None = None,
     ) -> Buffer:
         where = CPU() if pinned else device_of(device) if stream is None else place_of_stream(device, stream)
-        made: Buffer = object.__new__(Buffer._class_for(where, dtype_of("dtype", dtype)))
-        return made
+        return object.__new__(BUFFER_CLASS.get()(where, dtype_of("dtype", dtype)))
 
     @placed
     def __init__(
@@ -154,7 +155,7 @@ class Buffer:
         check_unmasked(array, "array")
         dtype = DType.from_numpy(array.dtype)
         if dtype.is_packed():
-            return Buffer._class_for(CPU(), dtype)._over(pack(array), CPU(), dtype, array.shape)
+            return BUFFER_CLASS.get()(CPU(), dtype)._over(pack(array), CPU(), dtype, array.shape)
         return cls._wrap(np.require(array, requirements=["C", "A"]), CPU())
 
     @classmethod
@@ -179,7 +180,7 @@ class Buffer:
             if (array.dtype if isinstance(array, Buffer) else DType.from_numpy(array.dtype)).is_packed():
                 return cls._packed_from(array, copy)
         else:
-            found = Buffer._taken(array) if hasattr(array, "__dlpack_device__") else None
+            found = TAKEN.get()(array) if hasattr(array, "__dlpack_device__") else None
             if found is not None:
                 return found.copy() if copy else found
             source = dlpack.import_host(array)
@@ -214,7 +215,7 @@ class Buffer:
         """
         sizes = sizes_of((shape,) if isinstance(shape, int) else shape, dtype_of("dtype", dtype))
         data = mapped(filename, dtype, sizes, mode, offset)
-        return Buffer._class_for(CPU(), dtype)._over(data, CPU(), dtype, sizes)
+        return BUFFER_CLASS.get()(CPU(), dtype)._over(data, CPU(), dtype, sizes)
 
     # --- looking ---
 
@@ -384,7 +385,7 @@ class Buffer:
         """The same bytes, of which there are as many as needed."""
         if dtype.is_packed():
             data = self._array.reshape(-1).view(np.uint8)
-            return Buffer._class_for(self._device, dtype)._over(data, self._device, dtype, sizes)
+            return BUFFER_CLASS.get()(self._device, dtype)._over(data, self._device, dtype, sizes)
         return Buffer._wrap(self._array.reshape(-1).view(dtype.to_numpy()).reshape(sizes), self._device)
 
     def contiguous(self) -> Buffer:
@@ -514,7 +515,7 @@ def _restored(elements: Array, dtype: str, shape: tuple[int, ...], device: Devic
         DeviceError: EK0801, that device is not here.
     """
     kind = DType[dtype]
-    near: Buffer = Buffer._class_for(CPU(), kind)._over(elements, CPU(), kind, shape)
+    near: Buffer = BUFFER_CLASS.get()(CPU(), kind)._over(elements, CPU(), kind, shape)
     return near.to(device)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.types.dtype import DType
 from .shared_library import SharedLibrary
 
@@ -97,6 +98,12 @@ class KernelReports(Protocol):
         """Whether the reports have to be read before more is enqueued."""
 
 
+# The engine, which may compile, stands above drivers. By its name: the code that calls a library of GPUs; of a driver:
+# the name of the target that code for it is made for.
+LAUNCHERS: ExtensionPoint[Callable[[str], SharedLibrary]] = ExtensionPoint("graph.engine.launchers", "launcher_library")
+COMPILED_FOR: ExtensionPoint[Callable[[Driver], str]] = ExtensionPoint("graph.engine.compile", "compiled_for")
+
+
 class Replayable(Protocol):
     """Work that a device has recorded."""
 
@@ -116,13 +123,9 @@ class Driver(ABC):
         asked_for: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
         draws: whether it draws that order from a seed.
-        native: gives the machine code that calls a library of GPUs; the engine, which may compile, puts it here.
-        compiled_for: gives the name of the target that code for a device is made for; from the engine, too.
     """
 
     api: ClassVar[str]
-    native: ClassVar[Callable[[str], SharedLibrary]]
-    compiled_for: ClassVar[Callable[[Driver], str]]
     is_host: ClassVar[bool] = False
     targets: tuple[str, ...]
     architecture: str = ""

@@ -108,7 +108,3 @@ def taken(producer: Any) -> Buffer | None:
             memory, array = device_dlpack.import_memory(producer, device.driver, (place[0], place[1]))
             return DeviceBuffer._over(memory, device, device_dlpack.dtype_of(array), array.shape)
     return None
-
-
-Buffer._class_for = staticmethod(buffer_class)
-Buffer._taken = staticmethod(taken)

@@ -29,7 +29,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from . import arrays
 from .allocator import Pool
-from .device import Allocator, Array, Code, CodeFile, Deliver, Driver, KernelReports, Memory, Storage
+from .device import LAUNCHERS, Allocator, Array, Code, CodeFile, Deliver, Driver, KernelReports, Memory, Storage
 from .gpu_handles import ForeignMemory, GpuMemory, KeptTable, Module, Recorded, taken
 from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
 from .gpu_waits import wait_until
@@ -466,7 +466,7 @@ class GpuDriver(Driver):
 
     def table(self, code: Code) -> abi.Device:
         """The table through which one caller's entry launches kernels."""
-        launcher = Driver.native(self.library.launchers)
+        launcher = LAUNCHERS.get()(self.library.launchers)
         if self._library_table is None:
             with self:
                 table = [*map(self.library.address_of, self.library.functions), self.library.context]

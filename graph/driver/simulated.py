@@ -24,7 +24,7 @@ from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import knobs
 from .checked_memory import CheckedMemory
-from .device import ALIGNMENT, Array, Code, CodeFile, Driver, Memory, Storage
+from .device import ALIGNMENT, LAUNCHERS, Array, Code, CodeFile, Driver, Memory, Storage
 from .halves import open_halves
 from .shared_library import SharedLibrary
 
@@ -77,7 +77,7 @@ class SimulatedDriver(Driver):
     @cached
     def checked(self) -> CheckedMemory | None:
         """What the checks know of the memory; None where nothing is looked for."""
-        return CheckedMemory(Driver.native("sim"), self.looks_for) if self.looks_for else None
+        return CheckedMemory(LAUNCHERS.get()("sim"), self.looks_for) if self.looks_for else None
 
     def allocate(self, size: int) -> Memory:
         try:

@@ -25,7 +25,7 @@ from ..engine.session import InferenceSession
 from ..staging.graph import Graph
 from ..staging.value import BufferValue, TensorValue
 from .kinds import kind_of
-from .nodes import CLASSES, Recorded, lent
+from .nodes import TENSOR, Recorded, lent
 from .programs import value_of
 from .realize import realize
 
@@ -74,7 +74,7 @@ class RealizationContext:
 
     def create_unrealized(self, value: TensorValue | BufferValue) -> Recorded:
         """A tensor of a value of this context's graph."""
-        made: Recorded = CLASSES[0](state=RealizationState(value, self))
+        made: Recorded = TENSOR.get()(state=RealizationState(value, self))
         self._unrealized[id(made)] = weakref.ref(made)
         return made
 

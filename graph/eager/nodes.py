@@ -9,9 +9,11 @@ See also `tensor` (what users see).
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ..driver.lending import Lender
 from .kinds import TensorKind
 
@@ -86,9 +88,15 @@ class Recorded:
     _pending: Any  # Pending | Made | Written | Shared | Fresh | None, or a state of `contexts`
 
 
-FUNCTIONS: dict[str, Any] = {}  # ops on tensors by name: `operators` fills it, and files below it look there
-CLASSES: list[Any] = []  # the class of tensors, which `tensor` puts there
+FUNCTIONS: dict[str, Any] = {}  # ops on tensors by name
+TENSOR: ExtensionPoint[Any] = ExtensionPoint("graph.eager.tensor", "Tensor")
 _exported: dict[int, tuple[weakref.ref[Recorded], Any]] = {}  # by identity: tensors compare element by element
+
+
+def add_functions(functions: Mapping[str, Any]) -> None:
+    """Makes ops on tensors known by their names; files below those that define them find them so."""
+    assert FUNCTIONS.keys().isdisjoint(functions)
+    FUNCTIONS.update(functions)
 
 
 def export(tensor: Recorded) -> None:

@@ -23,7 +23,7 @@ from ..arguments import axes_given, axis_of, dtype_of
 from ..driver.devices import Device, DeviceRef
 from ..ops.indexing import Range, take
 from ..ops.operands import as_shape
-from ..ops.stage import METHODS, OPS, OUTSIDE, REFLECTED, Op, builtin
+from ..ops.stage import METHODS, OPS, REFLECTED, Op, builtin
 from ..staging.active import ACTIVE
 from ..staging.graph import Graph
 from ..staging.value import TensorValue
@@ -33,7 +33,7 @@ from . import moves
 from .arguments import OPERAND, OTHER, SIZES, Operator, categories_of, operator_of
 from .methods import Methods
 from .missing_attributes import add_missing_attributes
-from .nodes import FUNCTIONS, Recorded
+from .nodes import FUNCTIONS, Recorded, add_functions
 from .record import binary, is_staged, record, unary
 from .tensor import Tensor, picked
 
@@ -390,7 +390,7 @@ def _of_method(name: str, function: Callable[..., Any]) -> Operator:
     return made
 
 
-def _outside(name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
+def outside(name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
     """An op of `ops` that is called where no graph is built, if it is called with tensors."""
     if name in FUNCTIONS and any(map(_holds_tensor, (*args, *kwargs.values()))):
         return FUNCTIONS[name](*args, **kwargs)
@@ -401,11 +401,10 @@ def _holds_tensor(value: Any) -> bool:
     return any(map(_holds_tensor, value)) if isinstance(value, list | tuple) else isinstance(value, Recorded)
 
 
-FUNCTIONS |= {
-    name: _function(row) for name, row in OPS.items() if name not in BY_HAND and not name.startswith("random.")
-}
-FUNCTIONS["complex_mul"] = FUNCTIONS["complex.mul"]
-FUNCTIONS |= {"slice_tensor": slice_tensor, "arange": arange, "range": arange}
+add_functions(
+    {name: _function(row) for name, row in OPS.items() if name not in BY_HAND and not name.startswith("random.")}
+)
+add_functions({"complex_mul": FUNCTIONS["complex.mul"]})
+add_functions({"slice_tensor": slice_tensor, "arange": arange, "range": arange})
 add_missing_attributes(name for name in FUNCTIONS if "." not in name)
 _add_methods()
-OUTSIDE[:] = [_outside]

@@ -32,7 +32,7 @@ from ..staging.active import ACTIVE
 from ..types.dims import Dim, Shape
 from .arguments import OPERAND, OTHER, SIZES, Operator
 from .contexts import defaults
-from .nodes import FUNCTIONS
+from .nodes import FUNCTIONS, add_functions
 from .record import is_staged, record
 from .tensor import Tensor
 
@@ -256,7 +256,9 @@ def _in_graphs(function: Any) -> Any:
 
 uniform, gaussian, seed, set_seed = map(_in_graphs, (uniform, gaussian, seed, set_seed))
 normal = gaussian
-FUNCTIONS |= {  # of `ops.random`, with tensors and without a graph
-    "random.bernoulli": bernoulli,
-    "random.dropout": dropout,
-}
+add_functions(
+    {  # of `ops.random`, with tensors and without a graph
+        "random.bernoulli": bernoulli,
+        "random.dropout": dropout,
+    }
+)

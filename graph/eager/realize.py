@@ -19,7 +19,7 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import instruction_place
 from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
-from .nodes import CLASSES, Made, Pending, Recorded, result_of
+from .nodes import TENSOR, Made, Pending, Recorded, result_of
 from .patterns import OpCall
 from .programs import Program, Step, names_in, run_call
 
@@ -73,7 +73,7 @@ def _walk(wanted: Iterable[Recorded]) -> list[Entry]:
     """The pending calls that these need, each behind those that it needs."""
     order: list[Entry] = []
     met: set[int] = set()
-    tensor_class = CLASSES[0]
+    tensor_class = TENSOR.get()
 
     def visit(tensor: Recorded, pending: Pending) -> None:  # as deep as the longest chain, `DEEPEST` at most
         met.add(id(pending))
@@ -103,7 +103,7 @@ class _Part:
         seen: dict[int, int] = {}  # by the identity of a tensor or a value: its number
         uses: list[int] = []  # of each value: how often calls of this part hold it
         key: list[Any] = []
-        tensor_class = CLASSES[0]
+        tensor_class = TENSOR.get()
         for pending, tensor in entries:
             call, inputs = pending[0], pending[1]
             count = call.count

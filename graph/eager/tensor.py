@@ -6,15 +6,15 @@ computed from it before keeps its value, and so does every array that `numpy()` 
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ...dsl.diagnostics.errors import DTypeError, ElementError, GraphError, shown_value
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
@@ -32,7 +32,7 @@ from .kinds import kind_of, no_memory
 from .memory import buffer_of, elements_of, exported, on_host, value_lent, value_now, wrapped, writable
 from .methods import Methods
 from .missing_attributes import MissingAttributes
-from .nodes import CLASSES, FRESH, FUNCTIONS, SHARED, Recorded
+from .nodes import FRESH, FUNCTIONS, SHARED, Recorded
 from .programs import value_of as kept
 
 Dims = Iterable[int | Dim]
@@ -47,6 +47,10 @@ def made(value: Any, pending: Any = None) -> Tensor:
     tensor._value = value
     tensor._pending = pending
     return tensor
+
+
+ARRAY_API: ExtensionPoint[ModuleType] = ExtensionPoint("array_api")
+CALL_KERNEL: ExtensionPoint[Callable[..., Any]] = ExtensionPoint("graph.eager.values", "call_kernel")
 
 
 class Tensor(Methods, Recorded, MissingAttributes):
@@ -272,7 +276,12 @@ class Tensor(Methods, Recorded, MissingAttributes):
         """
         if api_version is not None and api_version not in ARRAY_API_VERSIONS:
             wrong("api_version", api_version, f"one of {', '.join(ARRAY_API_VERSIONS)}", code="EK0819")
-        return importlib.import_module("einkorn.array_api")
+        return ARRAY_API.get()
+
+    @staticmethod
+    def __einkorn_call__(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What a kernel gives that is called with tensors."""
+        return CALL_KERNEL.get()(kernel, args, kwargs)
 
     def __pos__(self) -> Tensor:
         return self
@@ -568,6 +577,3 @@ def _shown(tensor: Tensor) -> str:
 
 def _where(tensor: Tensor) -> str:
     return "" if tensor.device.is_host else f", {tensor.device}"
-
-
-CLASSES.append(Tensor)

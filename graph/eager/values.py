@@ -33,7 +33,7 @@ from ..types.tensor_type import BufferType, TensorType
 from .arguments import Operator, operator_of
 from .kinds import TensorKind
 from .memory import writable
-from .nodes import FUNCTIONS, Recorded
+from .nodes import Recorded, add_functions
 from .operators import operator
 from .patterns import call_of, names_of
 from .programs import value_of as kept
@@ -317,19 +317,20 @@ def call_kernel(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     return None if not results else results[0] if len(results) == 1 else tuple(results)
 
 
-Tensor.__einkorn_call__ = staticmethod(call_kernel)  # type: ignore[attr-defined]
-FUNCTIONS |= {
-    "assert_same_device": assert_same_device,
-    "buffer_create": buffer_create,
-    "buffer_load": buffer_load,
-    "buffer_store": buffer_store,
-    "buffer_store_slice": buffer_store_slice,
-    "call": call,
-    "cond": cond,
-    "constant": constant,
-    "constant_external": constant_external,
-    "custom": custom,
-    "inplace_custom": inplace_custom,
-    "transfer_to": transfer_to,
-    "while_loop": while_loop,
-}
+add_functions(
+    {
+        "assert_same_device": assert_same_device,
+        "buffer_create": buffer_create,
+        "buffer_load": buffer_load,
+        "buffer_store": buffer_store,
+        "buffer_store_slice": buffer_store_slice,
+        "call": call,
+        "cond": cond,
+        "constant": constant,
+        "constant_external": constant_external,
+        "custom": custom,
+        "inplace_custom": inplace_custom,
+        "transfer_to": transfer_to,
+        "while_loop": while_loop,
+    }
+)

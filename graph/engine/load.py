@@ -22,7 +22,7 @@ from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
 from ...dsl.environment.memory_limit import hint_for_limit
-from ..driver.device import CodeFile, Driver
+from ..driver.device import CodeFile
 from ..driver.devices import Device
 from ..ir import GraphIR, Node
 from ..passes.fusion import Partition
@@ -34,19 +34,15 @@ from .compile import (
     architecture,
     chosen_checks,
     compile_graph,
-    compiled_for,
     facts_on_device,
     interpret_graph,
     lacking,
     reproducing_faults,
     targets_of,
 )
-from .launchers import launcher_library
 from .progress import shown_progress
 
 _log = logging.getLogger("einkorn.load")
-Driver.native = staticmethod(launcher_library)
-Driver.compiled_for = staticmethod(compiled_for)
 
 
 @compiling

@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.installation import PACKAGE
-from ...dsl.diagnostics.shield import import_whole
 from ...dsl.package.library import LibraryKernel, LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema, Role
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from .binding import Given
-from .direct import called
+from .direct import LIBRARIES, called
 from .specialise import prepared
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +75,7 @@ def _by_torch(
     if outs is not None or not arrays or any(array.dtype.name not in _TORCH for array in arrays):
         return None
     values = _with_numbers(schema, arrays, lambda array: torch.from_dlpack(Buffer.from_dlpack(np.asarray(array))))
-    result = _library("torch.callers").call(_one(kernel), values, parameters)
+    result = LIBRARIES["torch"].get()(_one(kernel), values, parameters)
     found = [*_flat(result), *_changed(schema, values)]
     return [np.array(Buffer.from_dlpack(each.detach()).to_numpy()) for each in found]
 
@@ -90,7 +88,7 @@ def _by_jax(
         return None
     with jax.enable_x64(True):
         values = _with_numbers(schema, arrays, jax.numpy.asarray)
-        return [np.asarray(each) for each in _flat(_library("jax").call(_one(kernel), values, parameters))]
+        return [np.asarray(each) for each in _flat(LIBRARIES["jax"].get()(_one(kernel), values, parameters))]
 
 
 def _with_numbers(schema: OpSchema, arrays: Sequence[Array], tensor: Callable[[Array], Any]) -> list[Any]:
@@ -108,7 +106,3 @@ def _one(kernel: LoadedKernel) -> LibraryKernel:
 _NOT_XLA = ("float6_e2m3fn", "float6_e3m2fn")  # which JAX has, and its XLA cannot hold
 _TORCH = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 CALLERS: Mapping[str, Callable[..., list[Array] | None]] = {"direct": _directly, "torch": _by_torch, "jax": _by_jax}
-
-
-def _library(file: str) -> Any:
-    return import_whole(f"{PACKAGE}.graph.interop.{file}")

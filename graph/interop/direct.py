@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
-from ...dsl.diagnostics.installation import PACKAGE
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
-from ...dsl.diagnostics.shield import import_whole
 from ...dsl.environment.tracebacks import placed
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.axis_names import open_sizes
@@ -37,8 +36,14 @@ from .repeated import MISS, keep, look_of
 from .specialise import AnyKernel, ArgumentKind, Prepared, Specialisation, prepared, specialised
 from .spread import spread_of
 
-# Libraries whose tensors reach kernels by ops that are registered with them: the file here that calls them so.
-LIBRARIES = {"torch": "torch.callers", "jax": "jax"}
+# Libraries whose tensors reach kernels by ops that are registered with them: what calls them so.
+LIBRARIES: dict[str, ExtensionPoint[Callable[..., Any]]] = {
+    "torch": ExtensionPoint("graph.interop.torch.callers", "call"),
+    "jax": ExtensionPoint("graph.interop.jax", "call"),
+}
+TROUBLE_OF: ExtensionPoint[Callable[[Specialisation], Any]] = ExtensionPoint("graph.interop.elementwise", "trouble_of")
+TUNED: ExtensionPoint[Callable[..., Any]] = ExtensionPoint("graph.interop.tuned", "tuned")
+BROADCASTING: ExtensionPoint[Any] = ExtensionPoint("graph.interop.broadcasting")  # loaded when shapes differ
 OWN = (np.ndarray, np.generic, Buffer, bool, int, float, str, type(None))
 HOOK = "__einkorn_call__"  # of a class whose objects know themselves what a call with them is
 
@@ -78,7 +83,7 @@ def _is_elementwise(kernel: AnyKernel, state: Prepared, laid: Arranged) -> bool:
             found = _specialised(kernel, state, given, operands, CPU(), None)
         except EinkornError:  # the call says it
             return False
-        known = not import_whole(f"{PACKAGE}.graph.interop.elementwise").trouble_of(found)
+        known = not TROUBLE_OF.get()(found)
         if look is not None:
             state.elementwise[look] = known
     return known
@@ -117,19 +122,18 @@ def called(
     schema = state.schema
     library = _library(given)
     if library is not None:
-        return library.call(kernel, given.values, given.parameters, given.out)
+        return library(kernel, given.values, given.parameters, given.out)
     op, names, operands = schema.name, _names(schema, given.counts), _operands(schema, given)
     device = device_of_call(op, names, operands)
     memory = None if given.out is None else memory_of(op, given.out)
     if state.joint and (memory is not None or state.loaded.is_tuned):
-        operands = _broadcasting().as_views(state, operands, memory)
+        operands = BROADCASTING.get().as_views(state, operands, memory)
     found = _specialised(kernel, state, given, operands, device, memory)
     if made is not None:
         found = made(found)
     elif state.loaded.is_tuned and found.spread is None:
-        tuned = import_whole(f"{PACKAGE}.graph.interop.tuned").tuned  # most kernels are not
         values = [_value(found, number, operand) for number, operand in enumerate(operands)]
-        given = replace(given, parameters=tuned(found, state.loaded, given, values))
+        given = replace(given, parameters=TUNED.get()(found, state.loaded, given, values))
         found = _specialised(kernel, state, given, operands, device, memory)
     result = run(found, operands, memory, given.out)
     if look is not None and not state.loaded.is_tuned and not found.sized:
@@ -142,14 +146,14 @@ def _operands(schema: OpSchema, given: Given) -> list[Operand]:
     return [operand_of(value, schema.name, name) for value, name in zip(given.values, names, strict=False)]
 
 
-def _library(given: Given) -> Any:
-    """The file that calls kernels with tensors of another library, if there is one for any of these."""
+def _library(given: Given) -> Callable[..., Any] | None:
+    """What calls kernels with tensors of another library, if there is one for any of these."""
     memory = given.out if isinstance(given.out, tuple | list) else (given.out,)
     for value in (*given.values, *memory):
         if not isinstance(value, OWN):
-            file = LIBRARIES.get(library_of(value))
-            if file is not None:
-                return import_whole(f"{PACKAGE}.graph.interop.{file}")
+            library = LIBRARIES.get(library_of(value))
+            if library is not None:
+                return library.get()
     return None
 
 
@@ -184,9 +188,9 @@ def _specialised(
     try:
         found = specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs, spread)
     except EinkornError as error:
-        raise _broadcasting().mismatch(kernel, state, given, operands, kinds, spread) or error from None
+        raise BROADCASTING.get().mismatch(kernel, state, given, operands, kinds, spread) or error from None
     if spread is not None:
-        _broadcasting().check_elementwise(found, given, operands)
+        BROADCASTING.get().check_elementwise(found, given, operands)
     return found
 
 
@@ -220,11 +224,6 @@ def _carriers(made: Specialisation, sizes: Mapping[str, int]) -> list[Any]:
     """The arrays without elements that give a model the sizes of `out=`."""
     arrays = [np.empty((sizes[name], 0), np.bool_) for name in made.sized]
     return arrays if made.where == CPU() else [Buffer.from_numpy(array).to(made.where) for array in arrays]
-
-
-def _broadcasting() -> Any:
-    """What broadcasts; loaded when shapes differ."""
-    return import_whole(f"{PACKAGE}.graph.interop.broadcasting")
 
 
 def kind_of(operand: Operand, dtype_known: bool = False) -> ArgumentKind:
@@ -342,7 +341,7 @@ def _repeated(state: Prepared, args: tuple[Any, ...], given: Given) -> tuple[Any
     shapes = [tuple(getattr(value, "shape", ())) for value in values]
     if not shapes or shapes.count(shapes[0]) == len(shapes):
         return args
-    found: tuple[Any, ...] = _broadcasting().broadcast_values(state, args, given.parameters)
+    found: tuple[Any, ...] = BROADCASTING.get().broadcast_values(state, args, given.parameters)
     return found
 
 

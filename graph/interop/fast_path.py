@@ -19,9 +19,8 @@ import numpy as np
 
 from ...dsl.contract.doors import NUMPY_SCALAR
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.forks import fork_lock
-from ...dsl.diagnostics.installation import PACKAGE
-from ...dsl.diagnostics.shield import import_whole
 from ...dsl.frontend.caller import Called
 from ...dsl.frontend.reads import Reads
 from ...dsl.types.dtype import DType
@@ -43,6 +42,7 @@ KINDS = 64  # that are counted
 OTHER = "other"  # a number of NumPy's that is converted
 NUMBERS = {bool: "bool", int: "int", float: "float"}
 
+CHOICE: ExtensionPoint[Callable[..., tuple[Specialisation, Any]]] = ExtensionPoint("graph.interop.tuned", "choice")
 _lock = fork_lock()
 
 
@@ -245,8 +245,7 @@ def _chosen(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     if made is None or made.spread is not None:  # calls that broadcast go by Python
         return None
     shapes = [np.shape(_array_of(value)) if _array_of(value) is not None else () for value in args]
-    chosen: tuple[Specialisation, Any] = import_whole(f"{PACKAGE}.graph.interop.tuned").choice(made, shapes, passed)
-    return chosen
+    return CHOICE.get()(made, shapes, passed)
 
 
 def _caller(made: Specialisation, args: tuple[Any, ...]) -> Caller | None:

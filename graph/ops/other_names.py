@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ...dsl.diagnostics.errors import did_you_mean
-from ..staging.value import TensorValue
 from .stage import OPS
 
 RENAMED = {
@@ -60,6 +59,3 @@ def no_method(value: Any, name: str) -> NoReturn:
     text = f"'{type(value).__name__}' object has no attribute '{name}'"
     known = name if name in OPS else RENAMED.get(name)
     raise AttributeError(text + (f": write ops.{known}(x, ...)" if known else ""), name=name, obj=value)
-
-
-TensorValue.__getattr__ = no_method  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.tracebacks import without_internals
 from ...dsl.signature.bind import bind
@@ -62,7 +63,9 @@ class Op:
 
 OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
 # What ops do where no graph is built: `graph.eager`, when it is loaded, runs those of tensors that have elements.
-OUTSIDE: list[Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]] = []
+OUTSIDE: ExtensionPoint[Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]] = ExtensionPoint(
+    "graph.eager.operators", "outside"
+)
 METHODS: dict[tuple[type[Value], str], Callable[..., Any]] = {}  # what ops add to the classes of values
 
 
@@ -103,8 +106,9 @@ def declared(row: Op, method: str | None, operator: str | None) -> Callable[...,
     @without_internals
     @functools.wraps(function)
     def staged(*args: Any, **kwargs: Any) -> Any:
-        if OUTSIDE and active_graph() is None:
-            found = OUTSIDE[0](name, args, kwargs)
+        outside = OUTSIDE.get_if_loaded()
+        if outside is not None and active_graph() is None:
+            found = outside(name, args, kwargs)
             if found is not NotImplemented:
                 return found
         with current(name).transaction():

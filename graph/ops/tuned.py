@@ -13,7 +13,7 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.tuning import plain, sizes_by_name
 from ...dsl.types.dtype import DType
-from ..driver.device import Driver
+from ..driver.device import COMPILED_FOR
 from ..driver.devices import DeviceRef
 from ..staging.value import Value
 from ..types.dims import StaticDim
@@ -31,7 +31,7 @@ def tuned(
     if not kernel.findings:
         return given
     try:
-        target = Driver.compiled_for(device.to_device().driver)
+        target = COMPILED_FOR.get()(device.to_device().driver)
         bound = bind_parameters(kernel.schema, given)
     except EinkornError:  # a device that is not here; and what is wrong with parameters is said where they are bound
         return given

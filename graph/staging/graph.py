@@ -54,6 +54,7 @@ from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
 from .debug import GRAPH_DEBUG
+from .drawn import Drawn
 from .hoist import Needs, hoist_sizes
 from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .removal import without
@@ -82,7 +83,7 @@ class _Current:
         return graph
 
 
-class Graph(Rich):
+class Graph(Drawn, Rich):
     """A dataflow program over tensors.
 
     Args:
@@ -103,18 +104,6 @@ class Graph(Rich):
 
     current = _Current()
     debug = GRAPH_DEBUG  # settings for all graphs
-
-    if TYPE_CHECKING:  # what `drawing` adds
-
-        def code(self, stage: str = "typed", target: str = "host") -> str: ...
-        def to_dot(self) -> str: ...
-        def to_html(
-            self,
-            path: str | Path | None = None,
-            *,
-            sizes: Mapping[str, int] | None = None,
-            profile: Any = None,
-        ) -> str: ...
 
     @without_internals
     def __init__(

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from ...dsl.diagnostics.collecting import Broken
 from ...dsl.diagnostics.errors import PackageError, did_you_mean
-from ...dsl.diagnostics.installation import PACKAGE
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import shown_path, user_place
-from ...dsl.diagnostics.shield import import_whole
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.tracebacks import placed
@@ -289,7 +289,10 @@ def _program_of(family: str, name: str) -> PortableKernel:
     return kernels[name].portable
 
 
+SHIPPED: ExtensionPoint[ModuleType] = ExtensionPoint("stdlib.kernels")
+
+
 @functools.cache
 def kernel_family(family: str) -> Library:
     """The kernels of the standard library's file `family`. A file that is there is a family; nothing lists them."""
-    return library_of(import_whole(f"{PACKAGE}.stdlib.kernels.{family}"))
+    return library_of(SHIPPED.within(family))

@@ -21,9 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean
-from ...dsl.diagnostics.installation import PACKAGE
 from ...dsl.diagnostics.places import user_place
-from ...dsl.diagnostics.shield import import_whole
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import evaluate, names_in
@@ -36,7 +34,7 @@ from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR,
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 from .graph import Graph
-from .kernels import Extensions, kernel_family, shipped_kernel
+from .kernels import SHIPPED, Extensions, kernel_family, shipped_kernel
 
 CODE = "EK0436"
 _TYPE = re.compile(r"(Tensor|Buffer)\[(\w+), \((.*?)\), (\w+):(\d+)\](?=, (?:Tensor|Buffer)\[| defines |\)| \{|$)")
@@ -355,6 +353,6 @@ def _split_types(text: str) -> list[str]:
 @functools.cache
 def _families() -> Mapping[str, str]:
     """The file of the standard library that has the kernel of a name."""
-    package = import_whole(f"{PACKAGE}.stdlib.kernels")
+    package = SHIPPED.get()
     found = [module.name for module in pkgutil.iter_modules(package.__path__)]
     return {name: family for family in found for name in kernel_family(family).kernels}

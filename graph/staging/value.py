@@ -10,16 +10,18 @@ They are in `ops`, which stands on this module and adds the methods and operator
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.dtype import DType
 from ..driver.devices import Device, DeviceRef
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 
+NO_METHOD: ExtensionPoint[Callable[[Any, str], NoReturn]] = ExtensionPoint("graph.ops.other_names", "no_method")
 TensorValueLike = Any  # TensorValue, int, float, NumPy scalar or array, any DLPack array, static Dim
 Axes = int | tuple[int, ...] | None
 
@@ -119,6 +121,11 @@ class TensorValue(Value):
 
     __slots__ = ()
     __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
+
+    if not TYPE_CHECKING:  # who checks types says which attributes there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            NO_METHOD.get()(self, name)
 
     @property
     def type(self) -> TensorType:

@@ -56,16 +56,7 @@ OPENED_LATE = {
 }
 # Imported by users, by Python itself, by kinds of devices that are added.
 ENTRIES = {"", "__main__", "testing", "errors", "graph.weights", "graph.driver.halves"}
-# Found by their names: by `dsl.frontend.caller`, by `dsl.diagnostics.rich`, and the one that is a process of its own.
-ENTRIES |= {
-    "dsl.package.pickled",
-    "graph.interop.broadcasting",
-    "graph.interop.direct",
-    "graph.interop.notebook",
-    "graph.interop.tools",
-    "graph.interop.tuning_child",
-    "graph.interop.ufunc",
-}
+ENTRIES |= {"graph.interop.tuning_child"}  # a process of its own
 MAX_FILE, MAX_FUNCTION = 600, 60
 
 
@@ -180,7 +171,8 @@ def test_imports_name_things_that_exist() -> None:
 
 def test_no_module_is_an_island() -> None:
     """Each is reached from what users import. Stdlib's kernel files are loaded by the kernel loader instead."""
-    entries = list(ENTRIES) + [name for name in modules() if floor(name) == "stdlib" or name.startswith("graph.public")]
+    entries = list(ENTRIES) + [provider for _, provider, _ in extension_points()]
+    entries += [name for name in modules() if floor(name) == "stdlib" or name.startswith("graph.public")]
     reached, todo = set(), [*entries, "dsl", "graph"]
     while todo:
         name = todo.pop()
@@ -189,6 +181,37 @@ def test_no_module_is_an_island() -> None:
             todo += [target for target, *_ in imports(name)]
             todo += [".".join(name.split(".")[:-1])]  # importing a module imports its packages
     assert sorted(set(modules()) - reached) == []
+
+
+@cache
+def extension_points() -> tuple[tuple[str, str, str], ...]:
+    """Where each extension point is declared, the module that provides it, and the name there."""
+    found = []
+    for name in modules():
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ExtensionPoint":
+                texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                assert len(texts) == len(node.args) and not node.keywords, f"{where(name, node.lineno)}: write texts"
+                provider, *attribute = map(str, texts)
+                provider = provider if provider in modules() else f"graph.public.{provider}"
+                found.append((name, provider, "".join(attribute)))
+    return tuple(found)
+
+
+def test_extension_points_are_provided_and_listed() -> None:
+    """Each names a function or a class of a module that is there; docs/architecture.md has a row for each."""
+    wrong, rows = [], []
+    for name, provider, attribute in extension_points():
+        body = tree(provider).body if provider in modules() else []
+        defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        if provider not in modules() or (attribute and attribute not in defined):
+            wrong.append(f"{name}: {provider} does not define {attribute or 'anything'}")
+        rows.append((name, f"{provider}.{attribute}".rstrip(".")))
+    assert not wrong, "\n".join(wrong)
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, section = page.partition("## Extension points")
+    listed = re.findall(r"^\| `([\w.]+)` \| `([\w.]+)` \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert sorted(listed) == sorted(rows)
 
 
 def test_the_package_list_is_the_tree() -> None:

@@ -10,15 +10,14 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...diagnostics.collecting import BROKEN, Broken, collect
 from ...diagnostics.errors import CompileError, EinkornError, InternalError, joined
-from ...diagnostics.installation import PACKAGE
+from ...diagnostics.extension_points import ExtensionPoint
 from ...diagnostics.places import Place, user_place
 from ...diagnostics.rich import Rich
-from ...diagnostics.shield import import_whole
 from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.foreign_names import of_dtype
 from ...language.imports import of_unknown, with_imports
@@ -524,7 +523,9 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
 # *** functions of the language that are written in the language ***
 
 _IMPLEMENTATIONS: dict[str, FunctionType] = {}
-_MATHEMATICS, _GRIDS = "math.functions", "algorithms.collectives"
+# What the standard library implements is recorded when these are loaded.
+MATHEMATICS: ExtensionPoint[ModuleType] = ExtensionPoint("stdlib.math.functions")
+GRIDS: ExtensionPoint[ModuleType] = ExtensionPoint("stdlib.algorithms.collectives")
 
 
 def implements(what: Stub | str | Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -549,12 +550,12 @@ def complex_name(name: str) -> str:
 def has_implementation(meant: str) -> bool:
     """Whether the standard library, once it is loaded, says what a library stub or an operator does."""
     if meant not in _IMPLEMENTATIONS:
-        import_whole(f"{PACKAGE}.stdlib.{_MATHEMATICS}")
+        MATHEMATICS.get()
     return meant in _IMPLEMENTATIONS
 
 
 def implementation(meant: str) -> FunctionType:
     """The function that says what a library stub does. The standard library is loaded on first use."""
     if meant not in _IMPLEMENTATIONS:
-        import_whole(f"{PACKAGE}.stdlib.{_GRIDS if meant.startswith('gpu.') else _MATHEMATICS}")
+        (GRIDS if meant.startswith("gpu.") else MATHEMATICS).get()
     return _IMPLEMENTATIONS[meant]
