@@ -11,7 +11,7 @@ import pytest
 from support import graphs
 from support.ptx_joined import assemble_all
 
-from einkorn import __main__ as cli
+from einkorn.cli import application as cli
 from einkorn.compiler.targets import lookup
 from einkorn.compiler.targets.nvptx import find_ptxas
 from einkorn.dsl.diagnostics.errors import CompileError, TargetError
