@@ -9,7 +9,7 @@
 LLVM splits such a function at each suspension, and keeps in the coroutine's frame what lives across one. The work is
 done on blocks and branches: structured control flow is gone by then, and a loop may wait in its middle.
 
-See also `codegen.simulator` (what runs the coroutines).
+See also `simulation.scheduler` (what runs the coroutines).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterator
 
 from ..ir.simulation import BEGIN, CHANGED, FRAME_ALIGNMENT, MOVED, RUN, SUSPEND, THREAD, YIELDS, State, Thread, offset
+from ..simulation.scheduler import scheduler_text
 from ..targets import Target
-from .simulator import scheduler_text
 
 _FUNCTION = re.compile(
     rf"^(define internal void @{re.escape(THREAD)}\d+\([^\n]*?\))([^\n]*\{{)\n(.*?)^\}}", re.M | re.S

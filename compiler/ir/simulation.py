@@ -1,7 +1,7 @@
 """What generated code of kernels and the scheduler of their threads agree on: the layout of their records.
 
 Where no hardware runs grids, threads that wait for each other are coroutines. `lowering.coroutines` writes these,
-`codegen.coroutines` makes LLVM's coroutines of them, and `codegen.simulator` has the scheduler that runs them block by
+`codegen.coroutines` makes LLVM's coroutines of them, and `simulation.scheduler` has the scheduler that runs them block by
 block.
 """
 

@@ -6,7 +6,7 @@
       ...                            ...
 
 The caller spreads the blocks over the pool; a task runs its blocks one after the other, in memory of its own, by the
-scheduler of `codegen.simulator`. An operation for which threads wait is a few lines here:
+scheduler of `simulation.scheduler`. An operation for which threads wait is a few lines here:
 
     suspend(w, op, Scope.block)                     goes on when all threads of the block are there
     exchange(w, op, parts, source)                  the same for a warp, whose threads give each other a value

@@ -8,7 +8,7 @@ Which loop polls, and how often, `passes.place_polls` has said in the loop's att
                 if end < high: poll                                 if fuel < 0: poll, fuel = BUDGET
                 low = end
 
-See also `codegen.thread_pool` (what the host does).
+See also `runtime.thread_pool` (what the host does).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ all others their turn. The scheduler has to know whether that can still help:
     @ek.moved(argument)              a thread has left the outermost of such loops
     @ek.changed(argument, really)    a thread within such a loop has changed memory, or values of its own
 
-See also `codegen.simulator_spins` (when threads continue).
+See also `simulation.spins` (when threads continue).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A task should take some microseconds: less is lost to the threads' finding it, more leaves threads without work.
 
-See also `codegen.thread_pool` (how many threads there are).
+See also `runtime.thread_pool` (how many threads there are).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ element and nothing else can end the loop.
 `spins` is `count` for loops that change values of their own each round, such as a number of attempts, and `wait` for
 the others: if no thread writes memory, each further round of these does the same.
 
-See also `lowering.spins` and `codegen.simulator_spins` (how threads are run).
+See also `lowering.spins` and `simulation.spins` (how threads are run).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ look for signals. That costs a call, so it is done once for `BUDGET` operations,
 makes vectors of: a loop with a short body runs in strips, with a poll between two; where a loop is in the body, each
 round takes what it was from the function's fuel, and polls when none is left. See `lowering.polls` for both.
 
-See also `codegen.thread_pool` (loops whose rounds are known and few; GPUs; what the host does).
+See also `runtime.thread_pool` (loops whose rounds are known and few; GPUs; what the host does).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     lookup("sim:gfx942")      one with 64 lanes
     lookup("sim:gfx942:checked")   one whose kernels tell what they do with memory
 
-See also `codegen.simulator` (how threads are run), `graph.driver.simulated` (the device).
+See also `simulation.scheduler` (how threads are run), `graph.driver.simulated` (the device).
 """
 
 from __future__ import annotations

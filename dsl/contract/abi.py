@@ -223,7 +223,7 @@ FAILED_CODE_OFFSET: Final = 80
 
 
 class PoolState(ctypes.Structure):
-    """The memory of a thread pool, shared between its code (`compiler.codegen.thread_pool`) and its driver
+    """The memory of a thread pool, shared between its code (`compiler.runtime.thread_pool`) and its driver
     (`graph.driver.threads`).
 
     It must lie at a multiple of 64 bytes: what the caller writes, what the workers write and what is only read have

@@ -1,6 +1,6 @@
 """What a simulated device and the checks of its memory agree on: the layout of their records.
 
-`compiler.codegen.shadow_memory` makes the functions; `graph.driver` fills a `CheckState` for a device, and reads what
+`compiler.simulation.shadow_memory` makes the functions; `graph.driver` fills a `CheckState` for a device, and reads what
 was found.
 """
 

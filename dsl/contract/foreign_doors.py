@@ -1,6 +1,6 @@
 """What doors for other libraries find in their tables: the names of the words, in their order.
 
-A word is 8 bytes: an address, or a number. See also `compiler.codegen.doors`, `graph.interop`.
+A word is 8 bytes: an address, or a number. See also `compiler.doors`, `graph.interop`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keeps what the checks of a simulated device know of its memory, and what they have found.
 
     with buffers:  marks which bytes are there, and which have values
-    in calls:      generated code tells each access to the functions of `compiler.codegen.shadow_memory`
+    in calls:      generated code tells each access to the functions of `compiler.simulation.shadow_memory`
 
 See also `engine.findings` (what is said of a finding).
 """

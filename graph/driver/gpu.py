@@ -3,7 +3,7 @@
 CUDA and HIP differ in spelling alone; what differs is behind `GpuLibrary`. Everything is enqueued on the stream that
 the calling thread has chosen (see `streams`), and only reading on the host and `synchronize` wait.
 
-See also `gpu_kinds` (which GPUs there are), `compiler.codegen.launchers` (how kernels are launched).
+See also `gpu_kinds` (which GPUs there are), `compiler.runtime.launchers` (how kernels are launched).
 """
 
 from __future__ import annotations

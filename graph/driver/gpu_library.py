@@ -56,7 +56,7 @@ class GpuProperties:
 class GpuLibrary(ABC):
     """One GPU as its library shows it. Every method may raise `GpuFault`."""
 
-    launchers: ClassVar[str]  # the name of the code that calls it; see `compiler.codegen.launchers`
+    launchers: ClassVar[str]  # the name of the code that calls it; see `compiler.runtime.launchers`
     blocking: ClassVar[str]  # what lets each launch wait for its end
     codes: ClassVar[Codes]
     dlpack_device: ClassVar[int]

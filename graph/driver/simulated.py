@@ -3,7 +3,7 @@
 Its memory lies in the process, as `Memory`: nothing reads or writes it but copies and kernels. Its code is two shared
 objects, that of the host and that of the device; a launch goes from one to the other without Python.
 
-See also `compiler.codegen.simulator` (how threads are run).
+See also `compiler.simulation.scheduler` (how threads are run).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def pool_code(target: Target) -> bytes:
         TargetError: there is none for this machine.
     """
     with shielded():
-        from ...compiler.codegen.thread_pool import pool_object
+        from ...compiler.runtime.thread_pool import pool_object
 
     return pool_object(target)
 
@@ -108,7 +108,7 @@ def door_code(name: str, spec: DoorSpec, form: Any, target: Target) -> bytes:
         TargetError: there is none for this machine, or no LLVM.
     """
     with shielded():
-        from ...compiler.codegen.doors.rows import door_object, door_text
+        from ...compiler.doors.rows import door_object, door_text
 
     return door_object(name, door_text(name, spec, form), target)
 
@@ -121,11 +121,11 @@ def launcher_code(library: str, target: Target) -> bytes:
     """
     if library == "sim":
         with shielded():
-            from ...compiler.codegen.shadow_memory import checker_object
+            from ...compiler.runtime.checker import checker_object
 
         return checker_object(target)
     with shielded():
-        from ...compiler.codegen.launchers import launcher_object
+        from ...compiler.runtime.launchers import launcher_object
 
     return launcher_object(library, target)
 
@@ -133,7 +133,7 @@ def launcher_code(library: str, target: Target) -> bytes:
 def plain_door() -> str:
     """The text of the door that numba compiles into its code."""
     with shielded():
-        from ...compiler.codegen.doors.plain import plain_text
+        from ...compiler.doors.plain import plain_text
 
     return plain_text()
 

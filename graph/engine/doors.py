@@ -242,7 +242,7 @@ def load_door(name: str, spec: DoorSpec, form: Any = None, *, own: bool = False)
     """The code of a door, loaded; None where none can be made.
 
     Args:
-        name: its row in `compiler.codegen.doors.rows`.
+        name: its row in `compiler.doors.rows`.
         spec, form: what its text is written from; both can be hashed, and their texts say all that is in them.
         own: whether it gets memory of its own, for a table that is found by a symbol. Without it, equal doors are one.
     """

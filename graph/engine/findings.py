@@ -4,7 +4,7 @@
        12 |     total[0] = total[0] + x[t]
           |     ^^^^^^^^ thread 5 of block 0 writes here, ...
 
-See also `compiler.codegen.shadow_memory` (what is looked for).
+See also `compiler.simulation.shadow_memory` (what is looked for).
 """
 
 from __future__ import annotations

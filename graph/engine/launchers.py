@@ -1,6 +1,6 @@
 """Finds the machine code that calls the libraries of GPUs: in the cache, or through the compiler.
 
-See also `compiler.codegen.launchers` (what they do).
+See also `compiler.runtime.launchers` (what they do).
 """
 
 from __future__ import annotations

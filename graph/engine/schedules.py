@@ -3,7 +3,7 @@
 A call that fails on a simulated device with a seed is made again, with its inputs as they were: once to note what the
 seed draws, then with fewer and fewer of its switches, for as long as the failure stays the same.
 
-See also `compiler.codegen.simulator_orders` (how threads are run by a schedule).
+See also `compiler.simulation.orders` (how threads are run by a schedule).
 """
 
 from __future__ import annotations

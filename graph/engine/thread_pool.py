@@ -1,6 +1,6 @@
 """Starts the thread pool of the process, which all models share.
 
-See also `driver.threads` (how a pool works), `compiler.codegen.thread_pool` (how its code is made).
+See also `driver.threads` (how a pool works), `compiler.runtime.thread_pool` (how its code is made).
 """
 
 from __future__ import annotations

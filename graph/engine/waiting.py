@@ -4,7 +4,7 @@
        12 |         while atomic.load(count, 0) < n:
           |         ^^^^^ thread (0, 0, 0) of block (0, 0, 0), and 3 more, wait for a change of memory
 
-See also `compiler.codegen.simulator_spins` (when threads cannot continue).
+See also `compiler.simulation.spins` (when threads cannot continue).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stands for an entry that generated code of other libraries calls, on whatever thread, many at once.
 
-See also `compiler.codegen.doors` (how calls are made).
+See also `compiler.doors` (how calls are made).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _kept: list[Any] = []
 
 @functools.cache
 def call_table() -> int:
-    """The address of the table that native code makes calls with; see `compiler.codegen.doors.calls`."""
+    """The address of the table that native code makes calls with; see `compiler.doors.calls`."""
     pool = thread_pool()
     words = {"report": REPORT, "pool": 0, "poll": 0, "parallel": 0, "threads": 1}
     if pool is not None:

@@ -5,7 +5,7 @@ does the rest: broadcasting, strides, `out=`, `where=`, `reduce`. Loops raise wh
 such loops, an object with the same calls works by Python: without doors, under `EINKORN_CHECKS=all`, and with NumPy
 before 2.0, whose loops cannot raise.
 
-See also `compiler.codegen.doors.ufunc` (the loops themselves).
+See also `compiler.doors.ufunc` (the loops themselves).
 """
 
 from __future__ import annotations

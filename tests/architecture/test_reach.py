@@ -179,7 +179,9 @@ HELD: list[tuple[Finder, dict[str, int]]] = [
         private_reaches,
         {
             "cli": 1,
-            "compiler/codegen": 4,
+            "compiler/codegen": 1,
+            "compiler/doors": 1,
+            "compiler/runtime": 2,
             "dsl/diagnostics": 7,
             "dsl/environment": 1,
             "dsl/frontend": 4,

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.codegen.thread_pool import pool_object
 from einkorn.compiler.interpreter.entry import Interpreted
 from einkorn.compiler.ir.program import NotFusible
 from einkorn.compiler.pipeline import compile_entry, typed_program
+from einkorn.compiler.runtime.thread_pool import pool_object
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError

@@ -188,7 +188,7 @@ from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
 types = [TensorType(DType.float32, [3], DeviceRef.CPU())]
 print(InferenceSession().load(Graph("g", lambda x: x + 1.0, types))(np.ones(3, np.float32))[0].to_numpy().sum())
 """
-    names = "cuda|hip|rocm|einkorn.graph.driver.(cuda|hip|gpu|allocator)|einkorn.compiler.codegen.launchers"
+    names = "cuda|hip|rocm|einkorn.graph.driver.(cuda|hip|gpu|allocator)|einkorn.compiler.runtime.launchers"
     search = f"import re\nprint([m for m in sys.modules if re.fullmatch(r'({names})([.].*)?', m)])"
     assert script(tmp_path, text + ASK + search).splitlines()[0] == "6.0"
     assert script(tmp_path, text + ASK + search).splitlines()[-1] == "[]"

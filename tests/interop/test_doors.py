@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einkorn.compiler.codegen.doors.rows import DOORS, door_object, door_text
 from einkorn.compiler.codegen.llvm import compile_module
+from einkorn.compiler.doors.rows import DOORS, door_object, door_text
 from einkorn.dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec, PythonForm
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.signature.dims import Name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from einkorn.compiler.codegen.doors.rows import door_object, door_text
+from einkorn.compiler.doors.rows import door_object, door_text
 from einkorn.dsl import DType
 from einkorn.dsl.contract.doors import KERNELS, DoorSpec, TorchForm
 from einkorn.graph.engine.compile import host_target

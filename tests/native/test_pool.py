@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from einkorn.compiler.codegen import llvm
-from einkorn.compiler.codegen.thread_pool import pool_object, pool_text
+from einkorn.compiler.runtime.thread_pool import pool_object, pool_text
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract.abi import ParallelFunction, PoolState, TaskFunction
 from einkorn.dsl.diagnostics.errors import TargetError

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from support import harness
 
-from einkorn.compiler.codegen.shadow_memory import FUNCTIONS, checker_object
 from einkorn.compiler.pipeline import Artifact, compile_entry
+from einkorn.compiler.runtime.checker import checker_object
+from einkorn.compiler.simulation.shadow_memory import FUNCTIONS
 from einkorn.compiler.targets import Target, host
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi, checking

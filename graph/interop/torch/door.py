@@ -6,7 +6,7 @@ Another kernel serves the dispatcher's key of autograd, so that ops with derivat
 cost no more as long as no derivative is asked of. What has no door comes back to Python. Where libtorch lacks a
 function that is needed, or no doors can be made, everything goes by Python, with the same results.
 
-See also `python_fallback` (what Python does), `compiler.codegen.doors.torch` (the text of a door).
+See also `python_fallback` (what Python does), `compiler.doors.torch` (the text of a door).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ block. An operation publishes to its own scope and the narrower ones, and learns
 operations synchronise if the scope of each includes the thread of the other, one releases, and the other acquires. A
 store that is no update ends what was published before.
 
-See also `codegen.clocks` (what barriers teach).
+See also `simulation.clocks` (what barriers teach).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...dsl.contract.checking import PLACES, What
+from ..ir.llvm_text import NO_ADDRESS
 from .clocks import FENCE, PLACE, StateFunction
-from .ir_text import NO_ADDRESS
 
 _PLACES: Final = ("@place", "@place_of_cluster", "@place_of_block")  # from the widest scope to the narrowest
 _MIX: Final = -7046029254386353131  # an odd number with bits everywhere

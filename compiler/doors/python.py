@@ -15,18 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....dsl.contract.doors import (
-    LARGE_BYTES,
-    NUMPY_SCALAR,
-    DoorArgument,
-    DoorOutput,
-    DoorSpec,
-    GetterForm,
-    PythonForm,
-)
-from ....dsl.signature.dims import Expression, Name, Number
-from ....dsl.types.dtype import DType
-from ..ir_text import Number as Value
+from ...dsl.contract.doors import LARGE_BYTES, NUMPY_SCALAR, DoorArgument, DoorOutput, DoorSpec, GetterForm, PythonForm
+from ...dsl.signature.dims import Expression, Name, Number
+from ...dsl.types.dtype import DType
+from ..ir.llvm_text import Number as Value
 from .python_text import PythonText
 from .text import DECLARATIONS, DoorText, run_text
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ....dsl.contract.doors import (
+from ...dsl.contract.doors import (
     AXES_SHIFT,
     AXIS_NEIGHBOURS,
     AXIS_REPEATED,

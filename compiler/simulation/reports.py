@@ -1,6 +1,6 @@
 """What the scheduler of threads tells: that threads have parted; and where memory is checked, what threads wait for.
 
-See also `codegen.simulator` (when it is reported), `codegen.shadow_memory` (what the checks make of it).
+See also `simulation.scheduler` (when it is reported), `simulation.shadow_memory` (what the checks make of it).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ define internal void @ek.check_switch(ptr %argument, i64 %resident) alwaysinline
 }
 """
 
-# What is told to the checks of a simulated device, whose state its table has (see `codegen.shadow_memory`).
+# What is told to the checks of a simulated device, whose state its table has (see `simulation.shadow_memory`).
 TOLD: Final = """
 ; The checks are about this cluster of those that run by turns.
 define internal void @ek.check_switch(ptr %argument, i64 %resident) {

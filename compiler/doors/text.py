@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ....dsl.contract import abi
-from ....dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
-from ....dsl.signature.dims import Binary, Expression, FunctionCall, Name, Negate, names_in
-from ....dsl.signature.dims import Number as Literal
-from ....dsl.types.dtype import DType
-from ...targets import host
-from ..ir_text import FunctionText, Number
+from ...dsl.contract import abi
+from ...dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
+from ...dsl.signature.dims import Binary, Expression, FunctionCall, Name, Negate, names_in
+from ...dsl.signature.dims import Number as Literal
+from ...dsl.types.dtype import DType
+from ..ir.llvm_text import FunctionText, Number
+from ..targets import host
 
 DECLARATIONS: Final = """
 declare {i64, i1} @llvm.sadd.with.overflow.i64(i64, i64)

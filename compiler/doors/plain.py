@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....dsl.contract import abi
-from ....dsl.contract.foreign_doors import CALL_WORDS, PLAIN_DOOR
+from ...dsl.contract import abi
+from ...dsl.contract.foreign_doors import CALL_WORDS, PLAIN_DOOR
 from .calls import shared_text
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....dsl.contract.doors import ARENA_BYTES, ARENA_COUNTS, LARGE_BYTES, MOST_ARENAS
-from ..ir_text import Number as Value
+from ...dsl.contract.doors import ARENA_BYTES, ARENA_COUNTS, LARGE_BYTES, MOST_ARENAS
+from ..ir.llvm_text import Number as Value
 from .text import TensorDoorText
 
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....dsl.contract.doors import DoorArgument, DoorSpec, TorchForm
-from ....dsl.types.dtype import DType
-from ..ir_text import Number as Value
+from ...dsl.contract.doors import DoorArgument, DoorSpec, TorchForm
+from ...dsl.types.dtype import DType
+from ..ir.llvm_text import Number as Value
 from .text import DECLARATIONS, TensorDoorText, run_text
 from .torch_dispatch import MISS
 

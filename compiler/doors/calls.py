@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....dsl.contract import abi
-from ....dsl.contract.foreign_doors import CALL_WORDS
-from ..ir_text import FunctionText
+from ...dsl.contract import abi
+from ...dsl.contract.foreign_doors import CALL_WORDS
+from ..ir.llvm_text import FunctionText
 from .text import fill_context
 
 

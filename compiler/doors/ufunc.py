@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....dsl.contract import abi
-from ....dsl.contract.doors import DoorSpec
-from ....dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS, MOVE, MOVED, TABLE
-from ..ir_text import FunctionText
+from ...dsl.contract import abi
+from ...dsl.contract.doors import DoorSpec
+from ...dsl.contract.foreign_doors import FIND_WORDS, LOOP_WORDS, MOVE, MOVED, TABLE
+from ..ir.llvm_text import FunctionText
 from .calls import shared_text
 
 SYMBOL: Final = "ek_door"

@@ -8,7 +8,7 @@ A piece of memory has the records of the blocks of a cluster and of all their th
 for each block. Where blocks do not know of each other, a cluster is one block. Threads of a cluster are numbered block
 by block, from a multiple of a warp on; the records between are those of threads that have ended.
 
-See also `codegen.simulator` (what one block does).
+See also `simulation.scheduler` (what one block does).
 """
 
 from __future__ import annotations

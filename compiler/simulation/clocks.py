@@ -13,8 +13,8 @@ from typing import Final
 
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import COPIES, PLACES, CheckState, What
+from ..ir.llvm_text import NO_ADDRESS, FunctionText, Number
 from ..ir.simulation import FRAME_ALIGNMENT, Argument, Block, State, Thread, offset
-from .ir_text import NO_ADDRESS, FunctionText, Number
 
 # An entry of a cell, from the highest bit on: thread + 1 (24 bits), clock (20), site (18), narrow, atomic.
 THREAD_BIT: Final = 40

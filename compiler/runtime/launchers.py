@@ -18,9 +18,9 @@ from typing import Final
 
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import TargetError
+from ..codegen.llvm import compile_module
 from ..targets import Target
 from ..targets.base import ThreadSystem
-from .llvm import compile_module
 
 
 def launcher_object(library: str, target: Target) -> bytes:

@@ -36,12 +36,11 @@ from typing import Final
 
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
+from ..ir.llvm_text import NO_ADDRESS, Number
 from ..ir.program import Scope
 from ..ir.simulation import Thread, offset
 from ..targets import Target
 from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported, note_row
-from .ir_text import NO_ADDRESS, Number
-from .llvm import compile_module
 from .memory_orders import orders_text
 
 FUNCTIONS: Final = (
@@ -58,11 +57,6 @@ _PROMISE = 24  # bytes of an entry of the table of promises
 _MIX = -7046029254386353131  # an odd number with bits everywhere
 _HALVES = 6  # by how much the halves of an access lie above those of the flags
 _STORE, _ATOMIC, _READ, _EARLIER = 0, 8, 16, 24  # where the entries of a cell are
-
-
-def checker_object(target: Target) -> bytes:
-    """The code as a shared object."""
-    return compile_module(checker_text(target), target, level=2).link("einkorn_checks.so")
 
 
 def checker_text(target: Target) -> str:

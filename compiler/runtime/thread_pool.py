@@ -38,8 +38,8 @@ from typing import Final
 from ...dsl.contract import abi
 from ...dsl.contract.abi import PoolState
 from ...dsl.diagnostics.errors import TargetError
+from ..codegen.llvm import compile_module
 from ..targets import Target
-from .llvm import compile_module
 
 
 def pool_object(target: Target) -> bytes:

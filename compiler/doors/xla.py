@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ....dsl.contract.doors import DoorSpec
-from ....dsl.contract.foreign_doors import TABLE, handler_words
-from ....dsl.signature.dims import Name
-from ....dsl.signature.dims import Number as Literal
-from ....dsl.types.dtype import DType
-from ..ir_text import Number
+from ...dsl.contract.doors import DoorSpec
+from ...dsl.contract.foreign_doors import TABLE, handler_words
+from ...dsl.signature.dims import Name
+from ...dsl.signature.dims import Number as Literal
+from ...dsl.types.dtype import DType
+from ..ir.llvm_text import Number
 from .text import DECLARATIONS, DoorText, run_text
 
 MAJOR, MINOR = 0, 3  # of the interface

@@ -9,7 +9,7 @@ With a seed, the warp that goes on is drawn each time, and an order of its threa
 The order of a block depends on the seed and the block alone, so that it comes again. With a schedule (see
 `dsl.contract.schedules`) blocks and warps go on in their plain order but for its switches; or all is drawn, and noted.
 
-See also `codegen.simulator` (what is waited for).
+See also `simulation.scheduler` (what is waited for).
 """
 
 from __future__ import annotations

@@ -44,10 +44,10 @@ from ..ir.simulation import (
     offset,
 )
 from ..targets import Target
-from .simulator_clusters import CLUSTERS
-from .simulator_orders import DRAWN, IN_ORDER, MOST_THREADS
-from .simulator_reports import REPORT_PARTING, TOLD, UNTOLD
-from .simulator_spins import NO_SPINS, PATIENCE, ROUNDS, SPINS, YIELDING
+from .clusters import CLUSTERS
+from .orders import DRAWN, IN_ORDER, MOST_THREADS
+from .reports import REPORT_PARTING, TOLD, UNTOLD
+from .spins import NO_SPINS, PATIENCE, ROUNDS, SPINS, YIELDING
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
 

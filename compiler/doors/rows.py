@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ....dsl.contract.doors import DoorSpec
-from ....dsl.diagnostics.errors import TargetError
-from ...targets import Target
-from ..llvm import compile_module
+from ...dsl.contract.doors import DoorSpec
+from ...dsl.diagnostics.errors import TargetError
+from ..codegen.llvm import compile_module
+from ..targets import Target
 from .python import PROBE, getter_text, python_text
 from .torch import torch_text
 from .torch_dispatch import dispatch_text as kernels_text
