@@ -1,8 +1,8 @@
 """What generated code of kernels and the scheduler of their threads agree on: the layout of their records.
 
 Where no hardware runs grids, threads that wait for each other are coroutines. `lowering.coroutines` writes these,
-`codegen.coroutines` makes LLVM's coroutines of them, and `simulation.scheduler` has the scheduler that runs them block by
-block.
+`codegen.coroutines` makes LLVM's coroutines of them, and `simulation.scheduler` has the scheduler that runs them
+block by block.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
 A thread's own storage is nobody else's: which of its elements were written stands next to it, and nothing is told but
 what is wrong. Of elements that share bytes, the byte is told, and which half.
 
-See also `simulation.shadow_memory` (what is found), `lowering.watched_values` (what becomes of values that nobody wrote).
+See also `simulation.shadow_memory` (what is found), `lowering.watched_values` (what becomes of values that nobody
+wrote).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a simulated device and the checks of its memory agree on: the layout of their records.
 
-`compiler.simulation.shadow_memory` makes the functions; `graph.driver` fills a `CheckState` for a device, and reads what
-was found.
+`compiler.simulation.shadow_memory` makes the functions; `graph.driver` fills a `CheckState` for a device, and reads
+what was found.
 """
 
 from __future__ import annotations
