@@ -194,15 +194,15 @@ def next_power_of_two(x: Any) -> Any:
 
 
 @stub("written", in_python=True)
-def gcd(x: Any, y: Any) -> Any:
-    """The greatest common divisor of two integers, not negative; 0 of two zeros."""
-    return math.gcd(x, y)
+def gcd(x: Any, *others: Any) -> Any:
+    """The greatest common divisor of integers, not negative; 0 of zeros alone."""
+    return math.gcd(x, *others)
 
 
 @stub("written", in_python=True)
-def lcm(x: Any, y: Any) -> Any:
-    """The least common multiple of two integers, not negative; 0 if either is 0. It wraps where it does not fit."""
-    return math.lcm(x, y)
+def lcm(x: Any, *others: Any) -> Any:
+    """The least common multiple of integers, not negative; 0 if one is 0. It wraps where it does not fit."""
+    return math.lcm(x, *others)
 
 
 @stub("written", in_python=True)

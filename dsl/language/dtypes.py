@@ -13,51 +13,60 @@ from typing import TYPE_CHECKING
 from ..types.dtype import INT, SCALARS, DType
 
 if TYPE_CHECKING:
-    from .annotations import ComplexFloating, Element, Floating, Integral, Storable
+    from typing import Any, Self
 
-    class bool8(Element):
+    from .annotations import ComplexFloating, Element, Floating, Integral, Storable
+    from .members import Numbers
+
+    class _Field:
+        """A field of a struct to a checker: the constructor takes any number, and the field reads as its type."""
+
+        def __get__(self, owner: Any, kind: Any = None) -> Self: ...
+        def __set__(self, owner: Any, value: Numbers) -> None: ...
+
+    class bool8(Element, _Field):
         """True or false, a byte each."""
 
-    class int8(Integral):
+    class int8(Integral, _Field):
         """Signed integers of 8 bits."""
 
-    class int16(Integral):
+    class int16(Integral, _Field):
         """Signed integers of 16 bits."""
 
-    class int32(Integral):
+    class int32(Integral, _Field):
         """Signed integers of 32 bits."""
 
-    class int64(Integral):
+    class int64(Integral, _Field):
         """Signed integers of 64 bits."""
 
-    class uint8(Integral):
+    class uint8(Integral, _Field):
         """Unsigned integers of 8 bits."""
 
-    class uint16(Integral):
+    class uint16(Integral, _Field):
         """Unsigned integers of 16 bits."""
 
-    class uint32(Integral):
+    class uint32(Integral, _Field):
         """Unsigned integers of 32 bits."""
 
-    class uint64(Integral):
+    class uint64(Integral, _Field):
         """Unsigned integers of 64 bits."""
 
-    class float16(Floating):
+    class float16(Floating, _Field):
         """Floats of 16 bits."""
 
-    class bfloat16(Floating):
+    class bfloat16(Floating, _Field):
         """Floats of 16 bits with the exponents of float32."""
 
-    class float32(Floating):
+    class float32(Floating, _Field):
         """Floats of 32 bits."""
 
-    class float64(Floating):
+    class float64(Floating, _Field):
         """Floats of 64 bits."""
 
-    class complex64(ComplexFloating):
+    class complex64(ComplexFloating, _Field):
         """Complex numbers of two float32."""
 
-    class complex128(ComplexFloating):
+    class complex128(ComplexFloating, _Field):
         """Complex numbers of two float64."""
 
     class int4(Storable):

@@ -105,7 +105,8 @@ def eigh(x: Tensor, /) -> EighResult:
 @placed
 def eigvalsh(x: Tensor, /) -> Tensor:
     """The eigenvalues of symmetric matrices, the smallest first."""
-    return F.eigh(tensor("x", x))[0]
+    value = tensor("x", x)
+    return F.eigh(_as_reals(value))[0][..., ::2] if value.dtype.is_complex() else F.eigh(value)[0]
 
 
 @placed
@@ -117,7 +118,15 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
 @placed
 def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, the largest first."""
-    return F.svd(tensor("x", x))[1]
+    value = tensor("x", x)
+    return F.svd(_as_reals(value))[1][..., ::2] if value.dtype.is_complex() else F.svd(value)[1]
+
+
+def _as_reals(x: Tensor) -> Tensor:
+    """The real matrix of blocks [[re, -im], [im, re]]: products of these are products of the complex matrices, and it
+    has each singular value, and each eigenvalue of a Hermitian matrix, twice."""
+    re, im = F.real(x), F.imag(x)
+    return F.concat([F.concat([re, F.negate(im)], -1), F.concat([im, re], -1)], -2)
 
 
 # *** systems ***
@@ -161,7 +170,12 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
     `rtol` is the larger size times the epsilon of the dtype when it is left out.
     """
-    u, s, v = F.svd(tensor("x", x))
+    value = tensor("x", x)
+    if value.dtype.is_complex():
+        rows, columns = value.shape[-1], value.shape[-2]
+        of_blocks = pinv(_as_reals(value), rtol=_part(value, rtol))
+        return F.complex_of(of_blocks[..., :rows, :columns], of_blocks[..., rows:, :columns])
+    u, s, v = F.svd(value)
     if s.size == 0:
         return F.matmul(v.mT, u.mT)
     turned = F.where(F.greater(s, _least(x, s, rtol)), F.reciprocal(s), 0.0)
@@ -179,11 +193,15 @@ def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 def _least(x: Tensor, s: Tensor, rtol: float | Tensor | None) -> Tensor:
     """The singular value up to which all count as 0."""
+    part: Any = _part(x, rtol)
+    return F.mul(F.max(s, axis=-1), F.unsqueeze(cast(part, s.dtype), -1) if isinstance(part, Tensor) else part)
+
+
+def _part(x: Tensor, rtol: float | Tensor | None) -> float | Tensor:
+    """`rtol`, or what stands for it when it is left out."""
     if isinstance(rtol, Tensor):
-        part: Any = F.unsqueeze(cast(rtol, s.dtype), -1)
-    else:
-        part = max(x.shape[-2:].static_dims) * finfo(s.dtype).eps if rtol is None else float(rtol)
-    return F.mul(F.max(s, axis=-1), part)
+        return rtol
+    return max(x.shape[-2:].static_dims) * finfo(x.dtype).eps if rtol is None else float(rtol)
 
 
 # *** products ***

@@ -10,7 +10,7 @@ from functools import partial
 
 from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.types.dtype import DType
-from ..arguments import choice_of, dtype_of
+from ..arguments import choice_of, dtype_of, flag_of, number_of
 from ..staging.value import TensorValue, TensorValueLike
 from .operands import cast_to, check_kind, parts_kernel, tensor
 from .rows import elementwise
@@ -247,6 +247,13 @@ def is_nan(x: TensorValueLike) -> TensorValue:
 @elementwise("inexact")
 def is_inf(x: TensorValueLike) -> TensorValue:
     """True where x is plus or minus infinity."""
+
+
+@elementwise("number", attributes={"rtol": number_of, "atol": number_of, "equal_nan": flag_of})
+def isclose(
+    lhs: TensorValueLike, rhs: TensorValueLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> TensorValue:
+    """Whether abs(lhs - rhs) <= atol + rtol * abs(rhs); equal infinities are close, NaN to NaN with `equal_nan`."""
 
 
 # *** choices and casts ***

@@ -467,6 +467,24 @@ def is_inf(out: OutputTensor[bool8, "*s"], x: InputTensor[X, "*s"]) -> None:
 
 is_inf.reference(plain(np.isinf))
 
+
+@register("isclose")
+def isclose(
+    out: OutputTensor[bool8, "*s"],
+    x: InputTensor[M, "*s"],
+    y: InputTensor[M, "*s"],
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> None:
+    """Whether abs(x - y) <= atol + rtol * abs(y); equal infinities are close."""
+    foreach(out, lambda i: dsl.isclose(x[i], y[i], rtol=rtol, atol=atol, equal_nan=equal_nan))
+
+
+isclose.reference(in_float32(np.isclose))
+
+
 # *** choice and conversion ***
 
 

@@ -9,9 +9,12 @@ import numpy.typing as npt
 from einkorn.tensor import Tensor
 
 from einkorn.dsl import (
+    Bool,
     DeviceContext,
+    Float32,
     Floating,
     InputTensor,
+    Int32,
     MutableInputTensor,
     Numeric,
     OutputTensor,
@@ -48,6 +51,22 @@ class Complex(Generic[F]):
 
 
 UNIT = Complex(0.0, 1.0)
+
+
+@struct
+class Ray:
+    """A point, how far from it, and whether something is hit."""
+
+    x: float32
+    y: Float32
+    steps: Int32
+    hit: Bool
+
+    def further(self):
+        return Ray(self.x + 1, self.y * 2, self.steps + 1, self.hit)
+
+
+RAY = Ray(0, 0.5, 3, False)
 
 
 @register("add")
@@ -120,6 +139,8 @@ buffer = Buffer.from_numpy(x)
 tensor = Tensor.ones((4,))
 
 # Right.
+print(Ray(0, 0, 0, hit=True).further().x)
+print((RAY.x + 1) * RAY.steps)
 add(x, x)
 add(buffer, buffer)
 add(tensor, tensor)
@@ -150,6 +171,9 @@ eager: Tensor = axpy(2.0, tensor, tensor)
 parts: tuple[Tensor, Tensor] = halves(tensor)
 
 # Wrong.
+Ray("far", 0, 0, True)  # wrong
+Ray(0, 0, 0)  # wrong
+print(RAY.length)  # wrong
 add(x)  # wrong
 add()  # wrong
 add(x, x, x)  # wrong

@@ -119,6 +119,12 @@ LINALG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("matrix_rank", (np.zeros((2, 3, 3)),), {}),
     ("outer", (WHOLE[0], WHOLE[1]), {}),
     ("pinv", (MATRIX,), {}),
+    ("pinv", (MATRIX + 1j * MATRIX[::-1],), {}),
+    ("pinv", (np.array([[1 + 1j, 2], [2j, 2 + 2j], [0, 0]]),), {}),
+    ("svdvals", (MATRIX - 2j * MATRIX[::-1],), {}),
+    ("eigvalsh", (np.array([[2, 1j], [-1j, 3]], np.complex64),), {}),
+    ("matrix_rank", (np.array([[1 + 1j, 2], [2j, 2 + 2j]]),), {}),
+    ("matrix_norm", (MATRIX - 2j * MATRIX[::-1],), {"ord": "nuc"}),
     ("qr", (MATRIX,), {}),
     ("qr", (MATRIX.T.copy(),), {"mode": "complete"}),
     ("slogdet", (SQUARE,), {}),
@@ -147,7 +153,7 @@ def compare(found: Any, wanted: Any) -> None:
     wanted = np.asarray(wanted)
     assert isinstance(found, Tensor) and found.shape == wanted.shape
     assert found.dtype is DType.from_numpy(wanted.dtype)
-    if wanted.dtype.kind == "f":
+    if wanted.dtype.kind in "fc":
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-5)
     else:
         np.testing.assert_array_equal(found.numpy(), wanted)

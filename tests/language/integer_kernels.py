@@ -71,12 +71,14 @@ def at_compile_time(out: OutputTensor[int64, "5"]):
 
 
 @register("of_python")
-def of_python(out: OutputTensor[int64, "3 n"], x: InputTensor[int64, "n"]):
+def of_python(out: OutputTensor[int64, "5 n"], x: InputTensor[int64, "n"]):
     """Functions of Python's `math`."""
     for i in range(x.dim(0)):
         out[0, i] = math.gcd(x[i], 12)
         out[1, i] = math.lcm(x[i], 12)
         out[2, i] = math.gcd(18, 12)
+        out[3, i] = math.gcd(x[i], 36, 6 * x[i]) + math.gcd(x[i]) + math.gcd(20, 30, 45)
+        out[4, i] = math.lcm(x[i], 4, 6, 5) + lcm(x[i])
 
 
 @register("of_python_floats")

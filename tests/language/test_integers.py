@@ -84,7 +84,10 @@ def test_compile_time_and_python(kernels: KernelFile) -> None:
 
 def test_functions_of_python(kernels: KernelFile) -> None:
     x = np.array([0, -8, 9, 60])
-    assert kernels("of_python", x)[0].tolist() == [[math.gcd(v, 12) for v in x], [math.lcm(v, 12) for v in x], [6] * 4]
+    divisors = [math.gcd(v, 36, 6 * v) + abs(v) + 5 for v in x]
+    multiples = [math.lcm(v, 4, 6, 5) + abs(v) for v in x]
+    wanted = [[math.gcd(v, 12) for v in x], [math.lcm(v, 12) for v in x], [6] * 4, divisors, multiples]
+    assert kernels("of_python", x)[0].tolist() == wanted
     y = np.array([0.5, 1.0, 4.25, -2.5])
     (got,) = kernels("of_python_floats", y)
     assert np.array_equal(got[:2], np.modf(y))

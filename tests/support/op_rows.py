@@ -23,7 +23,7 @@ EXACT = {
     *("add", "sub", "mul", "div", "maximum", "minimum", "negate", "abs", "relu", "where", "sqrt"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_nan", "is_inf"),
     *("logical_and", "logical_or", "logical_xor", "logical_not", "floor", "ceil", "round", "trunc"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", "gcd", "lcm"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", "gcd", "lcm", "isclose"),
     *("reciprocal", "square", "sign", "is_finite", "copysign", "nextafter", "fmod", "relu6", "hard_tanh"),
 }
 ULPS = 6

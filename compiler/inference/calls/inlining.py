@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax
 from ..budget import AT_A_STEP, CALL, copying
 from ..debug_values import note_arguments
@@ -23,10 +24,16 @@ from .arguments import bind_params
 from .folding import UNKNOWN, attempt, has_loops, is_known
 
 MAX_DEPTH = 64
+OF_SEVERAL = ("_gcd", "_lcm")  # functions of the library that combine two numbers, and take any number of them
 
 
 @callable_(Closure)
 def call_closure(call: Point, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
+    if closure.name in OF_SEVERAL and not keywords and is_shipped(closure.frame.file):
+        if len(args) == 1:
+            args = [*args, *args]
+        while len(args) > 2:
+            args = [inline(call, closure, args[:2], {}), *args[2:]]
     return inline(call, closure, args, keywords)
 
 

@@ -33,7 +33,7 @@ def mixed_numbers(schema: OpSchema) -> tuple[int, ...]:
 
 
 class NumberOps:
-    """The ops for numbers of one kind each that stand beside an op.
+    """The ops for numbers of one kind each that an op with Scalars has.
 
     Args:
         name: the op's, with its namespace.

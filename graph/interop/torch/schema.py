@@ -61,9 +61,9 @@ def function_schema(schema: OpSchema, name: str, numbers: Mapping[str, str] | No
             "has a size or dtype that no input and no parameter determines",
             "pass its outputs, by CustomOpLibrary",
         )
-    told = numbers or {}
+    kinds = numbers or {}
     arguments = [
-        f"{told[a.name]} {a.name}" if a.name in told else _input(schema, a, k) for k, a in enumerate(schema.inputs)
+        f"{kinds[a.name]} {a.name}" if a.name in kinds else _input(schema, a, k) for k, a in enumerate(schema.inputs)
     ]
     results = ["Tensor[]" if a.form is Form.VARIADIC else "Tensor" for a in schema.outputs]
     gives = results[0] if len(results) == 1 else f"({', '.join(results)})"
