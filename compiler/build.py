@@ -47,7 +47,7 @@ def build_package(
     Args:
         source: a kernel file or a folder of them.
         output: where to write; replaced at once when everything is compiled, never left half written.
-        targets: names as `lookup` knows them; "host" is the best level of this machine; none for programs alone.
+        targets: names for `lookup`; "host" is the best level of this machine; none for programs alone.
         name, version: of the package; the name is the file's by default.
         instances: a JSON file that lists the instances, instead of the default ones.
         include_source: whether the Python files go in, too.

@@ -39,7 +39,7 @@ from .targets import Target
 
 SUFFIX = ".group"
 
-# Is told how many groups are done, of how many that are compiled.
+# Called with the number of compiled groups and their total.
 Progress = Callable[[int, int], None]
 
 

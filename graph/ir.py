@@ -6,7 +6,7 @@ a node's operands always have smaller numbers than its results. A node is a `Con
 custom, with its operands, parameters and result types. Whatever happens at run time is a kernel. Control flow says
 which of them run and how often: a `Branch` or a `Loop` stands right behind the nodes of its bodies, which are ranges of
 the same list, and a body may hold others. So code that looks at all nodes sees those of the bodies, too; `Regions`
-tells which body each node is in.
+maps nodes to bodies.
 
 A graph prints as one line a node:
 
@@ -68,7 +68,7 @@ class KernelSource(Protocol):
         ...
 
     def names(self) -> Iterable[str]:
-        """The names that `find` knows."""
+        """The names for `find`."""
         ...
 
     def searched(self) -> Iterable[str]:
@@ -141,7 +141,7 @@ class External:
     Attributes:
         name: what the registry of weights calls it.
         align: its address is a multiple of so many bytes.
-        data: the elements that it has where nobody brings others.
+        data: its elements by default.
     """
 
     name: str
@@ -235,7 +235,7 @@ class Loop:
     """Runs a body as long as its predicate holds.
 
     Attributes:
-        initial: the numbers of the values of the first round. Nobody else reads these.
+        initial: the numbers of the values of the first round. Nothing else reads these.
         carried: the numbers of what both bodies take: the results of its `Carried`.
         bodies: the predicate, which gives back a bool of rank 0, and the body, which gives back the next values.
         out_types, results, place: as of a `Node`.
@@ -266,7 +266,7 @@ class Constraint:
     Attributes:
         kind: "equal" or "at_least".
         left, right: what is compared: `left == right`, or `left >= right`.
-        message: what to tell when it fails.
+        message: the message of a failure.
         place: the user's line that relied on it.
         op: which op relied on it.
         code: that of the error.
@@ -339,7 +339,7 @@ class GraphIR:
 
     @cached
     def devices(self) -> tuple[DeviceRef, ...]:
-        """Where its values lie, in the order in which they are met; the host, where it has none."""
+        """Where its values lie, in order of appearance; the host, where it has none."""
         return tuple(dict.fromkeys(type.device for type in self.types)) or (DeviceRef.CPU(),)
 
     @property
@@ -480,7 +480,7 @@ def format_graph(
 def _lines(nodes: Sequence[Item], first: int, end: int, defined: Mapping[int, str], indent: str) -> list[str]:
     """The nodes from `first` to before `end`, with those of bodies in the braces of their node."""
     lines: list[str] = []
-    while end > first:  # from the last on: a branch or loop is met before what is in it
+    while end > first:  # from the last on: a branch or loop precedes its contents
         end -= 1
         node = nodes[end]
         if not isinstance(node, Control):

@@ -86,7 +86,7 @@ class Compiled:
     """The code of one module for one target.
 
     `code` is an ELF object for a CPU or an AMD GPU, and PTX (as UTF-8) for an NVIDIA GPU. `undefined` are the symbols
-    that the object leaves to shared libraries. `llvm` and `assembly` are made again from `text` when they are asked
+    that the object leaves to shared libraries. `llvm` and `assembly` are recreated from `text` when they are requested
     for: the same input gives the same code.
     """
 
@@ -209,7 +209,7 @@ def _object_of(module: Any, machine: Any) -> bytes:
 def _unlocked(name: str) -> Callable[..., Any]:
     """A function of llvmlite's library without llvmlite's lock, which lets one thread at a time into all of LLVM.
 
-    LLVM itself asks only that threads share no context, and each module has one of its own.
+    LLVM itself only requires that threads share no context, and each module has one of its own.
     """
     function: Callable[..., Any] = getattr(library().ffi.lib, name)
     return getattr(function, "_cfn", function)
@@ -275,7 +275,7 @@ class _Work:
         self.module = library().parse_assembly(text, self.context)
 
     def close(self) -> None:
-        """Frees the module, then its context. The garbage collector, to which exceptions leave them, knows no order."""
+        """Frees the module, then its context. The garbage collector, to which exceptions leave them, has no order."""
         for each in (self.module, self.context):
             if each is not None:
                 each.close()

@@ -63,7 +63,7 @@ def downgrade(text: str) -> str:
     """
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        # The first part is what _SUSPECT needs, told quickly: most lines have no constant.
+        # The first part is a fast test for _SUSPECT: most lines have no constant.
         if ("." in line or "f0x" in line or "inf" in line or "nan" in line) and _SUSPECT.search(line):
             lines[index] = _downgrade_line(line)
     text = "\n".join(lines)

@@ -240,7 +240,7 @@ def _context(mlir: Bindings) -> Iterator[None]:
         context.enable_multithreading(False)
     with context, mlir.ir.Location.unknown(context):
         yield
-    # Not reached after an error: what refused a module is not asked again.
+    # Not reached after an error: a pass manager that refused a module is not used again.
     if uses + 1 < CONTEXT_USES:
         _idle.append((context, uses + 1))
 

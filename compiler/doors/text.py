@@ -235,10 +235,10 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     """`i32 @ek.run(table, context, pointers, dims, large, stage)`: fills a context, and calls the entry with it.
 
     A large call has the pool's threads, a small one has one. With `lock`, Python's lock is given back for as long as
-    the call lasts, unless it is small and what it does is bounded. Nobody keeps the lock and has threads: one that
+    the call lasts, unless it is small and what it does is bounded. No thread holds the lock and uses threads: one that
     reports would wait for it for ever. So both are decided here, by the same bit.
 
-    Without `lock`, it is a thread of somebody else's, who may take denormal numbers as zeros, as XLA does. During the
+    Without `lock`, it is a foreign thread, which may flush denormal numbers to zero, as XLA does. During the
     call they are not, so that a kernel gives the same bits code that calls it.
     """
     given = ["ptr %table", "ptr %context", "ptr %pointers", "ptr %dims", "i1 %large", "i64 %stage"]
@@ -295,6 +295,6 @@ def _unlocked(f: DoorText) -> str:
 
 
 def _say_back(f: DoorText, call: str, place: str) -> None:
-    """Tells a call of the list, if there is one, where its address is written now."""
+    """Updates the address of a call in the list, if there is one."""
     with f.when(f.compare("ne", call, "null", "ptr")):
         f.store("ptr", place, f.at(call, RUNNING_BACK - RUNNING_NEXT))

@@ -138,7 +138,7 @@ class _Door(TensorDoorText):
         return data
 
     def extent_of(self, place: int, address: str, dtype: DType, sizes: Sequence[Value], strides: Sequence[str]) -> None:
-        """Notes between which addresses a tensor lies, where that counts; one without elements lies nowhere."""
+        """Notes between which addresses a tensor lies, where that counts; one without elements has no address."""
         writes = self.form.outputs is not None or any(argument.mutable for argument in self.spec.arguments)
         if not writes:
             return
@@ -245,8 +245,8 @@ class _Door(TensorDoorText):
     # what is given back
 
     def large(self, shapes: Sequence[Sequence[Value]]) -> str:
-        """Whether a tensor has more elements than one thread shall do, and nobody here has Python's lock: a thread of
-        the pool that reports would wait for it."""
+        """Whether a tensor has more elements than one thread shall do, and no thread here holds Python's lock: a thread
+        of the pool that reports would wait for it."""
         large = "false"
         seen = set()
         tensors = [(a.axes, [self.size(axis, self.known) for axis in a.axes]) for a in self.spec.arguments]

@@ -7,7 +7,7 @@ are rows where an output is an input, since entries take tensors for disjoint. W
 another way, as in `reduce` and `accumulate`, each element is made before the next is read.
 
 A ufunc is made with all its loops at once, but code for a dtype when it is first used: so its loops are ek_loop0,
-ek_loop1, … of an object of their own, which go on to the functions above, and ask Python for them the first time.
+ek_loop1, … of an object of their own, which go on to the functions above, and fetch them from Python the first time.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def mlir_lines(artifact: Artifact) -> list[Line]:
             continue
         number, what = entry.groups()
         caller = _CALLER.search(what)
-        around = chains[caller[1]] if caller else ()  # a caller stands before those who name it
+        around = chains[caller[1]] if caller else ()  # a caller stands before those that name it
         chains[number] = tuple(dict.fromkeys((*_spots(places_of(what)[:1]), *around)))
     return list(_with_heads(body, chains))
 
@@ -108,7 +108,7 @@ class _Chains:
         self.known.setdefault(key, {}).update(dict.fromkeys(_spots(places)))
 
     def of(self, file: str, line: int, column: int) -> tuple[Spot, ...]:
-        if line == 0:  # LLVM's way of saying that it comes from nowhere, or from several places
+        if line == 0:  # LLVM's notation for no place, or several places
             return ()
         found = self.known.get((os.path.realpath(file), line, column))
         return tuple(found) if found else ((file, line),)

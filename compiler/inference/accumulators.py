@@ -2,8 +2,9 @@
 
 A variable that a compile-time number begins, and that is computed anew from its old value by arithmetic that may wrap
 or round, is an accumulator. It is as wide as NumPy's sums: Int64 for signed integers, UInt64 for unsigned ones, and
-Float32 for half floats. The numbers that it meets are widened (see `exact_terms`), and what is computed with it stays
-an accumulator; it is narrowed where the author casts it. One of half floats is rounded where it is stored as such.
+Float32 for half floats. The numbers that are added to it are widened (see `exact_terms`), and what is computed with it
+stays an accumulator; it is narrowed where the author casts it. One of half floats is rounded where it is stored as
+such.
 
 Whether a variable is one shows in a trial: its statement or loop is evaluated with stand-ins for the numbers that
 begin it, and the operations that were built are followed from the new value back to the old one.
@@ -38,18 +39,18 @@ def widened_type(type: Any) -> SIMDType | None:
     return None if wide is None else type.with_dtype(wide)
 
 
-# *** values that meet an accumulator ***
+# *** operands of an accumulator ***
 
 
 def together(here: Point, a: Value, b: Value) -> tuple[Value, Value]:
-    """Two values that meet; the narrower is widened where the other is an accumulator of its kind."""
+    """Two operands; the narrower is widened where the other is an accumulator of its kind."""
     if a.type.dtype is b.type.dtype:
         return a, b
     return widened(here, a, b), widened(here, b, a)
 
 
 def widened(here: Point, value: Value, sums: Value) -> Value:
-    """A value in the dtype of the accumulator that it meets, where that is the dtype of its sums; else itself."""
+    """A value in the dtype of its accumulator, where that is the dtype of its sums; else itself."""
     if sums.sums is None or value.weak is not None or not isinstance(value.type, SIMDType):
         return value
     if wide_dtype(value.dtype) is not sums.dtype:

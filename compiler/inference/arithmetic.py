@@ -125,7 +125,7 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, synta
             return compared_by_sign(here, row.symbol, a, b)
     left, right = unify(here, row.symbol, a, b, nodes)
     if op == "eq" and left is right and left.serial in here.builder.bounds and is_shipped(here.frame.file):
-        return True  # two sizes that are one: the library need not ask as code runs
+        return True  # two sizes that are one: the library needs no check at run time
     # A zero that the author wrote is a mistake; a size that happens to be 0 is none, and divides to 0.
     if op in ("floordiv", "mod") and is_comptime_number(b) and b == 0 and not left.dtype.is_float():
         raise here.error("EK0206", "division by a compile-time zero", label=f"{b!r}")

@@ -108,7 +108,7 @@ def truth(here: Point, value: Any) -> Any:
     """A condition: a Bool, or a compile-time value's truth."""
     if isinstance(value, Value):
         if value.type == BOOL:
-            # Sizes may be known: then so is what is asked of them, and only one branch is compiled.
+            # Sizes may be known: then so is the condition, and only one branch is compiled.
             if value.const is not None:
                 here.evaluator.pruned |= not is_shipped(here.frame.file)
             return value if value.const is None else bool(value.const)

@@ -1,7 +1,8 @@
 """Converts values where the language does so by itself: a number adopts a type, two operands get one type.
 
 The language converts nothing implicitly, with three exceptions: a compile-time number adopts the type of its partner, a
-scalar meets a vector of its dtype in every lane, and integers are widened where nothing can be lost (see `widening`).
+scalar is combined with a vector of its dtype in every lane, and integers are widened where nothing can be lost (see
+`widening`).
 """
 
 from __future__ import annotations

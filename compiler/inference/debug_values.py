@@ -1,4 +1,4 @@
-"""Tells a debugger which variables of the author's hold which values, statement by statement.
+"""Passes the values of the author's variables to a debugger, statement by statement.
 
 A `note` is an operation of the typed program that says so. Notes are made for the interpreter only; compiled code has
 none, and they change no other operation.

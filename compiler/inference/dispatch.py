@@ -106,7 +106,7 @@ def is_author_function(value: Any) -> bool:
 
 
 def evaluate_uncalled(here: Point, values: Iterable[Any]) -> None:
-    """Evaluates those functions of the author's among these values that nobody will call, for mistakes in them.
+    """Evaluates those functions of the author's among these values that are never called, to find errors in them.
 
     Whether they would run in a launch is not known, so that they may do what only launched functions do.
     """

@@ -157,7 +157,7 @@ class Point:
         return self.evaluator.block(statements, self.frame, end)
 
     def recover(self, work: Callable[[], Any]) -> Any:
-        """What `work` gives for this node; a poisoned value where it meets a mistake, which is noted."""
+        """What `work` gives for this node; a poisoned value on an error, which is recorded."""
         return self.evaluator.recover(work, self.node, self.frame)
 
 
@@ -178,7 +178,7 @@ class Evaluator(Scoped):
         self.implicit_casts: set[int] = set()  # what they gave, by serial
         self.compared: list[tuple[Point, Value]] = []  # narrow integers that the author compares, and where
         self.wider_results: dict[tuple[int, DType], Value] = {}  # results of `if` operations, computed in another dtype
-        self.adopted_types: dict[Any, SIMDType] = {}  # the first that each loop variable of open type met
+        self.adopted_types: dict[Any, SIMDType] = {}  # the first of each loop variable of open type
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
@@ -235,7 +235,7 @@ class Evaluator(Scoped):
         )
 
     def collect(self, error: EinkornError, frame: Frame | None = None) -> None:
-        """Keeps a mistake, to be raised with all others; one that was met before is kept once.
+        """Keeps a mistake, to be raised with all others; a repeated one is kept once.
 
         A mistake within a function that ships with Einkorn is one of its call: it is raised on to the author's place.
         """
@@ -321,7 +321,7 @@ class Evaluator(Scoped):
             return self._poisoned_by(error, node, frame)
 
     def recover(self, work: Callable[[], Any], node: syntax.Node, frame: Frame) -> Any:
-        """What `work` gives for an expression; a poisoned value where it meets a mistake, which is noted."""
+        """What `work` gives for an expression; a poisoned value on an error, which is recorded."""
         try:
             return work()
         except (Cascade, CompileError) as error:

@@ -1,9 +1,9 @@
 """Computes the terms of sums in a wider dtype: in `total += x[i] * y[i]`, the product of two Int8 is an Int16.
 
-A narrow value that meets an accumulator is not only widened: where the arithmetic that made it may have wrapped (or
-rounded, for half floats), that arithmetic is done again on widened operands. Intervals of integers tell where it may:
-each value of the expression lies in one, and arithmetic whose interval fits its dtype is left as it is. Integers are
-computed in the narrowest dtype that holds all intervals of the expression, half floats in float32.
+A narrow value that is added to an accumulator is not only widened: where the arithmetic that made it may have wrapped
+(or rounded, for half floats), that arithmetic is done again on widened operands. Intervals of integers show where it
+may: each value of the expression lies in one, and arithmetic whose interval fits its dtype is left as it is. Integers
+are computed in the narrowest dtype that holds all intervals of the expression, half floats in float32.
 
 The expression ends at what is not arithmetic of the author's: elements that are loaded, loop variables, bits, casts,
 declared types, and functions of the library.
@@ -70,7 +70,7 @@ def exact(here: Point, value: Value) -> Value:
         return value
     dtype = _dtype_of(here, value.dtype, _analysed(here.evaluator, value), wide)
     made = _cast(here, _rebuilt(here, value, dtype), dtype if dtype.kind == value.dtype.kind else wide)
-    if is_shipped(here.frame.file):  # else the author knows that there are two numbers
+    if is_shipped(here.frame.file):  # else the author has written two numbers
         here.evaluator.widened.append(value)
     return made
 

@@ -1,6 +1,6 @@
 """Imports every module that registers something with the evaluator: statements, expressions, calls, names, members.
 
-A module that registers a handler is listed here, and nowhere else.
+A module that registers a handler is listed here only.
 """
 
 from . import dispatch

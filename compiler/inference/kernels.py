@@ -44,7 +44,7 @@ from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwi
 
 
 def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
-    """The typed program of an entry; `notes` tell a debugger what variables hold.
+    """The typed program of an entry; `notes` pass the values of variables to a debugger.
 
     Raises:
         CompileError: a mistake in a kernel, with its place.
@@ -81,7 +81,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
 
 
 class GroupEvaluator:
-    """Evaluates nodes of a group; what their operands are is asked of `operand`."""
+    """Evaluates nodes of a group; `operand` provides their operands."""
 
     def __init__(self, nodes: tuple[NodeSpec, ...], target: Target, sites: list[Site], checks: Checks = SAFE) -> None:
         self.nodes = nodes

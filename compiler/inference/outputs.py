@@ -1,6 +1,6 @@
 """Refuses outputs that nothing stores into, and values that an op returns: mistakes that would pass silently.
 
-See also `unwritten` (which only the running program knows).
+See also `unwritten` (which are found at run time).
 """
 
 from __future__ import annotations

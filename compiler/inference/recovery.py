@@ -18,7 +18,7 @@ class Cascade(Exception):
 
 
 class Undecided(Exception):
-    """Raised by an `if` whose poisoned condition may be known at compile time: which arm was meant, nobody knows."""
+    """Raised by an `if` whose poisoned condition may be known at compile time: the arm that was meant is unknown."""
 
 
 def poison(frame: Frame, *statements: s.Stmt) -> Frame:

@@ -77,7 +77,7 @@ def _unbound(
     loop: str | None,
     place: Place,
 ) -> CompileError:
-    """Somebody reads a variable of a function before it has a value, and there is one of that name around it."""
+    """A variable of a function is read before it has a value, and there is one of that name around it."""
     function = closure.function
     assert isinstance(function, s.Function)
     stores = [node for node in s.walk(function) if isinstance(node, s.Assign | s.AugAssign) and _gives(node, name)]

@@ -68,7 +68,7 @@ def declared_dtype(annotation: str) -> str:
 
 
 def _named(node: s.Node, frame: Frame, steps: int) -> str | None:
-    """The name of the dtype of an expression's value, if its text tells: from where its first operand comes."""
+    """The name of the dtype of an expression's value, if its text determines it: from where its first operand comes."""
     if steps == 0:
         return None
     match node:

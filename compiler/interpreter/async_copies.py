@@ -1,6 +1,6 @@
 """Computes asynchronous copies: one is done when its thread waits for it, or at once, as the machine draws.
 
-So code that reads too early finds that nobody has written.
+So code that reads too early reads uninitialised memory.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _warps(threads: list[_Thread], count: int) -> list[tuple[list[_Thread], int]
 
 
 def _met(warp: list[_Thread], count: int) -> list[_Thread]:
-    """The threads of a warp for which all have come whom they wait for; each has its result."""
+    """The threads of a warp whose partners have all arrived; each has its result."""
     found: list[_Thread] = []
     groups: dict[tuple[Op, int], dict[int, _Thread]] = {}
     everyone = (1 << count) - 1

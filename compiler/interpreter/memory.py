@@ -148,7 +148,7 @@ def _write(op: Op, machine: Machine) -> Evaluate:
 
 @evaluates("aligned")
 def _aligned(op: Op, machine: Machine) -> Evaluate:
-    """Where elements lie in memory is nothing that the interpreter knows."""
+    """The interpreter has no addresses of elements."""
     return lambda *pointers: True
 
 

@@ -1,6 +1,6 @@
 """Memory as the interpreter sees it: buffers whose bounds are known, and which of their elements were written.
 
-Every access is checked, whatever the kernel was compiled to check: outside of a buffer, or before anybody wrote there,
+Every access is checked, whatever the kernel was compiled to check: outside of a buffer, or of uninitialised memory,
 is a `KernelError` with the kernel's line.
 """
 

@@ -34,7 +34,7 @@ MAX_NESTING = 12  # of loops and branches in one Python function; CPython allows
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """A function that runs: who called it, its file and its name. `_Activations` makes one for each."""
+    """A running function: its caller, its file and its name. `_Activations` makes one for each."""
 
     caller: Location | None
     file: str

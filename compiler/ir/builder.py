@@ -13,7 +13,7 @@ from .operations import ROWS
 from .program import Bounds, Location, Op, PointerType, Region, Type, Value
 from .scoped import Scoped
 
-# Operations on complex numbers that are the same operation on each part: no other phase meets them.
+# Operations on complex numbers that are the same operation on each part: no other phase sees them.
 PART_BY_PART = frozenset(
     {
         "cast",
@@ -47,7 +47,7 @@ class Builder(Scoped):
     def __init__(self, bounds: dict[int, list[Bounds]] | None = None) -> None:
         self.region = Region()
         self._location = Location(Place("<none>", 1))
-        self._late: tuple[Callable[[Any], Location], Any] | None = None  # what gives the location, where it is asked
+        self._late: tuple[Callable[[Any], Location], Any] | None = None  # computes the location on demand
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
         self.steps = 0  # see `budget`

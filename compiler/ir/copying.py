@@ -1,6 +1,6 @@
 """Copies regions of a typed program, with values of their own.
 
-See also `Copier.copy` (what is left out or put in the place of an operation is for who copies).
+See also `Copier.copy` (its caller decides what is omitted or replaced).
 """
 
 from __future__ import annotations

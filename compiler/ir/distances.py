@@ -1,4 +1,4 @@
-"""Computes how far two Ints lie apart where the compiler knows it, whatever the Ints themselves are.
+"""Computes the distance of two Ints, where it is known at compile time.
 
     flat[(1 - stage) * 128 + i : (1 - stage) * 128 + i + 4]        4 elements
 
@@ -36,7 +36,7 @@ def distance(first: Value | None, last: Value) -> int | None:
 
 
 class _Known:
-    """The values met so far, with one number for all that are surely equal."""
+    """The values seen so far, with one number for all that are provably equal."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}  # what makes a value -> its number

@@ -1,4 +1,5 @@
-"""Tells how a number follows the threads of a block: `block_idx.x * 256 + thread_idx.x - 3`, and what warps make of it.
+"""Describes how a number depends on the threads of a block: `block_idx.x * 256 + thread_idx.x - 3`, and what warps make
+of it.
 
 The threads of a block are numbered along x, then y, then z, and cut into warps in this order. A number that counts as
 they do takes neighbours in a warp, from a multiple of the warp's size on; so `thread_idx.x // 32` and `thread_idx.x <

@@ -36,7 +36,7 @@ class FunctionText:
         self.count = 0
 
     def text(self) -> str:
-        """The function; what ends nowhere else returns nothing."""
+        """The function; a path without another end returns nothing."""
         end = "ret void" if self.result == "void" else "unreachable"
         return "\n".join([self.head, "begin.:", *self.variables, *self.lines, f"  {end}", "}", ""])
 

@@ -44,7 +44,7 @@ FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc
 # *** attributes ***
 
 _FLAG = one_of(True, False)
-_SITE = Attribute(whole())  # the verifier knows how many there are
+_SITE = Attribute(whole())  # the verifier checks their number
 _ALIGNMENTS = frozenset(1 << bits for bits in range(33))  # those of LLVM
 _ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value in _ALIGNMENTS, required=False)}
 _ALIGNED = {"align": Attribute(lambda value: whole(2)(value) and value in _ALIGNMENTS)}
@@ -410,7 +410,7 @@ UNIFORM = Opcode(
 )
 BARRIER = Opcode(
     "barrier",
-    "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps, meet;"
+    "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps;"
     " an operand is the number of the barrier where it is known at run time only",
     more=INTEGER,
     attrs={"id": Attribute(whole(0, 16), required=False), "threads": Attribute(whole(1, 1025), required=False)},

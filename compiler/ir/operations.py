@@ -39,8 +39,8 @@ class OperationRow:
         symbol: how it is written, for messages.
         result: `same` type as the operands, or `bool` of their width.
         negated, swapped: of a comparison, the ones that say the opposite, and the same with its operands exchanged.
-        element: the meaning on whole numbers of a dtype, `element(dtype, *numbers)`, for rows that ask how wide these
-            are; the result wraps.
+        element: the meaning on whole numbers of a dtype, `element(dtype, *numbers)`, for rows that depend on the width
+            of these are; the result wraps.
     """
 
     name: str
@@ -119,7 +119,7 @@ def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arit
     def fold(*operands: Any) -> Any:
         if not all(isinstance(v, int) for v in operands):
             raise TypeError
-        raise ValueError(f"'{name}' asks how wide its operand is; write Int32(...), or another type")
+        raise ValueError(f"'{name}' depends on the width of its operand; write Int32(...), or another type")
 
     return OperationRow(name, arity, mlir, fold, name, element=element)
 

@@ -183,7 +183,7 @@ class Opcode:
         masked: whether it accesses memory lane by lane, under a mask.
         uniform: the widest scope whose threads have equal results where their operands are equal (where threads wait,
             whatever their operands are); a function of the operation, where an attribute says so. What is read from
-            memory depends on who writes it, too: see `ir.scopes`.
+            memory depends on its writers, too: see `ir.scopes`.
         within: the operation that has to be around it.
     """
 
@@ -263,8 +263,9 @@ class Op:
 class Site:
     """A print, an assert, a raise or a check: what to show when it is reached.
 
-    `parts` are literal texts and `(format, type)` of run-time values by turns. `details` tell programs of a failure: by
-    name a value, or `{"value": n, "dtype": ...}` for the n-th run-time value. `notes` are texts that end in a place.
+    `parts` are literal texts and `(format, type)` of run-time values by turns. `details` describe a failure to
+    programs: by name a value, or `{"value": n, "dtype": ...}` for the n-th run-time value. `notes` are texts that end
+    in a place.
     """
 
     kind: str
@@ -304,7 +305,7 @@ def of_clusters(words: str, size: int) -> str:
 
 @dataclass(frozen=True)
 class Launched:
-    """How a kernel of a device is launched: the sizes of its blocks and clusters, where, and what is asked of registers
+    """How a kernel of a device is launched: the sizes of its blocks and clusters, where, and limits of registers
     of a thread and of blocks that a multiprocessor holds."""
 
     block: tuple[int, int, int]
@@ -421,7 +422,7 @@ def count_operations(region: Region) -> int:
 
 
 class NotFusible(InternalError):
-    """Groups were requested that cannot be built; the graph takes them apart and asks again.
+    """Groups were requested that cannot be built; the graph splits them and retries.
 
     `groups` are their numbers in the unit.
     """

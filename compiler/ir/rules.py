@@ -78,7 +78,7 @@ def one_mask(operands: int) -> Callable[[Op], str | None]:
 
 
 def barrier(op: Op) -> str | None:
-    """A number of the running program stands in place of the attribute, and it is said how many threads meet."""
+    """A number of the running program stands in place of the attribute, with the number of threads that synchronise."""
     if not op.operands:
         return None
     return None if len(op.operands) == 1 and "id" not in op.attrs and "threads" in op.attrs else "has a second number"

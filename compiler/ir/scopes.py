@@ -35,7 +35,7 @@ class Control:
 
     Attributes:
         op: the branch or loop.
-        cause: the value that it asks.
+        cause: the value that decides.
         scope: where all conditions so far are equal.
     """
 
@@ -190,7 +190,7 @@ class Scopes:
     # numbers that follow the threads
 
     def form(self, value: Value) -> Form | None:
-        """How a number follows the threads; None where nobody knows."""
+        """How a number depends on the threads; None where that is unknown."""
         if value.type != INT:
             return None
         if value.const is not None:
@@ -263,7 +263,7 @@ def _written(region: Region) -> tuple[set[int], bool]:
 
 
 def _pointed(op: Op) -> Iterable[Value | None]:
-    """The buffers and storage that an operation's pointers point into; None where nobody knows."""
+    """The buffers and storage that an operation's pointers point into; None where that is unknown."""
     for value in op.operands:
         if isinstance(value.type, PointerType):
             yield from _roots(value)

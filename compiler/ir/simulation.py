@@ -51,7 +51,7 @@ WAITING: Final = (
 
 
 class State(IntEnum):
-    """What a thread does; one that waits says for whom. One that spins waits until memory changes."""
+    """What a thread does; one that waits has its partners. One that spins waits until memory changes."""
 
     READY = 0
     WARP = 1
@@ -68,8 +68,8 @@ class Thread(ctypes.Structure):
     Fields:
         frame: the coroutine; before it begins, the memory for it, and without memory the thread says how much it takes.
         state: a `State`.
-        wanted: for whom it waits: a mask of lanes, or a number of threads; 0 stands for all.
-        key: threads meet where it is equal.
+        wanted: its partners: a mask of lanes, or a number of threads; 0 stands for all.
+        key: threads with an equal key synchronise.
         vote: 0 or 1; `ballot` is those of all lanes that met, and `members` which lanes these are.
         site: what to report where the threads part.
         block: its block.

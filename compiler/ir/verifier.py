@@ -41,7 +41,7 @@ class _Verifier:
         last = len(region.ops) - 1
         for number, op in enumerate(region.ops):
             if op.opcode.ends is not (number == last):
-                raise self.fail(op, f"a region ends in {form.ends}, and nowhere before")
+                raise self.fail(op, f"a region has one {form.ends}, at its end")
             self.op(op)
             inner += self.define(op.results, op)
         if last < 0 or region.ops[last].name != form.ends:

@@ -1,7 +1,8 @@
 """Writes atomic operations.
 
 Integers, and additions of float32 and float64, are what LLVM has an operation for. The rest (half types, and the
-language's own min and max of floats) tries until nobody came between reading and writing: compare and exchange.
+language's own min and max of floats) retries until no other write came between reading and writing: compare and
+exchange.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offse
     return w.finish(head, w.module.location(op.location))
 
 
-# *** what a thread asks ***
+# *** queries of a thread ***
 
 
 def field(w: FunctionWriter, name: str) -> str:
@@ -161,7 +161,7 @@ def block_field(w: FunctionWriter, name: str, type: str = "i64") -> str:
 
 
 def shared(w: FunctionWriter, size: int, alignment: int = _SHARED_ALIGNMENT) -> str:
-    """The address of so many bytes of the block's shared memory, which nobody else gets."""
+    """The address of so many bytes of the block's shared memory, allocated once."""
     alignment = max(alignment, _SHARED_ALIGNMENT)
     start = -(-w.shared_bytes // alignment) * alignment
     w.shared_bytes = -(-(start + size) // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
@@ -201,8 +201,9 @@ def suspend(
     """Waits until the threads of a scope have come to the same place; without a scope, until others had their turn.
 
     Args:
-        key: the name of an i64: threads meet where it is equal; without it, at the same place in the text.
-        wanted: the name of an i64: the mask of the lanes (of a warp) or the number of threads (of a block) that meet.
+        key: the name of an i64: threads with an equal key synchronise; without it, at the same place in the text.
+        wanted: the name of an i64: the mask of the lanes (of a warp) or the number of threads (of a block) that
+            synchronise.
         vote: the name of an i64, 0 or 1, that the others of the warp get to know.
         orders: whether what the threads did with memory before comes before what they do behind.
     """
@@ -227,7 +228,8 @@ def spin(w: FunctionWriter, op: Op) -> None:
 
 
 def ballot(w: FunctionWriter, op: Op, flag: str, mask: str = "") -> str:
-    """Which lanes of the warp that have met say yes, as the bits of an i64; `flag` is the name of this one's i1."""
+    """Which synchronised lanes of the warp have the flag, as the bits of an i64; `flag` is the name of this one's
+    i1."""
     suspend(w, op, Scope.warp, wanted=mask, vote=w.op(f"arith.extui {flag} : i1 to i64"), orders=False)
     return field(w, "ballot")
 
@@ -256,7 +258,7 @@ def exchange(w: FunctionWriter, op: Op, parts: Sequence[str], source: str, mask:
     Args:
         parts: names of i32s.
         source: the name of an i64: a lane that the warp has.
-        mask: the name of an i64 whose bits are the lanes that meet; without it, all lanes of the warp.
+        mask: the name of an i64 whose bits are the lanes that synchronise; without it, all lanes of the warp.
     """
     w.exchanges = True
     slots = block_field(w, "slots", "!llvm.ptr")

@@ -202,7 +202,7 @@ class _Calls:
         return value
 
     def look(self) -> None:
-        """Leaves when somebody has ended the call meanwhile."""
+        """Leaves when the call has been ended meanwhile."""
         status, none, ended = self.field(abi.STATUS_OFFSET, "i64"), self.name(), self.name()
         self.line(f"{none} = arith.constant 0 : i64")
         self.line(f"{ended} = arith.cmpi ne, {status}, {none} : i64")
@@ -267,7 +267,7 @@ class _Calls:
             values = [self.fetch("pointer", buffer) for buffer in pair]
             for buffer, value in zip(pair, reversed(values), strict=True):
                 self.line(f"llvm.store {value}, {self.address('pointer', buffer)} : !llvm.ptr, !llvm.ptr")
-        stop = self.name()  # short kernels do not ask, and a loop may have no end
+        stop = self.name()  # short kernels do not poll, and a loop may have no end
         self.line(f"{stop} = llvm.call @ek.poll(%ctx, %zero) : (!llvm.ptr, i32) -> i1")
         self.line(f"scf.if {stop} {{ {LEAVE} }}")
         self.line(f"llvm.br {head}")

@@ -1,4 +1,4 @@
-"""Writes what only the threads of a grid can ask: who they are, and a wait for the others of the block.
+"""Writes what only the threads of a grid have: their ids, and barriers of the block.
 
 See also `lowering.module` (the kernel around them).
 """

@@ -48,7 +48,7 @@ from .entry import ENTRY, SPREAD, entry
 from .polls import POLL
 from .writer import EMITTERS, EXPANSIONS, LEAVE, FunctionWriter, KernelInfo, ModuleWriter
 
-DIGEST = 16  # hexadecimal digits that tell the code of a device from any other
+DIGEST = 16  # hexadecimal digits that identify the code of a device
 
 _unmatched = set(EMITTERS) ^ set(OPCODES)
 assert not _unmatched, f"opcodes without an emitter in {__package__}, or emitters without an opcode: {_unmatched}"
@@ -78,7 +78,7 @@ def emit_module(program: Program, target: Target) -> Emitted:
 
 
 def digest_of(device: Emitted, target: Target) -> str:
-    """Tells the code for a device from any other; places make no difference."""
+    """Identifies the code for a device; places make no difference."""
     code, _, _ = device.text.partition("} loc(unknown)\n")
     machine = f"{target.triple} {target.cpu} {target.features}"
     return hashlib.sha256(f"{machine}\n{code}".encode()).hexdigest()[:DIGEST]

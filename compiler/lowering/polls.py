@@ -1,4 +1,4 @@
-"""Writes the polls of loops: where compiled code asks whether it shall stop.
+"""Writes the polls of loops: where compiled code checks whether to stop.
 
 Which loop polls, and how often, `passes.place_polls` has said in the loop's attributes: `strip`, `fuel`, `burn`.
 
@@ -44,7 +44,7 @@ WriteLoop = Callable[[str, str, list[str]], list[str]]
 
 
 def poll(w: FunctionWriter, *, now: bool = False) -> None:
-    """Asks whether to stop, and leaves the function then."""
+    """Checks whether to stop, and leaves the function then."""
     flag = w.op(f"arith.constant {int(now)} : i32")
     stop = w.op(f"llvm.call @ek.poll(%ctx, {flag}) : (!llvm.ptr, i32) -> i1")
     w.line(f"scf.if {stop} {{ {LEAVE} }}")

@@ -2,7 +2,7 @@
 
 A function gives out its scratch from the beginning on, piece by piece, in one sum that it keeps. What an entry needs is
 the most that one of its functions takes: they run one after the other. So each function with scratch is written once
-more, with nothing in it but what the sum is made of, for `ek_scratch(dims, stage)`, which is asked before the call.
+more, with nothing in it but what the sum is made of, for `ek_scratch(dims, stage)`, which is called before the call.
 
 See also `graph.engine.call` (which the caller finds).
 """
@@ -24,7 +24,7 @@ ALIGNMENT = 256  # bytes: what memory from a device's own allocator begins at
 
 @emits("scratch")
 def _scratch(w: FunctionWriter, op: Op) -> None:
-    """The next piece; where only sums are wanted, an address that nobody uses."""
+    """The next piece; where only sums are wanted, an unused address."""
     type = op.results[0].type
     assert isinstance(type, PointerType)
     count = w.name(op.operands[0])

@@ -71,7 +71,7 @@ def _field(name: str) -> int:
     return offset
 
 
-# What was copied to on the device has values, of which the checks are told.
+# What was copied to on the device has values, which are reported to the checks.
 _MARK = f"""\
     %checks_p = llvm.getelementptr inbounds %device[{_field("reports")}] : (!llvm.ptr) -> !llvm.ptr, i8
     %checks = llvm.load %checks_p : !llvm.ptr -> !llvm.ptr

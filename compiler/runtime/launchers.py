@@ -284,7 +284,7 @@ go:
   ret i32 %result
 }
 
-; Waits until a stream is empty. The driver's own wait would not end when a signal comes, so this asks again and again:
+; Waits until a stream is empty. The driver's own wait would not end at a signal, so this polls:
 ; at first at once, then after pauses that grow by an eighth up to a millisecond. 600 is NOT_READY of both libraries.
 define internal i32 @wait(ptr %device, ptr %table, ptr %stream) {
 entry:

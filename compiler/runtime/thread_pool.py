@@ -2,7 +2,7 @@
 
     void ek_pool_run(pool, chunks, task, argument)   runs task(argument, i) for every i in 0 .. chunks-1, exactly once
     void ek_pool_worker(pool)                        what a worker thread runs, until the pool is stopped
-    int32_t ek_pool_stop(pool)                       1 when the workers were told to return, 0 while a region runs
+    int32_t ek_pool_stop(pool)                       1 when the workers were stopped, 0 while a region runs
     void ek_pool_poll(context, now)                  looks for signals, and stops the call when a handler raises
 
 The state is `dsl.contract.abi.PoolState`; `graph.driver.threads` drives it: the workers are Python threads inside a
@@ -16,7 +16,7 @@ A region opens with one store and closes with one atomic operation; nobody is wa
              compare-and-swap (joined); take chunks until none is left; state -= 1
 
 Where a worker wakes on the caller's own core, systems may leave it there for many milliseconds, so that both take turns
-on one core while another is idle. The caller notes its core before it wakes anybody, and a worker that finds itself
+on one core while another is idle. The caller notes its core before it wakes workers, and a worker that finds itself
 there excludes that core for a moment, which moves it to another. So that it gets there, a caller that has done all by
 itself yields once.
 
@@ -26,7 +26,7 @@ threads find `busy` set and run in their caller. The orders are those of C11: th
 region, each worker's release decrement publishes its work, and epoch against sleepers is sequentially consistent on
 both sides, so that no wake-up is lost.
 
-Signals come to Python, which hears them only between two steps of the main thread, and that thread is in native code.
+Python handles signals only between two steps of the main thread, and that thread is in native code.
 So code polls, and a poll of the main thread lets Python run its handlers, ten times a second: it takes the
 interpreter's lock for that. Where a handler raises, the exception is kept and the context's status says INTERRUPTED.
 """
@@ -264,7 +264,7 @@ own:
   %still = load atomic i32, ptr %sleepers monotonic, align 4
   %late = icmp sgt i32 %still, %others
   br i1 %late, label %let, label %join
-let:                                                ; who was woken has not run: perhaps it waits for this very core
+let:                                                ; the woken thread has not run: it may wait for this core
   %let.run = call i64 (i64, ...) @syscall(i64 SYS_YIELD)
   br label %join
 join:
@@ -323,7 +323,7 @@ refuse:
 """
 
 _POLL: Final = """
-; Polls for a region, where anybody looks for signals: its argument begins with the context.
+; Polls for a region, where signals are checked: its argument begins with the context.
 define internal void @listen(ptr %pool, ptr %argument) {
 entry:
   %main.at = FIELD(main)

@@ -1,6 +1,6 @@
 """Which threads of a launch know of each other's accesses: clocks, and what teaches them.
 
-Every thread has a clock. What a thread knows of those of its block that a barrier taught is one number; of those of its
+Every thread has a clock. The threads of its block that a barrier has ordered before it are one number; of those of its
 warp, another; of others, a vector of clocks that it has acquired. The clock of a block rises with each barrier, each
 meeting of some of its threads, and each release.
 """
@@ -141,7 +141,7 @@ def _vector() -> str:
     return f.text()
 
 
-# *** who knows of whom ***
+# *** which threads are ordered ***
 
 
 def _clock() -> str:
@@ -154,7 +154,7 @@ def _clock() -> str:
 
 
 def _knows() -> str:
-    """`knows(number, entry)`: whether a thread of the block knows of what an entry of a cell stands for."""
+    """`knows(number, entry)`: whether the access in an entry of a cell happens before a thread of the block."""
     f = StateFunction("@knows", "i1", ["i64 %number", "i64 %entry"])
     thread = f.right("%entry", THREAD_BIT)
     clock = f.both(f.right("%entry", CLOCK_BIT), CLOCKS)
@@ -282,7 +282,7 @@ def _begin() -> str:
 
 
 def _join() -> str:
-    """`join(thread, other)`: a thread of the block learns what another one knows of other blocks."""
+    """`join(thread, other)`: a thread of the block acquires the clocks that another one has of other blocks."""
     f = StateFunction("@join", "void", ["i64 %thread", "i64 %other"], "internal|noinline")
     with f.when(f.compare("eq", f.load("i64", f.element("informed", "%other")), 0)):
         f.leave()
@@ -308,7 +308,7 @@ def note_row(f: StateFunction, values: Sequence[Number]) -> None:
 
 
 def note_barrier(f: StateFunction, site: str) -> None:
-    """Notes that threads which have met at a site go on."""
+    """Records that threads synchronised at a site go on."""
     note_row(f, (f.either(f.left(site, 16), int(What.BARRIER)), f.get("first"), 0, 0))
 
 
@@ -362,7 +362,7 @@ def _meet() -> str:
 
 
 def _tell(f: StateFunction, meets: Callable[[str], str]) -> None:
-    """Threads that meet tell each other what they know of other blocks."""
+    """Threads that synchronise exchange the clocks that they have of other blocks."""
     some = f.compare("ne", f.get("informed_count"), 0)
     with f.when(some), f.each("%low", "%high") as k:
         met = meets(k)

@@ -2,7 +2,7 @@
 
     @ek.run_in(argument, memory, ...)           a task's clusters, one after the other, in one piece of memory
     @ek.run_cluster(argument, memory, ...)      its blocks by turns, each until all its threads wait for the others
-    @ek.meet_cluster(memory, size)              lets them go on when all have come to one place
+    @ek.meet_cluster(memory, size)              resumes them when all have arrived at one place
 
 A piece of memory has the records of the blocks of a cluster and of all their threads, frames, slots, and shared memory
 for each block. Where blocks do not know of each other, a cluster is one block. Threads of a cluster are numbered block
@@ -44,7 +44,7 @@ entry:
   ret i64 %stride
 }
 
-; The bytes of the shared memory of a block, with some behind it that are nobody's.
+; The bytes of the shared memory of a block, with some unused ones behind it.
 define internal i64 @ek.shared_pitch(ptr %argument) alwaysinline {
 entry:
   %static.at = Argument.shared(%argument)

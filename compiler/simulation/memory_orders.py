@@ -83,7 +83,7 @@ def _place_of_block() -> str:
 
 
 def _learn() -> str:
-    """`learn(number, vector, low, high)`: a thread of the block knows of these threads what a vector says."""
+    """`learn(number, vector, low, high)`: a thread of the block acquires the clocks of these threads from a vector."""
     f = StateFunction("@learn", "void", ["i64 %number", "ptr %source", "i64 %low", "i64 %high"], "internal|noinline")
     informed = f.element("informed", "%number")
     vector = f.call("@vector", ["ptr %state", f"ptr {f.element('vectors', '%number')}"], "ptr")

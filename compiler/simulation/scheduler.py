@@ -5,7 +5,7 @@
     @ek.run_block                       runs all threads until they wait for the block, lets them go on, and so on; on a
                                         simulated device in an order that is drawn, where it has a seed
     @ek.run_warp                        the same for the threads of a warp
-    @ek.meet                            lets threads go on that wait for no one who is not there
+    @ek.meet                            resumes threads whose partners have all arrived
 
 A thread is a coroutine, whose frame begins with the address of the function that goes on with it. The frames of a
 block, its records and its shared memory lie in one piece: on the stack of the thread that runs it while they are small,
@@ -168,7 +168,7 @@ entry:
   ret i1 %over
 }
 
-; Lets threads go on that wait in a state for no one who is not there; says whether any does. Those that may meet are
+; Resumes threads in a state whose partners have all arrived; returns whether there are any. Those that may meet are
 ; looked for once from each thread that waits: where all have come to one place, that is once.
 define internal i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 %kind) minsize optsize noinline {
 entry:
@@ -187,7 +187,7 @@ gather:
   %wanted.at = Thread.wanted(%first)
   %wanted = load i64, ptr %wanted.at, align 8
   br label %look
-look:                                               ; who waits for the same
+look:                                               ; threads that wait for the same
   %j = phi i64 [ 0, %gather ], [ %j.next, %look ]
   %here = phi i64 [ 0, %gather ], [ %here.next, %look ]
   %members = phi i64 [ 0, %gather ], [ %members.next, %look ]

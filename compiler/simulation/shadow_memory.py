@@ -1,10 +1,10 @@
-"""The code that checks what threads of a simulated GPU do with memory: who wrote and read each byte, and when.
+"""Generates the code that checks the memory accesses of a simulated GPU: the last writer and reader of each byte.
 
     void ek_check_start(state, argument)                          a launch begins
     void ek_check_switch(state, resident)                         this cluster has its turn, of those that run by turns
     void ek_check_begin(state, block)                             a block begins
     void ek_check_meet(state, block, thread, kind, low, high)     threads low to high that wait as `thread` does go on
-    int64 ek_check_access(state, thread, address, bytes, what, site)      0, or site + 1 where nobody wrote what is read
+    int64 ek_check_access(state, thread, address, bytes, what, site)      0, or site + 1 for an uninitialised read
     void ek_check_use(state, thread, unknown, site)               what such a site gave decides something
     int64 ek_check_copy(state, thread, address, bytes, what, site)        a copy into shared memory begins
     void ek_check_commit(state, thread)                           this thread's copies so far are a group
@@ -17,10 +17,10 @@
     void ek_check_flags(state, address, bytes, to)                the flags of bytes; 0 of those that are in no piece
 
 An access leaves the thread, its clock and its place in a cell for each byte: the last store,
-the last atomic operation and the last two threads that read. Two accesses race unless the later thread knows that clock
-of the earlier one: it is the same thread, a barrier or a meeting of its warp lay between, or a release that it has
-acquired, directly or through others. What a thread knows of those in other blocks is a vector of clocks; what a barrier
-teaches is one number for the block, so that a barrier costs as much as a store.
+the last atomic operation and the last two threads that read. Two accesses race unless the later thread has acquired
+that clock of the earlier one: it is the same thread, a barrier or a meeting of its warp lay between, or a release that
+it has acquired, directly or through others. The clocks of threads in other blocks are a vector; what a barrier teaches
+is one number for the block, so that a barrier costs as much as a store.
 
 The cells lie in pieces of memory that are found by a table, one for each page that is used. All blocks run in one
 thread of the host, one after the other, so that nothing here is atomic. The first thing that is found is kept, and
@@ -256,7 +256,7 @@ def _kind(f: StateFunction) -> str:
 
 
 def _is_over(f: StateFunction) -> str:
-    """Whether nothing more is looked for: behind a read of uninitialised memory, who writes it is."""
+    """Whether nothing more is reported: after an uninitialised read, its writer is."""
     first = f.load("i64", f.field("finding"))
     return f.both(f.compare("ne", first, 0), f.compare("ne", first, Found.UNINITIALISED), "i1")
 

@@ -130,7 +130,7 @@ def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float | comple
     Numbers take the dtype of the others, where it is of their kind or a higher one.
 
     Raises:
-        DTypeError: EK0818, there are numbers alone, or a float meets integers; EK0410, dtypes that do not go together.
+        DTypeError: EK0818, there are numbers alone, or a float with integers; EK0410, dtypes that do not go together.
     """
     strong = [_dtype("arrays_and_dtypes", each) for each in arrays_and_dtypes if isinstance(each, Tensor | DType)]
     if not strong:

@@ -33,7 +33,7 @@ def tensor(argument: str, value: Any) -> Tensor:
 
 
 def operands(values: dict[str, Any]) -> list[Any]:
-    """Converts Python numbers to the dtype of the tensors: an int that meets floats is rounded.
+    """Converts Python numbers to the dtype of the tensors: an int with floats is rounded.
 
     Raises:
         DTypeError: EK0818, there is no tensor, or something that is neither tensor nor number.

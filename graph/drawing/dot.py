@@ -46,5 +46,5 @@ def _cluster(k: int, label: str, indent: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in quotes; DOT knows the escapes of quotes, backslashes and line ends."""
+    """A text in quotes; DOT has escapes for quotes, backslashes and line ends."""
     return json.dumps(text, ensure_ascii=False)

@@ -47,7 +47,7 @@ def _lines(ir: GraphIR, members: dict[int, list[int]], region: int, depth: int) 
     for number in members.get(region, ()):
         node = ir.nodes[number]
         if isinstance(node, Carried):
-            continue  # its loop tells
+            continue  # drawn with its loop
         if not isinstance(node, Control):
             yield Line(_kind(node), depth, _name(node), _operands(node), node.results, node.results, number)
             continue

@@ -1,4 +1,4 @@
-"""Keeps memory of a device for the next who asks: to ask a GPU's driver takes a hundred times as long, and waits.
+"""A caching allocator for device memory: the GPU's driver takes a hundred times as long, and synchronises.
 
 Memory is given out in blocks of a few sizes, 4 for each power of two, and from 16 MiB on one for each 2 MiB. A block
 that comes back is taken again by work on the stream that used it last, at once: what is enqueued later runs later; a
@@ -25,7 +25,7 @@ LARGE: Final = 16 << 20  # bytes: from here on sizes are so many that near ones 
 
 
 class OutOfDeviceMemory(MemoryError):
-    """A device has no block of a size. `notes` say how much there is, and who has most of it."""
+    """A device has no block of a size. `notes` have the free memory and its largest users."""
 
     code = "EK0833"
 
@@ -39,7 +39,7 @@ class OutOfDeviceMemory(MemoryError):
 
 
 class Block:
-    """A piece of a device's memory: `stream` is where it was used last, `user` who has it."""
+    """A piece of a device's memory: `stream` is where it was used last, `user` its owner."""
 
     __slots__ = ("address", "size", "stream", "user")
 
@@ -100,7 +100,7 @@ class Pool:
         self._take, self._give, self._follow, self._settle, self._free = take, give, follow, settle, free
         self._lock = fork_lock()
         self._blocks: set[Block] = set()
-        self._kept: dict[Any, dict[int, list[Block]]] = {}  # those that nobody has, by stream and size
+        self._kept: dict[Any, dict[int, list[Block]]] = {}  # the free ones, by stream and size
         self._classes: dict[int, int] = {}  # what `size_class` said
         self.returned: deque[Block] = deque()  # appended to by code that drops a block, without a lock
         self._in_use = self._reserved = self._peak = self._asked = self._reused = 0
@@ -162,14 +162,14 @@ class Pool:
 
     def _collect(self) -> None:
         """Takes up what was given back meanwhile."""
-        while self.returned:  # under the lock: nobody else takes
+        while self.returned:  # under the lock
             block = self.returned.popleft()
             block.user = ""
             self._in_use -= block.size
             self._kept.setdefault(block.stream, {}).setdefault(block.size, []).append(block)
 
     def trim(self) -> None:
-        """Gives all memory that nobody uses back to the device."""
+        """Returns all unused memory to the device."""
         with self._lock:
             self._collect()
             self._trim()

@@ -217,7 +217,7 @@ def _overlap(a: Storage, b: Storage) -> bool:
     if not np.may_share_memory(a, b):  # compares bounds; without an overlap of these there is none
         return False
     try:
-        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # NumPy's stub knows 0 and -1 only
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # NumPy's stub has 0 and -1 only
     except np.exceptions.TooHardError:
         return True
 

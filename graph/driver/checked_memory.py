@@ -76,7 +76,8 @@ class CheckedMemory:
         return bool(self._state.looks_for & Check.UNINITIALISED)
 
     def without_values(self, address: int, size: int) -> np.ndarray[Any, Any]:
-        """For each byte of a buffer whether it has no value: nobody wrote it, or what was written had none."""
+        """For each byte of a buffer whether it is uninitialised: never written, or written with an uninitialised
+        value."""
         flags = np.empty(size, np.uint8)
         with self._turn:
             self._flags(self.state, address, size, flags.ctypes.data)
@@ -113,7 +114,7 @@ class CheckedMemory:
         return self._trace[:rows]
 
     def finding(self) -> tuple[Finding, CheckState] | None:
-        """What was found in the calling thread's last call, since this was asked last, and the state then."""
+        """The findings of the calling thread's last call since the last query, and the state then."""
         found, self._mine.found = getattr(self._mine, "found", None), None
         return found
 

@@ -1,4 +1,4 @@
-"""Reaches NVIDIA's GPUs through `cuda.bindings.driver`, which is asked to load only where a driver is installed.
+"""Reaches NVIDIA's GPUs through `cuda.bindings.driver`, which is loaded only where a driver is installed.
 
 Each GPU's primary context is used, which PyTorch, JAX and others use as well: their memory and streams are of use here.
 
@@ -43,13 +43,14 @@ _CODES: Final = Codes(
     version=frozenset({222}),
 )
 
-# A driver of CUDA x.y knows PTX up to this version; both times ten (table of the PTX ISA manual, "Release Notes").
+# A driver of CUDA x.y supports PTX up to this version; both times ten (table of the PTX ISA manual, "Release Notes").
 _PTX_OF_CUDA: Final = {110: 70, 111: 71, 112: 72, 113: 73, 114: 74, 115: 75, 116: 76, 117: 77, 118: 78, 120: 80}
 _PTX_OF_CUDA_LATER: Final = {121: 81, 122: 82, 123: 83, 124: 84, 125: 85, 126: 85, 127: 86, 128: 87, 129: 88, 130: 90}
 
 
 def newest_ptx(cuda: int) -> int:
-    """Ten times the newest PTX version that a driver of CUDA `cuda` (ten times its version) knows; 0 before CUDA 11."""
+    """Ten times the newest PTX version that a driver of CUDA `cuda` (ten times its version) supports; 0 before CUDA
+    11."""
     known = _PTX_OF_CUDA | _PTX_OF_CUDA_LATER
     if cuda > max(known):
         return known[max(known)] + cuda - max(known)

@@ -1,7 +1,7 @@
-"""Defines what the runtime asks of a device: memory, copies, code.
+"""Defines the driver interface of devices: memory, copies, code.
 
 A kind of device is one file with a subclass of `Driver` and a `Backend`, and one row of `devices.KINDS`. Nothing else
-in the product knows which kinds there are: buffers, models and calls go through the driver of their device.
+in the product depends on the kinds: buffers, models and calls go through the driver of their device.
 
 See also `host`, `devices` (the names of devices in graphs).
 """
@@ -37,7 +37,8 @@ ScratchSize = Callable[[int, int], int]  # of the address of the dims and the nu
 
 
 class Memory:
-    """A piece of a device's memory that is not the process's own; `free` gives it back when nobody refers to it."""
+    """A piece of a device's memory that is not the process's own; `free` returns it when nothing refers to it any
+    more."""
 
     __slots__ = ("__weakref__", "_free", "address", "size")
 
@@ -159,7 +160,7 @@ class Driver(ABC):
         return address
 
     def attribute(self, storage: Storage, user: str) -> None:
-        """Notes who uses storage, for messages about memory that is short."""
+        """Records the owner of storage, for messages about exhausted memory."""
         return None
 
     def allocate_pinned(self, size: int) -> Array:
@@ -177,7 +178,7 @@ class Driver(ABC):
         return None
 
     def finding(self) -> tuple[Finding, CheckState] | None:
-        """What was found in what kernels did with memory, since this was asked last."""
+        """The findings of the memory checks since the last query."""
         return None
 
     def place(self, array: Array) -> Storage:

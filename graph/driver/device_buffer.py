@@ -1,6 +1,6 @@
 """Keeps a tensor in the memory of a device that is not the process's own.
 
-Such a buffer is copied to and from the host when somebody asks: by `to`, `copy`, `to_numpy` and `item`, and by writing
+Such a buffer is copied to and from the host explicitly: by `to`, `copy`, `to_numpy` and `item`, and by writing
 elements. There are no views of some of its elements.
 """
 

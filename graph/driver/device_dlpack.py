@@ -1,9 +1,9 @@
 """Exchanges memory of devices by DLPack, in the order of streams.
 
-NumPy makes and takes the capsules here as well (see `dlpack`), over arrays whose address is a device's and which nobody
-reads; only the place in a capsule is changed, between the host and the device. Code that takes memory names a stream,
-which then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does by
-then, or by the next work of Einkorn.
+NumPy makes and takes the capsules here as well (see `dlpack`), over arrays whose address is a device's and which are
+never reads; only the place in a capsule is changed, between the host and the device. Code that takes memory names a
+stream, which then waits for what ours does with it; when the taker drops it, our stream waits for what the taker's does
+by then, or by the next work of Einkorn.
 
 See also `dlpack` (memory of the host).
 """
@@ -63,7 +63,7 @@ def export_memory(
 
 
 def import_memory(producer: Any, driver: Any, place: tuple[int, int]) -> tuple[Memory, Array]:
-    """Memory of a producer on a device of Einkorn, and an array that tells its dtype and shape.
+    """Memory of a producer on a device of Einkorn, and an array with its dtype and shape.
 
     Raises:
         DTypeError: of elements that are not known here.
@@ -89,7 +89,7 @@ def dtype_of(array: Array) -> DType:
 
 
 class _Ordered:
-    """Stands before a producer: asks it for memory that our stream may use, and shows NumPy a place on the host."""
+    """Wraps a producer: requests memory for Einkorn's stream, and gives NumPy an address on the host."""
 
     def __init__(self, producer: Any, stream: DeviceStream, place: tuple[int, int]) -> None:
         self._producer, self._stream, self._place = producer, stream, place

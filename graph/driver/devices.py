@@ -266,7 +266,7 @@ def _simulated(like: str, seed: int, checks: str, schedule: str | None = None, n
 
 
 # What names mean for now: a session has devices of its own for them.
-_placed: ContextVar[Mapping[DeviceRef, Device]] = ContextVar("placed", default={})  # noqa: B039  # nobody changes it
+_placed: ContextVar[Mapping[DeviceRef, Device]] = ContextVar("placed", default={})  # noqa: B039  # never modified
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class _Once:
     def __dlpack__(self, **keywords: Any) -> Any:
         try:
             capsule = self._producer.__dlpack__(**keywords)
-        except TypeError:  # a producer from before DLPack 1.0 knows none of the newer keywords
+        except TypeError:  # a producer from before DLPack 1.0 has none of the newer keywords
             capsule = self._producer.__dlpack__()
         dtype = _dtype_of(capsule)
         name = _NAMES.get(dtype[0])

@@ -38,7 +38,7 @@ from .late_reports import LateReports
 from .streams import DeviceStream, current_stream, default_stream, stream_of
 
 RECENT: Final = 8  # calls that are named when a kernel fails somewhere behind them
-MODULES: Final = 256  # that are kept for who requests the same code again
+MODULES: Final = 256  # that are kept for later requests of the same code
 STAGED: Final = 64 << 10  # bytes of a copy from ordinary memory that the library takes at once, whatever is under way
 
 
@@ -63,7 +63,7 @@ class GpuDriver(Driver):
         self.targets = ("host", self.architecture)
         self.dlpack_place = library.dlpack_device, number
         self.recent: deque[str] = deque(maxlen=RECENT)
-        self._events: list[int] = []  # that nobody uses
+        self._events: list[int] = []  # unused
         self._copying: deque[tuple[int, object]] = deque()  # events, and pinned memory that is read until then
         self._modules: OrderedDict[str, Module] = OrderedDict()
         self._dropped: deque[int] = deque()
@@ -71,7 +71,7 @@ class GpuDriver(Driver):
         self._gone: deque[int] = deque()  # streams
         self._streams: set[int] = set()  # that were made here, and record nothing; under `_asking`
         self._asking = fork_lock()
-        self.replayed: deque[int] = deque()  # recorded work that nobody replays any more
+        self.replayed: deque[int] = deque()  # recorded work that is not replayed any more
         self._read: deque[tuple[int, DeviceStream, Memory]] = deque()  # see `order_later`
         self._pinned: deque[int] = deque()
         self._lock = fork_lock()
@@ -438,7 +438,7 @@ class GpuDriver(Driver):
         )
 
     def too_old_for(self, code: bytes) -> tuple[str, str] | None:
-        """Where the driver does not know the version of a text: that version, and the newest that it knows."""
+        """Where the driver does not know the version of a text: that version, and the newest that it supports."""
         return None
 
     def _wrong_architecture(self, fault: GpuFault, made_for: str) -> NoReturn:

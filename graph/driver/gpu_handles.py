@@ -29,7 +29,7 @@ class Replays(Protocol):
 
 
 class GpuMemory(Memory):
-    """A block of a GPU's pool; who drops it puts it back, whichever thread that is."""
+    """A block of a GPU's pool, returned to the pool when it is dropped, in any thread."""
 
     __slots__ = ("_returned", "block")
 

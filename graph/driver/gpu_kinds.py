@@ -1,6 +1,6 @@
 """Counts the GPUs that are here, and says what is missing where there are none.
 
-A machine without the library of a GPU's driver loads nothing: whether there is one is all that is asked. What drives
+A machine without the library of a GPU's driver loads nothing: only its presence is checked. What drives
 GPUs (`cuda`, `hip`) is imported when the first one is counted.
 """
 

@@ -132,7 +132,7 @@ class GpuLibrary(ABC):
 
     @abstractmethod
     def is_idle(self, stream: int) -> bool:
-        """Whether all work on a stream is done. Of a stream that records this must not be asked."""
+        """Whether all work on a stream is done. This must not be called for a stream that records."""
 
     @abstractmethod
     def create_event(self, timing: bool = False) -> int: ...

@@ -1,6 +1,6 @@
 """Waits for a GPU, and handles signals meanwhile.
 
-A library's own wait ends when the work ends, and an endless kernel's never does. So the library is asked again and
+A library's own wait ends when the work ends, and an endless kernel's never does. So the library is polled again and
 again, at once at first, then after pauses that are a sixteenth of the time waited so far, up to a millisecond. Between
 two questions Python runs the handlers of signals: Ctrl-C ends the wait, and the kernel goes on.
 """

@@ -1,4 +1,4 @@
-"""Reaches AMD's GPUs through `rocm.bindings.hip` of hip-python, which is asked to load only where ROCm is installed.
+"""Reaches AMD's GPUs through `rocm.bindings.hip` of hip-python, which is loaded only where ROCm is installed.
 
 See also `gpu` (streams' order and errors in the user's words). Reference: AMD's "HIP runtime API".
 """
@@ -50,7 +50,7 @@ def bindings() -> Any:
 
 
 def _refuse_two(files: list[str]) -> None:
-    """Raises where a process has several runtimes: neither knows the memory and the streams of the other."""
+    """Raises where a process has several runtimes: neither has the memory and the streams of the other."""
     if len(files) > 1:
         raise DeviceError(
             f"this process has loaded {len(files)} HIP runtimes, and what one of them makes is nothing to the other",

@@ -1,7 +1,7 @@
 """Tracks whether memory that was handed out is still in use.
 
 NumPy gives a view the innermost base array of the view's own class. The owner of the memory is of another class here,
-so every view, buffer and DLPack export of a lent array keeps that array alive, and a weak reference to it tells whether
+so every view, buffer and DLPack export of a lent array keeps that array alive, and a weak reference to it shows whether
 the memory is in use. No references are counted, so this holds in every version of Python.
 """
 

@@ -1,4 +1,4 @@
-"""Maps shared objects into the process, and unmaps them when nobody can call them any more.
+"""Maps shared objects into the process, and unmaps them when they are no longer callable.
 
 What is opened twice is mapped once: the system counts. Nothing that a call gives back lies in code, so a model, its
 calls and their variants are all that has to hold a library.

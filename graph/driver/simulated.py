@@ -48,7 +48,7 @@ class SimulatedDriver(Driver):
             and blocks to several workers.
         looks_for: what is looked for in what kernels do with its memory.
         schedule: the order of blocks and threads instead of one that is drawn, as switches of the plain one.
-        number: tells it apart from others that are like it.
+        number: distinguishes it from similar ones.
     """
 
     api = "sim"
@@ -81,7 +81,7 @@ class SimulatedDriver(Driver):
 
     def allocate(self, size: int) -> Memory:
         try:
-            raw = np.empty(size + 2 * ALIGNMENT, np.uint8)  # with bytes on either side that are nobody's
+            raw = np.empty(size + 2 * ALIGNMENT, np.uint8)  # with unused bytes on either side
         except (ValueError, OverflowError) as error:
             raise MemoryError(str(error)) from None
         start = raw.ctypes.data + 1
@@ -154,7 +154,7 @@ class SimulatedDriver(Driver):
         return {"like": self.architecture, "allocations": len(held), "used_memory": sum(raw.nbytes for raw in held)}
 
 
-LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
+LIKE: Final = "sm_90a"  # the GPU by default
 
 
 def open_simulated(
@@ -165,7 +165,8 @@ def open_simulated(
     schedule: str | None = None,
     number: int | None = None,
 ) -> SimulatedDriver:
-    """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. Asked again it is the same.
+    """The device of a name: `sim`, like the GPU of a compile target, or `sim:gfx942`. The same name returns the same
+    device.
 
     Raises:
         DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated; or `checks` that there are

@@ -1,6 +1,6 @@
-"""Tells generated code which threads have enough stack: compiled code may keep some megabytes of storage there.
+"""Marks threads with enough stack for generated code: compiled code may keep some megabytes of storage there.
 
-Workers of the pool are started with enough. Other threads are those of the caller, who may have made them small; see
+Workers of the pool are started with enough. Other threads belong to the caller, and their stacks may be small; see
 `dsl.environment.stacks`. Generated code looks for its own thread among words at `ROOM`.
 """
 

@@ -2,7 +2,7 @@
 
 What is enqueued on a stream runs in its order. Work of two streams is ordered by events alone: `wait_for` makes one
 wait for what the other has by now, and the host waits for neither. The runtime does it itself where memory goes from
-one stream to another: each piece of memory knows the stream that used it last.
+one stream to another: each piece of memory records the stream that used it last.
 
 See also `gpu_library` (how a library makes streams). On the host, where everything is done at once, streams exist and
 do nothing.

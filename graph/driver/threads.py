@@ -127,12 +127,12 @@ class Pool:
         kind, value, trace = found
         if isinstance(value, BaseException):
             return value.with_traceback(trace)
-        # Before Python 3.12 an exception is made when somebody looks at it.
+        # Before Python 3.12 an exception is created on access.
         made: BaseException = (kind or KeyboardInterrupt)(*([] if value is None else [value]))
         return made
 
     def _forget_workers(self) -> None:
-        """In the child of a fork, where no worker is: nobody to wait for, even in the middle of a region."""
+        """In the child of a fork, which has no workers: nothing to wait for, even in the middle of a region."""
         self._workers = []
         state = PoolState.from_address(self.address)
         state.workers = state.sleepers = state.state = state.busy = 0

@@ -1,6 +1,6 @@
 """Splits the arguments of an op: tensors, numbers that come with each call, sizes, and what decides the code.
 
-Numbers that meet tensors and sizes are not part of the code: `x * rate` and `x.reshape([n, 3])` compile once for all
+Number operands and sizes are not part of the code: `x * rate` and `x.reshape([n, 3])` compile once for all
 rates and sizes. What is left decides the code: axes, modes, dtypes, and a few numbers for which there is better code.
 """
 
@@ -69,12 +69,12 @@ class Operator:
         name: as in `ops`.
         function: stages it.
         symbolic: stages it where sizes have names, if that takes more.
-        numbers: whether numbers that meet its tensors come with each call.
+        numbers: whether its number operands are arguments of each call.
         prepare: makes the arguments anew before they are split, with sizes in the place of what follows from them.
         extensions: what custom ops come from.
         integers: the dtype in which integers are computed, if it is not their own.
         folds: whether there is better code for some numbers.
-        number_dtype: of its numbers, where no constants tell it.
+        number_dtype: of its numbers, where no constants determine it.
         shortcut: gives for a call and its arguments what makes the results without code of Einkorn, or None.
         alone: for the kind of an operand what runs the op at once.
         pairs: the same of two operands, by the kind of the first, then of the second.

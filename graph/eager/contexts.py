@@ -36,7 +36,7 @@ class RealizationState:
 
     Attributes:
         value: the value of a graph.
-        ctx: who can compute it; None in a graph that somebody else builds.
+        ctx: the context that can compute it; None in a graph under construction elsewhere.
     """
 
     value: TensorValue | BufferValue
@@ -46,7 +46,7 @@ class RealizationState:
 class RealizationContext:
     """Gives tensors their values.
 
-    A tensor has a value or is associated with a context, which can compute it. Most users never meet one.
+    A tensor has a value or is associated with a context, which can compute it. Most users never need one.
     """
 
     lazy: bool
@@ -79,7 +79,7 @@ class RealizationContext:
         return made
 
     async def realize_all(self) -> list[Recorded]:
-        """Gives all tensors that were created here, and still are somebody's, their values."""
+        """Gives all tensors that were created here, and are still referenced, their values."""
         return self._realize_all()
 
     def _realize_all(self) -> list[Recorded]:

@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CustomExtensionType = str | Path
 
 _LAZY = LazyRealizationContext()
-_GRAPHS = 4  # structures of one function that are compiled when they are met
+_GRAPHS = 4  # structures of one function that are compiled at first sight
 
 
 def functional(op: F) -> F:
@@ -98,7 +98,7 @@ class _Lazy:
 
 
 def lazy() -> AbstractContextManager[None]:
-    """Within this block ops are recorded, and run when a value is needed; what nobody needs never runs."""
+    """Within this block ops are recorded, and run when a value is needed; what is not needed never runs."""
     return _Lazy()
 
 

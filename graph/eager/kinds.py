@@ -21,7 +21,7 @@ from ..driver.devices import CPU, Device, DeviceRef
 from ..types.dims import Sizes
 from ..types.tensor_type import TensorType, shown
 
-MAX_KINDS = 1 << 16  # kinds that are remembered; a process that meets more begins anew
+MAX_KINDS = 1 << 16  # kinds that are remembered; with more, the table is cleared
 HOST = CPU()
 
 

@@ -65,7 +65,7 @@ def elements_of(tensor: Recorded) -> np.ndarray[Any, Any]:
 
 
 def exported(tensor: Recorded) -> Buffer:
-    """Its memory for others, who may write it: calls that are recorded keep what it holds now."""
+    """Its memory for others, which may write it: calls that are recorded keep what it holds now."""
     value = value_now(tensor)
     if isinstance(value, np.ndarray) and tensor._pending is not SHARED:
         if not _is_alone(tensor, value):

@@ -1,4 +1,4 @@
-"""Defines what a tensor of `einkorn.tensor` consists of, for those who record, run and make tensors.
+"""Defines the parts of a tensor of `einkorn.tensor`.
 
 A tensor has a value, or a call that will give it one. Calls that are recorded hold the *values* of their operands where
 these have one: what is written to a tensor later, which gives it another value, does not reach them.
@@ -18,7 +18,7 @@ from ..driver.lending import Lender
 from .kinds import TensorKind
 
 # A call that has not run: the op with the kinds of its operands (a `patterns.Call`); its inputs, which are values and
-# tensors that have none yet, then numbers; the user's line as a frame tells it, by code and instruction; the length of
+# tensors that have none yet, then numbers; the user's line, by code and instruction of its frame; the length of
 # the chain of pending calls that it ends; of a call with several results, weak references to their tensors. A plain
 # tuple, for one is made for every op that is recorded.
 Pending = tuple[Any, tuple[Any, ...], CodeType | None, int, int, tuple[Any, ...] | None]
@@ -78,8 +78,8 @@ class Recorded:
     Attributes:
         _kind: dtype, sizes, device.
         _value: a NumPy array, or a `Buffer`; None before its call has run.
-        _pending: the call that will give the value, or who uses the value: a `Made`, `Written`, `SHARED`, `FRESH`, or
-            None, where that is not known.
+        _pending: the call that will compute the value, or the users of the value: a `Made`, `Written`, `SHARED`,
+            `FRESH`, or None, where that is not known.
     """
 
     __slots__ = ("__weakref__", "_kind", "_pending", "_value")

@@ -221,7 +221,8 @@ def _picks(item: Any) -> bool:
 def _ranges(
     sizes: tuple[int, ...], items: Sequence[Any]
 ) -> tuple[list[int], list[int], tuple[int, ...], list[int]] | None:
-    """Starts, counts and steps for all axes, and the shape of the part; None where only the op itself can tell."""
+    """Starts, counts and steps for all axes, and the shape of the part; None where only the op itself can compute
+    it."""
     named = sum(item is not None and item is not Ellipsis for item in items)
     gaps = sum(item is Ellipsis for item in items)
     if named > len(sizes) or gaps > 1:

@@ -2,7 +2,7 @@
 
 Equal sizes of several operands have one name, and 1 is 1, for it broadcasts; so a call with other sizes is of the same
 pattern unless these are equal in other places. That a matrix is square says nothing: its axes have names of their own
-where the op can be staged so. What the op requires of the names is then asked of the sizes. Where an op cannot be
+where the op can be staged so. What the op requires of the names is then checked for the sizes. Where an op cannot be
 staged with names (or requires what these sizes do not hold) it is staged with fewer, at last with none, and says what
 is wrong.
 
@@ -230,7 +230,7 @@ def _pattern(split: Split, kinds: tuple[TensorKind, ...], device: Device) -> tup
 def _known(
     key: tuple[Any, ...], split: Split, kinds: Sequence[TensorKind], names: Names, device: Device
 ) -> Pattern | None:
-    """The pattern of a key, staged when it is met first; None where it cannot be."""
+    """The pattern of a key, staged at first sight; None where it cannot be."""
     pattern = _patterns.get(key)
     if pattern is None and (pattern := _traced(split, kinds, names, device)) is not None:
         alike = (*(Number if isinstance(each, Number) else each for each in key), *pattern.numbers)
@@ -259,7 +259,7 @@ def _fixed(kinds: Sequence[TensorKind], sizes: Sequence[int], level: int) -> fro
 
 
 def names_of(shapes: Iterable[Sequence[int]], sizes: Iterable[int], fixed: frozenset[int]) -> dict[int, str]:
-    """A name for each size but 1, in the order in which they are met."""
+    """A name for each size but 1, in order of appearance."""
     names: dict[int, str] = {}
     for shape in (*shapes, tuple(sizes)):
         for size in shape:
@@ -281,7 +281,7 @@ def types_of(kinds: Iterable[TensorKind], names: Names) -> list[TensorType]:
 
 
 def carrier(kinds: Iterable[TensorKind], names: Names) -> list[str]:
-    """The names that no input tells: a tensor of no elements has their sizes."""
+    """The names that no input determines: a tensor of no elements has their sizes."""
     told = {size for each in kinds for size in each.sizes}
     return [name for size, name in names.items() if size not in told]
 

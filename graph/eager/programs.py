@@ -1,8 +1,8 @@
 """Makes one graph of several calls, and runs it.
 
-A program has an input for each tensor that it reads, one for all numbers of a dtype, and, where no tensor tells a size
-of its calls, one without elements that has these sizes as its shape. So it serves all numbers and all sizes that are
-equal in the same places.
+A program has an input for each tensor that it reads, one for all numbers of a dtype, and, where no tensor determines a
+size of its calls, one without elements that has these sizes as its shape. So it serves all numbers and all sizes that
+are equal in the same places.
 
 See also `realize` (what is recorded).
 """
@@ -79,7 +79,7 @@ class Program:
         self.carried = carrier(self.leaves, self.names)
 
     def sizes(self, steps: Sequence[Step], leaves: Sequence[TensorKind]) -> Any:
-        """The tensor that has the sizes of these calls which no input tells; None where there are none."""
+        """The tensor that has the sizes of these calls that no input determines; None where there are none."""
         if not self.carried:
             return None
         sizes = {name: size for size, name in names_in(steps, leaves).items()}

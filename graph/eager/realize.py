@@ -1,8 +1,8 @@
 """Runs what is recorded.
 
-What a tensor needs is cut into parts of at most 64 calls. A part that is met for the first times runs op by op; when it
+What a tensor needs is cut into parts of at most 64 calls. A part runs op by op the first times; when it
 comes back it is compiled as one graph in a background thread, and that runs it from then on, with the same bits. Of a
-part those values are kept that somebody still sees: the other tensors of the user's, and calls that are recorded
+part the visible values are kept: the other tensors of the user's, and calls that are recorded
 elsewhere.
 
 See also `programs` (how a part is compiled).
@@ -24,11 +24,11 @@ from .patterns import OpCall
 from .programs import Program, Step, names_in, run_call
 
 CUT = 64  # calls of a part
-MEETINGS = 3  # how often a part is met before it is compiled
+MEETINGS = 3  # how often a part runs before it is compiled
 MAX_PROGRAMS = 1 << 14  # parts that are remembered
 
 _lock = fork_lock()
-_known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and what tells it sizes
+_known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and the source of its sizes
 _programs: dict[tuple[Any, ...], Program] = {}  # by calls, whatever the sizes
 
 Entry = tuple[Pending, Recorded]
@@ -56,7 +56,7 @@ def realize(wanted: Sequence[Recorded], at_once: dict[Any, None] | None = None, 
 
     Args:
         wanted: the tensors.
-        at_once: where programs are noted that were compiled when they were met for the first time; None where that is
+        at_once: where programs are noted that were compiled at first sight; None where that is
             not wanted.
         most: how many of them there may be.
 

@@ -158,7 +158,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _with_tensors(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The arguments with tensors in the place of arrays, which take the dtype of the tensors that they meet."""
+    """The arguments with tensors in the place of arrays, which take the dtype of the tensor operands."""
     strong = [each for each in _flat([*args, *kwargs.values()]) if isinstance(each, Recorded)]
     dtype: DType | None = strong[0]._kind.dtype if strong else None
     if dtype is not None and operator.integers is not None and not dtype.part.is_float():

@@ -487,7 +487,7 @@ class Tensor(Methods, Recorded, MissingAttributes):
 
 
 class ItemError(GraphError, TypeError):
-    """One number is asked of a tensor that has more or fewer."""
+    """A tensor with more or fewer elements than one is used as a number."""
 
 
 def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:

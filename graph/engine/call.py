@@ -140,7 +140,7 @@ class Caller:
         return self._go(arrays, shapes, shapes) if plain else self._run_views(arrays, shapes)
 
     def _run_views(self, arrays: list[Array], shapes: list[tuple[int, ...]]) -> list[Buffer]:
-        """A call with arrays that are not contiguous: by code for their pattern, made when it is first met."""
+        """A call with arrays that are not contiguous: by code for their pattern, made at first use."""
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
@@ -156,7 +156,7 @@ class Caller:
             call.given, self.late_sizes = None, call.late_sizes
 
     def variant(self, patterns: tuple[Pattern, ...]) -> Caller:
-        """The caller for inputs that lie so; made when it is first asked for."""
+        """The caller for inputs that lie so; made at first use."""
         found = self.variants.get(patterns)
         if found is None:
             known = self.known.get(patterns)

@@ -116,7 +116,7 @@ class ReportCollector:
                 raise interrupt
         drawn: list[str] = []
         if self._simulated is not None:
-            # Of a race, an index out of bounds may be the consequence: what was found in memory is told first.
+            # Of a race, an index out of bounds may be the consequence: findings of the memory checks come first.
             found = self._simulated.found() if status == abi.STOPPED or failure is not None else None
             drawn = self._drawn(self._simulated, found, failure)
             if found is not None:

@@ -1,4 +1,4 @@
-"""Asks the compiler for a graph's code: the only door from the graph to the compiler.
+"""Requests a graph's code from the compiler: the only module of `graph` that imports it.
 
 Imports of the compiler stand inside functions, here and nowhere else: a warm start requests this machine's target and
 loads neither MLIR nor LLVM.

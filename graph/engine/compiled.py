@@ -126,7 +126,7 @@ def _with(load: Load, **changed: Any) -> Load:
 
 
 def _placed(load: Load, devices: Sequence[Device]) -> Load:
-    """The same, whenever it is asked: a model loads variants in the middle of a call."""
+    """The same at any time: a model loads variants in the middle of a call."""
     if all(device.is_host for device in devices):
         return load
 

@@ -85,7 +85,7 @@ class DividedCaller:
         self.copied: dict[int, Output] = {}  # where the results of copies go
         self._output_class: Callable[..., Output] = Output
         self.profile: Profile | None = None
-        self.counted: list[MemoryCounters] | None = None  # what checked devices tell of the calls
+        self.counted: list[MemoryCounters] | None = None  # the counters of checked devices
         self.room = ROOM
         self.maker = {value: number for number, node in enumerate(ir.nodes) for value in node.results}
         late = {name for step in ir.steps for name in step.names}

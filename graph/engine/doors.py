@@ -6,7 +6,7 @@ same results.
 
     spec = door_spec(caller)                    what is to be known of the entry; None where it is not plain
     library = load_door("python", spec, form)   the code; None where there are no doors
-    owner = DoorOwner(caller)                   hears reports, and makes errors of them
+    owner = DoorOwner(caller)                   receives reports, and converts them to errors
     entry_words(caller, owner)                  what every table begins with
 
 See also `engine.python_door` (what is behind the first words of a table is each door's own).
@@ -156,7 +156,8 @@ def _has_two_stages(caller: Caller) -> bool:
 
 
 def _axis(dim: Dim, names: dict[str, str]) -> Number | Name:
-    """A size or a stride of an input; names are numbered as they are met, so that equal forms have equal specs."""
+    """A size or a stride of an input; names are numbered in order of appearance, so that equal forms have equal
+    specs."""
     if isinstance(dim, StaticDim):
         return Number(int(dim))
     (name,) = dim.parameters
@@ -195,7 +196,7 @@ def expression(dim: Dim, names: Mapping[str, str]) -> Expression:
     """A dim of a graph in the dims language, over the names of a door.
 
     Raises:
-        KeyError: it has a name that no input tells.
+        KeyError: it has a name that no input determines.
     """
     return _sum(dim._terms, names)
 
@@ -287,9 +288,9 @@ def _loaded(name: str, spec: DoorSpec, form: Any, own: bool) -> SharedLibrary:
 
 
 class DoorOwner:
-    """Hears the reports of calls that come through doors to one caller's entry, and makes errors of their failures.
+    """Receives the reports of calls through doors to one caller's entry, and converts failures to errors.
 
-    A call is known by the address of its context, which nobody else has while it lasts.
+    A call is identified by the address of its context, unique while it lasts.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -312,7 +313,7 @@ class DoorOwner:
         abi.Context.from_address(context).status = abi.INTERRUPTED
 
     def error(self, context: int, status: int, arrays: Sequence[Any] = ()) -> BaseException:
-        """What a call raises that has ended with this status; asked once, before its context is used again."""
+        """What a call raises that has ended with this status; called once, before its context is reused."""
         found = self.failures.pop(context, None)
         if isinstance(found, BaseException):
             return found

@@ -1,6 +1,6 @@
 """Keeps what a signal's handler raises at the edge of a report: the function is entered, and no `try` in it yet.
 
-ctypes has nobody to give such an exception to, and tells `sys.unraisablehook`. From there it goes to the call.
+ctypes passes such an exception to `sys.unraisablehook`. The hook hands it to the call.
 
 See also `engine.call` (what is raised within a report).
 """

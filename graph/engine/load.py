@@ -49,7 +49,7 @@ _log = logging.getLogger("einkorn.load")
 def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) -> LoadedCode:
     """The code of a graph for its device, from the cache, a package or the compiler.
 
-    `checks` says what the code checks as it runs. When nobody says it, compiled code checks what is `safe`, and
+    `checks` says what the code checks as it runs. By default, compiled code checks what is `safe`, and
     ready-made code is taken as it is. To find a NaN where it arises, every op stores its results: nothing is fused.
 
     Raises:

@@ -401,7 +401,7 @@ class Model(Rich):
         self._run_by(tracing(traced, profile).run)  # type: ignore[arg-type]  # the one goes with the other
 
     def _made_traced(self) -> TracedCaller | DividedCaller:
-        """A caller that tells what it does."""
+        """A caller that counts memory accesses."""
         own, traced = self._own, any(code.keep is not None for code in self._own.codes())
         ir, known = dataclasses.replace(self._ir, traced=traced), (self._load, self._checks, self._filling)
         if isinstance(own, DividedCaller):
@@ -417,7 +417,7 @@ class Model(Rich):
             room: accesses that are looked at; 32 bytes each.
 
         Raises:
-            DeviceError: EK0744 the device does not tell; a simulated GPU with `checks=` does.
+            DeviceError: EK0744 the device does not count; a simulated GPU with `checks=` does.
         """
         found: list[MemoryCounters] = []
         own = self._own
@@ -518,7 +518,7 @@ def _spec(name: str, type: ShapedType) -> TensorSpec:
 
 OPEN_AT = 3  # calls; kernels have doors of their own by then
 MOST_DOORS = 4  # of a model
-MAX_REPEAT_CHECKS = 64  # calls by Python of which is asked whether they repeat
+MAX_REPEAT_CHECKS = 64  # calls by Python that are checked for repetition
 
 
 def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: Caller, scalars: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Says to native code who runs its parallel regions, who launches its kernels, and who takes its reports.
+"""Connects native code with its thread pool, its launcher and the callbacks of reports.
 
 See also `call_memory` (pointers and sizes), `call_reports` (what reports mean).
 """

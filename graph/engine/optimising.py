@@ -1,4 +1,4 @@
-"""Optimises a graph before its code is found or made: gives the passes what they ask of the compiler.
+"""Optimises a graph before its code is found or made: provides the passes with facts from the compiler.
 
 Graphs of one op without weights and constants stay as they are, and so do those whose every op is looked at: where
 kernels are interpreted, and where a NaN is found in the op that makes it.

@@ -1,7 +1,7 @@
 """Measures where the time of calls goes: each call, each group of fused kernels, each task of a thread.
 
-A profiled call runs code whose entry tells the runtime when it begins and ends a group; what is in the groups is the
-same code as always. Telling costs about a microsecond a group, and one a task.
+A profiled call runs code whose entry reports when it begins and ends a group; the groups are the
+same code as always. A report costs about 1 us per group, and 1 us per task.
 
 See also `profile_page` (pages).
 """
@@ -152,7 +152,7 @@ AMBIENT: list[Profile] = []  # the last one measures the models of every session
 
 
 class TracedReports(ReportCollector):
-    """Takes reports of code that tells when groups begin and end."""
+    """Receives the reports of groups that begin and end."""
 
     def __init__(
         self, plan: CallPlan, native: NativeCall, simulated: SimulatedCall | None, filling: Filling | None
@@ -202,7 +202,7 @@ class TracedReports(ReportCollector):
 
 
 class TracedCaller(Caller):
-    """A caller of code that tells when groups begin and end; it is for one thread at a time."""
+    """A caller of code that reports when groups begin and end; it serves one thread at a time."""
 
     collector = TracedReports
     reports: TracedReports
@@ -285,7 +285,7 @@ class Tracing:
             traced.given = call.given
             traced.watch(self.profile)
             memory = traced.plan.driver.checked
-            if memory is None or memory.recording:  # by `count_memory`, which tells the profile
+            if memory is None or memory.recording:  # by `count_memory`, which fills the profile
                 return self._timed(traced, inputs)
             with counting(memory, traced, self.profile.counted):
                 return self._timed(traced, inputs)

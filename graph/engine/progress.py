@@ -1,4 +1,4 @@
-"""Shows how far a compilation is, when it takes longer than a second and somebody watches: a terminal or a notebook.
+"""Shows how far a compilation is, when it takes longer than a second, in a terminal or a notebook.
 
 `EINKORN_PROGRESS=0` silences it.
 """

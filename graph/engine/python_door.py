@@ -3,7 +3,7 @@
     function = python_door(caller, "add_one", then)        a built-in function; None where there are no doors
     function(x)                                            where it cannot, it calls `then` with all it was passed
 
-What such a function knows of arrays and objects is their layout in memory. A probe reads it at the first use, through
+Such a function relies on the memory layout of arrays and objects. A probe reads it at the first use, through
 generated code, and compares it with what is known; where anything is otherwise (PyPy, debug builds, builds without the
 global lock, another NumPy) there are no such doors. A table is never changed, but for its lists of running calls and of
 arenas: a call that is under way may read it. So a function is replaced, not altered, and holds all that it needs.

@@ -1,8 +1,7 @@
-"""Hears what native code reports: one function for all calls, which learns from the context whose call it is in.
+"""Dispatches reports from native code. A single C callback serves all calls; the context identifies the call.
 
-A context names its owner by a number. Owners are known here as long as they live, so that a report of a call never
-reaches another, and no owner is kept alive by its number. Code of ABI 1 does not say which context it has; its caller
-takes a function of its own.
+Contexts refer to their owner by id. The registry holds weak references: ids are never reused, and registering does not
+extend an owner's lifetime. Code of ABI 1 does not pass its context; its caller uses a callback of its own.
 
 See also `engine.call` (what becomes of a report), `engine.reports` (what one says).
 """
@@ -19,7 +18,7 @@ from .late_signals import keep
 
 
 class Owner(Protocol):
-    """Who hears the reports of calls."""
+    """The receiver of the reports of calls."""
 
     def on_report(self, context: int, site: int, arguments: Any) -> None:
         """Takes a report of the call with this context, from any thread; it raises nothing."""
@@ -46,7 +45,7 @@ def _report(context: int, site: int, arguments: Any) -> None:
 
 
 def _take(error: BaseException) -> None:
-    """An exception at the edge of the function above: its frame knows the context."""
+    """An exception at the edge of the function above: its frame has the context."""
     step = error.__traceback__
     while step is not None:
         context = step.tb_frame.f_locals.get("context")

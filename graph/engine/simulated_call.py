@@ -26,7 +26,7 @@ Ending = tuple[object, ...] | None  # how a call has ended, in what can be compa
 
 
 def ending_of(found: Found | None, failure: Failure | None) -> Ending:
-    """What tells failures apart, whichever threads they are of; None for none."""
+    """The identity of a failure, independent of its thread; None for none."""
     if found is not None:
         return found[0].found, frozenset((found[0].site, found[0].other_site))
     return None if failure is None else (id(failure.report),)
@@ -66,7 +66,7 @@ class SimulatedCall:
             check_stored(self._plan.ir, self.watched, results)
 
     def found(self) -> Found | None:
-        """What was found in what kernels did with memory, since this was asked last."""
+        """The findings of the memory checks since the last query."""
         return self._plan.driver.finding()
 
     def notes(self, found: Found | None, failure: Failure | None, again: Callable[[], Ending]) -> list[str]:

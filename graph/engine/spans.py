@@ -22,7 +22,7 @@ from ..arguments import text_of
 from .profile import AMBIENT, OPEN, Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
-Begun = tuple[int, tuple[Profile, ...], Any]  # when, for whom, and the range of NVTX
+Begun = tuple[int, tuple[Profile, ...], Any]  # the time, the profiles, and the range of NVTX
 
 _begun: Final[ContextVar[tuple[Begun, ...]]] = ContextVar("spans", default=())  # of this thread or task
 

@@ -1,4 +1,4 @@
-"""Says of which elements of a result nobody wrote, and asks a simulated device that checks memory for them.
+"""Reports uninitialised elements of results; a simulated device with memory checks finds them.
 
 See also `unwritten` (devices that do not tell).
 """

@@ -1,6 +1,6 @@
 """Finds results that hold uninitialised memory: a call is made twice, over memory that is filled otherwise.
 
-An element that has the first pattern after the first run and the second after the second was stored by nobody, whatever
+An element that has the first pattern after the first run and the second after the second is uninitialised, whatever
 its dtype is. A result that differs between the runs in another way was computed from uninitialised memory. Kernels
 with atomic operations may add in another order in each run, so for them only the first is looked for.
 

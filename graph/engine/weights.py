@@ -1,7 +1,8 @@
 """Finds the memory of a graph's weights in what the user brings when it is loaded.
 
 Nothing is copied that can be read where it lies: contiguous memory of the right dtype on the right device, aligned to
-its elements. A view with steps, or memory that lies askew in its file, is copied once. Mistakes are told all at once.
+its elements. A view with steps, or memory that lies askew in its file, is copied once. All errors are reported
+together.
 
 See also `graph.weights` (files).
 """

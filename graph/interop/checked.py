@@ -37,7 +37,7 @@ def results_by(
     Args:
         caller: one of `CALLERS`.
         schema: the signature with variadic arguments spelled out, one array for each of its inputs.
-        outs: dtypes and shapes of outputs that the signature does not tell.
+        outs: dtypes and shapes of outputs that the signature does not determine.
     """
     return CALLERS[caller](kernel, schema, arrays, parameters, outs)
 

@@ -197,7 +197,7 @@ def _specialised(
 def _told_dtypes(
     state: Prepared, operands: Sequence[Operand], memory: Sequence[Operand | None]
 ) -> list[DType | None] | None:
-    """The dtypes of the outputs, where only `out=` tells them or sizes; None where it is not needed."""
+    """The dtypes of the outputs, where only `out=` determines them or sizes; None where it is not needed."""
     if state.open_sizes and None not in memory and len(memory) == len(state.schema.outputs):
         known: dict[Any, DType | None] = {a.dtype: o.dtype for a, o in zip(state.schema.inputs, operands, strict=False)}
         pairs = [(a.dtype, None if m is None else m.dtype) for a, m in zip(state.schema.outputs, memory, strict=True)]
@@ -206,7 +206,7 @@ def _told_dtypes(
 
 
 def _sizes(made: Specialisation, memory: Sequence[Operand | None] | None) -> dict[str, int]:
-    """The sizes that `out=` tells.
+    """The sizes that `out=` determines.
 
     Raises:
         GraphError: EK0853 the memory of an output has another number of axes.
@@ -227,8 +227,8 @@ def _carriers(made: Specialisation, sizes: Mapping[str, int]) -> list[Any]:
 
 
 def kind_of(operand: Operand, dtype_known: bool = False) -> ArgumentKind:
-    """What a specialisation depends on of an argument. A number takes the dtype that the signature or tensors tell; one
-    of NumPy's that meets no tensor keeps its own."""
+    """What a specialisation depends on of an argument. A number takes the dtype of the signature or of the tensors; one
+    of NumPy's without a tensor operand keeps its own."""
     if operand.dtype is None:
         number: ArgumentKind = operand.value
         return number
@@ -236,7 +236,7 @@ def kind_of(operand: Operand, dtype_known: bool = False) -> ArgumentKind:
 
 
 def _open(schema: OpSchema) -> bool:
-    """Whether nothing but `out=` tells the dtypes of some outputs."""
+    """Whether only `out=` determines the dtypes of some outputs."""
     known = {argument.dtype for argument in schema.inputs}
     known |= {name for name, _ in schema.typevars if any(p.name == name.lower() for p in schema.parameters)}
     return any(isinstance(argument.dtype, str) and argument.dtype not in known for argument in schema.outputs)

@@ -34,7 +34,7 @@ def explained_mismatch(schema: OpSchema, given: Given, operands: Sequence[Operan
 
 
 def _dtype(schema: OpSchema, number: int, operand: Operand, known: dict[DType | str, DType]) -> DType:
-    """The dtype of an operand; that of a number is the one that it meets."""
+    """The dtype of an operand; that of a number is the one of the other operands."""
     if operand.dtype is not None or number >= len(schema.inputs):
         return operand.dtype or DType.float32
     declared = schema.inputs[number].dtype

@@ -29,7 +29,7 @@ from .specialise import Specialisation
 
 
 class ForeignCalls(DoorOwner):
-    """Hears what the entry of a specialisation reports when others call it.
+    """Receives the reports of a specialisation's entry in foreign calls.
 
     Attributes:
         spec: what a door has to know of the entry; None where it cannot have one.
@@ -122,7 +122,7 @@ class KeptError(Exception):
 
 
 def foreign_calls(made: Specialisation) -> ForeignCalls:
-    """Who hears the foreign calls of a specialisation: one, which lasts as long as the process."""
+    """The receiver of reports of a specialisation's foreign calls: one per process."""
     with made.lock:
         found: ForeignCalls | None = made.__dict__.get("_foreign")
         if found is None:

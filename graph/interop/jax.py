@@ -1,6 +1,6 @@
 """Makes functions of JAX of kernels: `einkorn.jax.op`.
 
-The function is traced as any other: dtypes, ranks and parameters choose a `Specialisation`, sizes stay what JAX knows
+The function is traced as any other: dtypes, ranks and parameters choose a `Specialisation`, sizes stay what JAX has
 of them, symbolic ones of `jax.export` too. What is left in the program of XLA is one call of a handler (see
 `jax_handlers`). A call outside of `jit` is a small program of its own.
 """
@@ -149,7 +149,7 @@ class Op:
         return flat, tuple(counts)
 
     def _arrays(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, Any]) -> list[Any]:
-        """The arguments as arrays that fit the signature; numbers take the dtype of what they meet."""
+        """The arguments as arrays that fit the signature; numbers take the dtype of the other operands."""
         numbers = [k for k, value in enumerate(args) if type(value) in _NUMBERS]
         key = (
             counts,
@@ -519,14 +519,14 @@ def _aval(value: Any) -> Any:
 
 
 def _number(schema: OpSchema, k: int, value: Any, known: DType) -> Any:
-    """A number as an array without axes, of the dtype that it meets."""
+    """A number as an array without axes, of the dtype of the other operands."""
     argument = schema.inputs[k]
     dtype = argument.dtype if isinstance(argument.dtype, DType) else known
     return jax.numpy.asarray(weak_array(value, dtype, f"op '{schema.name}'", argument.name, user_place()))
 
 
 def _real(made: Specialisation, k: int, value: Any) -> Any:
-    """A number; a complex one only where it meets complex numbers.
+    """A number; a complex one only with complex operands.
 
     Raises:
         GraphError: EK0412 it would lose its imaginary part.

@@ -269,6 +269,6 @@ def _name(ir: GraphIR, checks: str | None) -> str:
 
 
 def failed(error: BaseException) -> BaseException | None:
-    """The error of Einkorn that an error of JAX's tells of, if it does."""
+    """The error of Einkorn inside an error of JAX's, if there is one."""
     text = str(error)
     return next((known for said, known in reversed(_failed) if said in text), None)

@@ -1,6 +1,7 @@
-"""Tells what a caller passes: an array of NumPy, a `Buffer`, a number, or a tensor of another library, by DLPack.
+"""Classifies the arguments of a call: an array of NumPy, a `Buffer`, a number, or a tensor of another library, by
+DLPack.
 
-Who calls gets results of the kind that they passed: of another library's where one of its tensors is among the
+Results are of the kind of the arguments: of another library's where one of its tensors is among the
 arguments, else `Buffer`s where there is one, else arrays.
 
 See also `direct.LIBRARIES` (libraries that register ops of their own).

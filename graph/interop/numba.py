@@ -124,7 +124,7 @@ def _defined(text: str, names: dict[str, Any]) -> Callable[..., Any]:
     return made
 
 
-# *** what numba asks when it compiles a call ***
+# *** callbacks of numba's compilation ***
 
 
 def _chosen(
@@ -138,7 +138,7 @@ def _chosen(
         made = specialise(kernel, kinds, parameters)
         _check_mutable(made, inputs)
         return _by_sizes(choices(made, parameters), named, inputs)
-    except EinkornError as error:  # numba tries what it knows, and shows the texts of TypingErrors
+    except EinkornError as error:  # numba tries its types, and shows the texts of TypingErrors
         raise TypingError(str(error)) from error
 
 

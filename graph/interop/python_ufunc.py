@@ -91,7 +91,8 @@ class PythonUfunc:
         return shown[0] if self.nout == 1 else tuple(shown)
 
     def _row(self, values: Sequence[Any], dtype: Any) -> tuple[DType, ...]:
-        """The first loop to which the inputs can be converted; Python's numbers have the dtype of what they meet."""
+        """The first loop to which the inputs can be converted; Python's numbers have the dtype of the other
+        operands."""
         weak = [type(value) in _WEAK for value in values]
         plain = [value if numbers else np.asarray(value).dtype for value, numbers in zip(values, weak, strict=True)]
         try:

@@ -1,6 +1,6 @@
 """Serves calls that look like an earlier one: the same types, dtypes, ranks and parameters, whatever the sizes.
 
-What a call was found to mean is kept under what it looks like, so that the next one asks nothing again: it is one look
+What a call was found to mean is kept under what it looks like, so that the next one needs no analysis: it is one lookup
 into a table, and a call of the model. What a table does not know, or what a model refuses, goes the whole way.
 
 See also `engine.python_door` (calls without Python).
@@ -32,7 +32,7 @@ _NUMBERS = (float, int, bool)
 
 
 def look_of(args: Sequence[Any], kwargs: Mapping[str, Any], joint: Sequence[int] = ()) -> Any:
-    """What tells calls apart that mean different things; None for a call that is never kept.
+    """The key of a call: different for calls with different meanings; None for a call that is never kept.
 
     `joint` are the positions of the arguments that broadcast together.
     """

@@ -47,7 +47,9 @@ from .spread import Spread, common_shape, joint_inputs
 
 InputKind = tuple[DType, int]  # what a specialisation depends on of a tensor: its dtype and its rank
 AnyKernel = Kernel | LibraryKernel
-ArgumentKind = InputKind | bool | int | float | complex  # of an argument; a number takes the dtype of what it meets
+ArgumentKind = (
+    InputKind | bool | int | float | complex
+)  # of an argument; a number takes the dtype of the other operands
 
 
 @dataclass(eq=False)
@@ -63,11 +65,11 @@ class Specialisation:
         names: what the axes of the inputs are called, and which of them have to have computed sizes.
         parameters: the value of every compile-time parameter.
         device: where it runs, as graphs name it.
-        where: the device itself, or its name where nobody has opened it yet.
+        where: the device itself, or its name if it is not open yet.
         graph: of one op, or of the op and its shape function.
         checks: what its code checks; None leaves it to the environment.
         spread: how the inputs that broadcast do so; None where their shapes are equal.
-        sized: the names of the sizes that `out=` tells. The graph has an input without elements for each of them.
+        sized: the names of the sizes that `out=` determines. The graph has an input without elements for each of them.
     """
 
     kernel: AnyKernel | LoadedKernel
@@ -148,7 +150,7 @@ class Specialisation:
 
     @cached
     def _typed(self) -> OpSchema:
-        """The signature, with the dtypes of outputs that only the caller tells."""
+        """The signature, with the dtypes of outputs that only the caller determines."""
         dtypes = {argument.name: type.dtype for argument, type in zip(self.schema.outputs, self.outputs, strict=True)}
         known = {argument.dtype for argument in self.schema.inputs}
         arguments = tuple(
@@ -197,7 +199,7 @@ class Specialisation:
         return f"<{self.schema.name} for ({takes})>"
 
 
-CHECKS = kept_at(Knobs.checks)  # where the environment says what code checks that nobody requests checks of its own
+CHECKS = kept_at(Knobs.checks)  # the default of `checks=`, from the environment
 
 
 class Prepared:
@@ -215,7 +217,7 @@ class Prepared:
         self.lock = fork_lock()
 
     def refresh_checks(self) -> None:
-        """Begins anew what calls without checks of their own have met, when the environment requests other ones."""
+        """Drops the caches of calls with default checks when the default in the environment has changed."""
         kept, key = CHECKS
         if kept.get(key) is not self.checks:
             self.checks, self.looks, self.fast_path = kept.get(key), {}, None
@@ -232,7 +234,7 @@ class Prepared:
 
     @cached
     def open_sizes(self) -> dict[str, tuple[int, int]]:
-        """The sizes that only `out=` tells: output and axis; see `signature.axis_names`."""
+        """The sizes that only `out=` determines: output and axis; see `signature.axis_names`."""
         return {} if self.schema.variadic else open_sizes(self.schema)
 
     @property
@@ -316,7 +318,7 @@ def specialise(
         parameters: compile-time parameters by name; those with defaults may be left out.
         device: where it runs; the host when left out.
         checks: what its code checks, as for sessions.
-        outputs: dtypes of outputs that nothing else tells.
+        outputs: dtypes of outputs that nothing else determines.
         spread: how inputs of different shapes broadcast; the kernel has to be elementwise.
 
     Raises:
@@ -385,7 +387,7 @@ _DEFAULTS = (DType.bool, DType.int64, DType.float32, DType.complex64)  # of Pyth
 def _kinds(
     schema: OpSchema, arguments: Sequence[Any], parameters: Mapping[str, Any], outputs: Sequence[DType | None] | None
 ) -> tuple[InputKind, ...]:
-    """The dtype and rank of each argument; numbers get the dtype of what they meet."""
+    """The dtype and rank of each argument; numbers get the dtype of the other operands."""
     known: dict[Any, DType] = {n: parameters[n.lower()] for n, _ in schema.typevars if n.lower() in parameters}
     for argument, dtype in zip(schema.outputs, outputs or (), strict=False):
         if dtype is not None:
@@ -509,7 +511,7 @@ def _expected(
     device: DeviceRef,
     sized: Sequence[str],
 ) -> list[TensorType] | None:
-    """The types of the outputs, where nothing but the caller tells their dtypes or sizes."""
+    """The types of the outputs, where only the caller determines their dtypes or sizes."""
     if dtypes is None or any(dtype is None for dtype in dtypes):
         return None
     late = {name: graph.unused_dim(f"{schema.name.rpartition('::')[2]}_{name}") for name in schema.late}

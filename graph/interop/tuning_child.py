@@ -193,7 +193,7 @@ def _near(got: Any, exact: Any, tolerance: float) -> bool:
 
 
 def _limit_memory() -> None:
-    """Lets too large allocations fail, where the system can be told so."""
+    """Lets too large allocations fail, where the system supports that."""
     try:
         import resource
 

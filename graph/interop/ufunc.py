@@ -47,7 +47,7 @@ _NO_IDENTITY, _REORDERABLE = -1, -2
 _IDENTITIES = {"add": 0, "mul": 1, "and_": 2, "or_": 0, "xor": 0, "min": _REORDERABLE, "max": _REORDERABLE}
 _VALUES: dict[int, dict[str, Any]] = {-2: {"identity": None}, -1: {}, 0: {"identity": 0}, 1: {"identity": 1},
                                       2: {"identity": -1}}  # fmt: skip
-_NO_FLOAT_ERRORS = 1 << 1  # flag of a loop: kernels leave the floating-point flags to nobody
+_NO_FLOAT_ERRORS = 1 << 1  # flag of a loop: kernels do not keep the floating-point flags
 _IS_REORDERABLE = 1 << 3  # flag of a loop: elements may be reduced in any order
 _ARITY, _TYPES_OFFSETS = (16, 20), {"functions": 32, "data": 40, "ntypes": 48, "types": 64}
 

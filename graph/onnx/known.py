@@ -23,7 +23,7 @@ from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import TensorType
 
 Array = np.ndarray[Any, Any]
-MAX_INDEX_ELEMENTS = 1 << 10  # so many integers may be positions that ops are told
+MAX_INDEX_ELEMENTS = 1 << 10  # integers that may be indices for ops
 LIMIT = 1 << 16  # more elements are not computed at import, whatever a file claims
 
 

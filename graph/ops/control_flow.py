@@ -100,9 +100,9 @@ def while_loop(
 ) -> list[TensorValue]:
     """Carries values through `body` as long as `predicate` holds of them; gives the last ones.
 
-    Both functions take as many values as there are initial ones. `predicate` gives a bool of one element, asked before
-    each round, the first among them; `body` gives values of the same types. Plain numbers may begin a loop; whole ones
-    are int64, others float32.
+    Both functions take as many values as there are initial ones. `predicate` returns a bool of one element, evaluated
+    before each round, the first among them; `body` gives values of the same types. Plain numbers may begin a loop;
+    whole ones are int64, others float32.
 
     The body may read and change buffers from outside; they are not carried.
 

@@ -232,7 +232,7 @@ def full(
     """A tensor of one number.
 
     Args:
-        shape: its sizes; names of dims that the graph knows, too.
+        shape: its sizes; names of dims of the graph, too.
         value: a number, or a tensor of rank 0.
         dtype: of the result; when left out that of the tensor, or as `constant` takes a number.
         device: where it lies; when left out where the tensor does, or the host.

@@ -45,7 +45,7 @@ def custom(
         values: one tensor for each input of the signature, in order. Where it has no axes (a scalar, `s: Float32`), a
             plain number does, and becomes a constant of the declared dtype. The tensors of a variadic argument are a
             list in its place; without other open arguments they may stand among the rest.
-        out_types: one type for each output. May be left out where the signature tells the outputs from the inputs;
+        out_types: one type for each output. May be left out where the signature derives the outputs from the inputs;
             when given, it is checked against the signature.
         parameters: the compile-time parameters by name; those with defaults may be left out.
 
@@ -158,7 +158,7 @@ def _operands(
         declared = inputs[k].dtype
         dtype = declared if isinstance(declared, DType) else known.get(declared)
         if dtype is None:
-            tensor(name, labels[k], values[k])  # refused: nothing tells its dtype
+            tensor(name, labels[k], values[k])  # refused: its dtype is unknown
         else:
             array = weak_array(_plain(values[k]), dtype, name, labels[k], user_place())
             operands[k] = current(name).stage_constant(array, device, user_place())

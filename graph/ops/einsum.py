@@ -1,8 +1,8 @@
 """Stages `einsum`: products and sums over axes that have names.
 
-Each operand first loses what it has alone: an axis named twice becomes its diagonal, an axis that nobody else names is
-summed over. Then operands are taken two at a time, from the left: axes that both have and that are still wanted are
-those of a batch, axes that are wanted no more those of a matrix product.
+Each operand first loses what it has alone: an axis named twice becomes its diagonal, an axis that no other operand
+names is summed over. Then operands are taken two at a time, from the left: axes that both have and that are still
+wanted are those of a batch, axes that are wanted no more those of a matrix product.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _without_ones(named: list[_Named]) -> list[_Named]:
 
 
 def _summed(operand: _Named, wanted: set[str]) -> _Named:
-    """Without the axes that nobody wants."""
+    """Without the unused axes."""
     axes = tuple(k for k, name in enumerate(operand.names) if name not in wanted)
     if not axes:
         return operand
@@ -161,7 +161,7 @@ def _summed(operand: _Named, wanted: set[str]) -> _Named:
 
 
 def _product(left: _Named, right: _Named, wanted: set[str]) -> _Named:
-    """The product of two, summed over what both have and nobody wants."""
+    """The product of two, summed over the common axes that the result does not have."""
     shared = [name for name in left.names if name in right.names]
     batch, inner = [n for n in shared if n in wanted], [n for n in shared if n not in wanted]
     mine = [name for name in left.names if name not in shared]

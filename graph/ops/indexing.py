@@ -175,13 +175,13 @@ def known(ranges: Sequence[Range]) -> bool:
 
 
 def parameters_of(ranges: Sequence[Range]) -> dict[str, str]:
-    """The parameters that tell kernels which elements are meant."""
+    """The parameters that select elements for kernels."""
     steps = ",".join(str(r.step if isinstance(r.step, int) else 0) for r in ranges)
     return {"starts": ",".join(str(r.start) for r in ranges), "steps": steps} if known(ranges) else {"steps": steps}
 
 
 def tensors_of(value: Value, ranges: Sequence[Range]) -> list[TensorValue]:
-    """The tensors that tell kernels what numbers do not: starts and strides."""
+    """The tensors with run-time starts and strides for kernels."""
     if known(ranges):
         return []
     starts = _joined(value, [r.start for r in ranges])

@@ -1,4 +1,4 @@
-"""Tells people who know ops by their names elsewhere (NumPy, PyTorch, ONNX) what they are called here."""
+"""Maps the names of ops in NumPy, PyTorch and ONNX to Einkorn's names, for hints."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def uniform(
     """Numbers from range[0] on and below range[1], each as likely as the others.
 
     Args:
-        shape: of the result; or a `TensorType`, which tells dtype and device, too.
+        shape: of the result; or a `TensorType`, which has dtype and device, too.
         range: the first number and the end.
         dtype: a float type; float32 when left out, on accelerators bfloat16.
         device: where the result lies; the host when left out.
@@ -124,7 +124,7 @@ def gaussian(
     """Numbers of the normal distribution with this mean and standard deviation.
 
     Args:
-        shape: of the result; or a `TensorType`, which tells dtype and device, too.
+        shape: of the result; or a `TensorType`, which has dtype and device, too.
         mean: the centre.
         std: the spread, above 0.
         dtype: a float type; float32 when left out, on accelerators bfloat16.

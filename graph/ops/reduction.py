@@ -19,7 +19,7 @@ from .stage import add_method, fail, op
 
 
 class _Default(Enum):
-    """Tells `max(x, y)` from `max(x, y, axis=None)`."""
+    """Distinguishes `max(x, y)` from `max(x, y, axis=None)`."""
 
     LAST = -1
 

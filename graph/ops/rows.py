@@ -217,7 +217,7 @@ def _promoted(name: str, values: Mapping[str, Any], kinds: str, integers: DType 
         operands = {first: tensor(name, first, value)}
     else:
         strong = [(operand, value) for operand, value in values.items() if isinstance(value, TensorValue)]
-        if kinds == "bool":  # before any promotion: bool and int8 would else meet as int8
+        if kinds == "bool":  # before any promotion: bool and int8 would otherwise become int8
             for operand, value in strong:
                 check_kind(name, operand, value, kinds)
         wanted = None
@@ -276,7 +276,7 @@ def axes_of(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
 
 
 def check_not_empty(name: str, value: TensorValue, axes: tuple[int, ...]) -> None:
-    """Of no elements none is the largest; where a size tells it when the graph is called, it is checked then."""
+    """Of no elements none is the largest; where the size is known at the call only, it is checked then."""
     for axis in axes:
         dim, text = value.shape[axis], f"axis {axis} of {shown(value.shape)} has no elements to choose from"
         if dim == 0:

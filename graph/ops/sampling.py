@@ -154,7 +154,7 @@ def non_maximum_suppression(
     """The best boxes of each image and class, without those that overlap a better one: rows (image, class, box), int64.
 
     Classes follow one another, and the boxes of a class by their scores, the best first; of equal ones the first. How
-    many there are, only the data tell. The limits are numbers, or tensors of one element that come with the call.
+    many there are depends on the data. The limits are numbers, or tensors of one element that come with the call.
 
     Args:
         boxes: (batch, boxes, 4): y1, x1, y2, x2 of two opposite corners.

@@ -1,6 +1,6 @@
 """Stages ops that write updates into a copy of a tensor, where tensors of indices or a mask say.
 
-Where several updates meet in one place they take effect in their row-major order, on every device and with any number
+Several updates of one element take effect in their row-major order, on every device and with any number
 of threads: of `scatter` the last one stays, and sums of floats are always the same. A negative index counts from the
 end of its axis; one that lies outside ends the call, unless checks are off.
 

@@ -159,7 +159,7 @@ def add_method(owner: type[Value], name: str) -> Callable[[F], F]:
 
 
 def named(error: EinkornError, op: str, argument: str | None = None) -> EinkornError:
-    """A mistake that was found where nobody knew for which op (in a dim, in a type), with op, argument and place."""
+    """Adds op, argument and place to an error found without them (in a dim, in a type)."""
     for each in each_of(error):
         if each.op is None:
             each.op, each.message = op, f"{op}: {each.message}"
@@ -249,7 +249,7 @@ def _stage_sizes(
     wanted: Mapping[str, Dim],
     fresh: Mapping[str, Dim],
 ) -> None:
-    """Stages an op's shape function, which tells the sizes of the wanted dims."""
+    """Stages an op's shape function, which computes the sizes of the wanted dims."""
     name = kernel.schema.name
     assert kernel.shape is not None
     sizes = TensorType(DType.int64, [len(wanted)], device)
@@ -265,7 +265,7 @@ def define_sizes(name: str, value: Value, wanted: Sequence[Dim], messages: Seque
     """Says that the elements of an int64 tensor of one axis are the sizes of the wanted dims.
 
     A dim that is new in the graph gets its size there. One that has a size already has to have that one, which is
-    checked when the graph runs; a message for each dim says what to tell then.
+    checked when the graph runs; with a message for each dim.
     """
     graph = current(name)
     names = [graph.unused_dim(f"{name}_size_{k}") for k in range(len(wanted))]

@@ -1,4 +1,4 @@
-"""Reads what ops say of windows: sizes, strides, dilations, padding, layouts; tells how many windows there are."""
+"""Reads what ops say of windows: sizes, strides, dilations, padding, layouts; counts windows."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class _Dividing:
         )
 
     def _live(self) -> list[_Unit]:
-        """The units that somebody wants, in their order."""
+        """The required units, in their order."""
         wanted = set(self.ir.outputs)
         names = {name for type in self.ir.output_types for name in type.shape.parameters}
         names.update(name for c in self.ir.constraints for dim in (c.left, c.right) for name in dim.parameters)
@@ -263,7 +263,7 @@ class _Dividing:
             Constraint("at_least", SymbolicDim(name), StaticDim(0), "", step.place, step.op)
             for step in steps
             for name in step.names
-        )  # so that they are computed, whoever needs them
+        )  # so that they are always computed
         inputs = tuple(ir.types[value] for value in takes)
         part = GraphIR(ir.name, inputs, tuple(nodes), tuple(outputs), wanted, steps, traced=ir.traced)
         return Segment(part, device, tuple(origins), takes, gives, tuple(writing.origins))

@@ -22,7 +22,7 @@ from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType, TensorType
 from .merge_equal import own_memory
 
-Evaluate = Callable[[GraphIR], Sequence[np.ndarray[Any, Any]] | None]  # None where the values cannot be had
+Evaluate = Callable[[GraphIR], Sequence[np.ndarray[Any, Any]] | None]  # None where the values are not available
 
 MAX_GROWTH: Final = 4  # times the elements that a node reads
 MAX_SMALL: Final = 256  # elements that a result may always have

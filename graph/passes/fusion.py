@@ -24,9 +24,9 @@ has to keep an order but that of its operands.
 
 Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.inference.facts` finds by
 evaluating the kernel, and on what its author promised in `@register`. Where the compiler then finds that it cannot
-build a group, the graph asks again with this group's root `apart`: what was to melt into it forms groups of its own.
+build a group, the graph retries with this group's root `apart`: what was to be fused with it forms groups of its own.
 
-Input: a `GraphIR` and a way to ask for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
+Input: a `GraphIR` and a function for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Fusion:
                     reading.add(n)
                     if n not in self.readers[made_by]:
                         self.readers[made_by].append(n)
-        # To find them takes as long as a quarter of a compilation, and nobody asks for those of a node by itself.
+        # To find them takes as long as a quarter of a compilation, and those of a single node are not needed.
         asked = {n for n in self.live if fuse and (n in reading or self.readers[n])}
         self.facts: dict[int, Facts] = {n: facts_of(self.node(n)) if n in asked else UNASKED for n in self.live}
         self.materialised: set[int] = set()
@@ -211,7 +211,7 @@ class Fusion:
         return live[::-1]
 
     def _changing(self) -> set[int]:
-        """The branches and loops that change memory, for these run whoever wants their results."""
+        """The branches and loops that change memory, for these run in any case."""
         found: set[int] = set()
         for number, node in enumerate(self.ir.nodes):
             region = self.regions.of[number]
@@ -424,7 +424,7 @@ class Fusion:
 
         A member that reads `source` may stand in other groups, too; these read `source` then, so that it has to be
         stored. Nothing is in the way when each reader, of `source` and of what in the group depends on it, is a member.
-        Up to a move elements are read at one index, from there on at another: nobody may read on both sides of it.
+        Up to a move elements are read at one index, from there on at another: no reader may read on both sides of it.
         """
         members = set(group.nodes)
         moved, count = {source: 0}, 0  # for each that depends on the source, how many moves are before it

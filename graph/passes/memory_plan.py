@@ -48,7 +48,7 @@ HOST = DeviceRef.CPU()
 class PlannedBuffer:
     """A buffer of the entry.
 
-    `source` tells where it comes from: ("input", k), ("output", k), ("constant", number of a node that the model
+    `source` is where it comes from: ("input", k), ("output", k), ("constant", number of a node that the model
     holds), ("temp", 0), or ("sizes", k) for what step k of the plan computes.
     `first` and `last` are the groups that write and last read a temporary. `strides` are None for row-major buffers
     without gaps. `device` is where it lies.
@@ -126,7 +126,7 @@ class Plan:
     def placed(self, counts: Mapping[int, int]) -> tuple[dict[int, int], int]:
         """Offsets in an arena of temporaries that have so many elements, and the arena's size in bytes.
 
-        Greedy by size: the largest first, each at the lowest offset where it meets nobody alive at the same time.
+        Greedy by size: the largest first, each at the lowest offset without overlap in lifetime.
         """
         temps = []
         for number, count in counts.items():
@@ -250,7 +250,7 @@ class _Planner:
         return BufferSpec(buffer.dtype, self._shape(buffer.shape), buffer.source[0], strides, str(buffer.device))
 
     def _number(self, n: int, members: set[int]) -> None:
-        """Gives numbers to the constants and sizes that a node needs, in the order in which they are met."""
+        """Gives numbers to the constants and sizes that a node needs, in order of appearance."""
         node = self._node(n)
         for value in node.operands:
             if self.producer.get(value) not in members:

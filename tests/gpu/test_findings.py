@@ -60,7 +60,7 @@ def shown(error: KernelError) -> list[str]:
 def test_a_race_in_a_block() -> None:
     assert run("ring", size=64)[:3].tolist() == [1, 2, 3]
     error = failure("ring", second=0)
-    assert error.code == "EK0740" and error.message.startswith("race: ")
+    assert error.code == "EK0740" and error.message.startswith("data race: ")
     assert error.message.endswith("in kernel 'ring' of op 'wrong::ring'") and error.op == "wrong::ring"
     assert shown(error) == [
         "v = out[(t + 1) % n]",

@@ -219,7 +219,7 @@ def match_arguments(
 
 
 def argument_node(node: syntax.Node, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.Node:
-    """Where an argument of a plain call stands; the call itself when that cannot be told."""
+    """Where an argument of a plain call stands; the call itself when that is unknown."""
     if not isinstance(node, syntax.Call) or any(isinstance(a, syntax.Starred) for a in node.arguments):
         return node
     named = {k.name: k.value for k in node.keywords}

@@ -61,15 +61,15 @@ def has_loops(function: s.Function | s.Lambda) -> bool:
     return known[1]
 
 
-_LOOPS: dict[int, tuple[s.Function, bool]] = {}  # of functions that were asked about; to hash one takes longer
+_LOOPS: dict[int, tuple[s.Function, bool]] = {}  # of functions seen before; hashing one takes longer
 _LOOPS_KEPT = 1 << 12
 
 
 def attempt(evaluator: Evaluator, call: Callable[[], Any], *, again: bool) -> Any:
     """What `call` gives if it needs no operation of the running program, else UNKNOWN; leaves no trace then.
 
-    Where it meets a mistake it is evaluated `again`, for the running program. When there are mistakes then, too, or it
-    may not be, the one that was met first is what is wrong.
+    On an error it is evaluated `again`, for the running program. When there are mistakes then, too, or it
+    may not be, the first one is reported.
     """
     try:
         return _attempt(evaluator, call)
@@ -98,7 +98,7 @@ def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
             value = call()
         return value if is_known(value) else UNKNOWN
     except Cascade:
-        if mistaken:  # next to a mistake, nobody knows whether it could have been computed
+        if mistaken:  # after an error, it is unknown whether it could have been computed
             raise
         return UNKNOWN
     except (NotPure, RecursionError):

@@ -1,7 +1,7 @@
 """Calls what structs define for themselves: operators, comparisons, and calls such as `abs(p)`.
 
-An operator asks its left operand's struct for the method, then its right operand's for the reflected one. Structs that
-define no equality are equal when all their fields are.
+An operator looks up the method in its left operand's struct, then the reflected one in its right operand's. Structs
+that define no equality are equal when all their fields are.
 
 See also `structs` (constructors and attributes).
 """

@@ -1,6 +1,6 @@
 """Keeps what nearly no element needs out of the loops of `foreach`: `rare(condition)`.
 
-A loop of vectors computes both sides of every choice. Where the body of a `foreach` asks `rare`, its loop on a CPU
+A loop of vectors computes both sides of every choice. Where the body of a `foreach` uses `rare`, its loop on a CPU
 becomes two for each block of elements: the first looks for the rare case on its way, and the other does the block once
 more where that was met:
 
@@ -14,7 +14,7 @@ which the first only looks:
     if any: for i in block: out[i] = body(x[i])                     # `rare` is the condition
     else:   for i in block: out[i] = body(x[i])                     # `rare` is False
 
-Where the case was met it is taken for granted in the next three blocks: so data in which it is not rare cost little
+Where the case has occurred it is assumed in the next three blocks: so data in which it is not rare cost little
 more than by one loop.
 
 Either is done where it is less work than the loop with the rare case. Where the first of three loops would compute for
@@ -39,7 +39,7 @@ from ..evaluator import Evaluator, Point, rule
 
 ROUNDS = 8  # that a loop within the body is taken to have
 BLOCK = 2048  # some KiB of elements, which stay in the first cache between two loops
-GRANTED = 3  # blocks after one with the rare case, of which nobody asks whether they have it
+GRANTED = 3  # blocks after one with the rare case, which are not tested for it
 _NO_WORK = (CONST, LOAD, STORE, YIELD)
 
 

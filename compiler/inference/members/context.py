@@ -1,4 +1,4 @@
-"""Answers what a kernel asks of `ctx` and `ctx.target`."""
+"""Evaluates the members of `ctx` and `ctx.target`."""
 
 from __future__ import annotations
 

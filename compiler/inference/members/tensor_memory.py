@@ -36,7 +36,8 @@ MAX_STATIC_REACH = 1 << 40  # elements; what a step known at compile time goes f
 
 
 def span_of(call: Point, tensor: Tensor, index: Index) -> Span | None:
-    """Where the element at an index lies, and how far the next one of the last axis is; None if nowhere."""
+    """Where the element at an index lies, and the distance to the next one of the last axis; None if it has no
+    address."""
     builder = call.builder
     root: Tensor = tensor
     at = index

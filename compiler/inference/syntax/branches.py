@@ -115,7 +115,7 @@ def _join(here: Point, test: Value, arms: list[Arm], end: str) -> Flow:
     flags = {}
     if len(kinds) > 1:
         flags = {k: joint.flag(arms[0].flow.flag(k), arms[1].flow.flag(k)) for k in sorted(kinds - {"next"})}
-    # Where nobody goes on, the variables stay as they were: for a branch around this one they are not another value.
+    # Where no path continues, the variables stay as they were: for a branch around this one they are not another value.
     merged = _merged_variables(joint, arms) if kinds - {"return"} else {}
     results = joint.close()
     here.frame.env |= {name: joint.resolve(v, results) for name, v in merged.items()}
@@ -151,7 +151,7 @@ def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
 
 
 def _absent_beside(stays: Any, gone: Any) -> Any:
-    """What a variable is in an arm that nobody comes from: nothing, but for parts that both arms share."""
+    """The value of a variable in an arm that never falls through: nothing, but for parts that both arms share."""
     if stays is gone:
         return gone
     if not same_kind(stays, gone):
@@ -229,7 +229,7 @@ class Joint:
         return with_parts(a, tuple(parts))
 
     def only(self, name: str, value: Any, first: bool) -> Any:
-        """The value of the one arm that goes on; nobody reads what the other yields in its place."""
+        """The value of the one arm that continues; the value of the other is not read."""
         parts = parts_of(value)
         if parts is not None:
             found = tuple(self.only(name, part, first) for part in parts)

@@ -2,9 +2,10 @@
 
 Every number that the body assigns and that existed before is carried: it is an argument of the loop's region and a
 result of its operation. So is every number in a tuple or a struct; what else is in there has to stay. A compile-time
-number among them takes the type that it meets: the body is evaluated once for the types alone (`trial`), then for good.
+number among them takes the type of its operands: the body is evaluated once for the types alone (`trial`), then for
+good.
 
-What a `return` in the body gives only leaves the loop: nobody reads it in the next round, so it begins as any number.
+What a `return` in the body gives only leaves the loop: the next iteration does not read it, so it begins as any number.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Loop(Scoped):
             return self._learn(body)
 
     def _learn(self, body: Any) -> bool:
-        """Evaluates the body with numbers of open type, and keeps the types that they met."""
+        """Evaluates the body with numbers of open type, and keeps the types that they get."""
         evaluator, frame = self.here.evaluator, self.here.frame
         stand_ins = {key: self._stand_in(key, value) for key, value in self.leaves()}
         frame.env.update(self.rebuild_with(stand_ins))
@@ -139,7 +140,7 @@ class Loop(Scoped):
         learnt = False
         known = self._known_leaves(frame.env)
         if self._accumulators(stand_ins, known):
-            return True  # what else the variables met may be wider in the next trial
+            return True  # other operands of the variables may be wider in the next trial
         for key, value in known:
             fresh = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
             if fresh and key not in evaluator.loop_types and stand_ins[key].weak is not None:

@@ -1,6 +1,6 @@
 """Evaluates loops: `for`, `while`, `break`, `continue`, `return` from within, unrolled or at run time.
 
-A run-time loop that can be left asks a flag in its condition; how a round ended clears it. In an unrolled loop the
+A run-time loop with an exit tests a flag in its condition; how a round ended clears it. In an unrolled loop the
 rounds after one that may have left stand in a branch. How variables go round is in `loop_variables`.
 
 Registers the handlers of these statement nodes of `dsl.frontend.syntax`. See `inference.evaluator` for what calls them.

@@ -144,7 +144,7 @@ def lanes_of_a_name(call: Point, target: s.Subscript, owner: Any) -> bool:
 
 
 def undefined(here: Point, code: str, text: Callable[[], str], hint: str, where: str = "") -> Undefined:
-    """A variable without a value to use after `node`: the error says why, at the place where somebody reads it."""
+    """A variable without a value to use after `node`: the error explains why, where it is read."""
     at = here.frame.place(here.node)
 
     def error(place: Place) -> CompileError:

@@ -24,7 +24,7 @@ class NeverReturns(Exception):
 
 
 class Absent:
-    """Stands where no value is needed, since nobody comes there: what a way that did not return has returned."""
+    """A placeholder on unreachable paths: what a way that did not return has returned."""
 
 
 ABSENT = Absent()
@@ -59,7 +59,7 @@ class Flow:
         return sorted(self.kinds - {"next"})
 
     def catch(self, kind: str) -> Flow:
-        """The flow behind a loop that catches a `break` or a `continue`: who left so goes on there."""
+        """The flow behind a loop that catches a `break` or a `continue`: they continue there."""
         if kind not in self.kinds:
             return self
         flags = {name: flag for name, flag in self.flags.items() if name != kind}
@@ -101,7 +101,7 @@ def with_rest(stmt: syntax.Stmt, rest: tuple[syntax.Stmt, ...]) -> syntax.If | N
 
 
 def reaches_end(statements: tuple[syntax.Stmt, ...]) -> bool:
-    """Whether a block may run off its end, as far as its text tells."""
+    """Whether a block may run off its end, as far as its text shows."""
     for stmt in statements:
         if isinstance(stmt, syntax.Return | syntax.Break | syntax.Continue):
             return False

@@ -13,11 +13,11 @@ from ...ir.program import Value
 
 
 class NeedPairs(Exception):
-    """Somebody reads half a byte at the position of a flat loop: it is better taken two elements a round."""
+    """Half a byte is read at the position of a flat loop: two elements per iteration are better."""
 
 
 class NeedComponents(Exception):
-    """Somebody asked a linear index for its components: the loop has to be a nest after all."""
+    """The components of a linear index are used: the loop has to be a nest after all."""
 
 
 _serials = itertools.count()
@@ -80,7 +80,7 @@ class Index:
     def position(self, builder: Builder) -> Value:
         """The row-major position over the dims.
 
-        Who takes it apart again finds what it was made of; of that of a flat loop over several axes, the loop becomes a
+        Taking it apart again yields what it was made of; of that of a flat loop over several axes, the loop becomes a
         nest instead.
         """
         if self.linear is not None:

@@ -2,7 +2,7 @@
 
 `Stored` lies in memory. `Fused` is the element of another kernel, computed where it is read. `Demand` catches what a
 kernel stores when only one element of it is wanted. `Epilogue` hands each stored element on to the kernel that follows.
-`View` maps indices onto another tensor. A kernel cannot tell them apart: this is how neighbours fuse.
+`View` maps indices onto another tensor. A kernel cannot distinguish them: this is how neighbours are fused.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Demand(Tensor):
 
 
 class NotElementwise(Exception):
-    """The kernel does more than one `foreach` over its outputs, so that no single element can be asked of it."""
+    """The kernel does more than one `foreach` over its outputs, so that no single element can be computed alone."""
 
 
 class Epilogue(Tensor):
@@ -270,8 +270,8 @@ class View(Tensor):
     """A slice of another tensor: `mapping` turns this view's components into the base's.
 
     In an `unbroken` one neighbours along the last axis are neighbours of the base. `steps` says of each axis which axis
-    of the base it is, and by how many elements of that it steps. `asked` is how many elements its bounds request along
-    the last axis, where that is known at compile time, wherever the base ends.
+    of the base it is, and by how many elements of that it steps. `asked` is the number of elements that its bounds
+    request along the last axis, where that is known at compile time, wherever the base ends.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 The first call of a kind goes by Python, which makes a door for it and enters it in the index of the op's kernel of the
 dispatcher; kinds are distinguished by dtypes, ranks, layouts and parameters, and there may be any number of them.
 Another kernel serves the dispatcher's key of autograd, so that ops with derivatives, and those that write in place,
-cost no more as long as no derivative is asked of. What has no door comes back to Python. Where libtorch lacks a
+cost no more as long as no derivative is needed. What has no door comes back to Python. Where libtorch lacks a
 function that is needed, or no doors can be made, everything goes by Python, with the same results.
 
 See also `python_fallback` (what Python does), `compiler.doors.torch` (the text of a door).
@@ -114,7 +114,7 @@ class Doors:
     ) -> None:
         self.numbers = numbers or {}
         self.name, self.into, self._serve, self._derive = name, into, serve, derive
-        self.guarded = False  # whether the kernel for the host looks for derivatives, since nobody does before it
+        self.guarded = False  # whether the kernel for the host checks for derivatives, since nothing before it does
         self.known: set[Any] = set()
         self._entered: list[tuple[Key, int]] = []  # the address of each record; several of a key are tried in turn
         self._kept: list[Any] = []  # for ever: the dispatcher, and calls under way, know their addresses

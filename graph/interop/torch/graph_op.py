@@ -219,7 +219,7 @@ def graph_op(
         kernel_library: kernels for `ops.custom`: a path, or a library that is loaded.
         input_types, output_types: the types of the graph. Dims that they name may have any size, and one graph serves
             all; else one is compiled for the sizes of each call. Devices are those of the tensors.
-        num_outputs: how many outputs there are, where `output_types` does not tell; 1 by default.
+        num_outputs: how many outputs there are, where `output_types` does not determine it; 1 by default.
 
     Raises:
         GraphError: EK0883, it is not a function, or the numbers contradict each other.

@@ -297,7 +297,7 @@ def run_kernel(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, 
 
 
 def register(fallback: PythonFallback, into: bool, own: bool = False) -> Registered:
-    """The name that stands for a kernel from now on; one of its `own`, which stood for no other, where that is asked.
+    """The name that stands for a kernel from now on; one of its `own`, which stood for no other, on request.
 
     Raises:
         GraphError: EK0880, its signature has no counterpart in PyTorch.

@@ -51,7 +51,7 @@ def function_schema(schema: OpSchema, name: str, numbers: Mapping[str, str] | No
     """The op as a function of its inputs. `numbers` says what inputs by their names are: "bool", "int" or "float".
 
     Raises:
-        GraphError: EK0880, PyTorch has no such functions: it lacks a dtype, or nothing tells what an output is.
+        GraphError: EK0880, PyTorch has no such functions: it lacks a dtype, or an output cannot be derived.
     """
     unknown = undetermined_outputs(schema)
     if unknown:
@@ -81,7 +81,7 @@ def into_schema(schema: OpSchema, name: str) -> str:
 
 
 def undetermined_outputs(schema: OpSchema) -> list[TensorArgument]:
-    """The outputs of which neither inputs nor parameters tell sizes and dtype."""
+    """The outputs whose sizes and dtype neither inputs nor parameters determine."""
     known = {a.dtype for a in schema.inputs}
     known |= {
         name

@@ -1,6 +1,6 @@
 """Lets signatures compute with PyTorch's symbolic sizes, as they stand in fake tensors.
 
-Sizes of a traced program are ints or `torch.SymInt`s. `bind` asks whether two of them are equal; a `SymInt` that has a
+Sizes of a traced program are ints or `torch.SymInt`s. `bind` compares them; a `SymInt` that has a
 hint answers, and PyTorch notes what it relied on; of one that nothing is known of, equality is required from then on.
 """
 

@@ -29,7 +29,7 @@ def gemm(
     transA: int,
     transB: int,
 ) -> TensorValue:
-    """alpha * A @ B + beta * C, each transposed as asked."""
+    """alpha * A @ B + beta * C, each transposed on request."""
     if a.rank != 2 or b.rank != 2:
         call.fail(f"takes matrices, and gets tensors of {a.rank} and {b.rank} axes")
     product = ops.matmul(ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b)
