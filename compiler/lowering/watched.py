@@ -1,11 +1,11 @@
-"""Writes threads of a simulated device whose use of memory is checked: each access is told before it is made.
+"""Writes threads of a simulated device whose memory accesses are checked: each access is reported before it is made.
 
     %v = load %x, %i        =>    %u = access(state, thread, address of x[i], 4, READ, site)      0 if it was written
     %w = add %v, %one             %v = load …;  %w = add …                                        as unknown as %v
     if %w < %n                    if %u != 0: use(state, thread, %u, site)
 
-A thread's own storage is nobody else's: which of its elements were written stands next to it, and nothing is told but
-what is wrong. Of elements that share bytes, the byte is told, and which half.
+A thread's own storage is private: a mask next to it holds which elements are initialised, and only errors are
+reported. Of elements that share bytes, the byte and its half are reported.
 
 See also `simulation.shadow_memory` (what is found), `lowering.watched_values` (what becomes of values that nobody
 wrote).
@@ -72,7 +72,7 @@ _SCOPES = {"block": What.NARROW | What.IN_BLOCK, "cluster": What.NARROW}
 
 
 def _order_of(op: Op) -> What:
-    """What an atomic operation, or a fence, says of order, and for whom."""
+    """What an atomic operation, or a fence, means for ordering, and its scope."""
     return _ORDERS[op.attrs["ordering"]] | _SCOPES.get(op.attrs.get("scope", ""), What(0))
 
 
@@ -81,7 +81,7 @@ MOST_OWN = 1 << 14  # elements of a thread's own storage that is watched
 
 @dataclass(frozen=True)
 class _Own:
-    """A thread's own storage: what is known of each element (an i64, -1 where nobody wrote), how many there are, and
+    """A thread's own storage: what is known of each element (an i64, -1 if uninitialised), how many there are, and
     from which on a pointer points; empty for the first."""
 
     known: str
@@ -256,7 +256,7 @@ class Watched(WatchedValues):
         return known, inside
 
     def _tell_outside(self, beyond: str, place: str, count: str, what: What, site: int) -> None:
-        """Tells of an access to a place that is not there, where `beyond` holds."""
+        """Reports an access out of bounds, where `beyond` holds."""
         where, self.at = self.at, ""
         self.open(f"scf.if {beyond} {{")
         with self.nested():
@@ -303,7 +303,7 @@ class Watched(WatchedValues):
     def _tell_alignment(
         self, op: Op, pointer: Value, index: Value, mask: Value | None, what: What, site: int
     ) -> None:  # fmt: skip
-        """Tells of an access whose address is not what `align=` promises, if the mask names any lane."""
+        """Reports an access whose address is not aligned to `align=`, if the mask names any lane."""
         align = op.attrs.get("align", 1)
         size = max(1, pointer.dtype.bits // 8)
         if align <= size or index.simd.width > 1:
@@ -319,7 +319,7 @@ class Watched(WatchedValues):
         self._tell_misaligned(base, self.name(index), size, align, flag, bits, site)
 
     def _tell_misaligned(self, base: str, at: str, size: int, align: int, flag: str, bits: str, site: int) -> None:
-        """Tells of an access, if `flag` says that it is made, whose address is not a multiple of `align` bytes."""
+        """Reports an access, if `flag` is set, whose address is not a multiple of `align` bytes."""
         numbers = [self.op(f"arith.constant {number} : i64") for number in (size, align - 1, 0, align, site)]
         scale, low, zero, wanted, place = numbers
         address = self.op(f"arith.addi {base}, {self.op(f'arith.muli {at}, {scale} : i64')} : i64")
@@ -373,7 +373,7 @@ class Watched(WatchedValues):
         return self.op(f"arith.ori {bits}, {self.op(f'arith.select {some}, {flag}, {zero} : i64')} : i64")
 
     def _tell(self, pointer: Value, index: Value, mask: Value | None, moved: Value, bits: str, site: int) -> str:
-        """Tells of an access, lane by lane where lanes go to places of their own; who wrote nothing of what is read."""
+        """Reports an access, lane by lane where lanes have addresses of their own; returns the uninitialised part."""
         base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
         size = max(1, pointer.dtype.bits // 8)
         width = moved.simd.width
@@ -411,7 +411,7 @@ class Watched(WatchedValues):
     def _masked(
         self, base: str, at: str, size: int, bits: str, site: int, mask: Value | None, lane: int, count: int = 0
     ) -> str:
-        """Tells of an access to `count` bytes, or to an element, if its lane of the mask says so."""
+        """Reports an access to `count` bytes, or to an element, if its lane of the mask says so."""
         count = count or size
         if mask is None:
             return self._call(base, at, size, count, bits, site)

@@ -1,4 +1,4 @@
-"""What the scheduler of threads tells: that threads have parted; and where memory is checked, what threads wait for.
+"""The reports of the thread scheduler: divergent threads and, where memory is checked, what threads wait for.
 
 See also `simulation.scheduler` (when it is reported), `simulation.shadow_memory` (what the checks make of it).
 """
@@ -119,7 +119,7 @@ define internal void @ek.check_switch(ptr %argument, i64 %resident) alwaysinline
 }
 """
 
-# What is told to the checks of a simulated device, whose state its table has (see `simulation.shadow_memory`).
+# Calls of the checks of a simulated device, whose state its table has (see `simulation.shadow_memory`).
 TOLD: Final = """
 ; The checks are about this cluster of those that run by turns.
 define internal void @ek.check_switch(ptr %argument, i64 %resident) {
@@ -162,7 +162,7 @@ define internal void @ek.check_own(ptr %block) {
   ret void
 }
 
-; Where a block of a cluster has ended, its shared memory is nobody's.
+; Where a block of a cluster has ended, its shared memory is unused.
 define internal void @ek.check_end(ptr %block) {
 entry:
   %threads.at = Block.threads(%block)

@@ -6,8 +6,6 @@
 A point is declared where it is asked, with the type of what it gives. Its provider is imported under a shield, once. A
 module that is not imported before it is needed, in the same room or below, is a point, too. docs/architecture.md lists
 all points; a test compares.
-
-Input: names. Output: what has them. Non-goals: tables that rows are added to, which have functions of their own.
 """
 
 from __future__ import annotations

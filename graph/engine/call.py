@@ -4,7 +4,7 @@ A `Caller` has four parts: a plan, which never changes (`call_plan`); memory (`c
 (`native_call`); and what takes the reports of kernels (`call_reports`). On simulated devices `simulated_call` looks at
 what kernels do.
 
-Input: tensors. Output: `Buffer`s. Non-goals: how code is made and loaded (see `engine.load`).
+See also `engine.load` (how code is made and loaded).
 """
 
 from __future__ import annotations

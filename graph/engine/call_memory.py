@@ -1,7 +1,7 @@
 """Holds the memory of calls: pointers and sizes for native code, outputs, intermediate results, constants.
 
-Input: a `CallPlan`, the shapes of a call. Output: `CallMemory`, laid out for them. With the sizes of the last call
-nothing is laid out again. Non-goals: where intermediate results lie in their arena (see `passes.memory_plan`).
+With the sizes of the last call nothing is laid out again. See also `passes.memory_plan` (where intermediate results lie
+in their arena).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Says how the code of a graph is called: what is checked, where each value goes, in which stages.
 
-Input: a graph, its loaded code, the checks of its inputs. Output: `CallPlan`, which is never changed and which all
-callers of the code share. Non-goals: memory (see `call_memory`), and the call itself (see `call`).
+See also `call_memory` (memory), `call` (the call itself).
 """
 
 from __future__ import annotations

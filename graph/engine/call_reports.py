@@ -1,7 +1,6 @@
 """Takes what the kernels of calls report: shows prints, keeps the first failure, and makes errors of it.
 
-Input: reports, from any thread; the status of an entry that has ended. Output: text, `EinkornError`s. Non-goals: how
-reports are read and worded (see `reports`).
+See also `reports` (how reports are read and worded).
 """
 
 from __future__ import annotations

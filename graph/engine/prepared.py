@@ -1,8 +1,4 @@
-"""Computes the prepared values of a graph when a model is loaded: see `passes.prepare_weights`.
-
-Input: a graph after the passes, and the weights of the graph before them. Output: the storage of each weight and each
-prepared value, by the number of its node.
-"""
+"""Computes the prepared values of a graph when a model is loaded: see `passes.prepare_weights`."""
 
 from __future__ import annotations
 

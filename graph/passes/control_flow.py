@@ -5,7 +5,7 @@ a loop carries has two places: one that a round reads, one for the next values. 
 results stay where the last round left them. Staging sees to it that each of these values has a place to give: where a
 body gives back what something else holds, it copies.
 
-Input: a `GraphIR` and its `Partition`. Output: plain numbers. Non-goals: no offsets and no buffers (see `memory_plan`).
+See also `memory_plan`.
 """
 
 from __future__ import annotations

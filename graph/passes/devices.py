@@ -7,8 +7,6 @@ an op is the greatest number of copies on a way to it, and the ops of one level 
 
 Constants and weights stand in every segment that reads them. What changes memory or prints keeps its order. A branch or
 loop lies in one segment with all that is in it.
-
-Input: a `GraphIR`. Output: `Step`s in the order in which they run. Non-goals: no memory, no code.
 """
 
 from __future__ import annotations

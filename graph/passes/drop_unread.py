@@ -3,8 +3,6 @@
 What changes memory, prints, or computes a size that is needed stays, with all that it reads. Branches and loops stay,
 and so do weights: a model checks them by name. Calls check computed sizes, also of values that nothing reads: a node
 with such a size stays where no other node has it. It is in no kernel.
-
-Input: a `GraphIR`. Output: the graph without unread nodes.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 The values are computed by the ops' own kernels, compiled for the graph's device, so no bit differs. Ops that only move
 or create elements are folded where others read them that are; by themselves they cost less than the memory of their
 results. What grows more than `MAX_GROWTH` times is computed at each call, and so is what fails: the call reports it.
-
-Input: a `GraphIR`, a way to compute a graph without inputs. Output: the graph with constants in place of nodes.
 """
 
 from __future__ import annotations

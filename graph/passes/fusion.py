@@ -25,8 +25,6 @@ has to keep an order but that of its operands.
 Built-in and custom kernels are treated alike: the decision rests on `Facts`, which `compiler.inference.facts` finds by
 evaluating the kernel, and on what its author promised in `@register`. Where the compiler then finds that it cannot
 build a group, the graph retries with this group's root `apart`: what was to be fused with it forms groups of its own.
-
-Input: a `GraphIR` and a function for facts. Output: a `Partition`, as plain numbers. Non-goals: no code, no memory.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 `plan_memory` numbers buffers and dim slots, and writes the `EntrySpec`. `Plan.place`
 gives the temporaries offsets in one arena for given sizes: those that do not live at the same time share memory.
-
-Input: a `GraphIR` and its `Partition`. Output: a `Plan`. Non-goals: nothing is allocated or compiled.
 """
 
 from __future__ import annotations

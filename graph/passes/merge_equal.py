@@ -8,8 +8,6 @@ native code.
 Numbers, broadcasts and reshapes stay where they are read, since they cost nothing there: their readers are still known
 to be equal. What a branch or loop gives back, and what a loop begins with, has memory of its own: such values stay, and
 so do two outputs of the graph.
-
-Input: a `GraphIR`. Output: the graph without equal nodes.
 """
 
 from __future__ import annotations

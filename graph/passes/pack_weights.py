@@ -8,9 +8,6 @@ differs. The panels take memory beside the weight; see `model.passes`.
 
 Small matrices stay, and so do those of products whose kernels do not copy them (one to three rows by the transpose of a
 matrix) or copy them for many rows.
-
-Input: a `GraphIR`, the target's width of vectors. Output: the graph with packed products. Non-goals: GPUs; products
-inside of loops and branches, whose weights are read where they lie.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ it:
     EINKORN_STOP=graph.merge_equal    ends loading after a pass
     EINKORN_WITHOUT=graph.simplify    leaves a pass out; "graph" leaves out all that rewrite
     EINKORN_VERIFY=1                  verifies the graph after each pass
-
-Input: a `GraphIR`. Output: `Optimised`, the graph and what each pass did; of planning, a `Plan`. Non-goals: code.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 
 Transposes, casts and arithmetic of shipped ops are prepared, of weights of `MIN_ELEMENTS` elements or more. A value
 that takes more bytes than what it is computed from is not: to read it would take longer than to compute it.
-
-Input: a `GraphIR`. Output: the graph with `Prepared` values in place of nodes, each with the graph that computes it.
 """
 
 from __future__ import annotations

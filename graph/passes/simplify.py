@@ -9,8 +9,6 @@
 A rule holds for every dtype and every element, NaN, infinities and zeros of both signs included: `x + 0` stays for
 floats, since -0.0 + 0 is 0.0, and `x + -0.0` goes. The operands of a rule are the new ones, so one pass suffices for
 chains.
-
-Input: a `GraphIR`. Output: the simpler graph. Non-goals: rules that change a bit of a result.
 """
 
 from __future__ import annotations

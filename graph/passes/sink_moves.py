@@ -5,8 +5,6 @@
 An elementwise op gives the same elements whichever way its operands are permuted. So a permute of its operands may
 stand behind it, where all operands are permuted alike or are broadcast. It is moved only towards another permute: the
 two become one, or none.
-
-Input: a `GraphIR`. Output: the graph with fewer permutes on the way from op to op.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 The reasons are those of `passes.fusion`, asked once more: the decision is made again, and each test that stood in the
 way is put into words.
-
-Input: a `GraphIR`, its `Partition` and a function for facts. Output: a `KernelSummary` for each group, in the order
-in which they run. Non-goals: nothing is decided here.
 """
 
 from __future__ import annotations

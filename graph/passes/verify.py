@@ -1,7 +1,4 @@
-"""Checks that a graph is whole, and that it takes and gives what it did before a pass.
-
-Input: two graphs. Output: nothing, or an `InternalError`: what fails here is a fault of a pass.
-"""
+"""Checks that a graph is whole, and that it takes and gives what it did before a pass."""
 
 from __future__ import annotations
 

@@ -8,5 +8,5 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
-# Graphs, the innermost last. What they are is known to those who look here: this file stands below them.
+# Graphs, the innermost last.
 ACTIVE: ContextVar[tuple[Any, ...]] = ContextVar("einkorn_active_graphs", default=())

@@ -1,4 +1,4 @@
-"""Tells the bodies of control flow apart while they are staged: which one is open, and which values lie in closed ones.
+"""Tracks the bodies of control flow while they are staged: which one is open, and which values lie in closed ones.
 
 A body is a stretch of the graph's nodes and of its values. What was made in a body that is closed belongs to it: it may
 never have been computed, or many times. Code that wants it gives it back from the body.

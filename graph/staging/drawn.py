@@ -1,7 +1,6 @@
 """The methods of graphs that show them: as the text of a compilation, for Graphviz, as a page.
 
-Input: a finished graph. Output: text. Non-goals: how it is drawn (see `graph.drawing`, which is loaded when a graph is
-shown first).
+See also `graph.drawing`, which is loaded when a graph is shown first (how it is drawn).
 """
 
 from __future__ import annotations

@@ -320,7 +320,7 @@ class Graph(Drawn, Rich):
     ) -> Graph:
         """A graph of its own that `ops.call` puts into this one, as often as wanted.
 
-        It knows the kernels and the dims of this graph. A dim that its input types name takes its size from the
+        It has the kernels and the dims of this graph. A dim that its input types name takes its size from the
         arguments of each call.
 
         Args:

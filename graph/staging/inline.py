@@ -1,7 +1,7 @@
 """Stages the nodes of a finished graph in another one: what a call of a subgraph is.
 
 Each call has nodes of its own, with dims of the caller's in place of the subgraph's. What is computed on the way gets
-new names, so that two calls do not meet. Places say both lines: that of the subgraph, and that of the call.
+new names, so that two calls do not collide. Places say both lines: that of the subgraph, and that of the call.
 
 See also `ops.control_flow` (that the values fit the inputs).
 """

@@ -1,7 +1,7 @@
 """Finds the kernels of a graph: the ones that ship with the package, and the user's own.
 
-Libraries are read when the graph is made, so a wrong path is told there, and a changed file is seen by the next graph.
-What a graph needs to know of a shipped kernel is kept in the cache, so that a warm start imports no kernel file.
+Libraries are read when the graph is made, so a wrong path is reported there, and a changed file is seen by the next
+graph. What a graph needs to know of a shipped kernel is kept in the cache, so that a warm start imports no kernel file.
 
 See also `dsl.package.library` (reading of libraries).
 """

@@ -2,7 +2,7 @@
 
 A `TensorValue` stands for a tensor that exists when the graph runs, a `BufferValue` for memory that its ops change.
 Operators and methods stage ops in the graph that is being built; they mean what they mean on NumPy arrays, so
-comparisons with NaN are false and `//` rounds down. Python asks some questions that have no answer before the graph
+comparisons with NaN are false and `//` rounds down. Some of Python's comparisons have no result before the graph
 runs (`bool(x)`, `len(x)`, `for row in x`): these raise.
 
 They are in `ops`, which stands on this module and adds the methods and operators that its rows name.
@@ -27,7 +27,7 @@ Axes = int | tuple[int, ...] | None
 
 
 class Owner(Protocol):
-    """The graph that a value belongs to: its identity and its name are all that is asked of it."""
+    """The graph that a value belongs to: only its identity and its name are used."""
 
     name: str
 
@@ -122,7 +122,7 @@ class TensorValue(Value):
     __slots__ = ()
     __array_ufunc__ = None  # NumPy arrays leave the reflected operators to this class
 
-    if not TYPE_CHECKING:  # who checks types says which attributes there are
+    if not TYPE_CHECKING:  # type checkers see the declared attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             NO_METHOD.get()(self, name)

@@ -4,8 +4,7 @@ The right matrix lies in panels, as the kernels of `matmul` copy it at each call
 then those of the next row. So a product of few rows reads each element of it once, in the order of memory. The sums
 are taken in the same order as by `matmul` and `matmul_transposed`: the results are the same to the bit.
 
-Input: a tensor and panels. Output: a tensor. Non-goals: GPUs, and which products are packed (see `pack_weights` of the
-graph).
+See also `pack_weights` of the graph (which products are packed).
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def test_a_kernel_that_stops_leaves_what_it_did() -> None:
 
 MEMORY: dict[str, tuple[Callable[[], tuple[Any, ...]], str, str]] = {
     "read-only": (lambda: (np.frombuffer(bytes(16), np.float32), np.ones(4, np.float32)), "EK0461", "read-only"),
-    "a number": (lambda: (1.0, np.ones(4, np.float32)), "EK0452", "no tensor but float"),
+    "a number": (lambda: (1.0, np.ones(4, np.float32)), "EK0452", "not a tensor but float"),
     "dtype": (lambda: (np.ones(4), np.ones(4, np.float32)), "EK0452", "holds float64"),
     "the same": (lambda: ((a := np.ones(4, np.float32)), a), "EK0462", "shares memory with 'input1'"),
     "overlap": (lambda: ((a := np.ones(7, np.float32))[:4], a[3:]), "EK0462", "shares memory with 'input1'"),

@@ -180,10 +180,10 @@ def entry(dtype: Any = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict[
 MALFORMED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty": (lambda p: raw_bytes(p, b""), "has 0 bytes"),
     "seven bytes": (lambda p: raw_bytes(p, bytes(7)), "has 7 bytes"),
-    "no header": (lambda p: raw(p, b""), "no JSON object"),
+    "no header": (lambda p: raw(p, b""), "not a JSON object"),
     "a huge header": (lambda p: raw(p, b"{}", length=1 << 63), "claims a header of"),
     "a header beyond the file": (lambda p: raw(p, b"{}", length=50), "it is truncated"),
-    "a list": (lambda p: raw(p, []), "no JSON object"),
+    "a list": (lambda p: raw(p, []), "not a JSON object"),
     "text": (lambda p: raw(p, b"{nothing}"), "cannot be read"),
     "no unicode": (lambda p: raw(p, b'{"\xff": 1}'), "cannot be read"),
     "nested": (lambda p: raw(p, b'{"a":' * 100_000), "nested too deeply"),

@@ -5,7 +5,7 @@ further op for each combination of kinds that eager calls bring: `clamped__int(T
 `clamped(Tensor x, Scalar low)`. It has a native door, and decomposes into the op with Scalars wherever there is none:
 under autograd, in transforms and modes. Traced programs hold the op with Scalars alone.
 
-Input: an op. Output: the overload for the numbers of a call. Non-goals: doors (see `door`).
+See also `door` (doors).
 """
 
 from __future__ import annotations
