@@ -70,7 +70,7 @@ LEFT: dict[str, int] = {
     "graph/driver": 37,
     "graph/eager": 12,
     "graph/engine": 42,
-    "graph/interop": 8,
+    "graph/interop": 4,
     "graph/onnx": 2,
     "graph/ops": 10,
     "graph/passes": 16,
