@@ -168,7 +168,7 @@ class FusionCheck:
         index = list(found.index)
         held = ", ".join(f"'{op.name}'{f' of line {op.place.line}' if op.place else ''}" for op in ops)
         return KernelError(
-            f"element {index} of the result of op '{last.name}' gives is {found.got!r} in the fused kernel of graph "
+            f"element {index} of the result of op '{last.name}' is {found.got!r} in the fused kernel of graph "
             f"'{self.ir.name}', and {found.wanted!r} when its ops run one by one",
             code="EK0520",
             place=last.place,

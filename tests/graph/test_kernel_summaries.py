@@ -180,7 +180,7 @@ def test_a_difference_is_named_with_op_element_and_values(monkeypatch: pytest.Mo
     model(x)
     monkeypatch.setattr(Caller, "run", wrong)
     with pytest.raises(
-        KernelError, match=r"element \[1, 2\] of what op 'relu' gives is .* and .* one by one"
+        KernelError, match=r"element \[1, 2\] of the result of op 'relu' is .* and .* one by one"
     ) as caught:
         model(x)
     assert caught.value.code == "EK0520" and caught.value.index == (1, 2)
