@@ -25,6 +25,7 @@ from .. import ops
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
 from ..engine.background import BACKGROUND
+from ..engine.door_policy import PROGRAMS, CallCounter
 from ..engine.doors import scalar_of
 from ..engine.model import Model
 from ..engine.python_door import python_door
@@ -37,7 +38,6 @@ from .patterns import Names, OpCall, carrier, names_of, types_of
 
 _log = logging.getLogger("einkorn.eager")
 
-DOOR_AT = 3  # how often a program runs before there is a door to its code
 # How many graphs were made ready, by how many calls they have: what tests count.
 COUNTS = {"single": 0, "whole": 0}
 
@@ -71,7 +71,7 @@ class Program:
         self.queued = False
         self.model: Model | None = None
         self.door: Any = None
-        self.runs = 0
+        self.counter = CallCounter(PROGRAMS)
         self.lock = fork_lock()
         dtypes = [dtype for step in steps for dtype in step.call.pattern.numbers]
         self.numbers = {dtype: [k for k, d in enumerate(dtypes) if d is dtype] for dtype in dict.fromkeys(dtypes)}
@@ -100,11 +100,8 @@ class Program:
     def opened(self) -> Callable[..., Any]:
         """What runs it: its model, and from the third time on a door to its code, where there can be one."""
         model = self.model or self.compiled()
-        self.runs += 1
-        if self.runs == DOOR_AT and self.device.is_host:
+        if self.counter.is_due(None) and self.device.is_host:
             BACKGROUND.submit(lambda: self._open_door(model))
-        elif self.runs > DOOR_AT:
-            BACKGROUND.resume()
         return self.door or self._by_model
 
     def _open_door(self, model: Model) -> None:

@@ -37,12 +37,13 @@ from .call_plan import plan_calls
 from .captures import AnyCaller, Captures
 from .code import LoadedCode
 from .divided import DividedCaller, DividedTracing
+from .door_policy import MODELS, CallCounter
 from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
 from .outputs import Filling, KeptOutput, as_outputs
 from .padded import check_extent, from_bytes, run_padded
 from .planned import kernel_summaries
 from .profile import ROOM, Profile, TracedCaller, Tracing, counting
-from .python_door import Kinds, kinds_served, python_door
+from .python_door import kinds_served, python_door
 from .unwritten import run_twice
 from .weights import registry_of
 
@@ -131,8 +132,7 @@ class Model(Rich):
     def _forget_doors(self) -> None:
         self._doors: list[Any] = []  # functions that make calls without Python, for a kind of views each
         self._door: Any = None  # the newest, which hands on what it does not serve
-        self._calls: dict[Kinds, int] = {}  # that a door could have made, before there is one
-        self._looks = MAX_REPEAT_CHECKS
+        self._counter = CallCounter(MODELS)  # of calls that a door could have made, before there is one
 
     def _forget_calls(self) -> None:
         """In the child of a fork, where a call of another thread would last for ever."""
@@ -211,7 +211,7 @@ class Model(Rich):
         try:
             if out is None:
                 results = self._run(call, inputs)
-                if self._looks and self._run is Caller.run:
+                if self._counter.looks and self._run is Caller.run:
                     self._count_call(inputs)
                 return results
             call.given = as_outputs(out, len(self._ir.outputs))
@@ -231,15 +231,15 @@ class Model(Rich):
 
     def _count_call(self, inputs: Sequence[Any]) -> None:
         """Lets a door be made in the background when calls repeat, where there can be one."""
-        self._looks -= 1
+        counter = self._counter
+        counter.looks -= 1
         BACKGROUND.resume()
         kinds = kinds_served(inputs, self._ir.inputs)
-        if kinds is None:
+        if kinds is None or not counter.is_due(kinds):
             return
-        calls = self._calls[kinds] = self._calls.get(kinds, 0) + 1
         patterns = tuple(None if isinstance(kind, str) else kind for kind in kinds)
         caller = self._call.known.get(patterns) if any(patterns) else self._call
-        if calls == OPEN_AT and len(self._doors) < MOST_DOORS and caller is not None:
+        if not counter.is_full and caller is not None:
             scalars = tuple(kind if isinstance(kind, str) else "" for kind in kinds)
             BACKGROUND.submit(functools.partial(_open_door, weakref.ref(self), self._doors, caller, scalars))
 
@@ -516,20 +516,16 @@ def _spec(name: str, type: ShapedType) -> TensorSpec:
     return TensorSpec(name, type.dtype, shape, type.device, dims)
 
 
-OPEN_AT = 3  # calls; kernels have doors of their own by then
-MOST_DOORS = 4  # of a model
-MAX_REPEAT_CHECKS = 64  # calls by Python that are checked for repetition
-
-
 def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: Caller, scalars: Sequence[str]) -> None:
     """Makes a door of a model, unless its doors were forgotten meanwhile."""
     model = model_of()
-    if model is None or model._doors is not doors or len(doors) >= MOST_DOORS:
+    if model is None or model._doors is not doors or model._counter.is_full:
         return
     then = _By(model) if model._door is None else model._door
     door = python_door(caller, model._ir.name, then, scalars=scalars, buffers="list")
     if door is not None and model._doors is doors:
         doors.append(door)
+        model._counter.doors += 1
         model._door = door
 
 

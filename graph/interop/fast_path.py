@@ -27,6 +27,7 @@ from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..engine.background import BACKGROUND
 from ..engine.call import Caller
+from ..engine.door_policy import KERNELS, TUNED_KERNELS, CallCounter
 from ..engine.python_door import ABSENT, python_door
 from ..types.strides import pattern_of, whole
 from .arranged import Arranged
@@ -35,10 +36,6 @@ from .own_class import set_own
 from .specialise import CHECKS, AnyKernel, Prepared, Specialisation, prepared, specialise
 from .spread import Spread, spread_of
 
-MAX_DOORS = 4  # doors of a kernel
-MAX_TUNED_DOORS = 16  # of one that has other parameters for other sizes
-OPEN_AT = 2  # calls of a kind
-KINDS = 64  # that are counted
 OTHER = "other"  # a number of NumPy's that is converted
 NUMBERS = {bool: "bool", int: "int", float: "float"}
 
@@ -64,15 +61,14 @@ class FastPath:
         self.kernel = weakref.ref(kernel)
         self.loaded = state.loaded
         self.first: Any = _ToPython(kernel)  # what is called
-        self.count = 0
-        self.calls: dict[Any, int] = {}  # by kind, as long as there may be a door
+        self.counter = CallCounter(TUNED_KERNELS if state.loaded.is_tuned else KERNELS)
 
     def note(
         self, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any], laid: Arranged | None = None
     ) -> None:
         """Counts a call; after the second of a kind a door is made."""
         tuned = state.loaded.is_tuned
-        if self.count >= (MAX_TUNED_DOORS if tuned else MAX_DOORS):
+        if self.counter.is_full:
             BACKGROUND.resume()
             return
         order: Sequence[int] = ()
@@ -90,12 +86,7 @@ class FastPath:
         if chosen is not None:
             kind = (*kind, chosen[1])
         with _lock:
-            calls = self.calls.get(kind, 0) + 1
-            if calls > OPEN_AT or (calls == 1 and len(self.calls) >= KINDS):
-                BACKGROUND.resume()
-                return
-            self.calls[kind] = calls
-            if calls == OPEN_AT:
+            if self.counter.is_due(kind):
                 self.want(state, args, kwargs, order, ranks, chosen)
 
     def want(
@@ -120,7 +111,7 @@ class FastPath:
             return
         names, cells = reads
         held = [type(value) is Buffer for value in args]
-        self.count += 1
+        self.counter.doors += 1
         make = partial(
             python_door,
             caller,
@@ -144,7 +135,7 @@ class FastPath:
         present = self.is_present()
         with _lock:
             if door is None:
-                self.count -= 1
+                self.counter.doors -= 1
             elif present:
                 self.first = door
                 self.install()

@@ -19,9 +19,9 @@ from einkorn.tensor import Tensor
 from einkorn.dsl.environment.process_settings import SWITCHING
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
-from einkorn.graph.eager import programs
 from einkorn.graph.engine import doors
 from einkorn.graph.engine.background import BACKGROUND, Background
+from einkorn.graph.engine.door_policy import PROGRAMS
 from einkorn.graph.interop.own_class import own_member
 
 from . import direct_kernels as kernels
@@ -75,7 +75,7 @@ def test_models_and_eager_tensors_are_called_while_their_door_is_made(held: Call
         assert model(X)[0].to_numpy().tolist() == (X + 1).tolist()
     assert not model._doors
     x = Tensor.constant(X.reshape(2, 3).astype(np.float64))
-    for _ in range(programs.DOOR_AT + 2):
+    for _ in range(PROGRAMS.calls + 2):
         assert (x * x).numpy().tolist() == (X.reshape(2, 3) ** 2).tolist()
     held()
     assert len(model._doors) == 1 and model(X)[0].to_numpy().tolist() == (X + 1).tolist()

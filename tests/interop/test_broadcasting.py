@@ -118,7 +118,7 @@ def test_a_door_takes_broadcast_calls() -> None:
         assert np.array_equal(kernel(2.0, x, row), 2 * x - row)
         assert np.array_equal(kernel(2.0, x, 1.0), 2 * x - 1)
         BACKGROUND.wait()
-    assert prepared(kernel).fast_path.count == 2
+    assert prepared(kernel).fast_path.counter.doors == 2
     with pytest.raises(EinkornError, match="do not broadcast"):
         kernel(2.0, x, row[:2])
 

@@ -22,8 +22,9 @@ from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.frontend.reads import Reads
 from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.engine.door_policy import KERNELS
 from einkorn.graph.engine.python_door import python_door
-from einkorn.graph.interop.fast_path import MAX_DOORS, variables
+from einkorn.graph.interop.fast_path import variables
 from einkorn.graph.interop.specialise import specialise
 
 from . import direct_kernels as kernels
@@ -152,7 +153,7 @@ def test_there_are_at_most_four_doors() -> None:
             assert kernels.add_one(floats(3, dtype=dtype)).dtype == dtype
         BACKGROUND.wait()
     served = [steps(lambda dtype=dtype: kernels.add_one(floats(3, dtype=dtype))) == 0 for dtype in dtypes]
-    assert served == [True] * MAX_DOORS + [False]
+    assert served == [True] * KERNELS.doors + [False]
 
 
 def test_a_kernel_with_doors_is_a_kernel() -> None:

@@ -98,7 +98,7 @@ def test_a_door_serves_transposed_arrays() -> None:
             assert found.flags.f_contiguous and found.shape == (4, size)
         BACKGROUND.wait()
     assert found.base is None and kernel(x[:1].T, x[:1].T).shape == (4, 1)
-    assert prepared(kernel).fast_path.count == 1
+    assert prepared(kernel).fast_path.counter.doors == 1
     for other in (x.T, x.reshape(4, 3)[:, ::-1], x.reshape(4, 3)):  # what the door does not serve
         assert np.array_equal(kernel(x.T, other), x.T / other)
     with pytest.raises(EinkornError, match="assertion failed"):

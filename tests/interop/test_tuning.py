@@ -215,7 +215,7 @@ def test_one_table_for_all_callers(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             sys.setprofile(None)
         assert result.tolist() == [first_parts(n, width)] and not entered
-    assert kernel.calls.now.fast_path.count == 3  # two ranges, and width=3
+    assert kernel.calls.now.fast_path.counter.doors == 3  # two ranges, and width=3
 
 
 def test_pytorch_sees_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
