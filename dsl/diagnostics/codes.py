@@ -334,7 +334,7 @@ MEANINGS: dict[str, str] = {
     "EK0902": "MLIR rejected generated code.",
     "EK0903": "LLVM or a linker rejected generated code.",
     "EK0904": "A typed program is inconsistent.",
-    "EK0905": "A name of the language is implemented twice.",
+    "EK0905": "A name of the language has no implementation, or two.",
     "EK0906": "An object file has an unexpected format.",
     "EK0907": "A file is not a reproducer.",
     "EK0908": "A graph plan is inconsistent.",

@@ -104,6 +104,7 @@ _PRODUCT = "write the loops of the product, or use ops.matmul in the graph"
 _STORAGE = (
     "outputs are declared in the signature; storage of a fixed size is stack[T](n), of a run-time size scratch[T](n)"
 )
+_SCAN = "sums and products up to each element are scan(out, x, {0}); import it: `from einkorn.stdlib import scan, {0}`"
 _INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
 _CONSTANTS = ("pi", "tau", "e")
 _MATH = "write `import math` at the top of the file, and math.{}"
@@ -114,6 +115,8 @@ _NAMES = {
         ("dot", "matmul", "mm", "einsum"), "write the loops of the product, or use ops.matmul in the graph"
     ),
     **dict.fromkeys(("i", "j", "k", "idx", "index"), _INDEX),
+    "cumprod": _SCAN.format("Product"),
+    "cumsum": _SCAN.format("Sum"),
     **dict.fromkeys(("cuda", "tid"), "in a kernel that ctx.launch runs, gpu.global_idx.x is the number of the thread"),
     "arange": "numbers in a row are a loop, `for k in range(n)`, or a vector, iota(int32, 8)",
     "constexpr": "what is known at compile time is a parameter: after the `*` of the signature, `*, block: int = 64`",
@@ -139,6 +142,7 @@ COMPLEX = {
     "cfloat": "float32",
     "cdouble": "float64",
 }
+_OF_ARRAYS = ("jax", "numpy", "scipy", "torch")
 _KEYWORDS = {"var": "a variable is made by its first assignment", "let": "a variable is made by its first assignment"}
 _KEYWORDS |= {"fn": "a function begins with def", "++": "counting up is k += 1", "--": "counting down is k -= 1"}
 _VALUES = {
@@ -252,12 +256,14 @@ def of_object(value: Any, name: str) -> str | None:
         return f"make it a tuple: {name} = tuple({name}), or an input of the op"
     if isinstance(value, dict):
         return "give each value a name of its own, or make them fields of a class under @struct"
+    if hasattr(value, "nin") and callable(value):  # a ufunc
+        return None
+    if callable(value) and str(getattr(value, "__module__", None)).partition(".")[0] in _OF_ARRAYS:
+        return f"{name} takes whole arrays: call it outside of the kernel, and make its result an input of the op"
     if callable(value) and hasattr(value, "__wrapped__"):
         return "call the function itself, without its decorator"
     if isinstance(value, partial):
         return "write a function, or a lambda, that passes the arguments on"
-    if hasattr(value, "nin") and callable(value):  # a ufunc
-        return None
     if not isinstance(value, type) and (hasattr(value, "__dict__") or hasattr(value, "__slots__")):
         kind = type(value).__name__
         if hasattr(value, "__dataclass_fields__"):

@@ -45,6 +45,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "nan_to_num": ("x", "0.0 if isnan(x) else x"),
     "negative": ("x", "-x"),
     "not_equal": ("a, b", "a != b"),
+    "positive": ("x", "x"),
     "rad2deg": ("x", "x * 57.29577951308232"),
     "radians": ("x", "x * 0.017453292519943295"),
     "reciprocal": ("x", "1 / x"),
@@ -52,6 +53,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "relu6": ("x", "clamp(x, 0, 6)"),
     "right_shift": ("a, n", "a >> n"),
     "sigmoid": ("x", "1 / (1 + exp(-x))"),
+    "signbit": ("x", "copysign(1.0, x) < 0"),
     "silu": ("x", "x / (1 + exp(-x))"),
     "sinc": ("x", "1.0 if x == 0 else sin(3.141592653589793 * x) / (3.141592653589793 * x)"),
     "softplus": ("x", "max(x, 0) + log1p(exp(-abs(x)))"),
@@ -60,4 +62,6 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "subtract": ("a, b", "a - b"),
     "swish": ("x", "x / (1 + exp(-x))"),
     "true_divide": ("a, b", "a / b"),
+    "xlog1py": ("x, y", "0.0 if x == 0 else x * log1p(y)"),
+    "xlogy": ("x, y", "0.0 if x == 0 else x * log(y)"),
 }

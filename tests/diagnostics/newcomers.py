@@ -717,6 +717,18 @@ _MEETING = [
         "isclose(a, b, rtol=1e-9, atol=0.0)",
         element("1 if isclose(x[i], 1, rtol=1e-9, atol=0.0) else 0"),
     ),
+    Mistake(
+        "np_cumsum",
+        kernel("s = np.cumsum(x)\nforeach(out, lambda i: s[i])", before=NUMPY),
+        "scan(out, x, Sum); import it: `from einkorn.stdlib import scan, Sum`",
+        kernel("scan(out, x, Sum)", before=LIBRARY),
+    ),
+    Mistake(
+        "np_median",
+        element("x[i] - np.median(x)", before=NUMPY),
+        "call it outside of the kernel",
+        element("x[i] - m[0]", 'out: OutputTensor[T, "n"], x: InputTensor[T, "n"], m: InputTensor[T, "1"]'),
+    ),
     Mistake("np_remainder", element("np.remainder(x[i], 2)", before=NUMPY), "is a % b", element("x[i] % 2")),
 ]
 

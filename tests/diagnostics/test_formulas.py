@@ -54,7 +54,7 @@ def reference(name: str, *arrays: Any) -> Any:
         return np.divmod(arrays[0], arrays[1])[0]
     if hasattr(np, name):
         return getattr(np, name)(*arrays)
-    owner = torch.special if name == "expit" else torch
+    owner = torch.special if name in ("expit", "xlog1py") else torch
     return getattr(owner, name)(*(torch.from_numpy(array) for array in arrays)).numpy()
 
 

@@ -555,7 +555,13 @@ def has_implementation(meant: str) -> bool:
 
 
 def implementation(meant: str) -> FunctionType:
-    """The function that says what a library stub does. The standard library is loaded on first use."""
+    """The function that says what a library stub does. The standard library is loaded on first use.
+
+    Raises:
+        InternalError: no function of the standard library is registered for the stub with `@implements`.
+    """
     if meant not in _IMPLEMENTATIONS:
         (GRIDS if meant.startswith("gpu.") else MATHEMATICS).get()
+    if meant not in _IMPLEMENTATIONS:
+        raise InternalError(f"'{meant}' has no implementation: no function under @implements({meant})", code="EK0905")
     return _IMPLEMENTATIONS[meant]
