@@ -77,7 +77,7 @@ def refuse_parts_of_clusters(w: FunctionWriter, op: Op, cluster: Sequence[int]) 
 
 def _too_much(op: Op, limit: int, words: str) -> str:
     static = op.attrs.get("static", 0) if words == LAUNCH_SIZES[-1] else 0
-    beside = f" next to the {static:,} of the kernel's gpu.shared[...]" if static else ""
+    beside = f" in addition to the {static:,} of the kernel's gpu.shared[...]" if static else ""
     return f"{words}, and the device has at most {limit:,}{beside}"
 
 

@@ -180,7 +180,7 @@ def test_shared_memory_of_the_kernel_and_of_the_launch_fit_together(library: Pat
         model.execute(Buffer(DType.int8, (most + 1,), GPU))
     error = caught.value
     assert (error.code, error.op, error.expected, error.got) == ("EK0830", "shared", most, most + 1)
-    assert f"has at most {most:,} beside the 4,000 of the kernel's gpu.shared[...]" in str(error)
+    assert f"has at most {most:,} in addition to the 4,000 of the kernel's gpu.shared[...]" in str(error)
 
 
 def test_a_condition_on_the_device_is_brought_to_the_host(driver: RecordingDriver) -> None:

@@ -118,7 +118,7 @@ def test_bound_inputs_are_not_given_again(model: Model) -> None:
         assert np.array_equal(bound(y)[0].to_numpy(), x + y)
         bound["input0"] = y
         assert np.array_equal(bound(y)[0].to_numpy(), y + y)
-    with pytest.raises(GraphError, match="beside those bound"):
+    with pytest.raises(GraphError, match="inputs that are not bound"):
         bound(x, y)
 
 

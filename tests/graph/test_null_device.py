@@ -160,7 +160,7 @@ def test_there_is_not_enough_memory(driver: NullDriver) -> None:
     model = InferenceSession([Accelerator(0)]).load(scaled())
     x = Buffer(DType.float32, (2, 3), GPU)
     driver.most = 20
-    with pytest.raises(DeviceError, match="cannot be had") as caught:
+    with pytest.raises(DeviceError, match="cannot be allocated") as caught:
         model(x)
     assert caught.value.code == "EK0813"
 

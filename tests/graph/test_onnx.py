@@ -195,7 +195,7 @@ def changed(**weight: Any) -> Any:
 def test_what_is_no_model(tmp_path: Path) -> None:
     refused(3, "EK0526", "is a path, bytes or an onnx.ModelProto")
     refused(b"", "EK0526", "is empty")
-    refused(b"\xff" * 40, "EK0526", "no ONNX model")
+    refused(b"\xff" * 40, "EK0526", "not an ONNX model")
     refused(tmp_path, "EK0526", "is not a file")
     refused(tmp_path / "none.onnx", "EK0526", "there is no file")
     refused(linear().SerializeToString()[:-20], "EK0526", "")

@@ -401,7 +401,7 @@ def test_what_autotune_says_has_to_fit(name: str) -> None:
 
 
 def test_autotune_stands_over_register() -> None:
-    with pytest.raises(CompileError, match="over @register"):
+    with pytest.raises(CompileError, match="above @register"):
         autotune({"width": (1,)})(lambda x: x)  # type: ignore[arg-type]
     assert isinstance(kernels.row_sums, Kernel) and kernels.row_sums.tuning is not None
 
