@@ -11,7 +11,7 @@ import einkorn
 from einkorn.dsl.diagnostics.codes import MEANINGS
 
 ROOT = Path(einkorn.__file__).resolve().parent
-FLOORS = ("dsl", "compiler", "graph", "stdlib")
+FLOORS = ("dsl", "compiler", "graph", "stdlib", "cli", "testing")
 
 
 def raised() -> set[str]:

@@ -244,7 +244,7 @@ def test_graphs_that_contradict_themselves() -> None:
     refused(made, "EK0530", "input 'x' is a sequence")
     made = linear()
     made.graph.input[0].type.tensor_type.ClearField("shape")
-    refused(made, "EK0530", "how many axes")
+    refused(made, "EK0530", "the number of axes of input")
 
 
 def test_nodes_that_are_wrong_are_named() -> None:
