@@ -22,7 +22,8 @@ Tell = Callable[[int, int], None]  # how much of how much is done
 
 @contextmanager
 def shown_progress(name: str, verb: str = "compiling graph", unit: str = "kernels") -> Iterator[Tell]:
-    """While it lasts, the progress of a compilation, or of other work, is shown; the yielded function is called with it."""
+    """While it lasts, the progress of a compilation, or of other work, is shown; the yielded function is called with
+    it."""
     if not knobs.progress or not _watched():
         yield lambda done, count: None
         return
