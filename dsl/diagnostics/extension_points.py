@@ -1,9 +1,9 @@
-"""Extension points: what a room asks of one that stands above it, found by its name when it is first asked for.
+"""Extension points: what a room uses of one that stands above it, found by its name at the first use.
 
     CALL: ExtensionPoint[Call] = ExtensionPoint("graph.interop.direct", "call")
     CALL.get()(kernel, args, kwargs)
 
-A point is declared where it is asked, with the type of what it gives. Its provider is imported under a shield, once. A
+A point is declared where it is used, with the type of what it gives. Its provider is imported under a shield, once. A
 module that is not imported before it is needed, in the same room or below, is a point, too. docs/architecture.md lists
 all points; a test compares.
 """
@@ -34,7 +34,7 @@ class ExtensionPoint(Generic[T]):
         self._found: T | None = None
 
     def get(self) -> T:
-        """What the provider has; it is imported when this is first asked for."""
+        """What the provider has; it is imported at the first use."""
         found = self._found
         return self._import() if found is None else found
 

@@ -25,7 +25,7 @@ class DoorPolicy:
     Attributes:
         calls: how many of a kind Python serves before there is a door.
         doors: how many there may be; what comes later stays with Python.
-        looks: how many calls are asked for their kind.
+        looks: how many calls are checked for their kind.
     """
 
     calls: int
@@ -44,7 +44,7 @@ class CallCounter:
 
     Attributes:
         doors: how many there are, or will be soon.
-        looks: how many calls are still asked for their kind.
+        looks: how many calls are still checked for their kind.
     """
 
     __slots__ = ("_calls", "_policy", "doors", "looks")

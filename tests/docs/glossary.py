@@ -54,7 +54,7 @@ LEFT: dict[str, int] = {
     "docs": 4,
     "docs/procedures": 6,
     "dsl/contract": 17,
-    "dsl/diagnostics": 26,
+    "dsl/diagnostics": 22,
     "dsl/environment": 9,
     "dsl/frontend": 37,
     "dsl/language": 5,
