@@ -52,7 +52,7 @@ LEFT: dict[str, int] = {
     "compiler/simulation": 161,
     "compiler/targets": 21,
     "docs": 4,
-    "docs/procedures": 6,
+    "docs/procedures": 7,
     "dsl/contract": 17,
     "dsl/diagnostics": 22,
     "dsl/environment": 9,
