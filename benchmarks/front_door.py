@@ -36,7 +36,7 @@ from einkorn.dsl.package.findings import kept
 from einkorn.dsl.package.library import loaded_kernel
 from einkorn.graph import Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType
 from einkorn.graph.driver.shared_library import SharedLibrary
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance-of-calls.md"
 SIZE = 64

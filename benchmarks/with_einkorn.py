@@ -16,8 +16,8 @@ from workloads import Array, Workload
 
 from einkorn.dsl.contract import abi
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
-from einkorn.graph.engine.thread_pool import thread_pool
 from einkorn.graph.ir import Constant
+from einkorn.graph.loading.thread_pool import thread_pool
 
 Run = Callable[[], Any]
 KERNELS = Path(__file__).with_name("twenty_kernels.py")

@@ -201,7 +201,7 @@ def package_verify(path: str) -> None:
     ready = [variant for variant in package.variants if variant.in_process]
     if ready:
         from ..compiler.targets import architecture
-        from ..graph.engine.packaged_code import ready_pieces
+        from ..graph.loading.packaged_code import ready_pieces
 
         for variant in ready:
             ready_pieces(package, variant, architecture(variant.target))
@@ -333,8 +333,8 @@ def explain(code: str | None, printer: Printer) -> None:
 def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
     """Runs a program whose models are measured, and prints tables of their groups and of simulated memory."""
     from ..dsl.frontend.python.user_programs import running
-    from ..graph.engine.profile import AMBIENT, Profile
-    from ..graph.engine.profile_page import profile_page, profile_table
+    from ..graph.profiling.profile import AMBIENT, Profile
+    from ..graph.profiling.profile_page import profile_page, profile_table
 
     measured = Profile()
     AMBIENT.append(measured)
@@ -402,8 +402,8 @@ def tune(
     from ..dsl.package.findings import keep
     from ..dsl.package.library import load_library
     from ..dsl.types.dtype import DType
-    from ..graph.engine.page_style import whole_page
     from ..graph.interop.tuned import tune_op
+    from ..graph.profiling.page_style import whole_page
 
     kernel = load_library(source).choose(op)
     schema, space = kernel.schema, kernel.tuning
@@ -464,8 +464,8 @@ def reproduce(path: str) -> None:
     from ..compiler.pipeline import compile_entry
     from ..compiler.reproducer import read_graph, read_reproducer
     from ..compiler.targets import lookup
-    from ..graph.engine.load import load_anew
-    from ..graph.engine.reproducer import graph_from_json
+    from ..graph.loading.load import load_anew
+    from ..graph.loading.reproducer import graph_from_json
 
     graph = read_graph(path)
     if graph is not None:

@@ -2,7 +2,7 @@
 
 Functions that Python calls hold its lock, so that a list which only they change needs no other one.
 
-See also `graph.engine.door_memory` (who allocates the memory).
+See also `graph.calling.door_memory` (who allocates the memory).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The doors there are: a row each, with the function that writes its text.
 
-A door's file defines `ek_door`. See also `graph.engine.doors` (where the object is kept, and what its table holds).
+A door's file defines `ek_door`. See also `graph.calling.doors` (where the object is kept, and what its table holds).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A door is one function. Whatever is not as its description says leads to the lab
 what is done there is the door's own. Addresses and numbers that differ from process to process, or from kernel to
 kernel, are words of a table, whose address the door finds first.
 
-See also the file of each door (how a caller keeps tensors), `graph.engine.doors` (what the words hold).
+See also the file of each door (how a caller keeps tensors), `graph.calling.doors` (what the words hold).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Emits reports of which call of a parallel body accesses which element: `checks="all"` finds data races with them.
 
 Accesses to what the kernel may change are reported with the element and the call; so is the begin of each loop. The
-runtime compares them (see `graph.engine.data_races`): calls run in any order, so two calls that access one element, of
-which one writes it, race. A call owns the elements whose index contains the index that it was called with. Reports are
-taken out again for tensors of which each call accesses its own elements alone, and for those that are only read or only
-updated by atomic operations.
+runtime compares them (see `graph.findings.data_races`): calls run in any order, so two calls that access one element,
+of which one writes it, race. A call owns the elements whose index contains the index that it was called with. Reports
+are taken out again for tensors of which each call accesses its own elements alone, and for those that are only read
+or only updated by atomic operations.
 
 Not reported: accesses through pointers and grids that run on a CPU.
 """

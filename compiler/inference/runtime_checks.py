@@ -4,7 +4,7 @@ A check is an `assert` operation with a site that says what to report, so that e
 the author's. An access has one unless `ranges` proves that it lies inside. Under `safe`, checks of indices carry the
 attribute `hoist`, which says how many elements are touched: `hoist` does them once before a loop where it can.
 
-See also `passes.hoist_checks` (what a check costs in a loop), `graph.engine.reports` (how a report becomes an error).
+See also `passes.hoist_checks` (what a check costs in a loop), `graph.findings.reports` (how a report becomes an error).
 """
 
 from __future__ import annotations

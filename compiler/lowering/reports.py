@@ -1,6 +1,6 @@
 """Writes prints, assertions and breakpoints, and the table of what they show.
 
-See also `graph.engine.reports` (how a report looks).
+See also `graph.findings.reports` (how a report looks).
 """
 
 from __future__ import annotations

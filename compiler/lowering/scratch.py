@@ -4,7 +4,7 @@ A function gives out its scratch from the beginning on, piece by piece, in one s
 the most that one of its functions takes: they run one after the other. So each function with scratch is written once
 more, with nothing in it but what the sum is made of, for `ek_scratch(dims, stage)`, which is called before the call.
 
-See also `graph.engine.call` (which the caller finds).
+See also `graph.calling.call` (which the caller finds).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Storage whose address goes elsewhere, as in a pointer that a loop carries or that is cast, is left out.
 
-See also `graph.engine.unwritten` (results of ops).
+See also `graph.checking.unwritten` (results of ops).
 """
 
 from __future__ import annotations

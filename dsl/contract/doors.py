@@ -5,7 +5,7 @@ calls the entry; Python takes no part in it. What is not plain it hands on: to t
 description is of the plain case alone: contiguous tensors (or views of one pattern), sizes that are known from the
 inputs. It names no kernel and no address: one door serves all entries of the same form.
 
-See also `compiler.doors`, `graph.engine.doors`.
+See also `compiler.doors`, `graph.calling.doors`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 In the plain order blocks run one after the other, and a warp goes on until all its threads wait for other warps, or
 have ended; then comes the next warp. A step is one turn of a warp.
 
-See also `graph.engine.schedules` (how a schedule is found).
+See also `graph.calling.schedules` (how a schedule is found).
 """
 
 from __future__ import annotations

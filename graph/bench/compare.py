@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.environment.files import replace_file
-from ..engine.profile_page import shown_time
+from ..profiling.profile_page import shown_time
 from .measure import UNITS, Timing, shown_rate
 
 FORMAT: Final = 1

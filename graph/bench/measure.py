@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import shown_value
 from ..arguments import int_of, number_of, wrong
-from ..engine.profile_page import shown_time
+from ..profiling.profile_page import shown_time
 
 WARM_CALLS: Final = 8  # opens the doors of kernels and models
 WARM_SECONDS: Final = 0.1

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
-from ..engine.profile import Profile
+from ..profiling.profile import Profile
 from ..staging.graph import Graph
 from .inspected import code as code
 

@@ -19,7 +19,7 @@ from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.python.user_programs import running
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
-from ..engine.compile import graph_stage, has_grids
+from ..loading.compile import graph_stage, has_grids
 from ..ops.stage import OPS
 from ..passes.devices import Segment, divide
 from ..staging.graph import Graph

@@ -16,13 +16,13 @@ from string import Template
 
 from ...dsl.diagnostics.errors import GraphError
 from ..arguments import int_of, wrong
-from ..engine.planned import PlannedStep, planned_steps
-from ..engine.profile import Profile
-from ..engine.profile_page import shown_time
 from ..ir import GraphIR, Item, Node
+from ..loading.planned import PlannedStep, planned_steps
 from ..passes.control_flow import final
 from ..passes.fusion import Group
 from ..passes.memory_plan import Plan
+from ..profiling.profile import Profile
+from ..profiling.profile_page import shown_time
 from .outline import Line, outline
 
 ROW, GUTTER = 22, 150  # pixels

@@ -3,7 +3,7 @@
     with buffers:  marks which bytes are there, and which have values
     in calls:      generated code tells each access to the functions of `compiler.simulation.shadow_memory`
 
-See also `engine.findings` (what is said of a finding).
+See also `findings.findings` (what is said of a finding).
 """
 
 from __future__ import annotations

@@ -101,8 +101,10 @@ class KernelReports(Protocol):
 
 # The engine, which may compile, stands above drivers. By its name: the code that calls a library of GPUs; of a driver:
 # the name of the target that code for it is made for.
-LAUNCHERS: ExtensionPoint[Callable[[str], SharedLibrary]] = ExtensionPoint("graph.engine.launchers", "launcher_library")
-COMPILED_FOR: ExtensionPoint[Callable[[Driver], str]] = ExtensionPoint("graph.engine.compile", "compiled_for")
+LAUNCHERS: ExtensionPoint[Callable[[str], SharedLibrary]] = ExtensionPoint(
+    "graph.loading.launchers", "launcher_library"
+)
+COMPILED_FOR: ExtensionPoint[Callable[[Driver], str]] = ExtensionPoint("graph.loading.compile", "compiled_for")
 
 
 class Replayable(Protocol):

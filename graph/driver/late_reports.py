@@ -4,7 +4,7 @@ Kernels write reports into memory of the host that their device reaches, so a lo
 waits for one. A wait for a stream delivers the reports of what was enqueued there, and raises a failure. The next call
 raises a failure that has come meanwhile.
 
-See also `engine.device_reports` (what a report says), `gpu` (waiting).
+See also `findings.device_reports` (what a report says), `gpu` (waiting).
 """
 
 from __future__ import annotations

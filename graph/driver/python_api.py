@@ -3,7 +3,7 @@
 What those take is said by functions of our own: code that imports `ctypes` may change it for those in
 `ctypes.pythonapi`, which are everybody's.
 
-See also `engine.python_door` (how objects lie in memory).
+See also `calling.python_door` (how objects lie in memory).
 """
 
 from __future__ import annotations

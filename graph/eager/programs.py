@@ -22,14 +22,14 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.compiling import compiling
 from ...dsl.types.dtype import DType
 from .. import ops
+from ..calling.door_policy import PROGRAMS, CallCounter
+from ..calling.doors import scalar_of
+from ..calling.python_door import python_door
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
-from ..engine.background import BACKGROUND
-from ..engine.door_policy import PROGRAMS, CallCounter
-from ..engine.doors import scalar_of
 from ..engine.model import Model
-from ..engine.python_door import python_door
 from ..engine.session import InferenceSession
+from ..loading.background import BACKGROUND
 from ..staging.graph import Graph
 from ..types.dims import Dim
 from ..types.tensor_type import TensorType

@@ -14,12 +14,12 @@ import numpy as np
 from ...dsl.diagnostics.errors import GraphError, ReplayError
 from ...dsl.diagnostics.places import user_place
 from ..arguments import wrong
+from ..calling.call import Caller
+from ..calling.inputs import InputCheck
+from ..calling.outputs import KeptOutput
 from ..driver.buffer import Buffer
 from ..driver.device import Driver, Replayable
-from .call import Caller
 from .divided import DividedCaller
-from .inputs import InputCheck
-from .outputs import KeptOutput
 
 MAX_KEY = (1 << 64) - 1  # the largest key
 

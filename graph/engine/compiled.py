@@ -1,6 +1,6 @@
 """Holds the code of a graph before its weights are there.
 
-See also `engine.load` (how code is found and made).
+See also `loading.load` (how code is found and made).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ...dsl.contract.checks import Checks
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
+from ..calling.outputs import Filling
 from ..driver.device import Storage
 from ..driver.devices import Device, placed_on
+from ..findings.prints import PrintOptions, with_style
 from ..ir import External, GraphIR
+from ..loading.code import LoadedCode
+from ..loading.compile import chosen_checks, interpret_graph
+from ..loading.load import load_graph, load_parts
 from ..passes.devices import Segment, divide
-from .code import LoadedCode
-from .compile import chosen_checks, interpret_graph
-from .load import load_graph, load_parts
 from .model import Model
 from .optimising import optimise_graph
-from .outputs import Filling
 from .prepared import parts_of, prepared_weights
-from .prints import PrintOptions, with_style
 from .weights import weights_of
 
 Load = Callable[..., LoadedCode]

@@ -17,9 +17,9 @@ from ...dsl.environment.knobs import STAGES, Knobs, knobs
 from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import show_internals
 from ..arguments import CODE, choice_of, flag_of, text_of, wrong
+from ..findings.prints import PrintOptions
 from ..staging.debug import GRAPH_DEBUG
 from ..staging.graph import Graph
-from .prints import PrintOptions
 
 T = TypeVar("T")
 ASSERT_LEVELS = {"": "safe", "none": "off", "warn": "safe", "safe": "safe", "all": "all"}

@@ -21,24 +21,24 @@ import numpy as np
 
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.types.packing import pack
+from ..calling.call import Caller
+from ..calling.call_plan import plan_calls
+from ..calling.inputs import InputCheck, known_sizes
+from ..calling.outputs import Filling, GivenOutput, Output
+from ..calling.size_checks import SizeChecks
+from ..checking.unwritten import run_twice
 from ..driver.arrays import check_memory, check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.device_buffer import buffer_class
 from ..driver.devices import CPU, Device, DeviceRef
 from ..ir import Constant, External, GraphIR, Held, Node
+from ..loading.code import LoadedCode
 from ..passes.devices import Copy, Segment, Step, divide, names_in
-from .call import Caller
-from .call_plan import plan_calls
-from .code import LoadedCode
-from .inputs import InputCheck, known_sizes
-from .outputs import Filling, GivenOutput, Output
-from .profile import ROOM, Profile, TracedCaller, counting, places_of
-from .size_checks import SizeChecks
-from .unwritten import run_twice
+from ..profiling.profile import ROOM, Profile, TracedCaller, counting, places_of
 
 if TYPE_CHECKING:
-    from .memory_counters import MemoryCounters
+    from ..profiling.memory_counters import MemoryCounters
 
 
 @dataclass(eq=False)

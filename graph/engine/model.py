@@ -23,34 +23,34 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import bare
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, wrong
+from ..calling.bound import BoundModel, placed_by_name
+from ..calling.call import Caller
+from ..calling.call_plan import plan_calls
+from ..calling.door_policy import MODELS, CallCounter
+from ..calling.inputs import WRONG_INPUT, InputCheck, wrong_inputs
+from ..calling.outputs import Filling, KeptOutput, as_outputs
+from ..calling.padded import check_extent, from_bytes, run_padded
+from ..calling.python_door import kinds_served, python_door
+from ..checking.unwritten import run_twice
 from ..driver.buffer import Buffer
 from ..driver.device import Driver, Storage
 from ..driver.devices import Device, DeviceRef, placed_on
 from ..ir import GraphIR
+from ..loading.background import BACKGROUND
+from ..loading.code import LoadedCode
+from ..loading.planned import kernel_summaries
 from ..passes.fusion import Partition
+from ..profiling.profile import ROOM, Profile, TracedCaller, Tracing, counting
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
-from .background import BACKGROUND
-from .bound import BoundModel, placed_by_name
-from .call import Caller
-from .call_plan import plan_calls
 from .captures import AnyCaller, Captures
-from .code import LoadedCode
 from .divided import DividedCaller, DividedTracing
-from .door_policy import MODELS, CallCounter
-from .inputs import WRONG_INPUT, InputCheck, wrong_inputs
-from .outputs import Filling, KeptOutput, as_outputs
-from .padded import check_extent, from_bytes, run_padded
-from .planned import kernel_summaries
-from .profile import ROOM, Profile, TracedCaller, Tracing, counting
-from .python_door import kinds_served, python_door
-from .unwritten import run_twice
 from .weights import registry_of
 
 if TYPE_CHECKING:
     from ..passes.pass_summary import PassSummary
     from ..passes.summaries import KernelSummary
-    from .memory_counters import MemoryCounters
+    from ..profiling.memory_counters import MemoryCounters
 
 
 Run = Callable[[Any, Sequence[Any]], list[Buffer]]  # how a call is made: of a caller and the inputs
@@ -440,7 +440,7 @@ class Model(Rich):
         if len(found) == 1:
             return found[0]
         with shielded():
-            from .memory_counters import added  # few devices count
+            from ..profiling.memory_counters import added  # few devices count
 
         return added(found)
 
@@ -489,7 +489,7 @@ class Model(Rich):
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` requests it."""
         with shielded():
-            from .fusion_check import FusionCheck  # few processes request it
+            from ..checking.fusion_check import FusionCheck  # few processes request it
 
         self._plain = FusionCheck(self._call, load).run
         self._run_by(self._plain)

@@ -20,12 +20,12 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ..ir import Constant, GraphIR, Held, Node
+from ..loading.cache_keys import graph_key
+from ..loading.code import LoadedCode
+from ..loading.compile import chosen_checks, facts_on_device, targets_of
 from ..passes.fusion import Facts
 from ..passes.pipeline import Optimised, Tools, optimise
 from ..staging.kernels import shipped_kernel
-from .cache_keys import graph_key
-from .code import LoadedCode
-from .compile import chosen_checks, facts_on_device, targets_of
 from .model import Model
 
 MAX_KEPT_BYTES: Final = 1 << 20  # of computed constants that are kept in the cache

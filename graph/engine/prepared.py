@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from ...dsl.contract.checks import SAFE
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..ir import External, GraphIR, Prepared
-from .cache_keys import graph_key
-from .code import LoadedCode
+from ..loading.cache_keys import graph_key
+from ..loading.code import LoadedCode
 from .model import Model
 from .weights import aligned_memory, storage_of
 

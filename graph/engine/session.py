@@ -1,6 +1,6 @@
 """Makes graphs ready to run on a set of devices.
 
-See also `engine.load` (how code is found and made), `engine.model` (calls).
+See also `loading.load` (how code is found and made), `engine.model` (calls).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
+from ..findings.prints import STYLES, PrintOptions
+from ..loading.extensions import with_extensions
+from ..profiling.profile import AMBIENT, OPEN, Profile
 from ..staging.graph import Graph
 from ..staging.kernels import Extensions, KernelLibrary
 from .compiled import CompiledModel, LoadOptions
 from .debug import ASSERT_LEVELS, DEBUG
-from .extensions import with_extensions
 from .model import Model
-from .prints import STYLES, PrintOptions
-from .profile import AMBIENT, OPEN, Profile
 
 MOST_THREADS = 1024
 MOST_DIGITS = 99

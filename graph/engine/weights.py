@@ -18,12 +18,12 @@ import numpy as np
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, of_call
 from ...dsl.diagnostics.places import user_place
 from ..arguments import wrong
+from ..calling.inputs import InputCheck
 from ..driver.buffer import Buffer
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..driver.device_buffer import buffer_class
 from ..ir import External, GraphIR, Prepared
 from ..types.tensor_type import shown
-from .inputs import InputCheck
 
 CODE = "EK0433"
 

@@ -14,8 +14,8 @@ from ...dsl.signature.dims import Pack
 from ...dsl.signature.parse_dims import parse_dims
 from ...dsl.signature.schema import Form, OpSchema, Role
 from ..driver.devices import Device, placed_on
-from ..engine.compile import element_facts
 from ..ir import Node
+from ..loading.compile import element_facts
 from .specialise import Specialisation
 from .spread import is_flat
 

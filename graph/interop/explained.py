@@ -14,7 +14,7 @@ from ...dsl.signature.bind import bind
 from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.signature.variadic import expand
 from ...dsl.types.dtype import DType
-from ..engine.inputs import WRONG_INPUT
+from ..calling.inputs import WRONG_INPUT
 from .binding import Given
 from .kinds import Operand
 from .specialise import Specialisation

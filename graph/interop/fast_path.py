@@ -4,7 +4,7 @@ A kernel object gets a class of its own whose `__call__` is a built-in function:
 on what it does not serve to the one before it, the first to Python. There are at most four: dtypes, ranks, parameters,
 kinds of views. What comes later stays with Python. Doors are made in the background: no call waits for one.
 
-See also `engine.python_door` (what a door is).
+See also `calling.python_door` (what a door is).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.frontend.caller import Called
 from ...dsl.frontend.reads import Reads
 from ...dsl.types.dtype import DType
+from ..calling.call import Caller
+from ..calling.door_policy import KERNELS, TUNED_KERNELS, CallCounter
+from ..calling.python_door import ABSENT, python_door
 from ..driver.buffer import Buffer
-from ..engine.background import BACKGROUND
-from ..engine.call import Caller
-from ..engine.door_policy import KERNELS, TUNED_KERNELS, CallCounter
-from ..engine.python_door import ABSENT, python_door
+from ..loading.background import BACKGROUND
 from ..types.strides import pattern_of, whole
 from .arranged import Arranged
 from .explained import explained

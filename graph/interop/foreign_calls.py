@@ -18,11 +18,11 @@ from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.foreign_doors import CALL_WORDS, TABLE
 from ...dsl.diagnostics.errors import EinkornError, GraphError, KernelError
 from ...dsl.diagnostics.places import user_place
+from ..calling.doors import DoorOwner, door_spec, entry_words, load_door
 from ..driver.python_api import address_of
 from ..driver.shared_library import SharedLibrary
-from ..engine.doors import DoorOwner, door_spec, entry_words, load_door
-from ..engine.report_callbacks import REPORT
-from ..engine.thread_pool import thread_pool
+from ..findings.report_callbacks import REPORT
+from ..loading.thread_pool import thread_pool
 from .explained import named
 from .late_interrupts import forget, raise_later
 from .specialise import Specialisation

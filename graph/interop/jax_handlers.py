@@ -28,11 +28,11 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.cache import content_key
 from ...dsl.signature.dims import evaluate
 from ...dsl.signature.parameters import identity
+from ..calling.doors import DoorOwner, door_spec, entry_words
 from ..driver.python_api import address_of
-from ..engine.compile import chosen_checks
-from ..engine.doors import DoorOwner, door_spec, entry_words
 from ..engine.model import Model
 from ..ir import Constant, GraphIR, Node
+from ..loading.compile import chosen_checks
 from .foreign_calls import own_door
 from .jax_callee import Levels, Shape, batch_sizes
 from .jax_sharding import call_attributes

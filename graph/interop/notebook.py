@@ -15,11 +15,11 @@ from ...dsl.diagnostics.errors import EinkornError, plural
 from ...dsl.frontend.caller import Called
 from ...dsl.package.finding_tables import finding_tables
 from ...dsl.signature.description import call_text
-from ..engine.memory_counters import added
 from ..engine.model import Model, TensorSpec
-from ..engine.profile import Profile
-from ..engine.profile_page import shown_time
 from ..passes.summaries import KernelSummary
+from ..profiling.memory_counters import added
+from ..profiling.profile import Profile
+from ..profiling.profile_page import shown_time
 from ..staging.graph import Graph
 from ..tuning.table import TuningTable
 from ..types.tensor_type import BufferType, ShapedType

@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from ...dsl.contract.foreign_doors import PLAIN_DOOR
 from ...dsl.environment.knobs import knobs
 from ...dsl.types.dtype import DType
-from ..engine.compile import plain_door
+from ..loading.compile import plain_door
 from .foreign_calls import ForeignCalls, call_table, foreign_calls
 from .specialise import Specialisation
 

@@ -3,7 +3,7 @@
 What a call was found to mean is kept under what it looks like, so that the next one needs no analysis: it is one lookup
 into a table, and a call of the model. What a table does not know, or what a model refuses, goes the whole way.
 
-See also `engine.python_door` (calls without Python).
+See also `calling.python_door` (calls without Python).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ...dsl.signature.description import call_text
 from ...dsl.signature.dims import Pack
 from ...dsl.signature.parse_dims import parse_dims
 from ..driver.devices import Device
-from ..engine.compile import explorer_page, stage_text
+from ..loading.compile import explorer_page, stage_text
 from ..types.tensor_type import ShapedType
 from .binding import Given, bind_call
 from .direct import called, kind_of

@@ -22,8 +22,8 @@ from ...dsl.signature.tuning import TuningSpace, plain, sizes_by_name
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..driver.devices import Device
-from ..engine.compile import compiled_for
-from ..engine.progress import shown_progress
+from ..loading.compile import compiled_for
+from ..loading.progress import shown_progress
 from ..ops.tuned import finding_for, findings_about, values_of
 from ..tuning.search import search
 from ..tuning.table import TuningTable

@@ -27,9 +27,9 @@ from ...dsl.environment.knobs import knobs
 from ...dsl.frontend.caller import Called
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
+from ..calling.doors import load_door
+from ..calling.python_door import ABSENT, python_getter
 from ..driver.python_api import address_of, pointer_of_capsule
-from ..engine.doors import load_door
-from ..engine.python_door import ABSENT, python_getter
 from .elementwise import operation_of, signature_trouble, trouble_of
 from .fast_path import variables
 from .foreign_calls import call_table, foreign_calls, own_door

@@ -1,6 +1,6 @@
 """Stages kernels of the user's: `custom` and `inplace_custom`.
 
-See also `engine.load` (loading of libraries), `dsl.signature.bind` (the rules of signatures).
+See also `loading.load` (loading of libraries), `dsl.signature.bind` (the rules of signatures).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stages ops that show what a graph computes while it runs, and ops about its order and its devices.
 
-See also `engine.reports` (how reports of native code become text).
+See also `findings.reports` (how reports of native code become text).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "cli": {"dsl", "compiler", "graph", "testing"},
     "": set(FLOORS) - {"stdlib"},
 }
-DOOR = "graph.engine.compile"  # the one file of the graph floor that imports the compiler
+DOOR = "graph.loading.compile"  # the one file of the graph floor that imports the compiler
 # What may import our own modules inside functions.
 LATE_IMPORTS = {DOOR, "cli.application", "cli.commands"}
 # What is imported where it is first needed, since most runs never need it.
@@ -40,16 +40,16 @@ OPENED_LATE = {
     "dsl.package.container",
     "dsl.package.findings",
     "graph.interop.tuned",
-    "graph.engine.fusion_check",
-    "graph.engine.packaged_code",
+    "graph.checking.fusion_check",
+    "graph.loading.packaged_code",
     "graph.passes.summaries",
     "graph.driver.cuda",
     "graph.driver.hip",
     "graph.driver.simulated",
-    "graph.engine.device_reports",
-    "graph.engine.findings",
-    "graph.engine.schedules",
-    "graph.engine.memory_counters",
+    "graph.findings.device_reports",
+    "graph.findings.findings",
+    "graph.calling.schedules",
+    "graph.profiling.memory_counters",
     "graph.onnx.importer",
     "graph.drawing.dot",
     "graph.drawing.page",
@@ -234,7 +234,12 @@ HEAVY = ("llvmlite", "torch_mlir", "mlir", "torch", "jax", "numba", "onnx", "cud
 # What knows of kernels on devices, of which a machine without a GPU has none; and what is opened late.
 FOR_DEVICES = {
     *("dsl.contract.checking", "dsl.contract.kernels", "graph.driver.checked_memory", "graph.driver.gpu"),
-    *("graph.driver.gpu_library", "graph.driver.halves", "graph.engine.line_counters", "graph.engine.memory_page"),
+    *(
+        "graph.driver.gpu_library",
+        "graph.driver.halves",
+        "graph.profiling.line_counters",
+        "graph.profiling.memory_page",
+    ),
 }
 
 

@@ -17,8 +17,8 @@ from einkorn.compiler.ir.program import NotFusible
 from einkorn.compiler.reproducer import read_graph
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import compile, load, reproducer
-from einkorn.graph.engine.reproducer import graph_from_json
+from einkorn.graph.loading import compile, load, reproducer
+from einkorn.graph.loading.reproducer import graph_from_json
 from einkorn.graph.passes import pipeline
 
 KERNELS = """

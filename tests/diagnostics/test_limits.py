@@ -18,7 +18,7 @@ from einkorn.dsl.diagnostics.code_keys import code_key
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.package.library import load_library
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import load
+from einkorn.graph.loading import load
 
 HOST = DeviceRef.CPU()
 

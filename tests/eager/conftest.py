@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support import graphs
 
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 
 @pytest.fixture(scope="session", autouse=True)

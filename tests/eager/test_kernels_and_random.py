@@ -17,7 +17,7 @@ from einkorn import random
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.graph import CPU, Accelerator, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.eager.programs import COUNTS
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 FILE = Path(__file__).parent / "kernels.py"
 

@@ -14,7 +14,7 @@ from einkorn import functional as F
 from einkorn import random
 from einkorn.graph import DType
 from einkorn.graph.eager.programs import COUNTS
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 ROOT = Path(__file__).resolve().parents[2]
 AROUND = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]

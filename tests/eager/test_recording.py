@@ -17,7 +17,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.graph import DType
 from einkorn.graph.eager import programs, realize
 from einkorn.graph.eager.programs import COUNTS
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 
 @contextmanager

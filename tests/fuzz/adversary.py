@@ -34,7 +34,7 @@ from programs import Program
 
 from einkorn.compiler.interpreter import translate as interpret_flow
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
-from einkorn.graph.engine import native_call as calls
+from einkorn.graph.calling import native_call as calls
 
 Array = np.ndarray[Any, Any]
 CALLS = 5  # of each program, with sizes and data of their own

@@ -31,15 +31,15 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import parse_checks
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.graph import CPU, Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, Model, TensorType, ops
+from einkorn.graph.calling import native_call as calls
+from einkorn.graph.calling.outputs import Output
 from einkorn.graph.driver.device import ALIGNMENT, CodeFile
 from einkorn.graph.driver.shared_library import SharedLibrary
 from einkorn.graph.driver.threads import Pool
-from einkorn.graph.engine import native_call as calls
-from einkorn.graph.engine.code import LoadedCode, open_code
-from einkorn.graph.engine.compile import node_facts
-from einkorn.graph.engine.outputs import Output
-from einkorn.graph.engine.reports import reports_of
+from einkorn.graph.findings.reports import reports_of
 from einkorn.graph.ir import GraphIR
+from einkorn.graph.loading.code import LoadedCode, open_code
+from einkorn.graph.loading.compile import node_facts
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
 

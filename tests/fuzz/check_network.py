@@ -31,11 +31,11 @@ from networks.redundant import redundant, with_weights
 
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.graph import Buffer, DType, Model
-from einkorn.graph.engine.code import LoadedCode
 from einkorn.graph.engine.optimising import optimise_graph
 from einkorn.graph.engine.prepared import prepared_weights
 from einkorn.graph.engine.weights import weights_of
 from einkorn.graph.ir import External, GraphIR
+from einkorn.graph.loading.code import LoadedCode
 from einkorn.graph.passes import pack_weights, prepare_weights
 from einkorn.graph.passes.verify import verify_graph
 

@@ -27,10 +27,10 @@ from networks.ways import random_network  # noqa: E402
 
 from einkorn.dsl.contract.checks import SAFE  # noqa: E402
 from einkorn.graph import DType  # noqa: E402
-from einkorn.graph.engine import reproducer  # noqa: E402
-from einkorn.graph.engine.cache_keys import graph_key  # noqa: E402
-from einkorn.graph.engine.reproducer import graph_from_json, graph_to_json  # noqa: E402
 from einkorn.graph.ir import Node  # noqa: E402
+from einkorn.graph.loading import reproducer  # noqa: E402
+from einkorn.graph.loading.cache_keys import graph_key  # noqa: E402
+from einkorn.graph.loading.reproducer import graph_from_json, graph_to_json  # noqa: E402
 
 REGRESSIONS = sorted((HERE / "networks" / "regressions").glob("*.py"))
 NETWORKS = subjects.SUBJECTS[1]

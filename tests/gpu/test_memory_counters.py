@@ -16,8 +16,8 @@ from einkorn.cli.application import run
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import DeviceError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.line_counters import NUMBERS
-from einkorn.graph.engine.memory_counters import MemoryCounters, added
+from einkorn.graph.profiling.line_counters import NUMBERS
+from einkorn.graph.profiling.memory_counters import MemoryCounters, added
 
 KERNELS = """
 from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float32, gpu, register

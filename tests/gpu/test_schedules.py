@@ -16,8 +16,8 @@ from einkorn.dsl import DType
 from einkorn.dsl.contract.schedules import BLOCKS, ScheduleRow, Switch, parse_schedule
 from einkorn.dsl.diagnostics.errors import DeviceError, KernelError
 from einkorn.graph import Accelerator, Buffer, BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import schedules
-from einkorn.graph.engine.schedules import said, shortest, switches_of
+from einkorn.graph.calling import schedules
+from einkorn.graph.calling.schedules import said, shortest, switches_of
 
 FILE = KERNELS / "wrong_memory.py"
 GPU = DeviceRef.GPU()

@@ -22,8 +22,8 @@ from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.environment.cache import CacheWarning
 from einkorn.graph import DeviceRef, InferenceSession, ops
 from einkorn.graph.driver.device import CodeFile
-from einkorn.graph.engine import load as loading
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading import load as loading
 
 HOST = DeviceRef.CPU()
 KERNEL = '''"""Kernels."""

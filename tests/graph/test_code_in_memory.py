@@ -17,10 +17,10 @@ from support import graphs
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import DeviceRef, ops
+from einkorn.graph.calling import doors
 from einkorn.graph.driver.shared_library import SharedLibrary
-from einkorn.graph.engine import doors
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading.background import BACKGROUND
 
 KERNELS = Path(__file__).parent / "session_kernels.py"
 X = np.arange(24, dtype=np.float32).reshape(4, 6)

@@ -21,10 +21,10 @@ from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.contract.unit import groups_in
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.compile import node_facts
-from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
-from einkorn.graph.engine.reproducer import graph_from_json, graph_to_json
+from einkorn.graph.loading.compile import node_facts
+from einkorn.graph.loading.load import load_graph
+from einkorn.graph.loading.reproducer import graph_from_json, graph_to_json
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
 

@@ -12,8 +12,8 @@ from support import graphs
 
 from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.graph import BufferType, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading.load import load_graph
 
 pytestmark = pytest.mark.as_shipped
 

@@ -16,9 +16,9 @@ from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import CompileError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.compile import node_facts
-from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading.compile import node_facts
+from einkorn.graph.loading.load import load_graph
 from einkorn.graph.passes.fusion import partition
 
 pytestmark = pytest.mark.as_shipped

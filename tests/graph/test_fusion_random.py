@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
-from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading.load import load_graph
 from einkorn.graph.types.dims import StaticDim
 
 pytestmark = pytest.mark.as_shipped

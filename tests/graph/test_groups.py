@@ -21,9 +21,9 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
 from einkorn.dsl.environment.process_settings import SWITCHING
 from einkorn.graph import DeviceRef, ops
-from einkorn.graph.engine import compile as compiling
-from einkorn.graph.engine import load as loading
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading import compile as compiling
+from einkorn.graph.loading import load as loading
+from einkorn.graph.loading.background import BACKGROUND
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from einkorn.dsl.contract import abi
-from einkorn.graph.engine import report_callbacks
-from einkorn.graph.engine.late_signals import keep
+from einkorn.graph.findings import report_callbacks
+from einkorn.graph.findings.late_signals import keep
 
 SUPPORT = Path(__file__).parents[1] / "support"
 PATIENCE = 300.0  # seconds in which every process must have ended

@@ -16,9 +16,10 @@ from support import graphs
 
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
-from einkorn.graph.engine import fusion_check, progress
-from einkorn.graph.engine.call import Caller
+from einkorn.graph.calling.call import Caller
+from einkorn.graph.checking import fusion_check
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading import progress
 
 HOST = DeviceRef.CPU()
 F32 = np.float32

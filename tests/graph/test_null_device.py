@@ -30,8 +30,8 @@ from einkorn.graph import (
     scan_available_devices,
 )
 from einkorn.graph.driver import devices
-from einkorn.graph.engine.cache_keys import graph_key
 from einkorn.graph.ir import Constant, GraphIR, Node
+from einkorn.graph.loading.cache_keys import graph_key
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
 

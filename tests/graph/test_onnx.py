@@ -14,7 +14,7 @@ import pytest
 from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
 from einkorn.graph import DType, Graph, InferenceSession, from_onnx, ops
-from einkorn.graph.engine.cache_keys import graph_key
+from einkorn.graph.loading.cache_keys import graph_key
 from einkorn.graph.onnx.initialisers import take_out
 from einkorn.stdlib.kernels.random import uniform_reference
 

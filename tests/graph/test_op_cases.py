@@ -22,8 +22,8 @@ from einkorn.dsl.diagnostics.errors import CompileError, EinkornError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Accelerator
 from einkorn.graph.driver import devices
-from einkorn.graph.engine.compile import compile_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading.compile import compile_graph
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import OPS
 

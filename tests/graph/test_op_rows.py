@@ -31,7 +31,7 @@ from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DType, Graph, TensorType, TensorValue
-from einkorn.graph.engine.compile import compile_graph
+from einkorn.graph.loading.compile import compile_graph
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import Op
 

@@ -14,9 +14,9 @@ import pytest
 from einkorn.dsl import InputTensor, Numeric, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
-from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.optimising import optimise_graph
 from einkorn.graph.ir import Constant, GraphIR, Node
+from einkorn.graph.loading.load import load_graph
 from einkorn.graph.passes.pipeline import PASSES, names
 from einkorn.graph.passes.simplify import RULES
 from einkorn.graph.passes.verify import verify_graph

@@ -20,8 +20,8 @@ from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import CompileError, PackageError
 from einkorn.dsl.package.archive import Archive, write_archive
 from einkorn.graph import DeviceRef, DType, ops
-from einkorn.graph.engine import load as loading
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading import load as loading
 
 HOST = DeviceRef.CPU()
 SOURCE = '''

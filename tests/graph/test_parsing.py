@@ -13,8 +13,8 @@ from support.op_cases import Batch, families
 from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import BufferType, DType, Graph, InferenceSession, TensorType, Weight, ops, parse_graph
-from einkorn.graph.engine.cache_keys import graph_key
 from einkorn.graph.ir import Constant
+from einkorn.graph.loading.cache_keys import graph_key
 
 F32 = TensorType(DType.float32, ["n", 3], HOST)
 CASES = families()

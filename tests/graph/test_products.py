@@ -13,8 +13,8 @@ from einkorn.compiler.ir.program import Region, walk
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import host
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
-from einkorn.graph.engine.load import load_graph
 from einkorn.graph.engine.model import Model
+from einkorn.graph.loading.load import load_graph
 
 pytestmark = pytest.mark.as_shipped
 

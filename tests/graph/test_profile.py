@@ -13,8 +13,8 @@ from support import graphs
 
 from einkorn.cli.application import run
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.profile import AMBIENT
-from einkorn.graph.engine.profile_page import profile_page, profile_table, shown_time
+from einkorn.graph.profiling.profile import AMBIENT
+from einkorn.graph.profiling.profile_page import profile_page, profile_table, shown_time
 
 CPU = DeviceRef.CPU()
 

@@ -1,6 +1,6 @@
 """The memory of results: distinct between calls, and never written again while anybody can see it.
 
-The runtime takes the memory of large results again once nobody sees it (`graph/engine/call.py`), so every way to hold
+The runtime takes the memory of large results again once nobody sees it (`graph/calling/call.py`), so every way to hold
 on to a result is tried here.
 """
 

@@ -16,8 +16,8 @@ from einkorn.profile import record, span
 
 from einkorn.dsl.diagnostics.errors import GraphError
 from einkorn.graph import CPU, Accelerator, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import spans
-from einkorn.graph.engine.profile_page import profile_page, profile_table
+from einkorn.graph.profiling import spans
+from einkorn.graph.profiling.profile_page import profile_page, profile_table
 
 X = np.ones(8, np.float32)
 

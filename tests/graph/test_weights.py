@@ -12,7 +12,7 @@ from support.graphs import HOST
 
 from einkorn.dsl.diagnostics.errors import CallErrors, EinkornError, GraphError
 from einkorn.graph import Buffer, DType, Graph, InferenceSession, TensorType, Weight, ops
-from einkorn.graph.engine.load import load_graph
+from einkorn.graph.loading.load import load_graph
 
 N = TensorType(DType.float32, ["n", 3], HOST)
 

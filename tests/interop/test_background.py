@@ -19,10 +19,10 @@ from einkorn.tensor import Tensor
 from einkorn.dsl.environment.process_settings import SWITCHING
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
-from einkorn.graph.engine import doors
-from einkorn.graph.engine.background import BACKGROUND, Background
-from einkorn.graph.engine.door_policy import PROGRAMS
+from einkorn.graph.calling import doors
+from einkorn.graph.calling.door_policy import PROGRAMS
 from einkorn.graph.interop.own_class import own_member
+from einkorn.graph.loading.background import BACKGROUND, Background
 
 from . import direct_kernels as kernels
 from . import door_kernels, elementwise_kernels
@@ -46,7 +46,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
         released.set()
         assert BACKGROUND.wait(60)
 
-    from einkorn.graph.engine import python_door
+    from einkorn.graph.calling import python_door
 
     monkeypatch.setattr(python_door, "load_door", load)
     if "torch" in sys.modules:
@@ -152,7 +152,7 @@ import os, sys
 sys.path.insert(0, {folder!r})
 import numpy as np
 import direct_kernels as kernels
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 from einkorn.graph.interop.own_class import own_member
 x = np.ones(4, np.float32)
 

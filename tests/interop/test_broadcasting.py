@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.graph import Accelerator, Buffer, DType, Graph, InferenceSession, TensorType
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.specialise import prepared
 from einkorn.graph.interop.spread import common_shape, joint_inputs, spread_of
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import elementwise_kernels as k
 

@@ -18,10 +18,10 @@ import pytest
 from einkorn.dsl import DType, kernels_of
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine import load
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop import specialise as specialising
 from einkorn.graph.interop.specialise import prepared
+from einkorn.graph.loading import load
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as k
 

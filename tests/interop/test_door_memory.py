@@ -12,9 +12,9 @@ import pytest
 
 from einkorn.dsl.diagnostics.errors import DeviceError, KernelError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.calling.door_memory import Arenas, LargeOutputs
 from einkorn.graph.driver.lending import Lender
-from einkorn.graph.engine.background import BACKGROUND
-from einkorn.graph.engine.door_memory import Arenas, LargeOutputs
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as kernels
 from .test_doors import F32, MISSED, door, floats

@@ -17,10 +17,10 @@ from einkorn.dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec, Pytho
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.signature.dims import Name
 from einkorn.dsl.types.dtype import DType
-from einkorn.graph.engine import doors, python_door
-from einkorn.graph.engine.compile import host_target
-from einkorn.graph.engine.doors import door_spec
+from einkorn.graph.calling import doors, python_door
+from einkorn.graph.calling.doors import door_spec
 from einkorn.graph.interop.specialise import specialise
+from einkorn.graph.loading.compile import host_target
 
 from . import direct_kernels as kernels
 

@@ -21,11 +21,11 @@ from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.frontend.reads import Reads
 from einkorn.graph import Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.background import BACKGROUND
-from einkorn.graph.engine.door_policy import KERNELS
-from einkorn.graph.engine.python_door import python_door
+from einkorn.graph.calling.door_policy import KERNELS
+from einkorn.graph.calling.python_door import python_door
 from einkorn.graph.interop.fast_path import variables
 from einkorn.graph.interop.specialise import specialise
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as kernels
 from . import door_kernels
@@ -277,7 +277,7 @@ from direct_kernels import add_one
 x = np.ones(4, np.float32)
 for _ in range(3):
     assert add_one(x).tolist() == [2.0] * 4
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 from einkorn.graph.interop.own_class import own_member
 assert BACKGROUND.wait(60)
 assert type(own_member(add_one, "__call__")) is type(len)

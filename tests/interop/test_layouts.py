@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.arranged import arranged, order_of
 from einkorn.graph.interop.specialise import prepared
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import elementwise_kernels as k
 

@@ -16,9 +16,9 @@ import pytest
 from einkorn.dsl.diagnostics.errors import KernelError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph.driver.buffer import Buffer
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.specialise import specialise
 from einkorn.graph.interop.ufunc import ufunc_of
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as kernels
 from . import elementwise_kernels as elementwise

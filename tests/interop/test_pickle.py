@@ -204,9 +204,9 @@ def public_classes() -> dict[str, type]:
             if inspect.isclass(value) and value.__module__.startswith("einkorn") and not issubclass(value, Exception):
                 found[name] = value
     found |= {name: getattr(tools, name) for name in ("Benchmark", "Compiled", "Page")}
-    found["Profile"] = importlib.import_module("einkorn.graph.engine.profile").Profile
+    found["Profile"] = importlib.import_module("einkorn.graph.profiling.profile").Profile
     found["TuningTable"] = importlib.import_module("einkorn.graph.tuning.table").TuningTable
-    found["BoundModel"] = importlib.import_module("einkorn.graph.engine.bound").BoundModel
+    found["BoundModel"] = importlib.import_module("einkorn.graph.calling.bound").BoundModel
     return found
 
 

@@ -25,9 +25,9 @@ from einkorn.dsl import (
     unroll,
 )
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError, KernelError
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.torch import libtorch
 from einkorn.graph.interop.torch.op import _owners
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as k
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from einkorn.compiler.doors.rows import door_object, door_text
 from einkorn.dsl import DType
 from einkorn.dsl.contract.doors import KERNELS, DoorSpec, TorchForm
-from einkorn.graph.engine.compile import host_target
-from einkorn.graph.engine.doors import door_spec
+from einkorn.graph.calling.doors import door_spec
 from einkorn.graph.interop.specialise import specialise
+from einkorn.graph.loading.compile import host_target
 
 from . import direct_kernels as k
 

@@ -16,8 +16,8 @@ import einkorn.torch as ek
 
 from einkorn.dsl import DType, Floating, InputTensor, OutputTensor, foreach, register
 from einkorn.dsl.diagnostics.errors import GraphError, KernelError
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.torch import libtorch
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as k
 

@@ -17,8 +17,8 @@ from torch.testing import assert_close
 
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register
 from einkorn.dsl.frontend.caller import Called
-from einkorn.graph.engine.background import BACKGROUND
 from einkorn.graph.interop.own_class import own_member
+from einkorn.graph.loading.background import BACKGROUND
 
 from . import direct_kernels as k
 
@@ -78,7 +78,7 @@ IN_A_PROCESS = """
 import sys
 import numpy as np
 import direct_kernels as kernels
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 from einkorn.graph.interop.own_class import own_member
 from einkorn.graph.interop.own_class import own_member
 

@@ -23,10 +23,10 @@ from einkorn.dsl.package.library import load_library, loaded_kernel
 from einkorn.dsl.signature.tuning import sizes_by_name, tuning_space
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, DeviceRef, Graph, TensorType, ops
-from einkorn.graph.engine.background import BACKGROUND
-from einkorn.graph.engine.compile import compiled_for
 from einkorn.graph.interop import tuned
 from einkorn.graph.interop.tuned import tune_op
+from einkorn.graph.loading.background import BACKGROUND
+from einkorn.graph.loading.compile import compiled_for
 from einkorn.graph.tuning import search
 from einkorn.graph.tuning.messages import Raced, Tried, Try
 from einkorn.graph.tuning.table import Candidate, TuningTable

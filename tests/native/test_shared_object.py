@@ -17,7 +17,7 @@ from einkorn.compiler.targets import architecture, lookup
 from einkorn.dsl.diagnostics.json_reading import Misread
 from einkorn.dsl.package.library import load_library
 from einkorn.dsl.package.shared_object import read_shared_object
-from einkorn.graph.engine.reports import read_reports
+from einkorn.graph.findings.reports import read_reports
 
 KERNELS = Path(einkorn.__file__).resolve().parent / "examples" / "custom_ops" / "kernels"
 OPS = ("layer_norm", "histogram", "palette", "add_one")

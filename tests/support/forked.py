@@ -24,7 +24,7 @@ from einkorn.tensor import Tensor
 from einkorn import functional as F
 from einkorn.dsl import InputTensor, OutputTensor, register
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 HOST = DeviceRef.CPU()
 SECONDS = 200  # in which every child has to end

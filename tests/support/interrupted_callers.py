@@ -31,7 +31,7 @@ from einkorn.tensor import Tensor
 from einkorn.cli.application import run
 from einkorn.dsl import kernels_of
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.graph.engine.background import BACKGROUND
+from einkorn.graph.loading.background import BACKGROUND
 
 HOST = DeviceRef.CPU()
 KERNEL = """

@@ -28,12 +28,12 @@ from ....dsl.diagnostics.forks import fork_lock
 from ....dsl.environment.tracebacks import bare
 from ....dsl.signature.schema import Form, OpSchema, Role, TensorArgument
 from ....dsl.types.dtype import DType
+from ...calling.call import Caller
+from ...calling.doors import DoorOwner, door_spec, entry_words, load_door
 from ...driver.python_api import address_of_function
 from ...driver.shared_library import SharedLibrary
 from ...driver.stacks import ROOM, mark_thread
-from ...engine.background import BACKGROUND
-from ...engine.call import Caller
-from ...engine.doors import DoorOwner, door_spec, entry_words, load_door
+from ...loading.background import BACKGROUND
 from ...types.strides import Pattern, pattern_of_strides
 from ..arranged import Order
 from ..explained import named

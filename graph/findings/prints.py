@@ -3,7 +3,7 @@
 A style is part of the kernels that print, as values of their parameters: `with_style` gives a graph with these.
 Digits and files are the matter of `TensorPrints`, to which the reports of those kernels go.
 
-See also `engine.reports` (what a report says).
+See also `findings.reports` (what a report says).
 """
 
 from __future__ import annotations

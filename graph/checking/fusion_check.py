@@ -24,16 +24,16 @@ from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
+from ..calling.call import Caller
+from ..calling.call_plan import plan_calls
+from ..calling.inputs import InputCheck
 from ..driver.buffer import Buffer
 from ..driver.device import Array
 from ..ir import Constant, External, GraphIR, Item, Node
+from ..loading.code import LoadedCode
 from ..passes.fusion import Group, Partition
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import ShapedType
-from .call import Caller
-from .call_plan import plan_calls
-from .code import LoadedCode
-from .inputs import InputCheck
 
 UNITS = 64  # in the last place, for the rounding of the ops themselves
 SPREAD = 16  # times what a change of the inputs in the last place makes

@@ -25,16 +25,16 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
+from ..calling.call import Caller
+from ..calling.call_plan import CallPlan
+from ..calling.call_reports import ReportCollector
+from ..calling.native_call import NativeCall
+from ..calling.outputs import Filling
+from ..calling.simulated_call import SimulatedCall
 from ..driver.buffer import Buffer
 from ..ir import GraphIR, Item, Node
 from ..passes.fusion import Group
 from ..types.strides import Pattern
-from .call import Caller
-from .call_plan import CallPlan
-from .call_reports import ReportCollector
-from .native_call import NativeCall
-from .outputs import Filling
-from .simulated_call import SimulatedCall
 
 if TYPE_CHECKING:
     from ..driver.checked_memory import CheckedMemory

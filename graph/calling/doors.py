@@ -9,7 +9,7 @@ same results.
     owner = DoorOwner(caller)                   receives reports, and converts them to errors
     entry_words(caller, owner)                  what every table begins with
 
-See also `engine.python_door` (what is behind the first words of a table is each door's own).
+See also `calling.python_door` (what is behind the first words of a table is each door's own).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from ...dsl.signature.dims import Binary, Expression, FunctionCall, Name, Number
 from ...dsl.types.dtype import DType
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import ROOM
+from ..findings.report_callbacks import REPORT, owner_number
+from ..findings.reports import Failure
 from ..ir import GraphIR, Node
+from ..loading.compile import door_code, host_target, node_facts
 from ..types.dims import Dim, StaticDim
 from ..types.polynomial import Atom, Terms
 from ..types.strides import stride_dims
 from ..types.tensor_type import BufferType
 from .call import Caller
-from .compile import door_code, host_target, node_facts
-from .report_callbacks import REPORT, owner_number
-from .reports import Failure
 
 _log = logging.getLogger("einkorn.load")
 

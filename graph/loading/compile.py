@@ -3,7 +3,7 @@
 Imports of the compiler stand inside functions, here and nowhere else: a warm start requests this machine's target and
 loads neither MLIR nor LLVM.
 
-See also `engine.load`.
+See also `loading.load`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.parameters import identity
 from ..driver.device import Driver
 from ..driver.devices import Device, DeviceRef
+from ..findings.reports import reports_of
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition
 from ..passes.memory_plan import Plan, bound_dtypes
@@ -39,7 +40,6 @@ from ..passes.pipeline import Planning, plan_graph
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
 from .progress import Tell
-from .reports import reports_of
 
 if TYPE_CHECKING:
     from ...compiler.targets import Target

@@ -14,8 +14,8 @@ from ...dsl.frontend.program import PortableKernel
 from ..driver.device import Driver, Storage
 from ..driver.devices import Device
 from ..ir import GraphIR, Node
+from ..loading.code import LoadedCode
 from ..types.strides import Pattern
-from .code import LoadedCode
 from .inputs import InputCheck
 from .stages import Stage, stages_of
 

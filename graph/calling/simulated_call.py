@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.shield import shielded
 from ..driver.buffer import Buffer
+from ..findings.reports import Failure
+from ..findings.stored import check_stored, expect_stores
 from .call_memory import CallMemory
 from .call_plan import CallPlan
 from .native_call import NativeCall
-from .reports import Failure
-from .stored import check_stored, expect_stores
 
 if TYPE_CHECKING:
     from ...dsl.contract.checking import CheckState, Finding
@@ -79,6 +79,6 @@ class SimulatedCall:
     def error(self, found: Found, notes: Sequence[str]) -> EinkornError:
         """What a call raises in which this was found."""
         with shielded():
-            from .findings import finding_error  # few devices find anything
+            from ..findings.findings import finding_error  # few devices find anything
 
         return finding_error(*found, self._plan.code.reports, self._plan.programs(), notes)

@@ -3,7 +3,7 @@
 The cache is keyed by everything that the code depends on. `EINKORN_NO_JIT=1` closes the way to the compiler, and says
 what was missing.
 
-See also `engine.compile`.
+See also `loading.compile`.
 """
 
 from __future__ import annotations

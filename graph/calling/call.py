@@ -4,7 +4,7 @@ A `Caller` has four parts: a plan, which never changes (`call_plan`); memory (`c
 (`native_call`); and what takes the reports of kernels (`call_reports`). On simulated devices `simulated_call` looks at
 what kernels do.
 
-See also `engine.load` (how code is made and loaded).
+See also `loading.load` (how code is made and loaded).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..driver.device import Array, Storage
 from ..driver.devices import Device
 from ..driver.streams import current_stream
 from ..ir import GraphIR
+from ..loading.code import LoadedCode
 from ..types.strides import Pattern, pattern_of
 from .call_memory import CallMemory
 from .call_plan import CallPlan
 from .call_reports import ReportCollector
-from .code import LoadedCode
 from .inputs import InputCheck
 from .native_call import NativeCall
 from .outputs import Filling, Output

@@ -16,12 +16,12 @@ import numpy as np
 
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import unpack
+from ..calling.call import Caller
+from ..calling.outputs import Filling
 from ..driver.buffer import Buffer
 from ..driver.device import Array
+from ..findings.stored import unwritten_error
 from ..ir import GraphIR, Node
-from .call import Caller
-from .outputs import Filling
-from .stored import unwritten_error
 
 PATTERNS = (0xA5, 0x5A)  # of each byte; no half of one is the same in both runs
 

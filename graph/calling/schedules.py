@@ -22,10 +22,10 @@ from ...dsl.contract import abi
 from ...dsl.contract.schedules import BLOCKS, Schedule, ScheduleRow, Switch, schedule_of
 from ...dsl.environment.stacks import start_with_room
 from ..driver.buffer import Buffer
+from ..findings.stored import expect_stores
 from .call_memory import CallMemory
 from .call_plan import CallPlan
 from .native_call import NativeCall
-from .stored import expect_stores
 
 if TYPE_CHECKING:
     from ..driver.checked_memory import CheckedMemory

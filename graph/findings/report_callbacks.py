@@ -3,7 +3,7 @@
 Contexts refer to their owner by id. The registry holds weak references: ids are never reused, and registering does not
 extend an owner's lifetime. Code of ABI 1 does not pass its context; its caller uses a callback of its own.
 
-See also `engine.call` (what becomes of a report), `engine.reports` (what one says).
+See also `calling.call` (what becomes of a report), `findings.reports` (what one says).
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
 from ..driver.device import Array
+from ..findings.reports import Report
 from .line_counters import NUMBERS, SECTOR, LineCounters, merged
 from .memory_page import memory_page
-from .reports import Report
 
 WORD: Final = 4
 BANKS: Final = 32

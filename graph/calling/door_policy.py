@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from .background import BACKGROUND
+from ..loading.background import BACKGROUND
 
 MAX_KINDS: Final = 64  # kinds of calls that are counted
 

@@ -14,16 +14,16 @@ from ...dsl.diagnostics.errors import DeviceError, EinkornError, KernelError
 from ...dsl.diagnostics.places import is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
+from ..findings.data_races import ACCESS, BEGIN, Accesses
+from ..findings.prints import OP as TENSORS
+from ..findings.prints import PrintOptions, TensorPrints
+from ..findings.reports import Failure, failure_error, nan_notes, read_failure, render
+from ..findings.waiting import WAITING, waiting_error
 from ..ir import Node
 from .call_plan import CallPlan
-from .data_races import ACCESS, BEGIN, Accesses
 from .native_call import NativeCall
 from .outputs import Filling
-from .prints import OP as TENSORS
-from .prints import PrintOptions, TensorPrints
-from .reports import Failure, failure_error, nan_notes, read_failure, render
 from .simulated_call import Ending, SimulatedCall, ending_of
-from .waiting import WAITING, waiting_error
 
 
 class ReportCollector:

@@ -1,6 +1,6 @@
 """Fits ready-made code of a package to a graph of a single op.
 
-See also `engine.load`.
+See also `loading.load`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ...dsl.package.shared_object import read_host_half, read_shared_object
 from ...dsl.signature.bind import bind
 from ...dsl.signature.parameters import identity
 from ...dsl.types.dtype import DType
+from ..findings.reports import read_reports
 from ..ir import Control, GraphIR, Node
 from ..passes.memory_plan import Plan, PlannedBuffer, bound_dtypes
-from .reports import read_reports
 
 _log = logging.getLogger("einkorn.load")
 

@@ -2,7 +2,7 @@
 
 ctypes passes such an exception to `sys.unraisablehook`. The hook hands it to the call.
 
-See also `engine.call` (what is raised within a report).
+See also `calling.call` (what is raised within a report).
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from ...dsl.contract import abi
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.stacks import with_room
+from ..findings.data_races import records_accesses
+from ..findings.report_callbacks import REPORT, Owner, owner_number, silent_report
+from ..loading.thread_pool import thread_pool
 from .call_plan import CallPlan
-from .data_races import records_accesses
-from .report_callbacks import REPORT, Owner, owner_number, silent_report
-from .thread_pool import thread_pool
 
 if TYPE_CHECKING:
-    from .device_reports import CallReports
+    from ..findings.device_reports import CallReports
 
 
 class NativeCall:
@@ -53,7 +53,7 @@ class NativeCall:
             self.table.context = self.context_at
             if launching is not None and launching.kernels is not None and launching.kernels.report:
                 with shielded():
-                    from .device_reports import CallReports  # few devices have kernels that cannot call back
+                    from ..findings.device_reports import CallReports  # few devices have kernels that cannot call back
                 self.late_reports = CallReports(plan.driver, self.table, self.entry)
                 self.entry = self.late_reports.entry
 

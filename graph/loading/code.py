@@ -1,6 +1,6 @@
 """Loads a graph's code: its pieces go to the driver of the device that it runs on.
 
-See also `engine.load` (where the files come from), `engine.call` (the memory of a call).
+See also `loading.load` (where the files come from), `calling.call` (the memory of a call).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from ...dsl.contract import abi
 from ..driver.device import Code, CodeFile, Entry
 from ..driver.devices import CPU, Device
+from ..findings.prints import PrintOptions
+from ..findings.reports import Report, read_reports
 from ..passes.memory_plan import Plan
-from .prints import PrintOptions
-from .reports import Report, read_reports
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Runs calls a second time in another way and compares the results."""
