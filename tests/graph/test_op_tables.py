@@ -69,7 +69,7 @@ def declared(owner: type) -> dict[str, tuple[tuple[str, Any], ...]]:
     """Name -> parameters after the first, of the methods that `staging.value` declares for type checkers only."""
     tree = ast.parse(inspect.getsource(value))
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
-    blocks = [node for node in body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    blocks = [node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     functions = [node for block in blocks for node in block.body if isinstance(node, ast.FunctionDef)]
     return {node.name: parameters(node.args) for node in functions}
 

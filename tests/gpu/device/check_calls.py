@@ -204,12 +204,12 @@ def check_code_that_the_driver_does_not_take(gpu: Accelerator, fake: Any) -> Non
         with pytest.raises(DeviceError) as caught:
             fake.load_status = 222
             driver.module(ptx_of("7.1"), text, "sm_80")
-        assert caught.value.code == "EK0832" and "knows CUDA 13.0" in caught.value.message
+        assert caught.value.code == "EK0832" and "supports CUDA 13.0" in caught.value.message
         fake.version, version = 11020, fake.version
         with pytest.raises(DeviceError) as caught:
             type(gpu.driver)(0).module(ptx_of("7.8"), True, "sm_90")
         assert caught.value.code == "EK0832"
-        assert "it knows PTX 7.2, and the code is PTX 7.8" in caught.value.message
+        assert "it supports PTX 7.2, and the code is PTX 7.8" in caught.value.message
         fake.version = version
     fake.load_status = 0
 
