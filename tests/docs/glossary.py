@@ -100,7 +100,7 @@ LEFT: dict[str, int] = {
     "tests/first_week": 3,
     "tests/foreign": 1,
     "tests/fuzz": 34,
-    "tests/gpu": 75,
+    "tests/gpu": 73,
     "tests/graph": 154,
     "tests/interop": 73,
     "tests/interpreter": 1,
