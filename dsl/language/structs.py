@@ -17,6 +17,7 @@ See also `frontend.python.structs` (its syntax tree).
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
@@ -29,6 +30,7 @@ from ..diagnostics.text import SOURCE, keep_text
 __all__ = ["struct"]
 
 INFO = "__einkorn_struct__"
+_ORDER = re.compile(r"non-default argument '(\w+)' follows default argument")  # Python's words; 3.12 and later add more
 C = TypeVar("C", bound=type)
 
 
@@ -71,7 +73,9 @@ def struct(cls: C) -> C:
     try:
         dataclass_: Any = dataclasses.dataclass(frozen=True)(cls)
     except (TypeError, ValueError) as error:
-        raise _refused(cls, place, f"cannot be one: {error}", None) from None
+        wrong = _ORDER.match(str(error))
+        text = f"field '{wrong[1]}' has no default, and follows a field with one" if wrong else error
+        raise _refused(cls, place, f"cannot be one: {text}", None) from None
     setattr(dataclass_, INFO, info)
     return dataclass_  # type: ignore[no-any-return]
 

@@ -1,6 +1,7 @@
 """Keeps what a signal's handler raises at the edge of a report: the function is entered, and no `try` in it yet.
 
-ctypes passes such an exception to `sys.unraisablehook`. The hook hands it to the call.
+ctypes passes such an exception to `sys.unraisablehook`. The hook hands it to the call. From Python 3.13 on the hook gets
+the function as a part of its message only.
 
 See also `calling.call` (what is raised within a report).
 """
@@ -9,21 +10,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 TAKES = "einkorn_takes"  # the attribute of such a function: what takes the exception
+_MESSAGE: Final = "Exception ignored on calling ctypes callback function "
+_functions: WeakValueDictionary[str, Any] = WeakValueDictionary()  # by their text, which has the address
 
 
 def keep(function: Any, take: Callable[[BaseException], None]) -> None:
     """Gives what a signal raises at the edge of a function that native code calls to `take`."""
     setattr(function, TAKES, take)
+    _functions[repr(function)] = function
     if getattr(sys.unraisablehook, "__module__", "") != __name__:
         sys.unraisablehook = _hook_before(sys.unraisablehook)
 
 
 def _hook_before(other: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def hook(unraisable: Any) -> None:
-        take = getattr(unraisable.object, TAKES, None)
+        function = unraisable.object
+        if function is None and unraisable.err_msg is not None:
+            function = _functions.get(unraisable.err_msg.removeprefix(_MESSAGE))
+        take = getattr(function, TAKES, None)
         if take is None or unraisable.exc_value is None:
             other(unraisable)
         else:

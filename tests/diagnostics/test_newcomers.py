@@ -41,6 +41,8 @@ def wrong(text: str) -> tuple[EinkornError, ...]:
 @pytest.mark.parametrize("mistake", newcomers.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_hint_that_is_followed_works(mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
+    if newcomers.SPECIAL in mistake.wrong:
+        pytest.importorskip("scipy")
     wrong_text = with_own_imports(mistake.wrong)
     errors = wrong(wrong_text)
     assert errors, "nothing is wrong with it"

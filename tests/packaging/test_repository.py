@@ -85,7 +85,9 @@ def test_make_says_what_it_does_while_it_installs(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(PIP)
     python.chmod(0o755)
-    done = subprocess.run(["make", "-C", str(tmp_path), f"PYTHON={python}", "demo"], capture_output=True, text=True)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "-C", str(tmp_path), f"PYTHON={python}", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, env=own)
     shown = [line for line in done.stdout.splitlines() if not line.startswith("make")]
     assert shown == [
         f"First of all: .venv is made with {python}, and what pyproject.toml names is installed in it.",

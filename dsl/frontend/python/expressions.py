@@ -411,7 +411,7 @@ class ExpressionParser:
                 pieces = spec.values if isinstance(spec, ast.JoinedStr) else []
                 plain = not pieces or (len(pieces) == 1 and isinstance(pieces[0], ast.Constant))
                 if part.conversion != -1 or not plain:
-                    raise self.refuse(part, "this f-string conversion", "use a plain format such as `{x:.3f}`")
+                    raise self.refuse(part.value, "this f-string conversion", "use a plain format such as `{x:.3f}`")
                 parts.append(self.expr(part.value))
                 formats.append("".join(str(piece.value) for piece in pieces if isinstance(piece, ast.Constant)))
             else:

@@ -93,13 +93,14 @@ def wrapped(low: Any, high: Any, dtype: DType, at_least: Any, at_most: Any) -> B
     low, high = np.asarray(low), np.asarray(high)
     first, last = dtype.range
     kind = dtype.to_numpy()
+    least, most = np.array([first, last], kind).astype(np.int64)  # the largest uint64 is -1
     sure = np.asarray(at_least) == np.asarray(at_most)
     inside = (np.asarray(at_least) >= first) & (np.asarray(at_most) <= last) & (np.abs(at_most) < LONGEST)
     known = np.where(sure | inside, low, 0).astype(kind).astype(np.int64)
     known_high = np.where(sure | inside, high, 0).astype(kind).astype(np.int64)
     return Bounds(
-        np.where(sure | inside, known, first).astype(np.int64),
-        np.where(sure | inside, known_high, last).astype(np.int64),
+        np.where(sure | inside, known, least),
+        np.where(sure | inside, known_high, most),
         dtype,
     )
 
