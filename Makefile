@@ -10,8 +10,9 @@ FUZZ_MUTANTS ?= 10000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
+SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 
-.PHONY: help demo docs test types unlinted test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,12 +26,22 @@ docs: $(READY)  ## the documentation as a site, with search and an API reference
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@$(BIN)/python docs/site/build.py build/site
 
-test: $(READY)  ## lint, types and all tests, side by side (PYTEST_ARGS="-k cache" picks some)
+test: $(READY)  ## lint, types and the tests that are quick, side by side (PYTEST_ARGS="-k cache" picks some)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 lint unlinted
+
+test-long: $(READY)  ## the tests that make test leaves out: campaigns, packaging, whole documents (tests/long_tests.py)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "long and not foreign" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+
+test-all: $(READY)  ## make test, then make test-long
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-long
 
 # Tests start hundreds of processes: bytecode is kept for them, whatever the shell says.
 unlinted: $(READY)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not long and not foreign" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+
+everything: $(READY)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 test-pythons: $(READY)  ## all tests on every interpreter from 3.11 to 3.14 that is found (PYTHONS="python3.12" picks)
 	@PYTEST_ARGS="$(PYTEST_ARGS)" $(BIN)/python tests/support/pythons.py $(PYTHONS)
@@ -39,7 +50,7 @@ callers: $(READY)  ## install PyTorch and JAX, so that make test tests calls by 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[callers]'
 
 test-callers: callers  ## every test that checks an op, with direct calls, PyTorch and JAX beside graphs
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --callers direct,torch,jax --numprocesses auto --dist worksteal \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --callers direct,torch,jax $(SIDE_BY_SIDE) \
 		tests/types tests/testing tests/interpreter/test_library.py tests/examples/test_examples.py $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and mypy
@@ -51,14 +62,14 @@ types: $(READY)  ## mypy on the tests, as far as they pass right types
 	$(BIN)/mypy --config-file tests/mypy.ini
 
 test-foreign: $(READY)  ## other people's tests: of onnx; with [foreign] of PyTorch; of the array API (ARRAY_API_TESTS=/path/to/checkout)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign --numprocesses auto --dist worksteal tests/graph tests/foreign $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m foreign $(SIDE_BY_SIDE) tests/graph tests/foreign $(PYTEST_ARGS)
 
 gpu-mutants: $(READY)  ## break GPU test kernels in each place; a simulated GPU has to find it
 	@$(BIN)/python tests/support/gpu_mutants.py
 
 test-amd: $(READY)  ## run AMD code in tinygrad's emulator (EINKORN_AMD_EMULATOR=/path/to/tinygrad, clang)
 	@$(BIN)/python tests/support/amd_checkout.py
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/gpu/test_amd_emulator.py $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/gpu/test_amd_emulator.py $(PYTEST_ARGS)
 
 foreign-tables: $(READY)  ## run other people's tests and write down what passes
 	$(BIN)/python -W ignore tests/support/onnx_page.py

@@ -28,6 +28,7 @@ _HERE = str(Path(__file__).resolve().parent)
 if _HERE not in sys.path:
     sys.path.insert(0, _HERE)
 
+from long_tests import is_long  # noqa: E402
 from support import amd_checkout  # noqa: E402
 
 amd_checkout.rename()
@@ -50,6 +51,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     finally:
         os.environ.pop(LEVEL, None)
         os.environ.update({} if said is None else {LEVEL: said})
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests that `make test` leaves out."""
+    if is_long(item.nodeid):
+        item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:

@@ -19,13 +19,17 @@ def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
     """Writes a file next to `path`, with the mode that the user's umask says, and puts it in its place.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: it cannot be written; nothing is left of it. `filename` is that of `path`.
     """
     if not path.name or "\0" in str(path):
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     # os.open and not mkstemp, which would make it for its owner alone.
-    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        error.filename = str(path)  # the name that the user has given
+        raise
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.writelines(chunks)

@@ -15,6 +15,7 @@ from pathlib import Path
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
+from ..arguments import wrong
 from ..profiling.profile import Profile
 from ..staging.graph import Graph
 from .inspected import code as code
@@ -38,6 +39,12 @@ def to_html(
     profile: Profile | None = None,
 ) -> str:
     """What `Graph.to_html` gives."""
+    if path is not None and not isinstance(path, str | PathLike):
+        wrong("path", path, "a path")
+    if sizes is not None and not isinstance(sizes, Mapping):
+        wrong("sizes", sizes, "a dict of sizes by the names of dims")
+    if profile is not None and not isinstance(profile, Profile):
+        wrong("profile", profile, "what InferenceSession.profile measured")
     with shielded():
         from .page import graph_page
 

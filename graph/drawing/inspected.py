@@ -18,6 +18,7 @@ from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, ea
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.python.user_programs import running
 from ...dsl.types.dtype import DType
+from ..arguments import text_of
 from ..driver.devices import DeviceRef
 from ..loading.compile import graph_stage, has_grids
 from ..ops.stage import OPS
@@ -32,6 +33,7 @@ _INPUT = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*")
 @placed
 def code(graph: Graph, stage: str = "typed", target: str = "host") -> str:
     """What `Graph.code` gives."""
+    stage, target = text_of("stage", stage, "the name of a stage"), text_of("target", target, "the name of a target")
     ir = graph.ir
     if len(ir.devices) == 1:
         return graph_stage(ir, target, stage)

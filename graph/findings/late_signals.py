@@ -1,7 +1,7 @@
 """Keeps what a signal's handler raises at the edge of a report: the function is entered, and no `try` in it yet.
 
-ctypes passes such an exception to `sys.unraisablehook`. The hook hands it to the call. From Python 3.13 on the hook gets
-the function as a part of its message only.
+ctypes passes such an exception to `sys.unraisablehook`. The hook hands it to the call. From Python 3.13 on the hook
+receives the function as a part of its message only.
 
 See also `calling.call` (what is raised within a report).
 """

@@ -105,4 +105,4 @@ def test_the_exceptions_are_exported() -> None:
 
 def test_docs_import_them_from_there() -> None:
     pages = [*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb"), DOCS.parent / "README.md"]
-    assert [page.name for page in pages if "dsl.diagnostics" in page.read_text(encoding="utf-8")] == []
+    assert [page.name for page in pages if "einkorn.dsl.diagnostics" in page.read_text(encoding="utf-8")] == []

@@ -68,7 +68,7 @@ def check_auxiliary(
         return CompileError(text, code="EK0340", place=place, op=schema.name, notes=notes, hint=hint)
 
     if not inspect.isfunction(function):
-        raise fail("is no function", f"put @{kernel}.{what} over a function defined with `def`")
+        raise fail("is not a function", f"put @{kernel}.{what} over a function defined with `def`")
     if function.__name__ == kernel:
         raise fail("has the name of the kernel, and would hide it", f"call it {kernel}_{what}")
     names = [a.name for a in schema.inputs]
