@@ -15,26 +15,30 @@ from weakref import WeakValueDictionary
 
 TAKES = "einkorn_takes"  # the attribute of such a function: what takes the exception
 _MESSAGE: Final = "Exception ignored on calling ctypes callback function "
-_functions: WeakValueDictionary[str, Any] = WeakValueDictionary()  # by their text, which has the address
 
 
 def keep(function: Any, take: Callable[[BaseException], None]) -> None:
     """Gives what a signal raises at the edge of a function that native code calls to `take`."""
     setattr(function, TAKES, take)
-    _functions[repr(function)] = function
-    if getattr(sys.unraisablehook, "__module__", "") != __name__:
-        sys.unraisablehook = _hook_before(sys.unraisablehook)
+    hook = sys.unraisablehook
+    if not isinstance(hook, _Hook):
+        hook = sys.unraisablehook = _Hook(hook)
+    hook.functions[repr(function)] = function
 
 
-def _hook_before(other: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def hook(unraisable: Any) -> None:
+class _Hook:
+    """The hook: it handles exceptions of these functions, and passes others to the hook before it."""
+
+    def __init__(self, other: Callable[[Any], Any]) -> None:
+        self.other = other
+        self.functions: WeakValueDictionary[str, Any] = WeakValueDictionary()  # by their text, which has the address
+
+    def __call__(self, unraisable: Any) -> None:
         function = unraisable.object
         if function is None and unraisable.err_msg is not None:
-            function = _functions.get(unraisable.err_msg.removeprefix(_MESSAGE))
+            function = self.functions.get(unraisable.err_msg.removeprefix(_MESSAGE))
         take = getattr(function, TAKES, None)
         if take is None or unraisable.exc_value is None:
-            other(unraisable)
+            self.other(unraisable)
         else:
             take(unraisable.exc_value)
-
-    return hook

@@ -26,6 +26,16 @@ def in_float32(function: Function) -> Function:
     return reference
 
 
+def true_in_float32(function: Function) -> Function:
+    """A function that gives bools, on half types in float32; on all others as it is."""
+
+    def reference(*arrays: Array, **parameters: Any) -> Array:
+        wide = [array.astype(np.float32) if _is_half(array.dtype) else array for array in arrays]
+        return np.asarray(function(*wide, **parameters))
+
+    return reference
+
+
 def in_float64(function: Function) -> Function:
     """The function on floats in float64, rounded once; integers stay what they are and wrap."""
 

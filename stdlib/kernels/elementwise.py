@@ -28,7 +28,7 @@ from ...dsl import (
     select,
 )
 from ..algorithms.algorithm import widened
-from ..algorithms.references import in_float32, in_float64, plain
+from ..algorithms.references import in_float32, in_float64, plain, true_in_float32
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -479,10 +479,10 @@ def isclose(
     equal_nan: bool = False,
 ) -> None:
     """Whether abs(x - y) <= atol + rtol * abs(y); equal infinities are close."""
-    foreach(out, lambda i: dsl.isclose(x[i], y[i], rtol=rtol, atol=atol, equal_nan=equal_nan))
+    foreach(out, lambda i: dsl.isclose(widened(x[i]), widened(y[i]), rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
-isclose.reference(in_float32(np.isclose))
+isclose.reference(true_in_float32(np.isclose))
 
 
 # *** choice and conversion ***

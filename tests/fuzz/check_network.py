@@ -14,7 +14,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +40,18 @@ from einkorn.graph.loading.code import LoadedCode
 from einkorn.graph.passes import pack_weights, prepare_weights
 from einkorn.graph.passes.verify import verify_graph
 
-for _pass in (pack_weights, prepare_weights):
-    _pass.MIN_ELEMENTS = 1  # networks are small
+
+@contextmanager
+def small_weights() -> Iterator[None]:
+    """Weights of any size are packed and prepared: those of random networks are small."""
+    before = [(each, each.MIN_ELEMENTS) for each in (pack_weights, prepare_weights)]
+    try:
+        for each, _ in before:
+            each.MIN_ELEMENTS = 1
+        yield
+    finally:
+        for each, number in before:
+            each.MIN_ELEMENTS = number
 
 
 def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]:
@@ -114,6 +125,7 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
     return None
 
 
+@small_weights()
 def _optimised_model(network: Network, ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> Model:
     """A model of the network with more nodes after all passes; in every other one constants are weights."""
     graph, arrays = redundant(ir, network.seed), {}
@@ -126,6 +138,7 @@ def _optimised_model(network: Network, ir: GraphIR, load: Callable[[GraphIR], Lo
     return Model(graph, load, None, prepared)
 
 
+@small_weights()
 def optimised(ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> GraphIR:
     """A graph after all passes."""
     found = optimise_graph(ir, load, None, False).ir
