@@ -42,6 +42,8 @@ def test_make_lists_its_targets() -> None:
         "demo",
         "docs",
         "test",
+        "test-long",
+        "test-all",
         "test-pythons",
         "callers",
         "test-callers",
