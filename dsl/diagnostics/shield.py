@@ -17,6 +17,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import functools
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -102,15 +103,17 @@ def _give_back() -> None:
 
 
 def _restarts(number: int) -> bool:
-    """Whether system calls go on after a signal: `signal.signal` sets that anew, and Python does not tell."""
+    """Whether system calls go on after a signal: `signal.signal` sets that anew, and Python does not tell.
+
+    No exception is caught here: handlers of the program run meanwhile, and theirs would be caught, too.
+    """
+    if os.name != "posix":
+        return False
     import ctypes  # few programs have such handlers
 
     offset, flag = (136, 0x10000000) if sys.platform.startswith("linux") else (12, 2)
     action = (ctypes.c_uint8 * 256)()
-    try:
-        failed = ctypes.CDLL(None).sigaction(number, None, action)
-    except (AttributeError, OSError, TypeError):
-        return False
+    failed = ctypes.CDLL(None).sigaction(number, None, action)
     return not failed and bool(ctypes.c_int.from_buffer(action, offset).value & flag)
 
 
