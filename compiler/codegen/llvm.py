@@ -28,7 +28,7 @@ from ...dsl.environment.stacks import with_room
 from ..targets import Target
 from ..targets.base import LIBRARY_INTRINSICS, split_intrinsic
 from .elf import linker as elf
-from .llvm_workarounds import one_lane_stores, traps_that_return
+from .llvm_workarounds import broadcast_halves, one_lane_stores, traps_that_return
 
 # Called after every pass with its name, its time in seconds, and a function that prints the module.
 Observer = Callable[[str, float, Callable[[], str]], None]
@@ -339,6 +339,12 @@ def _return_behind_traps(work: _Work) -> None:
         _rewrite(work, traps_that_return)
 
 
+def _broadcast_halves(work: _Work) -> None:
+    """Writes otherwise what LLVM would make slow code of; see `codegen.llvm_workarounds`."""
+    if work.target.half_loads_wait and "fpext half " in work.text:
+        _rewrite(work, broadcast_halves)
+
+
 def _rewrite(work: _Work, change: Callable[[str], str]) -> None:
     before = str(work.module)
     after = change(before)
@@ -354,6 +360,7 @@ PASSES: Final[tuple[PassRow, ...]] = (
     ("optimize", _optimize),
     ("store_one_lane", _store_one_lane),
     ("return_behind_traps", _return_behind_traps),
+    ("broadcast_halves", _broadcast_halves),
 )
 
 

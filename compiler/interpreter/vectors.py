@@ -54,6 +54,18 @@ def _reduce(op: Op, machine: Machine) -> Evaluate:
     return reduce
 
 
+@evaluates("dot4")
+def _dot4(op: Op, machine: Machine) -> Evaluate:
+    width = op.results[0].simd.width
+
+    def dot4(acc: Any, a: Any, b: Any) -> Any:
+        sums = (a.astype(np.int64) * b.astype(np.int64)).reshape(width, 4).sum(axis=1) + acc
+        wrapped = sums.astype(np.int32)
+        return wrapped if width > 1 else wrapped[0]
+
+    return dot4
+
+
 @evaluates("splat")
 def _splat(op: Op, machine: Machine) -> Evaluate:
     width = op.results[0].simd.width

@@ -154,6 +154,14 @@ REDUCE = Opcode(
     rule=rules.reduce,
     crosses_lanes=True,
 )
+DOT4 = Opcode(
+    "dot4",
+    "int32, two vectors of four times as many 8-bit integers -> int32 plus the products of each four lanes, wrapping",
+    (NUMBER, VECTOR, VECTOR),
+    (NUMBER,),
+    rule=rules.dot4,
+    crosses_lanes=True,
+)
 SELECT = Opcode(
     "select",
     "condition, value if true, value if false",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dsl.types.dtype import INT, SIMDType
+from ...dsl.types.dtype import INT, DType, SIMDType
 from .operations import ROWS, OperationRow
 from .program import Op, PointerType, Scope, Value
 
@@ -131,6 +131,14 @@ def reduce(op: Op) -> str | None:
     if vector.width & (vector.width - 1):
         return f"cannot halve {vector.width} lanes"
     return None if result.type == SIMDType(vector.dtype) else f"gives one {vector.dtype}"
+
+
+def dot4(op: Op) -> str | None:
+    acc, a, b = (value.simd for value in op.operands)
+    if acc.dtype is not DType.int32 or op.results[0].type != acc:
+        return "adds to numbers of 32 bits, and gives as many"
+    bytes = all(v.dtype in (DType.int8, DType.uint8) and v.width == 4 * acc.width for v in (a, b))
+    return None if bytes else "takes four integers of 8 bits for each sum, twice"
 
 
 def select(op: Op) -> str | None:

@@ -29,6 +29,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     bits,
     complex,
     control_flow,
+    dot_products,
     grids,
     launches,
     memory,

@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import Final
 
 from ...dsl.contract.code_formats import HSACO
-from .base import COMMON_INTRINSICS, AddressSpaces, GridOperations, Intrinsics, Limits, Target, WarpOperations
+from .base import (
+    COMMON_INTRINSICS,
+    AddressSpaces,
+    DotOperations,
+    GridOperations,
+    Intrinsics,
+    Limits,
+    Target,
+    WarpOperations,
+)
 
 TRIPLE: Final = "amdgcn-amd-amdhsa"
 DATA_LAYOUT: Final = (
@@ -78,6 +87,16 @@ _INTRINSICS = Intrinsics(
     instructions=("frem",),
 )
 
+_DOT = 'llvm.call_intrinsic "llvm.amdgcn.{name}"({{a}}, {{b}}, {{acc}}, {{false}}) : (i32, i32, i32, i1) -> i32'
+_MIXED = (
+    'llvm.call_intrinsic "llvm.amdgcn.sudot4"({false}, {a}, {true}, {b}, {acc}, {false})'
+    " : (i1, i32, i1, i32, i32, i1) -> i32"
+)
+_DOTS: Final = DotOperations(
+    lanes=(1,), forms={"ss": _DOT.format(name="sdot4"), "uu": _DOT.format(name="udot4")}, of_words=True
+)
+_RDNA3_DOTS: Final = replace(_DOTS, forms={**_DOTS.forms, "us": _MIXED})
+
 _RDNA2 = frozenset({"fma", "f16c", "f16", "int8_dot"})
 _CDNA1 = _RDNA2 | {"tensor_cores", "f16_mma", "bf16_mma", "int8_mma"}
 _COMMON = _CDNA1 | {"atomics_f32"}
@@ -115,6 +134,7 @@ def _target(name: str, lanes: int, capabilities: frozenset[str], shared_memory: 
         format=HSACO,
         capabilities=capabilities,
         intrinsics=_INTRINSICS,
+        dots=_RDNA3_DOTS if lanes == 32 and "int8_mma" in capabilities else _DOTS,
         lanes=lanes,
         vector_bits=128,
         scopes={"block": "workgroup", "cluster": "workgroup", "device": "agent", "system": ""},

@@ -186,6 +186,25 @@ class GridOperations:
 
 
 @dataclass(frozen=True)
+class DotOperations:
+    """MLIR spellings of sums of four products of 8-bit integers.
+
+    Attributes:
+        lanes: how many sums there can be in one operation.
+        forms: by the signs of the factors, `ss`, `uu` and `us`: the operation on `{acc}`, `{a}` and `{b}`, vectors of
+            `{bits}` bits and of the types `{sums}` and `{bytes}`; of these three at least `ss` or `us`, or none.
+        of_words: whether the operands of `forms` are words, with `{true}` and `{false}` for flags.
+        pairs: by the number of lanes: the intrinsic that multiplies numbers of 16 bits and adds neighbouring products,
+            for signs that `forms` does not have.
+    """
+
+    lanes: tuple[int, ...]
+    forms: Mapping[str, str] = field(default_factory=dict, hash=False)
+    of_words: bool = False
+    pairs: Mapping[int, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class Intrinsics:
     """Which LLVM intrinsics a target's code generator survives: others may end the process.
 
@@ -261,6 +280,7 @@ class Target:
         format: what its code is.
         capabilities: those of `FEATURES` that it has; see `supports`.
         intrinsics: the LLVM intrinsics that its code generator survives.
+        dots: its sums of four products of 8-bit integers; None where shifts and products compute them.
         lanes: how many threads run in lockstep. Where it is one, LLVM makes vectors of loops.
         vector_bits: the widest vector register of one thread.
         spaces, scopes: LLVM's address spaces, and LLVM's words for block, cluster, device and system: whose threads
@@ -269,6 +289,7 @@ class Target:
         keeps_atomic_order: whether LLVM keeps the ordering of atomic operations; else fences stand around them.
         saturating_casts: whether floats become integers, saturated, by one instruction.
         returns_behind_traps: whether a return has to stand behind a trap; see `codegen.llvm_workarounds`.
+        half_loads_wait: whether LLVM loads an f16 into a register that it has not cleared; see the same module.
         prefetch: inline assembly of a prefetch for localities 0 to 3, where LLVM drops its own.
         limits: the limits of one launch.
         grid: how kernels run as a grid of threads; None where the op is one function.
@@ -292,6 +313,7 @@ class Target:
     format: CodeFormat
     capabilities: frozenset[str]
     intrinsics: Intrinsics = field(hash=False, repr=False)
+    dots: DotOperations | None = field(default=None, hash=False, repr=False)
     lanes: int = 1
     vector_bits: int = 128
     spaces: AddressSpaces = AddressSpaces()
@@ -300,6 +322,7 @@ class Target:
     keeps_atomic_order: bool = True
     saturating_casts: bool = False
     returns_behind_traps: bool = False
+    half_loads_wait: bool = False
     prefetch: tuple[str, ...] = ()
     limits: Limits = Limits()
     grid: GridOperations | None = None

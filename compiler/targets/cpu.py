@@ -14,7 +14,7 @@ from ...dsl.contract.abi import LIBCALLS
 from ...dsl.contract.code_formats import SHARED_OBJECT
 from ...dsl.diagnostics.errors import TargetError
 from ...dsl.environment.knobs import knobs
-from .base import COMMON_INTRINSICS, Intrinsics, Target, ThreadSystem
+from .base import COMMON_INTRINSICS, DotOperations, Intrinsics, Target, ThreadSystem
 
 X86_TRIPLE: Final = "x86_64-unknown-linux-gnu"
 X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -159,6 +159,33 @@ def _features(name: str, flags: frozenset[str]) -> str:
     return ""
 
 
+def _x86_dots(flags: frozenset[str]) -> DotOperations:
+    """`vpdpbusd` where there is one, else `vpmaddwd`."""
+    if "avx512_vnni" in flags or "avx_vnni" in flags:
+        name = '"llvm.x86.avx512.vpdpbusd.{bits}"'
+        mixed = f"llvm.call_intrinsic {name}({{acc}}, {{a}}, {{b}}) : ({{sums}}, {{bytes}}, {{bytes}}) -> {{sums}}"
+        return DotOperations(lanes=(4, 8, 16) if "avx512_vnni" in flags else (4, 8), forms={"us": mixed})
+    pairs = {4: "llvm.x86.sse2.pmadd.wd"}
+    pairs |= {8: "llvm.x86.avx2.pmadd.wd"} if "avx2" in flags else {}
+    pairs |= {16: "llvm.x86.avx512.pmaddw.d.512"} if "avx512bw" in flags else {}
+    return DotOperations(lanes=tuple(pairs), pairs=pairs)
+
+
+def _aarch64_dots(flags: frozenset[str]) -> DotOperations | None:
+    """`sdot` and `udot`, and `usdot` where there are matrix products of bytes."""
+    if "asimddp" not in flags:
+        return None
+    names = {"ss": "sdot", "uu": "udot"} | ({"us": "usdot"} if "i8mm" in flags else {})
+    types = "({sums}, {bytes}, {bytes}) -> {sums}"
+    return DotOperations(
+        lanes=(4,),
+        forms={
+            signs: f'llvm.call_intrinsic "llvm.aarch64.neon.{name}.v4i32.v16i8"({{acc}}, {{a}}, {{b}}) : {types}'
+            for signs, name in names.items()
+        },
+    )
+
+
 def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
     has = {
         "fma": "fma",
@@ -181,7 +208,9 @@ def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
         format=SHARED_OBJECT,
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
+        dots=_x86_dots(flags),
         vector_bits=512 if "avx512f" in flags else 256 if "avx2" in flags else 128,
+        half_loads_wait="f16c" in capabilities and "f16" not in capabilities,
         libcalls=LIBCALLS,
         needs=frozenset() if identity else flags,
         system=X86_LINUX,
@@ -203,6 +232,7 @@ def _aarch64(name: str, flags: frozenset[str], identity: str = "") -> Target:
         format=SHARED_OBJECT,
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
+        dots=_aarch64_dots(flags),
         vector_bits=128,
         libcalls=LIBCALLS,
         system=AARCH64_LINUX,

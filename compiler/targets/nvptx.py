@@ -24,6 +24,7 @@ from .base import (
     COMMON_INTRINSICS,
     AddressSpaces,
     CopyOperations,
+    DotOperations,
     GridOperations,
     Intrinsics,
     Limits,
@@ -70,6 +71,12 @@ ASYNC_GRID: Final = replace(
         commit="nvvm.cp.async.commit.group",
         wait="nvvm.cp.async.wait.group {pending}",
     ),
+)
+_DOT = 'llvm.call_intrinsic "llvm.nvvm.idp4a.{a}.{b}"({{a}}, {{b}}, {{acc}}) : (i32, i32, i32) -> i32'
+_DOTS: Final = DotOperations(
+    lanes=(1,),
+    forms={signs: _DOT.format(a=signs[0], b=signs[1]) for signs in ("ss", "uu", "us")},
+    of_words=True,
 )
 _PREFETCH = tuple(f"prefetch.global.{level} [$0];" for level in ("L2", "L2", "L2", "L1"))
 
@@ -139,6 +146,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         format=PTX,
         capabilities=capabilities,
         intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
+        dots=_DOTS,
         lanes=32,
         vector_bits=128,
         scopes={

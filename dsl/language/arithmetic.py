@@ -25,6 +25,7 @@ __all__ = [
     "clamp",
     "conj",
     "copysign",
+    "dot4",
     "exact",
     "floor",
     "fma",
@@ -259,6 +260,13 @@ def sub_sat(x: Any, y: Any) -> Any:
 @stub("row")
 def mul_high(x: Any, y: Any) -> Any:
     """The upper half of the full product of two integers, in their type; `x * y` is the lower half."""
+
+
+@stub("rule")
+def dot4(acc: Any, a: Any, b: Any) -> Any:
+    """`acc` plus the sums of four neighbouring products: lane `i` of the Int32 result adds lanes `4 * i` to `4 * i + 3`
+    of `a * b`, of Int8 or UInt8 each. The products are exact and the sum wraps, with the same bits on every target.
+    """
 
 
 @stub("rule")

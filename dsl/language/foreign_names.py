@@ -34,6 +34,7 @@ RENAMED = {
     "copy_async": "gpu.copy_async",
     "cp_async": "gpu.copy_async",
     "double": "float64",
+    "dp4a": "dot4",
     "elect_sync": "gpu.warp.elect",
     "fabs": "abs",
     "fix": "trunc",

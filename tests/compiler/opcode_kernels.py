@@ -12,11 +12,13 @@ from einkorn.dsl import (
     bool8,
     complex64,
     constant_table,
+    dot4,
     external_call,
     float32,
     foreach,
     gpu,
     int4,
+    int8,
     int32,
     int64,
     llvm_intrinsic,
@@ -156,6 +158,7 @@ def native(out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"]):
     out.pointer().bitcast(uint8)[0] = uint8(1)
     counted = llvm_intrinsic("llvm.ctpop.i32", int32, x[0], has_side_effects=False)
     out[1] = external_call("abs", int32, counted) + table[x.dim(0) % 3]
+    out[2] = dot4(x[0], x.pointer().bitcast(int8).load(width=4), x.pointer().bitcast(uint8).load(width=4))
 
 
 @register("rows")

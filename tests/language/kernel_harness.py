@@ -88,29 +88,34 @@ class KernelFile:
         """The op's code for a target."""
         return compile_entry(self.entry(op, inputs, parameters, outs)[0], lookup(target))
 
-    def _made(self, spec: EntrySpec, *, notes: bool) -> tuple[Interpreted, list[Site], bytes]:
+    def _made(self, spec: EntrySpec, target: str, *, notes: bool) -> tuple[Interpreted, list[Site], bytes]:
         """A unit ready to be interpreted, its sites, and its code; without notes both are of one program."""
         if notes:
-            interpreted = Interpreted(typed_program(spec, lookup("host"), notes=True), spec)
-            artifact = compile_entry(spec, lookup("host"))
+            interpreted = Interpreted(typed_program(spec, lookup(target), notes=True), spec)
+            artifact = compile_entry(spec, lookup(target))
             return interpreted, artifact.sites, artifact.code
-        both = Compilation(spec, lookup("host"))
+        both = Compilation(spec, lookup(target))
         compiling(pipeline._Watch(quiet=True).run)(pipeline.TYPED, both)
         interpreted = Interpreted(both.program, spec)  # before passes change it
         pipeline._Watch().run(pipeline.NATIVE, both)
         return interpreted, both.program.sites, both.code
 
     def __call__(
-        self, op: str, *arrays: Any, outs: Sequence[TensorType] | None = None, **parameters: Any
+        self,
+        op: str,
+        *arrays: Any,
+        outs: Sequence[TensorType] | None = None,
+        target: str = "host",
+        **parameters: Any,
     ) -> list[np.ndarray[Any, Any]]:
         """The op's outputs, computed on this machine by one thread. What it prints is in `reports`."""
         given = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
         types = [(DType.from_numpy(a.dtype), a.shape) for a in given]
-        key = (op, tuple(types), str(outs), str(sorted(parameters.items())))
+        key = (op, tuple(types), str(outs), target, str(sorted(parameters.items())))
         if key not in self._loaded:
             spec, outputs = self.entry(op, types, parameters, outs)
             # What a debugger is told changes no result: every second kernel has it.
-            interpreted, sites, code = self._made(spec, notes=len(self._loaded) % 2 == 1)
+            interpreted, sites, code = self._made(spec, target, notes=len(self._loaded) % 2 == 1)
             with tempfile.NamedTemporaryFile(suffix=".so") as file:
                 file.write(code)
                 file.flush()

@@ -13,7 +13,9 @@ from einkorn.dsl import (
     OutputTensor,
     Storable,
     bool8,
+    dot4,
     float32,
+    int8,
     int32,
     int64,
     iota,
@@ -28,6 +30,8 @@ E = TypeVar("E", bound=Storable)
 N = TypeVar("N", bound=Numeric)
 I = TypeVar("I", bound=Integral)  # noqa: E741
 X = TypeVar("X", bound=Element)
+A = TypeVar("A", int8, uint8)
+B = TypeVar("B", int8, uint8)
 
 
 def alternating(w):
@@ -198,5 +202,20 @@ def mixed(o: OutputTensor[N, "n 8"], x: InputTensor[N, "n 8"], k: InputTensor[in
         if (v < w).any():
             w[v.argmax()] = v.reduce_min()
         o.store(w, i, 0)
+
+    parallel_for(x.dim(0), row)
+
+
+@register("dots")
+def dots(
+    o: OutputTensor[int32, "n w"],
+    acc: InputTensor[int32, "n w"],
+    x: InputTensor[A, "n (4*w)"],
+    y: InputTensor[B, "n (4*w)"],
+    *,
+    w: int = 4,
+) -> None:
+    def row(i):
+        o.store(dot4(acc.load(i, 0, width=w), x.load(i, 0, width=4 * w), y.load(i, 0, width=4 * w)), i, 0)
 
     parallel_for(x.dim(0), row)

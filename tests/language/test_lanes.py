@@ -13,6 +13,7 @@ from kernel_harness import ALL, FLOATS, INTS, UINTS, KernelFile, assert_same_bit
 from references import extreme, wrap
 
 from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.cpu import lacking, machine
 from einkorn.compiler.targets.nvptx import assemble, find_ptxas
 from einkorn.dsl import DType
 
@@ -195,6 +196,39 @@ def test_saturating_casts(kernels: KernelFile, dtype: Any) -> None:
         info = np.iinfo(to)
         assert_same_bits(got[0], np.array([min(max(int(v), info.min), info.max) for v in x], to), str(to))
         assert_same_bits(got[1], wrap(x, np.dtype(to)), str(to))
+
+
+# *** sums of four products ***
+
+
+@pytest.mark.parametrize("w", [1, 2, 4, 16, 32])
+@pytest.mark.parametrize("types", ["int8 int8", "uint8 int8", "int8 uint8", "uint8 uint8"])
+@pytest.mark.parametrize("target", ["host", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_dots(kernels: KernelFile, types: str, w: int, target: str) -> None:
+    if target != "host" and (lacking(lookup(target), machine()) or w in (2, 32)):
+        pytest.skip("not a machine for this level, or as at other widths")
+    first, second = (np.dtype(name) for name in types.split())
+    rng = np.random.default_rng(w)
+    x, y = random_values(rng, first, 40 * w).reshape(10, -1), random_values(rng, second, 40 * w).reshape(10, -1)
+    acc = random_values(rng, np.int32, 10 * w).reshape(10, w)
+    for row, (a, b) in enumerate([("min", "min"), ("min", "max"), ("max", "min"), ("max", "max")]):
+        x[row], y[row] = getattr(np.iinfo(first), a), getattr(np.iinfo(second), b)
+        acc[row] = np.iinfo(np.int32).max if row % 2 else np.iinfo(np.int32).min  # sums wrap
+    (got,) = kernels("dots", acc, x, y, target=target, w=w)
+    exact = (x.astype(np.int64) * y).reshape(10, w, 4).sum(2) + acc
+    assert_same_bits(got, exact.astype(np.int32))
+
+
+@pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")], ids=str)
+@pytest.mark.parametrize("target", ["sm_80", "gfx942", "gfx1100", "gfx1030", "x86-64-v3", "x86-64-v4"])
+def test_dots_are_instructions(kernels: KernelFile, types: tuple[str, str], target: str) -> None:
+    sizes = [(DType.int32, (100, 8)), *((DType[name], (100, 32)) for name in types)]
+    artifact = kernels.compile("dots", sizes, target=target, w=8)
+    wanted = {"sm_80": "dp4a", "gfx942": r"v_dot4c?_[iu]32_[iu]8", "gfx1100": r"v_dot4_[iu]32_i?u8"}
+    wanted |= {"gfx1030": wanted["gfx942"]}
+    assert re.search(wanted.get(target, "vpmaddwd"), artifact.asm)
+    if target == "sm_80" and find_ptxas() is not None:
+        assert assemble(artifact.code.decode(), lookup(target))[:4] == b"\x7fELF"
 
 
 # *** the instructions ***

@@ -252,3 +252,33 @@ def test_uniform_additions_behind_traps_become_code(target: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, target, TRAPS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+HALVES = """
+define float @f(ptr %p, ptr %q, i64 %n) {
+start:
+  br label %round
+round:
+  %i = phi i64 [0, %start], [%next, %round]
+  %sum = phi float [0.0, %start], [%more, %round]
+  %at = getelementptr half, ptr %p, i64 %i
+  %bits = load i16, ptr %at
+  %half = bitcast i16 %bits to half
+  %one = fpext half %half to float
+  %place = getelementptr float, ptr %q, i64 %i
+  %two = load float, ptr %place
+  %product = fmul float %one, %two
+  %more = fadd float %sum, %product
+  %next = add i64 %i, 1
+  %done = icmp eq i64 %next, %n
+  br i1 %done, label %end, label %round
+end:
+  ret float %more
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_a_loaded_half_waits_for_no_register(target: str) -> None:
+    code = llvm.compile_module(HALVES, lookup(target)).assembly
+    assert "vpbroadcastw" in code and "vcvtph2ps" in code and "vpinsrw" not in code

@@ -26,6 +26,8 @@ WIDER = {
     DType.uint32: DType.uint64,
 }
 
+_BYTES = (DType.int8, DType.uint8)
+
 
 @rule("mul_wide")
 def mul_wide(call: Point, x: Any, y: Any) -> Any:
@@ -41,6 +43,23 @@ def mul_wide(call: Point, x: Any, y: Any) -> Any:
         raise call.error("EK0204", text, hint=hint)
     builder = call.builder
     return builder.row("mul", [builder.one("cast", [v], a.type.with_dtype(wide)) for v in (a, b)])
+
+
+@rule("dot4")
+def dot4(call: Point, acc: Any, a: Any, b: Any) -> Value:
+    for name, factor in (("a", a), ("b", b)):
+        is_vector = isinstance(factor, Value) and isinstance(factor.type, SIMDType)
+        if not is_vector or factor.dtype not in _BYTES or factor.weak is not None or factor.type.width % 4:
+            text = f"dot4 multiplies vectors of Int8 or UInt8, four lanes for each sum, not {describe(factor)}"
+            hint = f"read four neighbours at once, as in `{name}.load(i, width=4)`; `.cast(int8)` makes bytes of others"
+            raise call.error("EK0204", text, name, hint=hint)
+    if a.type.width != b.type.width:
+        raise call.error(
+            "EK0204", f"dot4 takes as many lanes of both factors, not {describe(a)} and {describe(b)}", "b"
+        )
+    sums = SIMDType(DType.int32, a.type.width // 4)
+    what = f"dot4 adds {a.type.width} products to {sums}"
+    return call.builder.one("dot4", [coerce(call.argument("acc"), acc, sums, what), a, b], sums)
 
 
 @rule("iota")

@@ -1,0 +1,139 @@
+"""Writes sums of four products of 8-bit integers: by one instruction, where a target has one for their signs.
+
+An instruction for other signs serves as well, with a second one: an unsigned number is the signed one with its top bit
+flipped, plus 128. Sums wrap, so that all forms give the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dsl.types.dtype import DType
+from ..ir.program import Op, Value
+from ..targets.base import DotOperations
+from .types import lanes_of
+from .writer import FunctionWriter, emits
+
+
+@emits("dot4")
+def _dot4(w: FunctionWriter, op: Op) -> None:
+    acc, a, b = op.operands
+    width = acc.simd.width
+    if a.dtype is DType.int8 and b.dtype is DType.uint8:
+        a, b = b, a
+    signs = "".join("s" if factor.dtype is DType.int8 else "u" for factor in (a, b))
+    sums = w.name(acc) if width > 1 else w.op(f"vector.broadcast {w.name(acc)} : i32 to vector<1xi32>")
+    factors = [_words(w, factor, width) for factor in (a, b)]
+    known = w.target.dots
+    if known is None:
+        total = _Words(w, width).bytewise(signs, sums, *factors)
+    else:
+        size = max((n for n in known.lanes if n <= width), default=min(known.lanes))
+        parts = []
+        for start in range(0, width, size):
+            taken = [_part(w, name, width, start, size) for name in (sums, *factors)]
+            parts.append(_Words(w, size).dots(known, signs, *taken))
+        total = _joined(w, parts, size, width)
+    w.result(op, total if width > 1 else w.op(f"vector.extract {total}[0] : i32 from vector<1xi32>"))
+
+
+def _words(w: FunctionWriter, factor: Value, width: int) -> str:
+    """Four neighbouring bytes as one word."""
+    return w.op(f"vector.bitcast {w.name(factor)} : {w.type(factor.type)} to vector<{width}xi32>")
+
+
+def _part(w: FunctionWriter, name: str, width: int, start: int, size: int) -> str:
+    """`size` words of a vector of `width`; behind its end the last one again."""
+    if size == width:
+        return name
+    lanes = [min(start + k, width - 1) for k in range(size)]
+    return w.op(f"vector.shuffle {name}, {name} {lanes} : vector<{width}xi32>, vector<{width}xi32>")
+
+
+def _joined(w: FunctionWriter, parts: list[str], size: int, width: int) -> str:
+    """The first `width` words of vectors of `size`."""
+    if width < size:
+        return _part(w, parts[0], size, 0, width)
+    while len(parts) > 1:
+        text, lanes = f"vector<{size}xi32>", list(range(2 * size))
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [w.op(f"vector.shuffle {a}, {b} {lanes} : {text}, {text}") for a, b in pairs]
+        size *= 2
+    return parts[0]
+
+
+_FLIPS = 0x80808080 - (1 << 32)  # the top bit of each byte
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Arithmetic on vectors of `size` words."""
+
+    w: FunctionWriter
+    size: int
+
+    def _do(self, name: str, a: str, b: str | int, bits: int = 32) -> str:
+        """An operation of integers on words, or on numbers of fewer bits in them."""
+        text = f"vector<{self.size * 32 // bits}xi{bits}>"
+        other = self.w.op(f"arith.constant dense<{b}> : {text}") if isinstance(b, int) else b
+        return self.w.op(f"arith.{name} {a}, {other} : {text}")
+
+    def _constant(self, word: int) -> str:
+        return self.w.op(f"arith.constant dense<{word}> : vector<{self.size}xi32>")
+
+    def dots(self, known: DotOperations, signs: str, sums: str, a: str, b: str) -> str:
+        """By the instructions that a target has."""
+        if signs in known.forms:
+            return self._call(known, known.forms[signs], sums, a, b)
+        if known.pairs:
+            return self._by_pairs(known, signs, sums, a, b)
+        top = self._constant(_FLIPS)  # of each byte: 128, or -128 where it counts as signed
+        if "us" in known.forms:
+            mixed = known.forms["us"]
+            unsigned, signed = (self._do("xori", a, _FLIPS), b) if signs == "ss" else (a, self._do("xori", b, _FLIPS))
+            rest = (top, b) if signs == "ss" else (a, top)
+        else:
+            mixed = known.forms["ss"]
+            unsigned, signed, rest = self._do("xori", a, _FLIPS), b, (top, b)
+        total = self._call(known, mixed, sums, unsigned, signed)
+        return self._do("subi", total, self._call(known, mixed, self._constant(0), *rest))
+
+    def _call(self, known: DotOperations, form: str, sums: str, a: str, b: str) -> str:
+        word = f"vector<{self.size}xi32>"
+        if known.of_words:
+            return self._of_words(form, sums, a, b)
+        bytes = f"vector<{4 * self.size}xi8>"
+        left, right = (self.w.op(f"vector.bitcast {v} : {word} to {bytes}") for v in (a, b))
+        text = form.format(acc=sums, a=left, b=right, bits=32 * self.size, sums=word, bytes=bytes)
+        return self.w.op(text)
+
+    def _of_words(self, form: str, sums: str, a: str, b: str) -> str:
+        """One lane, as a number."""
+        acc, left, right = (self.w.op(f"vector.extract {v}[0] : i32 from vector<1xi32>") for v in (sums, a, b))
+        false, true = self.w.op("arith.constant false"), self.w.op("arith.constant true")
+        total = self.w.op(form.format(acc=acc, a=left, b=right, false=false, true=true))
+        return self.w.op(f"vector.broadcast {total} : i32 to vector<1xi32>")
+
+    def _by_pairs(self, known: DotOperations, signs: str, sums: str, a: str, b: str) -> str:
+        """Even bytes and odd ones as 16 bits, whose products an instruction adds in pairs."""
+        word, half = f"vector<{self.size}xi32>", lanes_of("i16", 2 * self.size)
+        even, odd = [], []
+        for sign, factor in zip(signs, (a, b), strict=True):
+            halves = self.w.op(f"vector.bitcast {factor} : {word} to {half}")
+            low = self._do("shli", halves, 8, 16) if sign == "s" else self._do("andi", halves, 255, 16)
+            even.append(self._do("shrsi", low, 8, 16) if sign == "s" else low)
+            odd.append(self._do("shrsi" if sign == "s" else "shrui", halves, 8, 16))
+        for left, right in (even, odd):
+            call = f'llvm.call_intrinsic "{known.pairs[self.size]}"({left}, {right})'
+            sums = self._do("addi", sums, self.w.op(f"{call} : ({half}, {half}) -> {word}"))
+        return sums
+
+    def bytewise(self, signs: str, sums: str, a: str, b: str) -> str:
+        """Where there is no instruction: each byte of the words as a word."""
+        for byte in range(4):
+            factors = []
+            for sign, word in zip(signs, (a, b), strict=True):
+                top = self._do("shli", word, 24 - 8 * byte) if byte < 3 else word
+                factors.append(self._do("shrsi" if sign == "s" else "shrui", top, 24))
+            sums = self._do("addi", sums, self._do("muli", factors[0], factors[1]))
+        return sums
