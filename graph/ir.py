@@ -103,6 +103,19 @@ class Node:
         """The name of the op."""
         return self.kernel.schema.name
 
+    @property
+    def move(self) -> str:
+        """ "reshape" or "permute" of an op that only gives each element of its operand another place; "" of others."""
+        move = self.kernel.schema.move
+        is_whole = move != "permute" or sorted(self.order) == list(range(self.out_types[0].rank))
+        return move if is_whole else ""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes of a permute's operand in the order of its result."""
+        order: tuple[int, ...] = dict(self.parameters)["order"]
+        return order
+
     def __str__(self) -> str:
         results = ", ".join(f"%{value}" for value in self.results)
         operands = ", ".join(f"%{value}" for value in self.operands)

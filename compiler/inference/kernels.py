@@ -326,10 +326,9 @@ class GroupBuilder(GroupEvaluator):
         assert isinstance(source, FromNode)
         value = self.given_or_computed(source.node, source.output, index)
         fields = self.tensor_fields(node, spec.kernel.schema.outputs[0], shape, dtype)
-        order = dict(spec.parameters).get("order")
-        if isinstance(order, str):
-            parts = index.components(builder)
-            moved = Index(fields["dims"], components=tuple(parts[int(axis)] for axis in order.split(",")))
+        if spec.kernel.schema.move == "permute":
+            parts, order = index.components(builder), dict(spec.parameters)["order"]
+            moved = Index(fields["dims"], components=tuple(parts[axis] for axis in order))
         else:
             moved = Index(fields["dims"], linear=index.position(builder), divisible=True)
         self.given[node, 0] = Given(moved, value, **fields)

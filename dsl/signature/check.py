@@ -52,6 +52,7 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
         checker.check_variadic()
         checker.check_packs()
         checker.check_batch()
+        checker.check_move()
     return checker.errors
 
 
@@ -234,6 +235,17 @@ class _SchemaCheck:
         if not begun and len(self.errors) == mistakes:
             text = f'batch="{name}" names a pack that no input begins with'
             self.fail("EK0319", text, self.schema.tensors[0], hint=f'x: InputTensor[T, "*{name} n"]')
+
+    def check_move(self) -> None:
+        """What gives elements another place has one input and one output, and, to permute, the parameter `order`."""
+        wanted = {"": None, "reshape": [], "permute": [("order", "ints")]}
+        kinds = [(each.name, each.kind) for each in self.schema.parameters]
+        signature = [argument.role for argument in self.schema.tensors] == [Role.OUTPUT, Role.INPUT]
+        if self.schema.move and not (signature and wanted.get(self.schema.move) == kinds):
+            text = f"move={self.schema.move!r} does not suit the signature of op {self.schema.name!r}"
+            hint = '"reshape" of an op with one input and one output; "permute" with order: tuple[int, ...], too'
+            place, name = self.schema.place, self.schema.name
+            self.errors.append(CompileError(text, code="EK0107", place=place, op=name, hint=hint))
 
     def _new_packs(self, argument: TensorArgument, known: set[str]) -> list[str]:
         packs = (item for item in self.items[argument.name] if isinstance(item, Pack))

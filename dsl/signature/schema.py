@@ -121,6 +121,8 @@ class OpSchema:
             one.
         batch: the name of a pack that all outputs and some inputs begin with, whose members are computed independently;
             "" where nothing is promised.
+        move: "reshape" or "permute" of an op that only gives each element of its operand another place: the same one in
+            row-major order, or that with its axes in the order of the parameter `order`; "" of all others.
     """
 
     name: str
@@ -137,6 +139,7 @@ class OpSchema:
     late: tuple[str, ...] = ()
     override: bool = False
     batch: str = ""
+    move: str = ""
 
     @cached
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -209,6 +212,7 @@ class OpSchema:
             ("late", list(self.late)),
             ("override", self.override),
             ("batch", self.batch),
+            ("move", self.move),
         )
 
     @staticmethod
@@ -238,6 +242,7 @@ class OpSchema:
             late=tuple(data.get("late", ())),
             override=data.get("override", False),
             batch=data.get("batch", ""),
+            move=data.get("move", ""),
         )
 
 

@@ -77,9 +77,9 @@ def _turned(b: TensorValue) -> TensorValue | None:
     """`b` with its last two axes swapped, if its columns are what lies side by side in memory."""
     graph = current("matmul")
     maker = graph.maker(b.number)
-    if not isinstance(maker, Node) or maker.name != "permute" or not maker.kernel.shipped:
+    if not isinstance(maker, Node) or maker.move != "permute":
         return None
-    order = [int(axis) for axis in dict(maker.parameters)["order"].split(",")]
+    order = maker.order
     if order[-2] != b.rank - 1:
         return None
     return permuted(graph.value(maker.operands[0]).tensor, [*order[:-2], order[-1], order[-2]])

@@ -418,4 +418,4 @@ def permuted(value: TensorValue, order: Sequence[int]) -> TensorValue:
     if list(order) == list(range(value.rank)):
         return value
     out = value.type.with_shape(value.shape[axis] for axis in order)
-    return builtin("movement", "permute", [value], {"order": ",".join(map(str, order))}, [out])[0]
+    return builtin("movement", "permute", [value], {"order": tuple(order)}, [out])[0]

@@ -443,19 +443,18 @@ class Fusion:
 
 
 def is_reshape(node: Node) -> bool:
-    """Whether a node only gives its operand another shape (the shipped kernel, not a user's of that name)."""
-    return node.name == "reshape" and node.kernel.shipped
+    """Whether a node only gives its operand another shape."""
+    return node.move == "reshape"
 
 
 def is_move(node: Node) -> bool:
     """Whether a node only gives each element another place."""
-    return node.name in ("reshape", "permute") and node.kernel.shipped
+    return bool(node.move)
 
 
 def _scatters(node: Node) -> bool:
     """Whether elements that are neighbours before a node are none after it."""
-    order = dict(node.parameters).get("order", "")
-    return node.name == "permute" and node.kernel.shipped and not order.endswith(str(order.count(",")))
+    return node.move == "permute" and node.order[-1:] != (len(node.order) - 1,)
 
 
 def _as_many(a: Shape, b: Shape) -> bool:

@@ -100,7 +100,7 @@ class _Simplifying(Rewriting):
         number: np.generic = constant.array.reshape(-1)[0]
         return number if constant.type.dtype == DType.from_numpy(constant.array.dtype) else None
 
-    def like(self, node: Node, operand: int, **parameters: str) -> int:
+    def like(self, node: Node, operand: int, **parameters: object) -> int:
         """A node of the same kernel and result on another operand."""
         changed = tuple((name, parameters.get(name, value)) for name, value in node.parameters)
         (result,) = self.add(Node(node.kernel, changed, (operand,), node.out_types, (0,), node.place))
@@ -205,29 +205,18 @@ def _broadcast_of_broadcast(graph: _Simplifying, node: Node) -> int | None:
     return None if inner is None else graph.like(node, inner.operands[0])
 
 
-def order_of(node: Node) -> list[int]:
-    """The axes of a permute's operand in the order of its result."""
-    text = dict(node.parameters)["order"]
-    return [int(axis) for axis in text.split(",")] if text else []
-
-
-def order_text(order: Sequence[int]) -> str:
-    """The order of a permute as its parameter."""
-    return ",".join(map(str, order))
-
-
 def _permute(graph: _Simplifying, node: Node) -> int | None:
-    order, operand = order_of(node), node.operands[0]
-    if order == sorted(order):
+    order, operand = node.order, node.operands[0]
+    if list(order) == sorted(order):
         return operand
     inner = graph.made_by(operand, "permute")
     if inner is None:
         return None
-    before = order_of(inner)
-    joined = [before[axis] for axis in order]
-    if joined == sorted(joined):
+    before = inner.order
+    joined = tuple(before[axis] for axis in order)
+    if list(joined) == sorted(joined):
         return inner.operands[0]
-    return graph.like(node, inner.operands[0], order=order_text(joined))
+    return graph.like(node, inner.operands[0], order=joined)
 
 
 def _slice(graph: _Simplifying, node: Node) -> int | None:
@@ -256,7 +245,7 @@ def _slice(graph: _Simplifying, node: Node) -> int | None:
 def _part(graph: _Simplifying, node: Node, value: int, starts: Sequence[int]) -> int:
     if not any(starts) and graph.types[value] == node.out_types[0]:
         return value
-    return graph.like(node, value, starts=order_text(starts))
+    return graph.like(node, value, starts=",".join(map(str, starts)))
 
 
 RULES: Final = (

@@ -16,7 +16,6 @@ from ..renumbering import Rewriting
 from ..types.tensor_type import ShapedType
 from .fusion import Facts
 from .merge_equal import own_memory
-from .simplify import order_of, order_text
 
 FactsOf = Callable[[GraphIR, Node], Facts]
 
@@ -72,7 +71,7 @@ class _Sinking(Rewriting):
         permute = next((node for value in operands if (node := self.made_by(value, "permute")) is not None), None)
         if permute is None:
             return self.keep(item)
-        order = order_of(permute)
+        order = permute.order
         if not all(self._can_turn(value, order) for value in operands):
             return self.keep(item)
         (type,) = item.out_types
@@ -86,7 +85,7 @@ class _Sinking(Rewriting):
     def _can_turn(self, value: int, order: Sequence[int]) -> bool:
         """Whether a value is permuted so, or is broadcast from what can be permuted back."""
         if (permute := self.made_by(value, "permute")) is not None:
-            return order_of(permute) == order
+            return permute.order == order
         spread = self.made_by(value, "broadcast_to")
         if spread is None:
             return False
@@ -105,7 +104,7 @@ class _Sinking(Rewriting):
             back = [list(order).index(axis) for axis in range(len(order))]
             small = own.with_shape([own.shape[axis] for axis in back])
             (source,) = self.add(
-                Node(permute.kernel, (("order", order_text(back)),), (source,), (small,), (0,), maker.place)
+                Node(permute.kernel, (("order", tuple(back)),), (source,), (small,), (0,), maker.place)
             )
         (spread,) = self.add(Node(maker.kernel, (), (source,), (own.with_shape(type.shape),), (0,), maker.place))
         return spread

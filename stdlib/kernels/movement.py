@@ -13,7 +13,7 @@ from ..algorithms.algorithm import whole_number
 T = TypeVar("T", bound=Storable)
 
 
-@register("reshape")
+@register("reshape", move="reshape")
 def reshape(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     """The elements of x in row-major order under the shape of `out`."""
     foreach(out, lambda i: x.at(out.position(i)))
@@ -25,15 +25,15 @@ def transfer_to(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]) -> None:
     foreach(out, lambda i: x[i])
 
 
-@register("permute")
-def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: str) -> None:
-    """Axis k of the result is axis `order[k]` of x; `order` is a list such as "1,0,2"."""
+@register("permute", move="permute")
+def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: tuple[int, ...]) -> None:
+    """Axis k of the result is axis `order[k]` of x."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             for k in unroll(x.rank):
-                if whole_number(order, k) == axis:
+                if order[k] == axis:
                     index = (*index, i[k])
         return x[index]
 

@@ -391,3 +391,33 @@ def test_broken_graphs_are_found() -> None:
     for each in wrong:
         with pytest.raises(InternalError, match="is broken after the pass 'x'"):
             verify_graph(each, ir, "x")
+
+
+@register("mine::flat", move="reshape")
+def flat(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x.at(out.position(i)))
+
+
+def test_a_custom_op_may_be_a_reshape() -> None:
+    """What an op is to fusion is a fact of its signature: the reshape takes no copy of the product."""
+
+    def f(x: Any, y: Any) -> Any:
+        return ops.softmax(ops.custom("mine::flat", CPU, [x @ y], [TensorType(F32, [2, 6], CPU)])[0])
+
+    types = [TensorType(F32, [3, 5], CPU), TensorType(F32, [5, 4], CPU)]
+    graph = Graph("g", forward=f, input_types=types, custom_extensions=[flat])
+    model = InferenceSession().load(graph)
+    assert [kernel.name for kernel in model.kernel_summaries] == ["matmul", "softmax"]
+    x, y = np.ones((3, 5), np.float32), np.arange(20, dtype=np.float32).reshape(5, 4) / 20
+    wanted = np.exp((x @ y).reshape(2, 6))
+    np.testing.assert_allclose(model(x, y)[0].to_numpy(), wanted / wanted.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_a_move_suits_its_signature() -> None:
+    with pytest.raises(CompileError, match="does not suit the signature") as caught:
+
+        @register("mine::turn", move="permute")
+        def turned(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]):
+            foreach(out, lambda i: x[i])
+
+    assert caught.value.code == "EK0107" and "order" in (caught.value.hint or "")

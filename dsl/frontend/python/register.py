@@ -177,6 +177,7 @@ def register(
     reads: Mapping[str, int] | None = None,
     override: bool = False,
     batch: str = "",
+    move: str = "",
 ) -> Registering:
     """Records the function under it as the kernel of the op `name`.
 
@@ -194,6 +195,8 @@ def register(
         batch: the name of a pack that the dims of all outputs and of some inputs begin with, `b` in "*b n": a promise
             that the members of this batch are computed independently. JAX and PyTorch then split calls over devices
             along it, and `check_op` compares a call with calls for single members.
+        move: a promise that the op only gives each element of its one input another place: "reshape", the same one in
+            row-major order, which then takes no copy; or "permute", the axes in the order of the parameter `order`.
 
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
@@ -213,7 +216,18 @@ def register(
                 place=user_place(),
             )
         reader = _Reader(name, function)
-        schema = reader.schema(fuse, frozenset(fastmath), writes_once, dict(reads or {}), override is True, batch)
+        promises = OpSchema(
+            name,
+            (),
+            fuse=fuse,
+            fastmath=frozenset(fastmath),
+            writes_once=writes_once,
+            reads=tuple(sorted(dict(reads or {}).items())),
+            override=override is True,
+            batch=batch,
+            move=move,
+        )
+        schema = reader.schema(promises)
         mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
         registered = _registered(function.__globals__, name)
         if reader.sound and not mistakes:
@@ -308,13 +322,11 @@ class _Reader:
         hint = with_imports(hint, place)
         return CompileError(message, code=code, place=place, op=self.name, argument=argument, hint=hint)
 
-    def schema(
-        self, fuse: bool, fastmath: frozenset[str], writes_once: bool, reads: dict[str, int], override: bool, batch: str
-    ) -> OpSchema:
-        """What can be read; `errors` says what is wrong with the rest."""
+    def schema(self, promises: OpSchema) -> OpSchema:
+        """What can be read, with the promises of `@register`; `errors` says what is wrong with the rest."""
         if not isinstance(self.name, str) or not _NAME.match(self.name):
             self.note(self.fail(f"{self.name!r} is not an op name", "EK0107", hint='use "name" or "library::name"'))
-        for flag in sorted(fastmath - _FASTMATH):
+        for flag in sorted(promises.fastmath - _FASTMATH):
             self.note(self.fail(f"unknown fastmath flag '{flag}'", "EK0107", hint="known: contract, reassoc"))
         arguments: list[TensorArgument | ContextArgument] = []
         parameters: list[Parameter] = []
@@ -337,22 +349,16 @@ class _Reader:
         if self.sound and not any(isinstance(a, TensorArgument) and a.role is not Role.INPUT for a in arguments):
             hint = 'its outputs come first: out: OutputTensor[T, "n"]'
             self.note(self.fail(f"op '{self.name}' has no output", "EK0301", hint=hint))
-        for argument in reads:
+        for argument, _ in promises.reads:
             if argument not in signature:
                 text = f"reads= names '{argument}', which is not an argument of '{self.name}'"
                 self.note(self.fail(text, "EK0107"))
-        return OpSchema(
-            name=self.name,
+        return dataclasses.replace(
+            promises,
             arguments=tuple(arguments),
             parameters=tuple(parameters),
             typevars=tuple(self.typevars.items()),
             doc=inspect.getdoc(self.function) or "",
-            fuse=fuse,
-            fastmath=fastmath,
-            writes_once=writes_once,
-            reads=tuple(sorted(reads.items())),
-            override=override,
-            batch=batch,
             place=self.place,
         )
 

@@ -84,7 +84,7 @@ class _Redundant(Rewriting):
     def _moved(self, value: int, order: list[int]) -> int:
         type = self.types[value]
         made = type.with_shape([type.shape[axis] for axis in order])
-        return self.add(Node(self.permute, (("order", ",".join(map(str, order))),), (value,), (made,), (0,)))[0]
+        return self.add(Node(self.permute, (("order", tuple(order)),), (value,), (made,), (0,)))[0]
 
     def _turned(self, node: Node) -> int | None:
         """The result by way of permuted operands, or permuted twice."""
