@@ -22,8 +22,8 @@ from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Held, Item, Node, Prepared
 from ..renumbering import Rewriting
 from ..types.tensor_type import TensorType
-from .fold_constants import elements_of, part_of
-from .prepare_weights import prepared
+from .fold_constants import elements_of
+from .prepare_weights import prepared_by
 
 KernelOf = Callable[[str, str], LoadedKernel]  # of a family and a name
 
@@ -114,11 +114,8 @@ class _Packing(Rewriting):
         width = VECTORS * self.vector_bits // _sum_bits(type.dtype)
         columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
         panels = type.with_shape([-(-columns // width), depth, width])
-        part, _ = part_of(self.ir, [matrix])
         kernel = self.kernel_of(FAMILY, row.pack)
-        pack = Node(kernel, (), part.outputs, (panels,), (len(part.types),))
-        part = GraphIR("weights", (), (*part.nodes, pack), pack.results)
-        return prepared(part, panels, len(self.made), self.held[matrix])
+        return prepared_by(self.ir, kernel, (), [matrix], panels, len(self.made), self.held[matrix])
 
 
 def _sum_bits(dtype: DType) -> int:

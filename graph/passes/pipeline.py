@@ -3,9 +3,9 @@
     graph --> simpler graph --> groups of nodes --> order of groups --> plan of buffers
           rewriting          fuse                schedule          plan_memory
 
-A rewriting pass takes a graph and gives one that computes the same bits. Planning decides what becomes one kernel, in
-which order kernels run, and where values lie. Each pass is timed and logged, and known by its name with "graph." before
-it:
+A rewriting pass takes a graph and gives one that computes the same bits, unless its row says that it is not exact.
+Planning decides what becomes one kernel, in which order kernels run, and where values lie. Each pass is timed and
+logged, and has its name with "graph." before it in variables:
 
     EINKORN_DUMP=graph.simplify       prints the graph after a pass to standard error
     EINKORN_STOP=graph.merge_equal    ends loading after a pass
@@ -27,6 +27,7 @@ from ...dsl.environment.knobs import Knob, Knobs, knobs
 from ..ir import GraphIR, Node, Prepared
 from .control_flow import Flow
 from .drop_unread import drop_unread
+from .fold_batch_norm import fold_batch_norm
 from .fold_constants import Evaluate, fold_constants
 from .fusion import Facts, Partition, partition
 from .memory_plan import Plan, check_partition, plan_memory
@@ -90,10 +91,11 @@ class Planning:
 
 @dataclass(frozen=True)
 class GraphPass:
-    """A row of `PASSES` that rewrites a graph."""
+    """A row of `PASSES` that rewrites a graph. Results of a pass that is not `exact` may differ by rounding."""
 
     name: str
     run: Callable[[GraphIR, Tools], GraphIR]
+    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,11 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
     GraphPass(fold_constants.__name__, lambda ir, tools: fold_constants(ir, tools.evaluate)),
     _plain(merge_equal),
     GraphPass(prepare_weights.__name__, lambda ir, tools: prepare_weights(ir) if tools.prepares else ir),
+    GraphPass(
+        fold_batch_norm.__name__,
+        lambda ir, tools: fold_batch_norm(ir, tools.kernel_of) if tools.prepares else ir,
+        exact=False,
+    ),
     GraphPass(
         pack_weights.__name__,
         lambda ir, tools: pack_weights(ir, tools.vector_bits, tools.kernel_of) if tools.prepares else ir,

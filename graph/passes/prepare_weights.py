@@ -9,9 +9,10 @@ that takes more bytes than what it is computed from is not: to read it would tak
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from ...dsl.package.library import LoadedKernel
 from ..ir import Constant, External, GraphIR, Item, Node, Prepared, is_transfer
 from ..renumbering import Rewriting
 from ..types.tensor_type import ShapedType, TensorType
@@ -36,6 +37,21 @@ def prepared(part: GraphIR, type: ShapedType, number: int, item: Item) -> Prepar
     sources = [each.name for each in part.nodes if isinstance(each, External)]
     name = f"{', '.join(sources) or 'constant'} (prepared {number})"
     return Prepared(name, type, 0, place=item.place, part=part)
+
+
+def prepared_by(
+    ir: GraphIR,
+    kernel: LoadedKernel,
+    parameters: tuple[tuple[str, Any], ...],
+    values: Sequence[int],
+    type: TensorType,
+    number: int,
+    item: Item,
+) -> Prepared:
+    """The value that a kernel computes from values of `ir` that depend on weights and constants alone."""
+    part, _ = part_of(ir, values)
+    node = Node(kernel, parameters, part.outputs, (type,), (len(part.types),))
+    return prepared(GraphIR("weights", (), (*part.nodes, node), node.results), type, number, item)
 
 
 class _Preparing(Rewriting):

@@ -421,3 +421,75 @@ def test_a_move_suits_its_signature() -> None:
             foreach(out, lambda i: x[i])
 
     assert caught.value.code == "EK0107" and "order" in (caught.value.hint or "")
+
+
+# *** rows that are not exact ***
+
+
+def normalised(groups: int, dtype: DType, layout: str = "NCHW") -> Callable[[Any], Any]:
+    """A convolution without bias, and the normalization of its channels; all weights are constants."""
+    rng = np.random.default_rng(groups)
+
+    def f(x: Any) -> Any:
+        filter = ops.constant(rng.standard_normal((6, 6 // groups, 3, 3)), dtype, CPU)
+        given = [ops.constant(abs(rng.standard_normal(6)) + 0.5, F32, CPU) for _ in range(4)]
+        y = ops.conv2d(x, filter, 1, 1, 1, groups, None, layout, "FCRS")  # type: ignore[arg-type]  # texts name layouts
+        y = ops.permute(y, [0, 3, 1, 2]) if layout == "NHWC" else y
+        return ops.relu(ops.batch_norm(y, *given, epsilon=1e-3))
+
+    return f
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("dtype", [F32, DType.float64])
+def test_batch_norms_are_folded(groups: int, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(normalised(groups, dtype), (dtype, [2, 6, 5, 7]))
+    assert "batch_norm" not in ops_of(optimised(graph)) and ops_of(optimised(graph))["add_channels"] == 1
+    x = np.random.default_rng(9).standard_normal((2, 6, 5, 7)).astype(dtype.to_numpy())
+    folded = InferenceSession().load(graph)(x)[0].to_numpy()
+    monkeypatch.setenv("EINKORN_WITHOUT", "graph.fold_batch_norm")
+    assert ops_of(optimised(graph))["batch_norm"] == 1
+    wanted = InferenceSession().load(graph)(x)[0].to_numpy()
+    np.testing.assert_allclose(folded, wanted, atol=1e-5 if dtype == F32 else 1e-12, rtol=0)
+
+
+def test_weights_of_a_folded_batch_norm_are_those_of_the_registry() -> None:
+    x = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
+    shapes = {"w": [3, 2, 1, 1], "gamma": [3], "beta": [3], "mean": [3], "variance": [3]}
+    weights = {
+        name: np.random.default_rng(1).uniform(0.5, 1.5, shape).astype(np.float32) for name, shape in shapes.items()
+    }
+
+    def f(x: Any) -> Any:
+        w, *given = (Weight(name, F32, shape, CPU) for name, shape in shapes.items())
+        return ops.batch_norm(ops.conv2d(x, w, input_layout="NCHW", filter_layout="FCRS"), *given)  # type: ignore[arg-type]
+
+    model = InferenceSession().load(graph_of(f, (F32, [1, 2, 4, 4])), weights_registry=weights)
+    assert [each.prepared for each in model.passes if each.name == "fold_batch_norm"] == [2]
+    y = np.einsum("nchw,oc->nohw", x, weights["w"][:, :, 0, 0])
+    gamma, beta, mean, variance = (weights[name].reshape(1, 3, 1, 1) for name in ("gamma", "beta", "mean", "variance"))
+    wanted = (y - mean) / np.sqrt(variance + 1e-5) * gamma + beta
+    np.testing.assert_allclose(model(x)[0].to_numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_batch_norms_that_stay() -> None:
+    """Half types, images in NHWC, results that are read twice or given back, and operands that a call brings."""
+    f = normalised(1, F32)
+
+    def read_twice(x: Any) -> Any:
+        y = f(x)
+        filter = ops.constant(np.ones((6, 6, 3, 3)), F32, CPU)
+        z = ops.conv2d(x, filter, padding=1, input_layout="NCHW", filter_layout="FCRS")  # type: ignore[arg-type]
+        return y, z, ops.batch_norm(z, *[ops.constant(np.ones(6), F32, CPU)] * 4)
+
+    def brought(x: Any, mean: Any) -> Any:
+        filter = ops.constant(np.ones((6, 6, 3, 3)), F32, CPU)
+        z = ops.conv2d(x, filter, padding=1, input_layout="NCHW", filter_layout="FCRS")  # type: ignore[arg-type]
+        one = ops.constant(np.ones(6), F32, CPU)
+        return ops.batch_norm(z, one, one, mean, one)
+
+    images = [2, 6, 5, 7]
+    assert ops_of(optimised(graph_of(normalised(1, F16), (F16, images))))["batch_norm"] == 1
+    assert ops_of(optimised(graph_of(normalised(1, F32, "NHWC"), (F32, [2, 5, 7, 6]))))["batch_norm"] == 1
+    assert ops_of(optimised(graph_of(read_twice, (F32, images))))["batch_norm"] == 1
+    assert ops_of(optimised(graph_of(brought, (F32, images), (F32, [6]))))["batch_norm"] == 1
