@@ -328,6 +328,7 @@ class GroupBuilder(GroupEvaluator):
         fields = self.tensor_fields(node, spec.kernel.schema.outputs[0], shape, dtype)
         if spec.kernel.schema.move == "permute":
             parts, order = index.components(builder), dict(spec.parameters)["order"]
+            assert isinstance(order, tuple)
             moved = Index(fields["dims"], components=tuple(parts[axis] for axis in order))
         else:
             moved = Index(fields["dims"], linear=index.position(builder), divisible=True)
