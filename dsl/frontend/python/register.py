@@ -206,42 +206,46 @@ def register(
         place = user_place()
         raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
 
+    promises = OpSchema(
+        name,
+        (),
+        fuse=fuse,
+        fastmath=frozenset(fastmath),
+        writes_once=writes_once,
+        reads=tuple(sorted(dict(reads or {}).items())),
+        override=override is True,
+        batch=batch,
+        move=move,
+    )
+
     def record(function: Callable[..., Any]) -> Kernel:
-        if isinstance(function, type):
-            return _of_class(function, record)
-        if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-            raise CompileError(
-                "@register belongs on a function defined with `def`, or on a class with `execute`",
-                code="EK0107",
-                place=user_place(),
-            )
-        reader = _Reader(name, function)
-        promises = OpSchema(
-            name,
-            (),
-            fuse=fuse,
-            fastmath=frozenset(fastmath),
-            writes_once=writes_once,
-            reads=tuple(sorted(dict(reads or {}).items())),
-            override=override is True,
-            batch=batch,
-            move=move,
-        )
-        schema = reader.schema(promises)
-        mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
-        registered = _registered(function.__globals__, name)
-        if reader.sound and not mistakes:
-            _follow_autoreload()
-            registered.append(Kernel(schema, function))
-            return registered[-1]
-        error = joined(mistakes) if mistakes else None
-        if error is not None and not collect(error):
-            raise error
-        unknown = _unknown(schema, reader.unknown, mistakes)
-        registered.append(cast(Kernel, BrokenKernel(error or reader.cause, function, schema.without(unknown), unknown)))
-        return registered[-1]
+        return _of_class(function, record) if isinstance(function, type) else _recorded(function, promises)
 
     return record
+
+
+def _recorded(function: Callable[..., Any], promises: OpSchema) -> Kernel:
+    """The kernel of a function, in its module's list; `promises` are what `@register` was given."""
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+        raise CompileError(
+            "@register belongs on a function defined with `def`, or on a class with `execute`",
+            code="EK0107",
+            place=user_place(),
+        )
+    reader = _Reader(promises.name, function)
+    schema = reader.schema(promises)
+    mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
+    registered = _registered(function.__globals__, promises.name)
+    if reader.sound and not mistakes:
+        _follow_autoreload()
+        registered.append(Kernel(schema, function))
+        return registered[-1]
+    error = joined(mistakes) if mistakes else None
+    if error is not None and not collect(error):
+        raise error
+    unknown = _unknown(schema, reader.unknown, mistakes)
+    registered.append(cast(Kernel, BrokenKernel(error or reader.cause, function, schema.without(unknown), unknown)))
+    return registered[-1]
 
 
 def _registered(names: dict[str, Any], op: str) -> list[Kernel]:
