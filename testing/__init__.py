@@ -31,7 +31,7 @@ from ..dsl.types.dtype import DType
 from ..graph import BufferType, DeviceRef, Graph, InferenceSession, TensorType, ops
 from ..graph.engine.model import Model
 from ..graph.interop.checked import CALLERS, results_by
-from ..graph.interop.elementwise import batch_axes
+from ..graph.interop.elementwise import promised_axes
 from .arguments import check_arguments
 from .cases import (
     SIZES,
@@ -450,7 +450,7 @@ class _Check:
     def members(self, inputs: list[Array], parameters: dict[str, Any], got: list[Array]) -> Difference | None:
         """How calls for single members of a promised batch differ from the call for all of them, if they do."""
         schema = self.subject.schema
-        axes = batch_axes(schema, [a.ndim for a in inputs]) or ()
+        axes = promised_axes(schema, [a.ndim for a in inputs]) or ()
         count = next((a.shape[0] for a, own in zip(inputs, axes, strict=False) if own), 0)
         for k in sorted({*range(min(count, MEMBERS)), *range(max(count - 1, 0), count)}):
             alone = [a[k : k + 1] if own else a for a, own in zip(inputs, axes, strict=True)]

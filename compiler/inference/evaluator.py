@@ -183,6 +183,7 @@ class Evaluator(Scoped):
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
         self.owner: Any = None  # the index of the call of a parallel body; see `inference.ownership`
+        self.batch: Any = None  # the member of a batch that is computed alone; see `inference.batches`
         self.watch: Any = None  # the loop's body that is being built; see `inference.language.rare_cases`
         self.gpu_ids: dict[str, Value] | None = None  # thread and block indices when a grid runs on the CPU
         self.launched: Launched | None = None  # the launch whose kernel this is

@@ -25,7 +25,7 @@ from ..engine.session import InferenceSession
 from ..staging.kernels import Extensions
 from ..types.promotion import weak_array
 from .broadcasting import broadcast_shape
-from .elementwise import adds_axis, batch_axes
+from .elementwise import adds_axis, batch_axes, same_member
 from .gradients import BackwardGraph, Context, gradients
 from .jax_callee import Levels, members
 from .jax_handlers import Handler, failed, handler_of
@@ -294,31 +294,45 @@ class _KernelCall:
         return tuple(map(_canonical, handler.call(args, shapes, made.mutable, levels, split)))
 
     def _split_batch(self, args: Sequence[Any], batch: Sequence[int]) -> tuple[Any, ...]:
-        """One call that XLA may split along the axes of a batch.
+        """One call that XLA may split along the axes of a batch."""
+        made, shapes, added, split = self._wide(args, batch)
+        wide = [jax.numpy.expand_dims(value, added) if axes else value for value, axes in zip(args, batch, strict=True)]
+        results = handler_of(made.model, made.checks).call(wide, made.output_shapes(shapes), split=split, ends=True)
+        return tuple(_canonical(jax.numpy.squeeze(result, added)) for result in results)
 
-        XLA splits along axes that others follow, and replicates operands with fewer axes than it splits along: so the
-        batch gets axes of size 1 at both ends.
+    def _wide(
+        self, args: Sequence[Any], batch: Sequence[int]
+    ) -> tuple[Specialisation, list[Any], tuple[int, ...], int]:
+        """A call with axes of size 1 at both ends of the batch: XLA splits along axes that others follow, and
+        replicates operands with fewer axes than it splits along.
+
+        Returns:
+            the specialisation, the shapes of its operands, the axes that are added, and how many axes XLA may split.
         """
         count = max(batch)
         alone = max((value.ndim for value, axes in zip(args, batch, strict=True) if not axes), default=0)
-        ones = tuple(range(max(0, alone + 1 - count)))
-        added = (*ones, len(ones) + count)
-        wide = [jax.numpy.expand_dims(value, added) if axes else value for value, axes in zip(args, batch, strict=True)]
-        made = self._specialisation(wide)
-        shapes = made.output_shapes([array.shape for array in wide])
-        results = handler_of(made.model, made.checks).call(wide, shapes, split=len(ones) + count, ends=True)
-        return tuple(_canonical(jax.numpy.squeeze(result, added)) for result in results)
+        ones = max(0, alone + 1 - count)
+        shapes = [
+            (*(1,) * ones, *value.shape[:count], 1, *value.shape[count:]) if axes else value.shape
+            for value, axes in zip(args, batch, strict=True)
+        ]
+        wide = [jax.ShapeDtypeStruct(shape, value.dtype) for shape, value in zip(shapes, args, strict=True)]
+        return self._specialisation(wide), shapes, (*range(ones), ones + count), ones + count
 
     def adds_axis(self, avals: Sequence[Any]) -> bool:
         """Whether the kernel is elementwise, and is not to be called for one member after the other."""
         return self.op.vmap != "sequential" and adds_axis(self._specialisation(avals))
 
     def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
-        """As the kernel promises, with a batch of one axis at least."""
+        """As the author promises or the compiler finds, with a batch of one axis at least."""
         if self.op.vmap == "sequential" or any(count is not None for count in self.counts):
             return None
-        found = batch_axes(self.op.kernel.schema, [len(aval.shape) for aval in avals])
-        return found if found and any(found) else None
+        made = self._specialisation(avals)
+        found = batch_axes(made, [len(aval.shape) for aval in avals])
+        if not found or not any(found):
+            return None
+        wide, _, added, _ = self._wide(avals, found)
+        return found if same_member(made, wide, found, len(added)) else None
 
     def changed(self, avals: Sequence[Any]) -> Sequence[int]:
         """Which operands are changed in place."""

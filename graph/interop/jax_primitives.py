@@ -50,7 +50,8 @@ def _abstract(*avals: Any, callee: Callee, levels: Levels) -> list[Any]:
     results = [((*sizes, *shape), dtype) for shape, dtype in callee.results(members(avals, levels))]
     if not avals:
         return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
-    shared = _shared(callee, avals, levels)
+    whole = avals[0].sharding.mesh.empty
+    shared = Shared(((),) * len(avals), 0) if whole else _shared(callee, avals, levels)
     return [
         avals[0].update(
             shape=shape,

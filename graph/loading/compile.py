@@ -433,6 +433,27 @@ def element_facts(ir: GraphIR, node: Node) -> tuple[str, str]:
     return trouble, operation
 
 
+def batch_facts(ir: GraphIR, node: Node, counts: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[str, str]:
+    """Why the members of a batch of the node may depend on each other, "" when they do not; and a digest of what is
+    computed for one. Inputs and outputs begin with so many axes of the batch. Kept in the cache.
+    """
+    target = targets_of(ir.device.to_device())[-1]
+    inputs, outputs, dtypes = _probed(ir, node)
+    parameters = tuple((name, identity(value)) for name, value in node.parameters)
+    key = (node.kernel.digest, dtypes, parameters, inputs, outputs, counts, target.key)
+    name = content_key("batch", repr(key), fingerprint())
+    known = shared_cache().get(name, ".facts")
+    if known is None:
+        with shielded():
+            from ...compiler.inference import batches
+
+        spec = NodeSpec(node.kernel.portable, dtypes, node.parameters, (), outputs)
+        known = json.dumps(dataclasses.astuple(batches.batch_facts(spec, inputs, target, counts))).encode()
+        shared_cache().put(name, known, ".facts")
+    trouble, member = json.loads(known)
+    return trouble, member
+
+
 def _kept_facts(name: str) -> KnownFacts | None:
     data = shared_cache().get(name, ".facts")
     if data is None:

@@ -15,7 +15,7 @@ from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, s
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.stdlib import Sum, rowwise
 
-from . import derivative_kernels, direct_kernels, elementwise_kernels
+from . import batch_kernels, derivative_kernels, direct_kernels, elementwise_kernels
 from .jax_ops import NATIVE, OPS
 
 P = PartitionSpec
@@ -151,6 +151,31 @@ def shardings() -> None:
     say("changed in place", alike(jax.jit(jax.vmap(follow, (0, 0, None)))(rows, rows + 1, 0.5), rows + 0.5))
 
 
+def batches(count: int) -> None:
+    """Kernels whose members are independent are split along the axes of the batch; of others operands are gathered."""
+    mesh = mesh_of(count)
+    for name, (kernel, sizes, oracle) in batch_kernels.INDEPENDENT.items():
+        for batch, spec in (((8,), P("d")), ((3, 8), P(None, "d"))):
+            arrays = batch_kernels.arguments(sizes, *batch)
+            specs = [spec if a.shape[: len(batch)] == batch else P() for a in arrays]
+            args = [jax.device_put(a, NamedSharding(mesh, each)) for a, each in zip(arrays, specs, strict=True)]
+            program = jax.jit(einkorn.jax.op(kernel)).lower(*args).compile()
+            results = jax.tree.leaves(program(*args))
+            say(f"{count} devices, batch {batch} of {name}: values", alike(results, jax.tree.leaves(oracle(*arrays))))
+            placed = [r.sharding.is_equivalent_to(NamedSharding(mesh, spec), r.ndim) for r in results]
+            say(f"{count} devices, batch {batch} of {name}: results are", all(placed))
+            say(f"{count} devices, batch {batch} of {name}: nothing is sent", not sends(program.as_text()))
+    rows = batch_kernels.arguments("4", 8)[0]
+    shards = jax.device_put(rows, NamedSharding(mesh, P("d")))
+    for kernel in batch_kernels.DEPENDENT:
+        name = kernel.schema.name
+        say(f"{count} devices, {name}: gathered", alike(jax.jit(einkorn.jax.op(kernel))(shards), kernel(rows)))
+
+
+def sends(program: str) -> bool:
+    return any(name in program for name in ("all-gather", "all-reduce", "all-to-all", "collective-permute"))
+
+
 def explicit() -> None:
     mesh = mesh_of(4, AxisType.Explicit)
     with jax.set_mesh(mesh):
@@ -175,6 +200,8 @@ def main() -> None:
     ones_backward()
     results_vary()
     shardings()
+    batches(2)
+    batches(4)
     explicit()
 
 

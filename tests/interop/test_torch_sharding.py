@@ -7,11 +7,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import einkorn.torch as ek
+import numpy as np
 import torch.distributed as dist
 from torch.testing import assert_close
 
 from einkorn.dsl import InputTensor, OutputTensor, float32, foreach, register, store
 from einkorn.stdlib import Sum, rowwise
+
+from . import batch_kernels
 
 X = torch.arange(32.0).reshape(8, 4)
 
@@ -95,6 +98,41 @@ def test_a_promised_batch_runs_on_shards(mesh):
     assert sent == 0 and y.placements == (Shard(1),)
     y, sent = counted(lambda: ek.op(row_sums)(distribute_tensor(X, mesh, [Shard(1)]), weight, 1.0))
     assert sent > 0 and y.placements == (Replicate(),)
+
+
+@pytest.mark.parametrize("name", batch_kernels.INDEPENDENT)
+def test_a_batch_runs_on_shards(mesh, name):
+    """Where the members are found to be independent, nothing is promised and nothing is sent."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    kernel, sizes, oracle = batch_kernels.INDEPENDENT[name]
+    for batch, axis in (((8,), 0), ((3, 8), 1)):
+        arrays = [a if a.ndim else float(a) for a in batch_kernels.arguments(sizes, *batch)]
+        split = [not isinstance(a, float) and a.shape[: len(batch)] == batch for a in arrays]
+        args = [
+            a
+            if isinstance(a, float)
+            else distribute_tensor(torch.from_numpy(a), mesh, [Shard(axis) if cut else Replicate()])
+            for a, cut in zip(arrays, split, strict=True)
+        ]
+        found, sent = counted(lambda args=args: ek.op(kernel)(*args))
+        local = [np.split(a, 4, axis)[0] if cut else a for a, cut in zip(arrays, split, strict=True)]
+        expected = oracle(*local)
+        assert sent == 0
+        pairs = zip(*(each if isinstance(each, tuple | list) else (each,) for each in (found, expected)), strict=True)
+        for result, right in pairs:
+            assert result.placements == (Shard(axis),)
+            assert np.allclose(result.to_local().numpy(), right, rtol=1e-5, atol=1e-6)
+
+
+def test_dependent_members_gather(mesh):
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    (rows,) = batch_kernels.arguments("4", 8)
+    for kernel in batch_kernels.DEPENDENT:
+        x = distribute_tensor(torch.from_numpy(rows), mesh, [Shard(0)])
+        y, sent = counted(lambda kernel=kernel, x=x: ek.op(kernel)(x))
+        assert sent == 1 and y.placements == (Replicate(),)
 
 
 def test_gradients_of_shards(mesh):

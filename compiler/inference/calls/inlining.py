@@ -34,6 +34,10 @@ def call_closure(call: Point, closure: Closure, args: list[Any], keywords: dict[
             args = [*args, *args]
         while len(args) > 2:
             args = [inline(call, closure, args[:2], {}), *args[2:]]
+    if call.evaluator.batch is not None:
+        value = call.evaluator.batch.call(call, closure, args, keywords)
+        if value is not UNKNOWN:
+            return value
     return inline(call, closure, args, keywords)
 
 

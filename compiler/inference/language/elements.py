@@ -105,6 +105,8 @@ def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[I
         for tensor, value in zip(outputs, in_body(call, index, lambda: values_at(index)), strict=True):
             tensor.store(call.builder, index, value)
 
+    if call.evaluator.batch is not None and call.evaluator.batch.each(call, outputs, element):
+        return
     shared = shares_bytes(outputs)
 
     def flat() -> None:

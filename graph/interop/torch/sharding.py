@@ -1,7 +1,7 @@
 """Says how ops are split over the devices of a mesh, for distributed tensors of PyTorch (`DTensor`).
 
-An elementwise op runs on each device's shard, along whatever axes its inputs are split. So does an op that promises a
-batch, along the axes of the batch. Any other op takes whole tensors: what is split is gathered first.
+An elementwise op runs on each device's shard, along whatever axes its inputs are split. So does an op whose batch has
+independent members, along the axes of the batch. Any other op takes whole tensors: what is split is gathered first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def register_sharding(op: Any, fallback: Callable[[], PythonFallback]) -> None:
         found: list[tuple[list[Any], list[Any]]] = [([Replicate()] * count, whole)]
         ranks = [metas[k].dim() if k in tensors else 0 for k, _ in enumerate(metas)]
         elementwise = [min(ranks[k] for k in tensors)] * len(metas) if is_elementwise(special) else None
-        axes = elementwise or batch_axes(here.schema, ranks) or (0,) * len(metas)
+        axes = elementwise or batch_axes(special, ranks) or (0,) * len(metas)
         for axis in range(max(axes, default=0)):
             split = [Shard(axis) if own > axis and k in tensors else whole[k] for k, own in enumerate(axes)]
             found.append(([Shard(axis)] * count, split))
