@@ -5,12 +5,12 @@ loop over a batch (`foreach`, `rowwise`, …) is evaluated once, for that member
 
 - tensors with the batch are read and written at the member's index only,
 - nothing is computed with that index, nor with the sizes of the batch,
-- what a member writes besides lies in storage of its own.
+- whatever else a member writes lies in storage of its own.
 
 The library's functions over rows are known to compute rows independently: what they make of a row is an opaque value
 here, and the functions that they are given are evaluated with it.
 
-See also `graph.interop.elementwise` (who asks).
+See also `graph.interop.elementwise` (which calls are split).
 """
 
 from __future__ import annotations

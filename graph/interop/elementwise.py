@@ -66,7 +66,7 @@ def _axes_of(schema: OpSchema, name: str, ranks: Sequence[int]) -> tuple[int, ..
 
 
 def _leading_pack(schema: OpSchema) -> str:
-    """The name of the pack that all outputs, and some inputs, begin with, and that stands nowhere else."""
+    """The name of the pack that all outputs, and some inputs, begin with, and no other dims hold."""
     names = set()
     for argument in schema.tensors:
         items = parse_dims(argument.dims)
