@@ -9,7 +9,8 @@ The handlers that were in place run when the outermost shield ends. In other thr
 for signals that are ignored or left to the system, a shield only postpones forks (see `diagnostics.forks`).
 
 Work that may end anywhere, but catches exceptions of its own, is a function under `@passes_signals`: what a handler
-raises there leaves it unchanged. Nothing else of Einkorn is imported here: packages shield their own imports.
+raises there leaves it unchanged. Short work that is called often catches them with `raise_if_of_handler` as the first
+statement of its `except`. Nothing else of Einkorn is imported here: packages shield their own imports.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ def _keep_waiting() -> None:
 def _replace(handlers: dict[int, Any], restarting: list[int], by: Callable[[int, FrameType | None], None]) -> None:
     """Puts one handler in the place of all others, which are noted, and for which of them system calls go on."""
     for number in SIGNALS:
-        handler = _signal.getsignal(number)  # `signal.getsignal` looks for names in enums, which takes longer
+        handler = _signal.getsignal(number)  # functions of `signal` take longer, and catch what handlers raise
         if callable(handler) and handler is not _note and handler is not by:
             restarts = handler is not signal.default_int_handler and _restarts(number)
             handlers[number] = handler
             try:
-                signal.signal(number, by)
-            except ValueError:  # the main thread of another interpreter in the same process
+                _signal.signal(number, by)
+            except ValueError as error:  # the main thread of another interpreter in the same process
+                raise_if_of_handler(error)
                 return
             if restarts:
                 restarting.append(number)
@@ -90,7 +92,7 @@ def _put_back(handlers: dict[int, Any], restarting: list[int], by: Callable[[int
     """Puts handlers back, unless the program has set others."""
     for number, handler in handlers.items():
         if _signal.getsignal(number) is by:
-            signal.signal(number, handler)
+            _signal.signal(number, handler)
             if number in restarting:
                 signal.siginterrupt(number, False)
 
@@ -202,6 +204,25 @@ def interruptible() -> None:
 
 
 # *** what handlers raise ***
+
+
+def raise_if_of_handler(error: BaseException) -> None:
+    """Raises an exception once more if a handler of a signal raised it: it says nothing of the work that it ended."""
+    if error.__traceback__ is None or not _on_main_thread():
+        return
+    codes = {_code_of(_signal.getsignal(number)) for number in SIGNALS}
+    codes |= {_code_of(handler) for handler in _handlers.values()}
+    trace = error.__traceback__.tb_next
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            raise error
+        trace = trace.tb_next
+
+
+def _code_of(handler: Any) -> Any:
+    """The code of a handler that is written in Python."""
+    handler = getattr(handler, "__func__", handler)
+    return getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
 
 
 class Interruption(BaseException):

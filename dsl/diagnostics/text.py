@@ -22,6 +22,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from .code_keys import code_key
+from .shield import raise_if_of_handler
 
 SOURCE = "__einkorn_source__"  # where a module keeps the texts that it was made from, by file, the newest first
 
@@ -60,7 +61,8 @@ def _file(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
     try:
         with tokenize.open(file) as stream:
             yield Text(stream.read(), file)
-    except (OSError, SyntaxError, UnicodeDecodeError, ValueError):
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
+        raise_if_of_handler(error)
         return
 
 

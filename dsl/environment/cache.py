@@ -130,7 +130,8 @@ class Cache:
         self.limit = limit
         self.enabled = knobs.cache
         self._private: tuple[Path, int] | None = None
-        trouble = _distrust(self.root) if self.enabled else None
+        with shielded():
+            trouble = _distrust(self.root) if self.enabled else None
         if trouble:
             _warn_once(self.root, trouble)
         self._readable = self._writable = self.enabled and trouble is None
@@ -178,7 +179,8 @@ class Cache:
 
     def info(self) -> CacheInfo:
         """What is on disk now."""
-        sizes = [status.st_size for _, status in _entries(self.root)]
+        with shielded():
+            sizes = [status.st_size for _, status in _entries(self.root)]
         return CacheInfo(self.root, len(sizes), sum(sizes), self.limit)
 
     def clear(self) -> int:
@@ -198,6 +200,10 @@ class Cache:
         return root / _VERSION / key[:2] / (key + suffix)
 
     def _find(self, key: str, suffix: str) -> tuple[Path, bytes] | None:
+        with shielded():  # a handler may raise an OSError, too
+            return self._found(key, suffix)
+
+    def _found(self, key: str, suffix: str) -> tuple[Path, bytes] | None:
         own = self.enabled and self._private is not None and self._private[1] == os.getpid()
         roots = [self._private[0]] if own and self._private else []
         roots += [self.root] if self._readable else []

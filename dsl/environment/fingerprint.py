@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..contract import abi
 from ..diagnostics.installation import ROOT
+from ..diagnostics.shield import raise_if_of_handler
 
 FOLDERS = ("compiler", "dsl", "graph", "stdlib")
 TOOLS = ("llvmlite", "mlir", "torch_mlir")
@@ -36,7 +37,8 @@ def _tool_versions() -> list[str]:
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")
-        except OSError:
+        except OSError as error:
+            raise_if_of_handler(error)
             continue
         versions += [name for name in names if name.endswith(".dist-info") and name.split("-")[0] in TOOLS]
     return sorted(versions)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ..diagnostics.shield import raise_if_of_handler
+
 MIB = 1 << 20
 
 
@@ -17,7 +19,8 @@ def hint_for_limit() -> str | None:
     try:
         resource: Any = importlib.import_module("resource")
         limit: int = resource.getrlimit(resource.RLIMIT_AS)[0]
-    except (ImportError, OSError, ValueError):  # a system without such limits
+    except (ImportError, OSError, ValueError) as error:  # a system without such limits
+        raise_if_of_handler(error)
         return None
     if limit == resource.RLIM_INFINITY:
         return None

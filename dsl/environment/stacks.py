@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ..diagnostics.forks import fork_lock, in_child, postpone, resume, sections
-from ..diagnostics.shield import shielded
+from ..diagnostics.shield import raise_if_of_handler, shielded
 
 ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
 # Bytes of threads that are started here. Nobody else requests just as many, so that they are known as those of here.
@@ -125,6 +125,7 @@ def _stack_of_this_thread() -> int:
         low, size = ctypes.c_void_p(), ctypes.c_size_t()
         libc.pthread_attr_getstack(attributes, ctypes.byref(low), ctypes.byref(size))
         libc.pthread_attr_destroy(attributes)
-    except (AttributeError, OSError):
+    except (AttributeError, OSError) as error:
+        raise_if_of_handler(error)
         return ENOUGH
     return size.value

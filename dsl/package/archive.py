@@ -21,6 +21,7 @@ from typing import BinaryIO, NoReturn
 
 from ..diagnostics.errors import PackageError
 from ..diagnostics.places import shown_path
+from ..diagnostics.shield import raise_if_of_handler
 from ..environment.files import replace_file
 
 MAX_MEMBERS = 65_534  # more than that, and above 4 GiB, zip needs other records
@@ -103,6 +104,7 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
     try:
         replace_file(path, [*chunks, central, end])
     except OSError as error:
+        raise_if_of_handler(error)
         refuse(path, "EK0561", f"cannot be written: {error.strerror or error}")
 
 
@@ -135,6 +137,7 @@ class Archive:
                 self.size = os.fstat(stream.fileno()).st_size
                 self.members = {member.name: member for member in self._directory(stream)}
         except OSError as error:
+            raise_if_of_handler(error)
             refuse(path, "EK0551", f"cannot be read: {error.strerror or error}")
 
     @property
@@ -153,6 +156,7 @@ class Archive:
                 data = stream.read(member.size)
                 changed = _state_of(stream) != self.state
         except OSError as error:
+            raise_if_of_handler(error)
             refuse(self.path, "EK0551", f"cannot be read: {error.strerror or error}")
         if len(data) != member.size or zlib.crc32(data) != member.crc:
             if changed:

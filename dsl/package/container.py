@@ -24,6 +24,7 @@ from ..contract.code_formats import FORMATS
 from ..diagnostics.cached import cached
 from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.json_reading import read_json
+from ..diagnostics.shield import raise_if_of_handler
 from ..signature.schema import OpSchema
 from .archive import Archive, refuse, write_archive
 from .findings import Finding, print_findings, read_findings
@@ -143,6 +144,7 @@ class Package:
         try:
             return read_json(self._checked(record))
         except ValueError as error:
+            raise_if_of_handler(error)
             refuse(self.path, "EK0556", f"cannot be used: {record.member!r} is not JSON: {error}")
 
     def program_name(self, name: str) -> str:
@@ -176,6 +178,7 @@ class Package:
         try:
             return tuple(read_findings(self._checked(record)))
         except ValueError as error:
+            raise_if_of_handler(error)
             refuse(self.path, "EK0556", f"cannot be used: {record.member!r}: {error}")
 
     def with_findings(self, findings: Iterable[Finding], path: str | Path | None = None) -> Package:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..diagnostics.forks import fork_lock
 from ..diagnostics.json_reading import read_json
+from ..diagnostics.shield import raise_if_of_handler
 from ..environment.cache import Cache, content_key
 from ..signature.tuning import Value
 
@@ -111,7 +112,8 @@ def _finding(data: Any) -> Finding | None:
             _text(data["version"]),
             tuple((_text(name), _text(why)) for name, why in data.get("rejected", {}).items()),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise_if_of_handler(error)
         return None
 
 
@@ -162,5 +164,6 @@ def _read(digest: str) -> list[Finding]:
     text = Cache().get(_key(digest), ".json")
     try:
         return [] if text is None else read_findings(text)
-    except ValueError:  # of another version
+    except ValueError as error:  # of another version
+        raise_if_of_handler(error)
         return []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..diagnostics.rich import Rich
-from ..diagnostics.shield import shielded
+from ..diagnostics.shield import raise_if_of_handler, shielded
 from ..environment.compiling import compiling
 from ..frontend.base import Gradient, Reference, SourceKernel
 from ..frontend.caller import PICKLING, Called, show_help
@@ -219,7 +219,8 @@ def _existing(path: str | Path) -> Path | None:
     try:
         where = Path(path).resolve() if str(path) else None
         return where if where is not None and (where.is_dir() or where.is_file()) else None
-    except (OSError, RuntimeError, ValueError):  # a name that is too long, links that go round in a circle, a NUL
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, links in a circle, a NUL
+        raise_if_of_handler(error)
         return None
 
 

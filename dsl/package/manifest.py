@@ -19,6 +19,7 @@ from typing import Any
 from ..contract.abi import ABI_VERSION, SILENT_ABI
 from ..contract.code_formats import FORMATS
 from ..diagnostics.json_reading import Misread, read_json, shown
+from ..diagnostics.shield import raise_if_of_handler
 from ..signature.read_schema import declared, read_schema
 from ..signature.schema import PARAMETER_KINDS, OpSchema
 from ..types.dtype import DType
@@ -203,6 +204,7 @@ def parse_numbers(text: bytes) -> tuple[tuple[int, int], int, JSONDict]:
     try:
         data = read_json(text)
     except ValueError as error:
+        raise_if_of_handler(error)
         raise ManifestError(f"is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise ManifestError("is not a JSON object")

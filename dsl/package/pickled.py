@@ -23,6 +23,7 @@ from ..diagnostics.forks import fork_lock
 from ..diagnostics.installation import PACKAGE
 from ..diagnostics.json_reading import read_json
 from ..diagnostics.places import is_shipped
+from ..diagnostics.shield import raise_if_of_handler
 from ..frontend.program import PortableKernel
 from ..frontend.python.register import REGISTERED, Kernel
 from ..frontend.read_program import read_program
@@ -224,6 +225,7 @@ def _read(program: Program) -> PortableKernel:
             raise ValueError(f"it has more than {MAX_PROGRAM} bytes")
         data = read_json(text)
     except (ValueError, zlib.error) as error:
+        raise_if_of_handler(error)
         raise PackageError(f"the pickled program cannot be read: {error}", code="EK0510") from None
     return _with_files(read_program(data, "the pickled program"), files)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from ..diagnostics.errors import PackageError
+from ..diagnostics.shield import raise_if_of_handler
 
 KERNEL = '''"""Kernels of the library `$name`."""
 
@@ -143,6 +144,7 @@ def make_skeleton(name: str, parent: Path) -> list[Path]:
             shutil.rmtree(work, ignore_errors=True)
             raise
     except OSError as error:
+        raise_if_of_handler(error)
         raise PackageError(f"'{folder}' cannot be made: {error.strerror or error}", code="EK0516") from None
     return [folder / path.relative_to(work) for path in written]
 

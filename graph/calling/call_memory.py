@@ -16,6 +16,7 @@ import numpy as np
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, GraphError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.packing import pack
 from ..driver.arrays import check_outputs
 from ..driver.buffer import Buffer
@@ -163,6 +164,7 @@ class CallMemory:
         return launching.scratch(ctypes.addressof(dims), number)
 
     def _too_large(self, size: int, error: MemoryError) -> DeviceError:
+        raise_if_of_handler(error)
         return DeviceError(
             f"graph '{self.plan.ir.name}' needs {size:,} bytes for intermediate results, which cannot be allocated",
             code=getattr(error, "code", "EK0813"),

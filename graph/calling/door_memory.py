@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.contract.doors import ARENA_BYTES, ARENA_COUNTS, DoorSpec
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ..driver.device import Array, Storage
 from ..driver.lending import Lender
 from .call import Caller
@@ -56,7 +57,8 @@ class LargeOutputs:
                 output.kept = []
         try:
             lender = Lender(tuple(sizes), self.dtypes[number])
-        except (MemoryError, ValueError):
+        except (MemoryError, ValueError) as error:
+            raise_if_of_handler(error)
             return None
         array = lender.lend()
         lenders.append(lender)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from ..arguments import list_of
 from ..driver.buffer import Buffer
@@ -50,6 +51,7 @@ class Output:
         try:
             return self._lent() if self.keeps else self.allocate(*self.arguments)
         except (MemoryError, ValueError) as error:
+            raise_if_of_handler(error)
             raise DeviceError(
                 f"an output of {self.dtype} {self.shape} takes {self.size:,} bytes, which cannot be allocated",
                 code=getattr(error, "code", "EK0813"),

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, GraphError, brief
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from ..arguments import LIMIT, check_bytes, choice_of, int_of, least_bytes, list_of, wrong
 from .device import Array, Memory, Storage
@@ -55,6 +56,7 @@ def mapped(filename: Any, dtype: DType, sizes: tuple[int, ...], mode: Any, offse
     try:
         return np.memmap(filename, np.uint8 if packed else dtype.to_numpy(), mode, offset, shape)
     except (OSError, ValueError, OverflowError) as error:
+        raise_if_of_handler(error)
         raise DeviceError(f"cannot map {brief(os.fspath(filename))}: {error}", code="EK0810") from error
 
 
@@ -303,9 +305,10 @@ def source_of(value: Any) -> Array:
         return np.asarray(value)
     except EinkornError:
         raise
-    except ValueError as error:
-        raise GraphError(f"cannot write it: {error}", code="EK0805", argument="value") from error
-    except Exception:
+    except Exception as error:
+        raise_if_of_handler(error)
+        if isinstance(error, ValueError):
+            raise GraphError(f"cannot write it: {error}", code="EK0805", argument="value") from error
         wrong("value", value, "a number, an array or a Buffer", code="EK0803", kind=DTypeError)
 
 

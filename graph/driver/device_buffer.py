@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import unpack
@@ -98,7 +99,8 @@ def taken(producer: Any) -> Buffer | None:
     """A buffer over the memory of a DLPack producer on a device that is here; None where it lies on none of them."""
     try:
         place = tuple(map(int, producer.__dlpack_device__()))
-    except Exception:  # what the producer's own code raises; the host's way says it
+    except Exception as error:  # what the producer's own code raises; the host's way says it
+        raise_if_of_handler(error)
         return None
     if place[0] in dlpack.HOST_DEVICES:
         return None

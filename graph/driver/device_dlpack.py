@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, brief
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from . import dlpack
 from .device import Array, Memory
@@ -98,7 +99,8 @@ class _Ordered:
         keywords = {name: value for name, value in keywords.items() if name not in ("dl_device", "copy", "stream")}
         try:
             capsule = self._producer.__dlpack__(stream=self._stream.handle, **keywords)
-        except TypeError:  # a producer from before DLPack 1.0
+        except TypeError as error:  # a producer from before DLPack 1.0
+            raise_if_of_handler(error)
             capsule = self._producer.__dlpack__(stream=self._stream.handle)
         dlpack.place_of(capsule)[:] = (HOST, 0)
         return capsule

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, brief
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from .python_api import is_capsule, pointer_of_capsule
 
 
@@ -80,6 +81,7 @@ def import_host(producer: Any) -> np.ndarray[Any, Any]:
     try:
         kind, number = map(int, producer.__dlpack_device__())
     except Exception as error:  # what the producer's own code raises
+        raise_if_of_handler(error)
         text = f"the array cannot be imported by DLPack: it does not report its device ({brief(error)})"
         raise DTypeError(text, code="EK0803", argument="array") from error
     if kind not in HOST_DEVICES:
@@ -114,7 +116,10 @@ def imported(producer: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError) as error:
+        raise_if_of_handler(error)
         raise DTypeError(f"the array cannot be taken by DLPack: {error}", code="EK0803") from error
+    if source.error is not None:  # NumPy has called the producer once more
+        raise_if_of_handler(source.error)
     return array if source.name is None else array.view(getattr(ml_dtypes, source.name))
 
 
@@ -124,11 +129,20 @@ class _Once:
     def __init__(self, producer: Any) -> None:
         self._producer = producer
         self.name: str | None = None
+        self.error: BaseException | None = None
 
     def __dlpack__(self, **keywords: Any) -> Any:
         try:
+            return self._capsule(keywords)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _capsule(self, keywords: dict[str, Any]) -> Any:
+        try:
             capsule = self._producer.__dlpack__(**keywords)
-        except TypeError:  # a producer from before DLPack 1.0 has none of the newer keywords
+        except TypeError as error:  # a producer from before DLPack 1.0 has none of the newer keywords
+            raise_if_of_handler(error)
             capsule = self._producer.__dlpack__()
         dtype = _dtype_of(capsule)
         name = _NAMES.get(dtype[0])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from . import arrays
 from .device import ALIGNMENT, Allocator, Array, Backend, Code, CodeFile, Driver
@@ -33,6 +34,7 @@ class HostDriver(Driver):
         try:
             raw = np.empty(size + ALIGNMENT, np.uint8)
         except (ValueError, OverflowError) as error:
+            raise_if_of_handler(error)
             raise MemoryError(str(error)) from None
         skip = -raw.ctypes.data % ALIGNMENT
         return raw[skip : skip + size]

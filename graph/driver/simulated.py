@@ -22,6 +22,7 @@ from ...dsl.contract.schedules import STAGE_BITS, Schedule, Switch, parse_schedu
 from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.environment.knobs import knobs
 from .checked_memory import CheckedMemory
 from .device import ALIGNMENT, LAUNCHERS, Array, Code, CodeFile, Driver, Memory, Storage
@@ -83,6 +84,7 @@ class SimulatedDriver(Driver):
         try:
             raw = np.empty(size + 2 * ALIGNMENT, np.uint8)  # with unused bytes on either side
         except (ValueError, OverflowError) as error:
+            raise_if_of_handler(error)
             raise MemoryError(str(error)) from None
         start = raw.ctypes.data + 1
         address = start + -start % ALIGNMENT

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.forks import fork_lock
-from ...dsl.diagnostics.shield import shielded
+from ...dsl.diagnostics.shield import raise_if_of_handler, shielded
 from ...dsl.environment.compiling import compiling
 from ...dsl.types.dtype import DType
 from .. import ops
@@ -221,6 +221,7 @@ def run_call(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> lis
         try:
             return call.shortcut(values, numbers)
         except MemoryError as error:
+            raise_if_of_handler(error)
             name, (result, *_) = call.pattern.operator.name, call.results or call.kinds
             raise no_memory(name, result.dtype, result.sizes) from error
     if call.run is None:

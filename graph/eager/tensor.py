@@ -497,8 +497,9 @@ def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
         ElementError: EK0425, the indices do not suit the tensor; it is an IndexError, too.
     """
     indices = tuple(_index(each) for each in items)
+    elements = elements_of(tensor)
     try:
-        found = elements_of(tensor)[indices]
+        found = elements[indices]
     except (IndexError, TypeError) as error:
         got = ", ".join("a tensor" if isinstance(each, Tensor) else shown_value(each) for each in items)
         raise ElementError(

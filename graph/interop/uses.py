@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Final
 
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.frontend.base import Gradient
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.package.library import LibraryKernel
@@ -79,7 +80,8 @@ def _node_of(code: CodeType | None) -> _Function | None:
             for each in _codes(compile(text, code.co_filename, "exec", dont_inherit=True))
             if _place(each) == _place(code)
         ]
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError) as error:
+        raise_if_of_handler(error)
         return None
     nodes = [
         node

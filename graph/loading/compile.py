@@ -410,6 +410,7 @@ def _probed(ir: GraphIR, node: Node) -> tuple[Any, Any, Any]:
     return inputs, outputs, bound_dtypes(node, [t.dtype for t in types])
 
 
+@compiling
 def element_facts(ir: GraphIR, node: Node) -> tuple[str, str]:
     """Why an element of the node's results is not made of the elements of its operands at its place alone, "" when it
     is; and the name of the opcode that makes it of an element of each of two operands, if that is all. Kept in the
@@ -433,6 +434,7 @@ def element_facts(ir: GraphIR, node: Node) -> tuple[str, str]:
     return trouble, operation
 
 
+@compiling
 def batch_facts(ir: GraphIR, node: Node, counts: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[str, str]:
     """Why the members of a batch of the node may depend on each other, "" when they do not; and a digest of what is
     computed for one. Inputs and outputs begin with so many axes of the batch. Kept in the cache.

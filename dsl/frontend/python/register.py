@@ -18,6 +18,7 @@ from ...diagnostics.errors import CompileError, EinkornError, InternalError, joi
 from ...diagnostics.extension_points import ExtensionPoint
 from ...diagnostics.places import Place, user_place
 from ...diagnostics.rich import Rich
+from ...diagnostics.shield import raise_if_of_handler
 from ...language.annotations import BOUNDS, DeviceContext, TensorAnnotation
 from ...language.foreign_names import of_dtype
 from ...language.imports import of_unknown, with_imports
@@ -405,6 +406,7 @@ class _Reader:
             try:
                 annotation = eval(annotation, self.function.__globals__, names)
             except Exception as error:
+                raise_if_of_handler(error)
                 if isinstance(error, NameError) and error.name in self.function.__globals__.get(BROKEN, {}):
                     raise Reported(self.function.__globals__[BROKEN][error.name]) from None
                 reason = error.message if isinstance(error, EinkornError) else error
@@ -520,7 +522,8 @@ def _argument_places(function: FunctionType) -> dict[str, Place]:
     """Where each argument stands in the text; empty when the text is not at hand."""
     try:
         args = find_function(function).args
-    except (OSError, SyntaxError, CompileError):
+    except (OSError, SyntaxError, CompileError) as error:
+        raise_if_of_handler(error)
         return {}
     file = text_file(function)
     stars = [star for star in (args.vararg, args.kwarg) if star is not None]

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...diagnostics.installation import PACKAGE
+from ...diagnostics.shield import raise_if_of_handler
 
 REGISTER = "register"
 OUTPUTS = ("OutputTensor", "MutableInputTensor", "OutputVariadicTensors")
@@ -39,12 +40,14 @@ def registers(file: Path, root: Path) -> bool:
     """
     try:
         data = file.read_bytes()
-    except OSError:
+    except OSError as error:
+        raise_if_of_handler(error)
         return True
     scan = _Scan(file, root, {})
     try:
         scan.module(_parsed(data))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise_if_of_handler(error)
         return REGISTER.encode() in data
     return scan.found
 
@@ -53,7 +56,8 @@ def is_broken(file: Path) -> bool:
     """Whether a file is no valid Python."""
     try:
         _parsed(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise_if_of_handler(error)
         return True
     return False
 
@@ -167,7 +171,8 @@ class _Scan:
         scan = _Scan(file, self.root, self.offers)
         try:
             scan.module(_parsed(file.read_bytes()))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise_if_of_handler(error)
             return frozenset()
         return frozenset(scan.names)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...diagnostics.errors import EinkornError
+from ...diagnostics.shield import raise_if_of_handler
 from .recovery import as_mistake
 
 
@@ -25,4 +26,5 @@ def running(file: str) -> Iterator[None]:
     except EinkornError:
         raise
     except Exception as error:
+        raise_if_of_handler(error)
         raise as_mistake(error, file, what="running this file", code="EK0915") from error

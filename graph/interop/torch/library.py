@@ -15,6 +15,7 @@ import torch
 
 from ....dsl.diagnostics.errors import DTypeError, PackageError, did_you_mean, shown_value
 from ....dsl.diagnostics.places import user_place
+from ....dsl.diagnostics.shield import raise_if_of_handler
 from ....dsl.package.library import KernelLibrary as Library
 from ....dsl.package.library import LibraryKernel, LoadedKernel
 from ....dsl.signature.parameters import bind_parameters
@@ -64,6 +65,7 @@ class CustomOp:
         try:
             self.torch(*tensors, **self.parameters)
         except (RuntimeError, TypeError) as error:
+            raise_if_of_handler(error)
             schema = self._fallback.schema
             raise explained(schema, schema.tensors, error, tensors, self.parameters) from None
 

@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 from ....dsl.diagnostics.errors import GraphError, plural
 from ....dsl.diagnostics.places import user_place
+from ....dsl.diagnostics.shield import raise_if_of_handler
 from ....dsl.frontend.base import gradient_of
 from ....dsl.package.library import LibraryKernel, LoadedKernel
 from ....dsl.signature.parameters import bind_parameters
@@ -162,6 +163,7 @@ class Op:
         except RecursionError:
             raise
         except (RuntimeError, TypeError) as error:
+            raise_if_of_handler(error)
             if isinstance(error, NotImplementedError) and self._registered.split():
                 return self.torch(*args, **kwargs)
             schema = self._fallback.schema
@@ -202,6 +204,7 @@ class Op:
         except RecursionError:
             raise
         except (RuntimeError, TypeError) as error:
+            raise_if_of_handler(error)
             raise explained(schema, schema.tensors, error, ordered, parameters) from None
         return out
 
