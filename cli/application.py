@@ -342,6 +342,20 @@ def package_verify(path: str) -> None:
     commands.package_verify(path)
 
 
+@einkorn.command(short_help="List the tensors of files of weights.")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the table and the metadata as JSON.")
+@_format
+def weights(paths: Sequence[str], as_json: bool) -> None:
+    """List names, dtypes and shapes of the tensors in FILEs, .safetensors or .gguf, and their metadata.
+
+    An index of safetensors files, or one part of a split GGUF file, stands for all files of its model.
+    """
+    from . import commands
+
+    commands.list_weights(paths, as_json)
+
+
 @einkorn.group()
 def cache() -> None:
     """The store of compiled code."""

@@ -11,6 +11,7 @@ import ast
 import importlib.metadata
 import io
 import json
+import math
 import platform
 import runpy
 import sys
@@ -206,6 +207,44 @@ def package_verify(path: str) -> None:
         for variant in ready:
             ready_pieces(package, variant, architecture(variant.target))
     print(f"{package.archive.shown}: all {count} members match the manifest (SHA-256 {package.digest})")
+
+
+LONGEST_VALUE = 60  # characters of a value of metadata that are shown
+
+
+def list_weights(paths: Sequence[str], as_json: bool) -> None:
+    """Prints the tensors of files of weights, and their metadata."""
+    from ..graph.weights import load_weights
+
+    weights = load_weights([Path(path) for path in paths])
+    rows = weights.rows()
+    if as_json:
+        tensors = [{"name": r.name, "format": r.format, "shape": list(r.shape), "bytes": r.bytes} for r in rows]
+        metadata = {name: _plain(value) for name, value in weights.metadata.items()}
+        print(json.dumps({"metadata": metadata, "tensors": tensors}, indent=2))
+        return
+    for name, value in weights.metadata.items():
+        print(f"{name}: {_brief_value(value)}")
+    table = _table("tensor", "format", "shape", "size")
+    for row in rows:
+        table.add_row(row.name, row.format, " x ".join(map(str, row.shape)) or "scalar", _size(row.bytes))
+    _print_table(table)
+    elements = sum(math.prod(row.shape) for row in rows)
+    print(f"{plural(len(rows), 'tensor')}, {elements:,} elements, {_size(sum(row.bytes for row in rows))}")
+
+
+def _plain(value: Any) -> Any:
+    """A value of metadata as JSON has it."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _brief_value(value: Any) -> str:
+    """A value of metadata on a line; long lists by their first items and their number."""
+    items = _plain(value[:8]) if isinstance(value, list) or hasattr(value, "tolist") else None
+    text = repr(value if items is None else items)
+    if len(text) > LONGEST_VALUE:
+        text = text[:LONGEST_VALUE] + "…"
+    return text if items is None or len(value) <= 8 else f"{text} ({len(value):,} items)"
 
 
 def cache_info() -> None:

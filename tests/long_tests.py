@@ -42,6 +42,7 @@ LONG = (
     "graph/test_complex.py",
     "graph/test_control_flow_random.py::test_random_programs",
     "graph/test_forks.py::test_children_compile_call_and_fork",
+    "graph/test_gguf.py::test_ten_thousand_mutants",
     "graph/test_image_ops.py::test_channels_that_only_a_call_tells",
     "graph/test_inspected.py::test_built_in_ops",
     "graph/test_interrupts.py::test_calls_without_an_end_are_interrupted",

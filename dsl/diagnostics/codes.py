@@ -162,6 +162,7 @@ MEANINGS: dict[str, str] = {
     "EK0467": "A graph whose sizes are computed at run time cannot be captured.",
     "EK0468": "A replayed call and a direct call return different results.",
     "EK0469": "An input of a model is bound that does not exist, or is bound twice.",
+    "EK0470": "A quantised tensor does not fit its encoding, or the encoding does not support the operation.",
     "EK0475": "A size is negative.",
     "EK0476": "The size of a tensor in bytes exceeds 64 bits.",
     "EK0477": "A masked array is passed where its mask would be lost.",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from ...dsl.types.dtype import DType
 from ..driver.devices import Device, DeviceRef
+from ..quantization.encodings import QuantizationConfig, QuantizationEncoding
 from ..staging.graph import Graph
 from ..types.dims import Dim
 from ..types.layouts import ConvInputLayout, FilterLayout, InterpolationMode, Normalization
@@ -88,6 +89,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "custom",
+    "dequantize",
     "det",
     "div",
     "eigh",
@@ -199,7 +201,9 @@ __all__ = [
     "prelu",
     "print",
     "prod",
+    "qmatmul",
     "qr",
+    "quantize",
     "range",
     "real",
     "rebind",
@@ -476,6 +480,12 @@ def custom(
     parameters: Mapping[str, Any] | None = None,
     custom_extensions: Any | None = None,
 ) -> list[Any]: ...
+def dequantize(
+    encoding: QuantizationEncoding | str,
+    quantized: TensorLike,
+    *auxiliary: TensorLike,
+    config: QuantizationConfig | None = None,
+) -> Tensor: ...
 def det(x: TensorLike) -> Tensor: ...
 def div(lhs: TensorLike, rhs: TensorLike) -> Tensor: ...
 def eigh(x: TensorLike) -> tuple[Tensor, Tensor]: ...
@@ -718,7 +728,11 @@ def pow(lhs: TensorLike, rhs: TensorLike) -> Tensor: ...
 def prelu(x: TensorLike, slope: TensorLike) -> Tensor: ...
 def print(value: str | TensorLike | Tensor, label: str = "debug_tensor") -> None: ...
 def prod(x: TensorLike, axis: Axes = -1, keepdims: bool = True) -> Tensor: ...
+def qmatmul(
+    encoding: QuantizationEncoding | str, config: QuantizationConfig | None, lhs: TensorLike, *rhs: TensorLike
+) -> Tensor: ...
 def qr(x: TensorLike, complete: bool = False) -> tuple[Tensor, Tensor]: ...
+def quantize(encoding: QuantizationEncoding | str, x: TensorLike) -> Tensor | tuple[Tensor, ...]: ...
 def range(
     start: Any,
     stop: Any,

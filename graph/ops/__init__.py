@@ -19,6 +19,7 @@
     rearranging   repeating, padding, rolling
     gathering     elements where indices point
     scattering    updates where indices point
+    quantization  quantised tensors: encoding, decoding, products
     matrices      bands, triangles, outer products
     factorising   linear systems, determinants, eigenvalues, singular values
     creation      sequences, one number over and over, sizes
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from .order import *
     from .parts import *
     from .pooling import *
+    from .quantization import *
     from .rearranging import *
     from .reduction import *
     from .resizing import *
@@ -103,6 +105,7 @@ else:
         other_names,
         parts,
         pooling,
+        quantization,
         random,
         rearranging,
         reduction,

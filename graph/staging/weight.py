@@ -14,6 +14,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import int_of, text_of
 from ..driver.devices import Device, DeviceRef
+from ..quantization.encodings import QuantizationEncoding, decoded_type, encoding_of
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import TensorType, shown
 from .active import ACTIVE
@@ -28,7 +29,7 @@ class Weight(TensorValue):
     Args:
         name: unique in a graph, such as "layers.0.attention.weight".
         dtype, shape, device: as of a tensor type; all sizes are known.
-        quantization_encoding: not supported: this version has no quantised weights.
+        quantization_encoding: of a quantised weight, which is uint8: its last axis is the bytes of whole blocks.
         align: a power of two of which its address has to be a multiple; other memory is copied when it is loaded.
         sharding_strategy: not supported: a graph runs on one device.
 
@@ -36,7 +37,7 @@ class Weight(TensorValue):
         GraphError: EK0432, a size is not known, or an argument is not supported.
     """
 
-    __slots__ = ("align", "name")
+    __slots__ = ("_encoding", "align", "name")
     name: str
     align: int | None
 
@@ -46,12 +47,10 @@ class Weight(TensorValue):
         dtype: DType,
         shape: Iterable[int | str | Dim],
         device: DeviceRef | Device | None = None,
-        quantization_encoding: None = None,
+        quantization_encoding: QuantizationEncoding | None = None,
         align: int | None = None,
         sharding_strategy: None = None,
     ) -> None:
-        if quantization_encoding is not None:
-            _refuse("this version has no quantised weights", "quantization_encoding", quantization_encoding)
         if sharding_strategy is not None:
             _refuse("a graph runs on one device, so that weights are not sharded", "sharding_strategy", "a strategy")
         self.name = text_of("name", name)
@@ -61,6 +60,7 @@ class Weight(TensorValue):
         type = TensorType(dtype, shape, device)
         check_weight_type(self.name, type)
         self._type = type
+        self._encoding = None if quantization_encoding is None else _encoding(self.name, type, quantization_encoding)
 
     # A weight is a value of whichever graph is being built.
 
@@ -93,9 +93,9 @@ class Weight(TensorValue):
         return graphs[-1]
 
     @property
-    def quantization_encoding(self) -> None:
-        """How its elements are encoded; this version has plain ones only."""
-        return None
+    def quantization_encoding(self) -> QuantizationEncoding | None:
+        """How its elements are encoded; None of plain ones."""
+        return self._encoding
 
     @property
     def sharding_strategy(self) -> None:
@@ -109,8 +109,11 @@ class Weight(TensorValue):
 
     @property
     def original_dtype_and_shape(self) -> tuple[DType, Shape]:
-        """dtype and shape as the file has them."""
-        return self.dtype, self.shape
+        """dtype and shape of the elements; of a quantised weight, of those that it is decoded to."""
+        if self._encoding is None:
+            return self.dtype, self.shape
+        dtype, shape = decoded_type(self._encoding, tuple(int(dim) for dim in self.shape))
+        return dtype, Shape(shape)
 
     def shard(self, devices: Iterable[DeviceRef]) -> list[Weight]:
         """
@@ -120,10 +123,21 @@ class Weight(TensorValue):
         _refuse(f"weight {self.name!r} has no sharding strategy", "sharding_strategy", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Weight, (self.name, self.dtype, self.shape, self.device, None, self.align)
+        return Weight, (self.name, self.dtype, self.shape, self.device, self._encoding, self.align)
 
     def __repr__(self) -> str:
         return f"Weight({self.name!r}, {self.dtype}, {shown(self.shape)}, {self.device})"
+
+
+def _encoding(name: str, type: TensorType, value: Any) -> QuantizationEncoding:
+    encoding = encoding_of("quantization_encoding", value, CODE)
+    if not encoding.is_gguf:
+        return encoding
+    size = encoding.block_size
+    if type.dtype is not DType.uint8 or not len(type.shape) or int(type.shape[-1]) % size:
+        text = f"weight {name!r} of encoding {encoding.name} is {type.dtype} {shown(type.shape)}, and has to be uint8"
+        _refuse(f"{text} with a last axis of a multiple of {size} bytes", "shape", shown(type.shape))
+    return encoding
 
 
 def check_weight_type(name: str, type: TensorType) -> None:

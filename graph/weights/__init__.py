@@ -5,6 +5,17 @@ scale = weights.layers[0].norm.weight.allocate()          # a Weight for graphs
 model = session.load(graph, weights_registry=weights.allocated_weights)
 """
 
-from .access import SafetensorWeights, WeightData, Weights, WeightsFormat, load_weights, weights_format
+from .access import GGUFWeights, SafetensorWeights, WeightData, Weights
+from .gguf_writer import write_gguf
+from .load import WeightsFormat, load_weights, weights_format
 
-__all__ = ["SafetensorWeights", "WeightData", "Weights", "WeightsFormat", "load_weights", "weights_format"]
+__all__ = [
+    "GGUFWeights",
+    "SafetensorWeights",
+    "WeightData",
+    "Weights",
+    "WeightsFormat",
+    "load_weights",
+    "weights_format",
+    "write_gguf",
+]

@@ -1,14 +1,14 @@
 """Names the weights of files as programs name them, `weights.layers[0].norm.weight`, and makes `Weight`s of them.
 
-See also `safetensors_file` (how files are read).
+See also `safetensors_file` and `gguf_file` (how files are read), `load` (which files make a model).
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -21,9 +21,11 @@ from ..driver.arrays import rounded
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
 from ..driver.dlpack import DLPackArray
+from ..quantization.encodings import QuantizationEncoding, encoding_of
 from ..staging.weight import Weight
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import shown
+from .gguf_split import opened
 from .safetensors_file import CODE, SafetensorFile
 
 DimLike = int | str | Dim
@@ -34,11 +36,21 @@ class WeightError(GraphError, KeyError):
     """A weight is requested that no file has."""
 
 
-class WeightsFormat(Enum):
-    """The formats of files of weights."""
+@dataclass(frozen=True)
+class WeightRow:
+    """A weight of a file.
 
-    gguf = "gguf"
-    safetensors = "safetensors"
+    Attributes:
+        name: its whole name.
+        format: its dtype or encoding, as the file names it.
+        shape: that of its elements.
+        bytes: how many it takes.
+    """
+
+    name: str
+    format: str
+    shape: tuple[int, ...]
+    bytes: int
 
 
 class Weights(Protocol):
@@ -58,6 +70,15 @@ class Weights(Protocol):
 
     def __getitem__(self, index: int | str) -> Self: ...
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the files."""
+        ...
+
+    def rows(self) -> list[WeightRow]:
+        """What is known of each weight below this name."""
+        ...
+
     def exists(self) -> bool:
         """Whether there is a weight of just this name."""
         ...
@@ -74,7 +95,7 @@ class Weights(Protocol):
         self,
         dtype: DType | None = None,
         shape: Iterable[DimLike] | None = None,
-        quantization_encoding: None = None,
+        quantization_encoding: QuantizationEncoding | None = None,
         device: DeviceRef | Device | None = None,
     ) -> Weight:
         """A `Weight` for graphs."""
@@ -83,13 +104,13 @@ class Weights(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class WeightData:
-    """A weight's memory with what is known of it."""
+    """A weight's memory with what is known of it; of a quantised one dtype and shape are those of its bytes."""
 
     data: DLPackArray
     name: str
     dtype: DType
     shape: Shape
-    quantization_encoding: None = None
+    quantization_encoding: QuantizationEncoding | None = None
 
     @classmethod
     def from_numpy(cls, arr: np.ndarray[Any, Any], name: str) -> WeightData:
@@ -101,6 +122,16 @@ class WeightData:
         """The same numbers in another dtype, each rounded once; the weight itself where it has this dtype."""
         if dtype_of("dtype", dtype) is self.dtype:
             return self
+        if self.quantization_encoding is not None:
+            raise GraphError(
+                f"weight '{self.name}' is quantised, and its bytes are no numbers of dtype {dtype}",
+                code=NO_WEIGHT,
+                place=user_place(),
+                argument="dtype",
+                expected=str(self.dtype),
+                got=str(dtype),
+                hint=f"ops.dequantize({self.quantization_encoding.name!r}, weight) in a graph decodes it",
+            )
         with np.errstate(all="ignore"):
             return WeightData.from_numpy(rounded(_buffer(self.data).to_numpy(), dtype), self.name)
 
@@ -118,40 +149,34 @@ def _buffer(data: DLPackArray) -> Buffer:
     return data if isinstance(data, Buffer) else Buffer.from_dlpack(data)
 
 
-class SafetensorWeights:
-    """The weights of safetensors files, over the mapped files.
+class File(Protocol):
+    """What a reader of files answers."""
+
+    path: str
+
+    @property
+    def entries(self) -> Mapping[str, Any]: ...
+
+    def buffer(self, name: str) -> Buffer: ...
+
+    def encoding(self, name: str) -> QuantizationEncoding | None: ...
+
+
+class FileWeights:
+    """The weights of files, over the mapped files.
 
     Attributes and indices make names: `weights.layers[0].norm.weight` is "layers.0.norm.weight". A part of a name that
     is a method here, as "data", is written as an index: `weights["data"]`.
-
-    Args:
-        filepaths: the files of one model.
-        tensors: the names that are to be seen; all when left out.
-        tensors_to_file_idx: in which of the files each name is looked for, where several have it.
-        prefix: the name to begin with.
-        allocated: where `allocate` notes what it gave out; a dict of its own when left out.
-
-    Raises:
-        GraphError: EK0434, a file is malformed, or two files have a weight of one name.
     """
 
-    def __init__(
-        self,
-        filepaths: Sequence[str | os.PathLike[str]],
-        *,
-        tensors: Iterable[str] | None = None,
-        tensors_to_file_idx: Mapping[str, int] | None = None,
-        prefix: str = "",
-        allocated: dict[str, DLPackArray] | None = None,
-    ) -> None:
-        paths = _paths(filepaths)
-        self._files = _found([SafetensorFile(path) for path in paths], tensors, tensors_to_file_idx or {})
-        self._prefix = prefix
-        self._allocated: dict[str, DLPackArray] = {} if allocated is None else allocated
+    _files: Mapping[str, File]  # by the name of a weight
+    _metadata: Mapping[str, Any]
+    _prefix: str
+    _allocated: dict[str, DLPackArray]
 
     def _at(self, name: str) -> Self:
-        found = object.__new__(type(self))
-        found._files, found._allocated, found._prefix = self._files, self._allocated, name
+        found = copy.copy(self)
+        found._prefix = name
         return found
 
     def __getattr__(self, attr: str) -> Self:
@@ -174,6 +199,19 @@ class SafetensorWeights:
         """The memory of all weights that `allocate` was called for, by name: a registry for `InferenceSession.load`."""
         return dict(self._allocated)
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the files; of a split GGUF file that of its first part."""
+        return self._metadata
+
+    def rows(self) -> list[WeightRow]:
+        """What is known of each weight below this name, also of those whose format is not decoded here."""
+        found = []
+        for _, weight in self.items():
+            entry = self._files[weight.name].entries[weight.name]
+            found.append(WeightRow(weight.name, entry.kind, tuple(entry.shape), entry.stop - entry.start))
+        return found
+
     def exists(self) -> bool:
         """Whether there is a weight of just this name."""
         return self._prefix in self._files
@@ -192,34 +230,40 @@ class SafetensorWeights:
             WeightError: EK0435 (a KeyError, too), no file has it.
         """
         self._check_known()
-        buffer = self._files[self._prefix].buffer(self._prefix)
-        return WeightData(buffer, self._prefix, buffer.dtype, Shape(buffer.shape))
+        file = self._files[self._prefix]
+        buffer = file.buffer(self._prefix)
+        return WeightData(buffer, self._prefix, buffer.dtype, Shape(buffer.shape), file.encoding(self._prefix))
 
     def allocate(
         self,
         dtype: DType | None = None,
         shape: Iterable[DimLike] | None = None,
-        quantization_encoding: None = None,
+        quantization_encoding: QuantizationEncoding | None = None,
         device: DeviceRef | Device | None = None,
     ) -> Weight:
         """A `Weight` of this name for graphs; `allocated_weights` has its memory from now on.
 
         Args:
             dtype: of the weight; where the file has another, its numbers are converted, which copies them.
-            shape: what the shape is expected to be.
-            quantization_encoding: not supported: this version has no quantised weights.
+            shape: what the shape is expected to be; of a quantised weight that of its bytes, or of its elements.
+            quantization_encoding: what the encoding is expected to be.
             device: where the weight lies in graphs; the host when left out.
 
         Raises:
             WeightError: EK0435 (a KeyError, too), no file has it.
-            GraphError: EK0435, it has another shape.
+            GraphError: EK0435, it has another shape or encoding.
         """
         data = self.data()
         wanted = data.dtype if dtype is None else dtype_of("dtype", dtype)
-        if shape is not None and tuple(Shape(shape)) != tuple(data.shape):
+        encoding = data.quantization_encoding
+        if quantization_encoding is not None:
+            wished = encoding_of("quantization_encoding", quantization_encoding, "EK0432")
+            self._check_encoding(wished, encoding)
+        stored = data.astype(wanted)
+        weight = Weight(self._prefix, wanted, data.shape, device, encoding)
+        if shape is not None and Shape(shape) not in (data.shape, weight.original_dtype_and_shape[1]):
             self._refuse_shape(Shape(shape), data.shape)
-        weight = Weight(self._prefix, wanted, data.shape, device, quantization_encoding)
-        return self._given_out(weight, _buffer(data.astype(wanted).data))
+        return self._given_out(weight, _buffer(stored.data))
 
     def allocate_as_bytes(self, dtype: DType | None = None) -> Weight:
         """A `Weight` of this name that has the bytes of the elements as its last axis, in uint8.
@@ -263,6 +307,19 @@ class SafetensorWeights:
                 hint=None if below else did_you_mean(self._prefix, self._files),
             )
 
+    def _check_encoding(self, wanted: QuantizationEncoding, there: QuantizationEncoding | None) -> None:
+        if wanted is there:
+            return
+        names = [str(getattr(each, "name", each)) for each in (wanted, there)]
+        raise GraphError(
+            f"weight '{self._prefix}' has the encoding {names[1]}, not {names[0]}",
+            code=NO_WEIGHT,
+            place=user_place(),
+            argument="quantization_encoding",
+            expected=names[0],
+            got=names[1],
+        )
+
     def _refuse_shape(self, wanted: Shape, there: Shape) -> None:
         raise GraphError(
             f"weight '{self._prefix}' has the shape {shown(there)}, not {shown(wanted)}",
@@ -274,15 +331,72 @@ class SafetensorWeights:
         )
 
     def __repr__(self) -> str:
-        return f"SafetensorWeights({self._prefix!r}, {len(list(self.items()))} weights)"
+        return f"{type(self).__name__}({self._prefix!r}, {len(list(self.items()))} weights)"
 
 
-def _found(
-    files: list[SafetensorFile], tensors: Iterable[str] | None, chosen: Mapping[str, int]
-) -> dict[str, SafetensorFile]:
+class SafetensorWeights(FileWeights):
+    """The weights of safetensors files, over the mapped files; see `FileWeights`.
+
+    Args:
+        filepaths: the files of one model.
+        tensors: the names that are to be seen; all when left out.
+        tensors_to_file_idx: in which of the files each name is looked for, where several have it.
+        prefix: the name to begin with.
+        allocated: where `allocate` notes what it gave out; a dict of its own when left out.
+
+    Raises:
+        GraphError: EK0434, a file is malformed, or two files have a weight of one name.
+    """
+
+    def __init__(
+        self,
+        filepaths: Sequence[str | os.PathLike[str]],
+        *,
+        tensors: Iterable[str] | None = None,
+        tensors_to_file_idx: Mapping[str, int] | None = None,
+        prefix: str = "",
+        allocated: dict[str, DLPackArray] | None = None,
+    ) -> None:
+        paths = paths_of("filepaths", filepaths)
+        files = [SafetensorFile(path) for path in paths]
+        self._files = _found(files, tensors, tensors_to_file_idx or {})
+        self._metadata = {name: text for file in reversed(files) for name, text in file.metadata.items()}
+        self._prefix = prefix
+        self._allocated = {} if allocated is None else allocated
+
+
+class GGUFWeights(FileWeights):
+    """The weights of GGUF files, over the mapped files; see `FileWeights`.
+
+    Args:
+        source: a file, or the files of a split one.
+        tensors: the names that are to be seen; all when left out.
+        prefix: the name to begin with.
+        allocated: where `allocate` notes what it gave out; a dict of its own when left out.
+
+    Raises:
+        GraphError: EK0434, a file is malformed, a part of a split one is missing, or two have a weight of one name.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        tensors: Iterable[str] | None = None,
+        prefix: str = "",
+        allocated: dict[str, DLPackArray] | None = None,
+    ) -> None:
+        paths = paths_of("source", [source] if isinstance(source, str) else source)
+        files = opened(paths)
+        self._files = _found(files, tensors, {})
+        self._metadata = files[0].metadata if files else {}
+        self._prefix = prefix
+        self._allocated = {} if allocated is None else allocated
+
+
+def _found(files: Sequence[File], tensors: Iterable[str] | None, chosen: Mapping[str, int]) -> dict[str, File]:
     """Which file has the weight of a name."""
     wanted = None if tensors is None else set(list_of("tensors", sorted(tensors), "names"))
-    found: dict[str, SafetensorFile] = {}
+    found: dict[str, File] = {}
     for number, file in enumerate(files):
         for name in file.entries:
             if (wanted is not None and name not in wanted) or chosen.get(name, number) != number:
@@ -299,48 +413,10 @@ def _found(
     return found
 
 
-def _paths(paths: Any) -> list[str]:
-    listed = list_of("filepaths", [paths] if isinstance(paths, os.PathLike) else paths, "paths", CODE)
+def paths_of(argument: str, paths: Any) -> list[str]:
+    """A list of paths, from one of them or several."""
+    listed = list_of(argument, [paths] if isinstance(paths, os.PathLike) else paths, "paths", CODE)
     for position, path in enumerate(listed):
         if not isinstance(path, str | os.PathLike):
-            wrong(f"filepaths[{position}]", path, "a path", code=CODE)
+            wrong(f"{argument}[{position}]", path, "a path", code=CODE)
     return [os.fspath(path) for path in listed]
-
-
-def weights_format(weight_paths: Sequence[str | os.PathLike[str]]) -> WeightsFormat:
-    """The format of files, by the ends of their names.
-
-    Raises:
-        GraphError: EK0434, there are none, they differ, or this is not a format of weights.
-    """
-    ends = list(dict.fromkeys(os.path.splitext(path)[1] for path in _paths(weight_paths)))
-    if len(ends) == 1 and ends[0][1:] in WeightsFormat.__members__:
-        return WeightsFormat[ends[0][1:]]
-    what = "there are no paths" if not ends else f"files end in {' and in '.join(map(repr, ends))}"
-    raise GraphError(
-        f"no one format of weights: {what}",
-        code=CODE,
-        place=user_place(),
-        argument="weight_paths",
-        expected=".safetensors",
-        got=ends,
-    )
-
-
-def load_weights(paths: Sequence[str | os.PathLike[str]]) -> Weights:
-    """The weights of the files of one model; the ends of their names tell the format.
-
-    Raises:
-        GraphError: EK0434, no files, of several formats, of a format that is not supported, or malformed ones.
-    """
-    format = weights_format(paths)
-    if format is not WeightsFormat.safetensors:
-        raise GraphError(
-            f"this version reads no files of the format {format.value}",
-            code=CODE,
-            place=user_place(),
-            argument="paths",
-            expected=".safetensors",
-            got=format.value,
-        )
-    return SafetensorWeights(paths)

@@ -104,8 +104,7 @@ class SafetensorFile:
     def _entries(self, header: bytes) -> Mapping[str, Entry]:
         try:
             data = read_json(header)
-            if METADATA in data:
-                field(data, METADATA, _metadata)
+            self.metadata: Mapping[str, str] = field(data, METADATA, _metadata) if METADATA in data else {}
             entries = {name: _named(name, data[name]) for name in data if name != METADATA}
         except Misread as wrong:
             self._fail(f"has a header in which {wrong}")
@@ -151,6 +150,9 @@ class SafetensorFile:
             f"has tensor {_shown(name)} of dtype {kind}, which no tensor here can have"
         )
 
+    def encoding(self, name: str) -> None:
+        """How a tensor is quantised: the format does not say it."""
+
     def buffer(self, name: str) -> Buffer:
         """A tensor over the file's own bytes, which cannot be written; a copy where it lies askew to its elements."""
         entry, dtype = self.entries[name], self.dtype(name)
@@ -167,9 +169,9 @@ class SafetensorFile:
         )
 
 
-def _metadata(data: Any) -> None:
-    for name in of_fields(data, (), data if type(data) is dict else ()):
-        field(data, name, text)
+def _metadata(data: Any) -> dict[str, str]:
+    fields = of_fields(data, (), data if type(data) is dict else ())
+    return {name: field(fields, name, text) for name in fields}
 
 
 def _named(name: str, data: Any) -> Entry:

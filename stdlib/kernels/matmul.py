@@ -87,7 +87,7 @@ def _multiply_rows(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> N
         lead = unravelled(row, rows)
         return lambda j, value: store(out, (*lead, j), value)
 
-    _multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), out.dtype, left, right, put, transposed)
+    multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), out.dtype, left, right, put, transposed)
 
 
 @register("batch_matmul", writes_once=True, reads={"a": 4, "b": 1})
@@ -130,10 +130,10 @@ def _multiply_pairs(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> 
         return lambda j, value: store(out, (*lead, i, j), value)
 
     sizes = (product(outer), out.dim(-2), out.dim(-1), a.dim(-1))
-    _multiply(ctx, sizes, out.dtype, left, right, put, transposed)
+    multiply(ctx, sizes, out.dtype, left, right, put, transposed)
 
 
-def _multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, transposed: Any) -> None:
+def multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, transposed: Any) -> None:
     """put(batch, i)(j, the sum of left(batch, i)(k) * right(batch)(k, j) over k) for all elements of the result.
 
     Of a transposed b right(batch)(j, k, width) are `width` elements from k on.

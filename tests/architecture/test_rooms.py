@@ -39,6 +39,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("arguments",),
         ("driver",),
         ("types",),
+        ("quantization",),
         ("ir",),
         ("renumbering",),
         ("staging", "passes"),

@@ -82,7 +82,7 @@ LEFT: dict[str, int] = {
     "graph/staging": 2,
     "graph/tuning": 10,
     "graph/types": 7,
-    "graph/weights": 3,
+    "graph/weights": 2,
     "stdlib/algorithms": 32,
     "stdlib/kernels": 9,
     "testing": 8,

@@ -29,6 +29,7 @@ IMPORTS = {
     "typing": "Any TypeVar",
     "...dsl.types.dtype": "DType",
     "..driver.devices": "Device DeviceRef",
+    "..quantization.encodings": "QuantizationConfig QuantizationEncoding",
     "..staging.graph": "Graph",
     "..types.dims": "Dim",
     "..types.layouts": "ConvInputLayout FilterLayout InterpolationMode Normalization",

@@ -1,0 +1,280 @@
+"""Decodes quantised tensors of GGUF's formats, and multiplies by them.
+
+The last axis of a quantised tensor is bytes: blocks of a fixed number of elements one after the other, as
+`algorithms.encodings` says. A product rounds its left operand to 8 bits in blocks of 32, each with a scale of its own;
+products of integers are exact, and the blocks are summed in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ...dsl import (
+    DeviceContext,
+    Floating,
+    InputTensor,
+    OutputTensor,
+    float32,
+    int8,
+    max,
+    parallel_for,
+    register,
+    round,
+    uint8,
+    unroll,
+)
+from ..algorithms import encodings
+from ..algorithms.algorithm import product, unravelled
+from ..algorithms.block_products import multiply_blocks
+from ..algorithms.encodings import PART, elements_of_part
+
+F = TypeVar("F", bound=Floating)
+GRAIN = 256  # parts that are worth a task of their own
+
+
+def _decode(out: Any, q: Any, part: Any, elements: Any, bytes: Any) -> None:
+    rows = q.shape[:-1]
+    blocks = q.dim(-1) // bytes
+
+    def block(task):
+        lead = unravelled(task // blocks, rows)
+        b = task % blocks
+        read = lambda at, width: q.load(*lead, b * bytes + at, width=width)  # noqa: E731
+        for s in unroll(elements // PART):
+            out.store(elements_of_part(part(read, s)), *lead, b * elements + s * PART)
+
+    parallel_for(product(rows) * blocks, block, grain=GRAIN * PART // elements)
+
+
+@register("round_to_8_bits", writes_once=True, reads={"x": 2})
+def round_to_8_bits(
+    out: OutputTensor[int8, "*s k"],
+    scales: OutputTensor[float32, "*s (k // 32)"],
+    sums: OutputTensor[float32, "*s (k // 32)"],
+    x: InputTensor[F, "*s k"],
+) -> None:
+    """Blocks of 32 elements as integers up to 127 times a scale; and the sums of the rounded elements."""
+    rows = x.shape[:-1]
+    groups = x.dim(-1) // PART
+
+    def group(task):
+        lead = unravelled(task // groups, rows)
+        g = task % groups
+        v = x.load(*lead, g * PART, width=PART).cast(float32)
+        most = max(v, -v).reduce_max()
+        scale = most / 127.0
+        rounded = round(v * (0.0 if scale == 0 else 1.0 / scale)).cast(int8, saturate=True)
+        out.store(rounded, *lead, g * PART)
+        scales[(*lead, g)] = scale
+        sums[(*lead, g)] = scale * rounded.cast(float32).reduce_add()
+
+    parallel_for(product(rows) * groups, group, grain=GRAIN)
+
+
+@register("dequantize_q4_0", writes_once=True)
+def dequantize_q4_0(out: OutputTensor[float32, "*s (b // 18 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q4_0 blocks."""
+    _decode(out, q, encodings.q4_0, 32, 18)
+
+
+@register("dequantize_q4_1", writes_once=True)
+def dequantize_q4_1(out: OutputTensor[float32, "*s (b // 20 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q4_1 blocks."""
+    _decode(out, q, encodings.q4_1, 32, 20)
+
+
+@register("dequantize_q5_0", writes_once=True)
+def dequantize_q5_0(out: OutputTensor[float32, "*s (b // 22 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q5_0 blocks."""
+    _decode(out, q, encodings.q5_0, 32, 22)
+
+
+@register("dequantize_q5_1", writes_once=True)
+def dequantize_q5_1(out: OutputTensor[float32, "*s (b // 24 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q5_1 blocks."""
+    _decode(out, q, encodings.q5_1, 32, 24)
+
+
+@register("dequantize_q8_0", writes_once=True)
+def dequantize_q8_0(out: OutputTensor[float32, "*s (b // 34 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q8_0 blocks."""
+    _decode(out, q, encodings.q8_0, 32, 34)
+
+
+@register("dequantize_iq4_nl", writes_once=True)
+def dequantize_iq4_nl(out: OutputTensor[float32, "*s (b // 18 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of IQ4_NL blocks."""
+    _decode(out, q, encodings.iq4_nl, 32, 18)
+
+
+@register("dequantize_mxfp4", writes_once=True)
+def dequantize_mxfp4(out: OutputTensor[float32, "*s (b // 17 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of MXFP4 blocks."""
+    _decode(out, q, encodings.mxfp4, 32, 17)
+
+
+@register("dequantize_nvfp4", writes_once=True)
+def dequantize_nvfp4(out: OutputTensor[float32, "*s (b // 36 * 64)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of NVFP4 blocks."""
+    _decode(out, q, encodings.nvfp4, 64, 36)
+
+
+@register("dequantize_q4_k", writes_once=True)
+def dequantize_q4_k(out: OutputTensor[float32, "*s (b // 144 * 256)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q4_K blocks."""
+    _decode(out, q, encodings.q4_k, 256, 144)
+
+
+@register("dequantize_q5_k", writes_once=True)
+def dequantize_q5_k(out: OutputTensor[float32, "*s (b // 176 * 256)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q5_K blocks."""
+    _decode(out, q, encodings.q5_k, 256, 176)
+
+
+@register("dequantize_q6_k", writes_once=True)
+def dequantize_q6_k(out: OutputTensor[float32, "*s (b // 210 * 256)"], q: InputTensor[uint8, "*s b"]) -> None:
+    """The elements of Q6_K blocks."""
+    _decode(out, q, encodings.q6_k, 256, 210)
+
+
+@register("qmatmul_q4_0", writes_once=True)
+def qmatmul_q4_0(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q4_0 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q4_0, 32, 18)
+
+
+@register("qmatmul_q4_1", writes_once=True)
+def qmatmul_q4_1(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q4_1 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q4_1, 32, 20)
+
+
+@register("qmatmul_q5_0", writes_once=True)
+def qmatmul_q5_0(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q5_0 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q5_0, 32, 22)
+
+
+@register("qmatmul_q5_1", writes_once=True)
+def qmatmul_q5_1(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q5_1 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q5_1, 32, 24)
+
+
+@register("qmatmul_q8_0", writes_once=True)
+def qmatmul_q8_0(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q8_0 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q8_0, 32, 34)
+
+
+@register("qmatmul_iq4_nl", writes_once=True)
+def qmatmul_iq4_nl(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of IQ4_NL blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.iq4_nl, 32, 18)
+
+
+@register("qmatmul_mxfp4", writes_once=True)
+def qmatmul_mxfp4(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of MXFP4 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.mxfp4, 32, 17)
+
+
+@register("qmatmul_nvfp4", writes_once=True)
+def qmatmul_nvfp4(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of NVFP4 blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.nvfp4, 64, 36)
+
+
+@register("qmatmul_q4_k", writes_once=True)
+def qmatmul_q4_k(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q4_K blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q4_k, 256, 144)
+
+
+@register("qmatmul_q5_k", writes_once=True)
+def qmatmul_q5_k(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q5_K blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q5_k, 256, 176)
+
+
+@register("qmatmul_q6_k", writes_once=True)
+def qmatmul_q6_k(
+    out: OutputTensor[float32, "*s n"],
+    x: InputTensor[int8, "*s k"],
+    scales: InputTensor[float32, "*s g"],
+    sums: InputTensor[float32, "*s g"],
+    w: InputTensor[uint8, "n b"],
+    ctx: DeviceContext,
+) -> None:
+    """The products of rounded rows with rows of Q6_K blocks."""
+    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q6_k, 256, 210)
