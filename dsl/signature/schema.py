@@ -159,7 +159,7 @@ class OpSchema:
         """The arguments that stand for any number of tensors."""
         return tuple(a for a in self.tensors if a.form is Form.VARIADIC)
 
-    @property
+    @cached
     def mutable(self) -> tuple[TensorArgument, ...]:
         """The inputs that the kernel changes in place."""
         return tuple(a for a in self.tensors if a.role is Role.MUTABLE)

@@ -35,6 +35,8 @@ def _read_items(ir: GraphIR) -> set[int]:
     """The numbers of the items that stay."""
     read = {*ir.outputs, *ir.regions.given(), *(step.value for step in ir.steps)}
     stays = _with_operands(ir, read)
+    if len(stays) == len(ir.nodes):
+        return stays
     seen = {dim for type in ir.inputs for dim in type.shape}
     seen.update(dim for number in stays for dim in _dims(ir.nodes[number]))
     for item in ir.nodes:

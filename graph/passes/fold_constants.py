@@ -67,9 +67,9 @@ def computed_from(
     makers: dict[int, Item] = {item.results[0]: item for item in ir.nodes if isinstance(item, kinds)}
     useful: set[int] = set()  # values that take computing
     for item in ir.nodes:
-        if not isinstance(item, Node) or not fixed.isdisjoint(item.results) or not may(ir, item):
+        if not isinstance(item, Node) or not item.operands or not all(value in makers for value in item.operands):
             continue
-        if item.operands and all(value in makers for value in item.operands):
+        if fixed.isdisjoint(item.results) and may(ir, item):
             (result,) = item.results
             makers[result] = item
             if not (item.kernel.shipped and item.name in free) or not useful.isdisjoint(item.operands):

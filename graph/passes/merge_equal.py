@@ -56,6 +56,8 @@ class _Merging(Rewriting):
         region = self.regions.of[number]
         is_output = not self.outputs.isdisjoint(item.results)
         for where, values in self.known.get(key, ()):
+            if tuple(self.types[value] for value in values) != item.out_types:
+                continue
             if self._is_around(where, region) and not (is_output and not self.given.isdisjoint(values)):
                 self.replace(item, values)
                 self.given.update(values if is_output else ())
@@ -78,7 +80,8 @@ class _Merging(Rewriting):
         if any(isinstance(type, BufferType) for type in item.out_types):  # two buffers are two pieces of memory
             return None
         parameters = tuple((name, *identity(value)) for name, value in item.parameters)
-        key = item.kernel.digest, item.kernel.shipped, parameters, self._operands(item), item.out_types
+        types = item.out_types if _is_free(item) else ()  # else they are compared: to hash them takes longer
+        key = item.kernel.digest, item.kernel.shipped, parameters, self._operands(item), types
         return None if key in self.known and _is_seen(item) else key
 
     def _operands(self, node: Node) -> tuple[int, ...]:
