@@ -31,9 +31,10 @@ A body stands in the braces of its node, and ends by giving its values back:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -273,12 +274,28 @@ Control = Branch | Loop
 
 
 @dataclass(frozen=True)
+class Relation:
+    """A kind of conditions on two sizes: how it is written, and whether it holds for two numbers."""
+
+    sign: str
+    holds: Callable[[int, int], bool]
+
+
+RELATIONS: Final[Mapping[str, Relation]] = {
+    "equal": Relation("==", operator.eq),
+    "at_least": Relation(">=", operator.ge),
+    # the sizes of one axis of two tensors: equal, or one of them is 1 and the other one is not 0
+    "broadcast": Relation("~", lambda left, right: left == right or (1 in (left, right) and 0 not in (left, right))),
+}
+
+
+@dataclass(frozen=True)
 class Constraint:
     """A condition on run-time dims that staging relied on and could not decide; checked once at a call's boundary.
 
     Attributes:
-        kind: "equal" or "at_least".
-        left, right: what is compared: `left == right`, or `left >= right`.
+        kind: a key of `RELATIONS`.
+        left, right: what is compared: `left == right`, for example.
         message: the message of a failure.
         place: the user's line that relied on it.
         op: which op relied on it.
@@ -293,8 +310,13 @@ class Constraint:
     op: str | None = None
     code: str = "EK0454"
 
+    @property
+    def condition(self) -> str:
+        """What has to hold, such as "n == 2*m"."""
+        return f"{self.left} {RELATIONS[self.kind].sign} {self.right}"
+
     def __str__(self) -> str:
-        return f"require {self.left} {'==' if self.kind == 'equal' else '>='} {self.right}"
+        return f"require {self.condition}"
 
 
 @dataclass(frozen=True)
@@ -400,7 +422,7 @@ class GraphIR:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
 
 
-SEEN = ("print_tensor", "print_text", "fence")  # shipped kernels whose running is seen, though they change nothing
+SEEN = ("print_tensor", "print_text", "fence", "require_sizes")  # shipped kernels whose running is seen, though they change nothing
 
 
 def has_effects(node: Node) -> bool:

@@ -167,7 +167,8 @@ def _axis(dim: Dim, names: dict[str, str]) -> Number | Name:
 def _relations(ir: GraphIR, names: Mapping[str, str]) -> Iterable[tuple[Expression, Expression, bool]]:
     """What sizes have to fulfil, those of values in between among them; see `size_checks`."""
     for constraint in ir.constraints:
-        yield expression(constraint.left, names), expression(constraint.right, names), constraint.kind == "equal"
+        # what is broadcast is left to Python's checks
+        yield expression(constraint.left, names), expression(constraint.right, names), constraint.kind != "at_least"
     zero, seen = Number(0), set(ir.output_types)
     for node in ir.nodes:
         for type in node.out_types:

@@ -15,7 +15,7 @@ from typing import Any
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ..arguments import LIMIT, MOST_BYTES, in_short, too_many_bytes
-from ..ir import Constraint, GraphIR, Node
+from ..ir import RELATIONS, Constraint, GraphIR, Node
 from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import bytes_of_static, shown
 
@@ -71,10 +71,9 @@ class SizeChecks:
                 raise self._wrong(value, text, "EK0476", dims, sizes, MOST_BYTES, got)
 
     def _hold(self, constraint: Constraint, sizes: Sizes) -> None:
-        sign = "==" if constraint.kind == "equal" else ">="
-        wanted = f"{constraint.left} {sign} {constraint.right}"
+        wanted = constraint.condition
         left, right = (_evaluated(dim, sizes, constraint.op) for dim in (constraint.left, constraint.right))
-        if not (left == right if constraint.kind == "equal" else left >= right):
+        if not RELATIONS[constraint.kind].holds(left, right):
             names = {*constraint.left.parameters, *constraint.right.parameters}
             raise GraphError(
                 constraint.message or f"{wanted} does not hold",
@@ -119,7 +118,7 @@ class SizeChecks:
         """Where each of these dims has its size from, as sentences."""
         for name in sorted(names):
             axes = (
-                f"axis {axis} of 'input{position}'"
+                f"axis {axis} of '{self.ir.names[position] if self.ir.names else f'input{position}'}'"
                 for position, type in enumerate(self.ir.inputs)
                 for axis, dim in enumerate(type.shape)
                 if dim == name

@@ -322,7 +322,7 @@ def _checks(
     for (number, axis), expression in made.names.computed.items():
         conditions.append(f"{names[number]}.shape[{axis}] == {text(expression)}")
     for rule in made.constraints:
-        sign = "==" if rule.kind == "equal" else ">="
+        sign = ">=" if rule.kind == "at_least" else "=="
         conditions.append(f"{text(_expression(rule.left))} {sign} {text(_expression(rule.right))}")
     computed = [size for output in made.output_sizes for size in output if not isinstance(size, Name | Number)]
     conditions += [f"{text(size)} >= 0" for size in computed]

@@ -21,6 +21,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import without_internals
 from ..driver.devices import Device, DeviceRef
+from ..types.dims import Dim
 
 if TYPE_CHECKING:
     from ..staging.graph import Graph
@@ -31,7 +32,7 @@ def from_onnx(
     model: str | PathLike[str] | bytes | Any,
     *,
     name: str | None = None,
-    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    shapes: Mapping[str, Sequence[int | str | Dim]] | None = None,
     constants: Mapping[str, Any] | None = None,
     device: DeviceRef | Device | None = None,
 ) -> Graph:
@@ -42,7 +43,8 @@ def from_onnx(
             stay where they are in a mapped file. Weights in files of their own are read from the folder of the model,
             and from nowhere else.
         name: of the graph; the model's own when left out.
-        shapes: sizes for inputs by name: a number makes a size known, a name makes it symbolic.
+        shapes: sizes for inputs by name: a number makes a size known, a name makes it symbolic. An expression such as
+            "32*h" says what a size is a multiple of; a call with another one is refused.
         constants: inputs that always have the same value, by name. They are no inputs of the graph; some op types
             need it, where the rank of a result depends on an input.
         device: where the graph runs; the host when left out.

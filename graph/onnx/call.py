@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +22,8 @@ from .. import ops
 from ..driver.devices import DeviceRef
 from ..ops.stage import current
 from ..staging.value import TensorValue
+from ..types.dims import Dim
+from .agreement import broadcast_sizes
 from .known import LIMIT, Known, Undecided, dims_from, dims_in, known
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
@@ -43,6 +45,7 @@ class NodeCall:
         opset: of its domain, in the model.
         device: where the graph runs.
         run_graph: converts a graph of an attribute, given the values of its inputs.
+        broadcasts: the sizes that nodes of the import have made of two that broadcast; see `agreement`.
     """
 
     node: Any
@@ -52,6 +55,7 @@ class NodeCall:
     opset: int
     device: DeviceRef
     run_graph: Callable[[Any, Sequence[Value]], list[Value]]
+    broadcasts: set[Dim] = field(default_factory=set)
 
     @property
     def title(self) -> str:
@@ -212,6 +216,10 @@ def _inputs_for(row: OpTypeRow, call: NodeCall) -> list[Any]:
             position += 1
     if position < len(call.inputs) and any(value is not None for value in call.inputs[position:]):
         call.fail(f"takes {plural(position, 'input')}, and has {len(call.inputs)}")
+    if row.broadcasts:
+        places = [k for k, argument in enumerate(arguments) if isinstance(argument, TensorValue)]
+        for k, value in zip(places, broadcast_sizes(call, [arguments[k] for k in places]), strict=True):
+            arguments[k] = value
     return arguments
 
 

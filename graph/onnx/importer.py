@@ -21,6 +21,8 @@ from ...dsl.diagnostics.places import user_place
 from ..driver.devices import Device, DeviceRef
 from ..staging.graph import Graph
 from ..staging.value import TensorValue
+from ..types.dims import Dim
+from .agreement import required_sizes
 from .call import NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
 from .known import Known, initialiser, known
@@ -35,7 +37,7 @@ DEEPEST = 64  # functions that call functions, and graphs in graphs
 def import_model(
     model: Any,
     name: str | None,
-    shapes: Mapping[str, Sequence[int | str]],
+    shapes: Mapping[str, Sequence[int | str | Dim]],
     constants: Mapping[str, Any],
     device: DeviceRef | Device | None,
 ) -> Graph:
@@ -54,7 +56,7 @@ def import_model(
 def _import(
     read: ReadModel,
     name: str | None,
-    shapes: Mapping[str, Sequence[int | str]],
+    shapes: Mapping[str, Sequence[int | str | Dim]],
     constants: Mapping[str, Any],
     device: DeviceRef | Device | None,
 ) -> Graph:
@@ -68,12 +70,14 @@ def _import(
                 _refuse(f"argument '{argument}' names {each!r}, which is not an input of {read.shown}", each, declared)
     fixed = {each: importer.constant(declared[each], value) for each, value in constants.items()}
     free = [each for each in declared.values() if each.name not in fixed]
-    types = input_types(free, shapes, target)
+    types, required = input_types(free, shapes, target)
 
     graph = Graph(name or read.proto.graph.name or "onnx", input_types=types)
     graph.name_inputs([each.name for each in free])
     with graph:
-        values: dict[str, Value] = {**fixed, **{each.name: x for each, x in zip(free, graph.inputs, strict=True)}}
+        values: dict[str, Value] = {**fixed}
+        for each, x, sizes in zip(free, graph.inputs, required, strict=True):
+            values[each.name] = required_sizes(each.name, x, sizes)
         graph.output(*[importer.output(*pair) for pair in importer.run(read.proto.graph, values)])
     return graph
 
@@ -101,6 +105,7 @@ class Importer:
     def __init__(self, read: ReadModel, device: DeviceRef) -> None:
         self.read = read
         self.device = device
+        self.broadcasts: set[Dim] = set()
         self.functions = {(plain_domain(f.domain), f.name): f for f in read.proto.functions}
 
     # --- before anything is built ---
@@ -230,7 +235,7 @@ class Importer:
             named = {each.name: value for each, value in zip(graph.input, values, strict=True)}
             return [value for _, value in self.run(graph, named, scope)]
 
-        return run_row(row, NodeCall(node, inputs, attributes, since, version, self.device, run_graph))
+        return run_row(row, NodeCall(node, inputs, attributes, since, version, self.device, run_graph, self.broadcasts))
 
     # --- functions ---
 

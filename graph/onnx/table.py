@@ -51,6 +51,7 @@ class OpTypeRow:
         since: the first version of the opset that the row is for.
         domain: of the op type.
         known: computes the op of NumPy arrays, which may hold dims; None when it is never computed at import.
+        broadcasts: whether the tensors that it takes are broadcast with each other.
         unlimited: whether `known` makes no more elements than it is given, so that large constants are folded, too.
     """
 
@@ -60,6 +61,7 @@ class OpTypeRow:
     domain: str = ""
     known: Callable[..., Any] | None = None
     unlimited: bool = False
+    broadcasts: bool = False
 
     @cached
     def parameters(self) -> list[inspect.Parameter]:
@@ -76,24 +78,25 @@ def onnx_op(
     domain: str = "",
     known: Callable[..., Any] | None = None,
     unlimited: bool = False,
+    broadcasts: bool = False,
 ) -> Callable[[F], F]:
     """Makes a function the row of some op types; see the module."""
 
     def declare(function: F) -> F:
         for name in names:
-            _add(OpTypeRow(name, function, since, domain, known, unlimited))
+            _add(OpTypeRow(name, function, since, domain, known, unlimited, broadcasts))
         return function
 
     return declare
 
 
 def same_op(name: str, function: Callable[..., Any], known: Callable[..., Any] | None = None, since: int = 1) -> None:
-    """A row for an op type without attributes that an op of the graph does as it is."""
+    """A row for an op type without attributes that an op of the graph does as it is, with its inputs broadcast."""
 
     def convert(*inputs: TensorValue) -> Any:
         return function(*inputs)
 
-    _add(OpTypeRow(name, convert, since, "", known))
+    _add(OpTypeRow(name, convert, since, "", known, broadcasts=True))
 
 
 def _add(row: OpTypeRow) -> None:

@@ -263,7 +263,7 @@ def _trace(
     values; None for a body that does not.
     """
     start, given_on = random
-    with graph.bodies.body(f"{argument} of {name}", place) as opened:
+    with graph.bodies.body(f"{argument} of {name}", place, may_not_run=name == "cond") as opened:
         with counting(start) as end:
             results = _listed(function(*arguments))
         device = arguments[0].device if arguments else graph.inputs[0].device if graph.inputs else DeviceRef.CPU()

@@ -23,6 +23,7 @@ class OpenBody:
         name: what it is called in messages: "then_fn of cond".
         place: the line that stages the control flow.
         first_node, first_value: what was staged since belongs to it.
+        may_not_run: whether it is an arm of a branch.
         end_node, end_value: where it ends; not known while it is open.
     """
 
@@ -30,6 +31,7 @@ class OpenBody:
     place: Place | None
     first_node: int
     first_value: int
+    may_not_run: bool = False
     end_node: int = -1
     end_value: int = -1
 
@@ -49,9 +51,9 @@ class Bodies:
         self.closed: list[OpenBody] = []
 
     @contextmanager
-    def body(self, name: str, place: Place | None) -> Iterator[OpenBody]:
+    def body(self, name: str, place: Place | None, may_not_run: bool = False) -> Iterator[OpenBody]:
         """What is staged inside is a body."""
-        made = OpenBody(name, place, len(self._nodes), len(self._types))
+        made = OpenBody(name, place, len(self._nodes), len(self._types), may_not_run)
         self.open.append(made)
         try:
             yield made

@@ -142,6 +142,7 @@ class Graph(Drawn, Rich):
         self._steps: list[SizeStep] = []
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
         self.unused: list[int] = []  # values that the finished graph does without
+        self._title = ""  # begins the messages of conditions
         self.draws: Any = None  # the seed and the count of random ops; see `ops.draws`
         self.bodies = Bodies(self._nodes, self._types)
         self._subgraphs: dict[str, Graph] = {}
@@ -531,20 +532,32 @@ class Graph(Drawn, Rich):
         )
 
     def require(self, constraint: Constraint) -> None:
-        """Adds a condition on run-time dims."""
+        """Adds a condition on run-time dims. In an arm of a branch it is checked where the arm runs, and only then."""
         self._check_open(constraint.op or "rebind", constraint.place)
+        if self._title:
+            constraint = replace(constraint, message=f"{self._title}: {constraint.message}")
+        if any(body.may_not_run for body in self.bodies.open):
+            self._check_in_arm(constraint)
+            return
         kind, difference = constraint.kind, constraint.left - constraint.right
         if not any(c.kind == kind and c.left - c.right == difference for c in self._constraints):
             self._constraints.append(constraint)
 
+    def _check_in_arm(self, constraint: Constraint) -> None:
+        device = self._types[0].device if self._types else DeviceRef.CPU()
+        sizes = [stage_dim(self, dim, device, constraint.place) for dim in (constraint.left, constraint.right)]
+        parameters = {"kind": constraint.kind, "text": f"{constraint.message} ({constraint.condition})"}
+        done = TensorType(DType.int64, [1], device)
+        self.stage(self.kernels.builtin("creation", "require_sizes"), sizes, parameters, [done], constraint.place)
+
     @contextmanager
     def on_behalf_of(self, title: str) -> Iterator[None]:
         """Begins the messages of the conditions that are added inside with a title: a node of a model, for example."""
-        mark = len(self._constraints)
-        yield
-        self._constraints[mark:] = [
-            replace(each, message=f"{title}: {each.message}") for each in self._constraints[mark:]
-        ]
+        outer, self._title = self._title, title
+        try:
+            yield
+        finally:
+            self._title = outer
 
     def _check_dims_known(self, op: str, types: Iterable[ShapedType], place: Place | None) -> None:
         known = self._dim_names

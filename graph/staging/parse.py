@@ -30,7 +30,7 @@ from ...dsl.types.dtype import DType
 from ..arguments import text_of, wrong
 from ..driver.arrays import rounded
 from ..driver.devices import DeviceRef
-from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR, Item, Loop, Node, SizeStep
+from ..ir import RELATIONS, Body, Branch, Carried, Constant, Constraint, External, GraphIR, Item, Loop, Node, SizeStep
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 from .graph import Graph
@@ -129,8 +129,8 @@ class _Reader:
     def statement(self, line: str) -> None:
         word = line.partition(" ")[0]
         if word == "require":
-            left, sign, right = re.split(r" (==|>=) ", line.removeprefix("require "))
-            kind = "equal" if sign == "==" else "at_least"
+            left, sign, right = re.split(r" (==|>=|~) ", line.removeprefix("require "))
+            kind = next(kind for kind, relation in RELATIONS.items() if relation.sign == sign)
             self.constraints.append(Constraint(kind, self.dim(left), self.dim(right), ""))
         elif word == "output":
             self.outputs = self.values(line.removeprefix("output"))

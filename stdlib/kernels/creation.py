@@ -75,6 +75,23 @@ def sizes(out: OutputTensor[int64, "k"], x: InputTensor[I, "k"]) -> None:
     foreach(out, lambda i: x[i].cast(int64))
 
 
+@register("require_sizes", fuse=False)
+def require_sizes(done: OutputTensor[int64, "1"], left: int64, right: int64, *, kind: str, text: str) -> None:
+    """Ends the call with `text` unless two sizes are as `kind` says: "equal", "at_least" or "broadcast"."""
+
+    def checked(_):
+        if kind == "equal":
+            assert left == right, f"{text}: {left} and {right}"
+        elif kind == "at_least":
+            assert left >= right, f"{text}: {left} and {right}"
+        else:
+            fits = left == right or (left == 1 and right != 0) or (right == 1 and left != 0)
+            assert fits, f"{text}: {left} and {right}"
+        return 0
+
+    foreach(done, checked)
+
+
 @register("size_of")
 def size_of(out: OutputTensor[int64, ""], x: InputTensor[bool8, "m 0"], y: InputTensor[bool8, "n 0"]) -> None:
     """The size of the first axis of x without that of y; neither has elements."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...dsl import InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, register, unroll
+from ...dsl import InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, min, register, unroll
 from ..algorithms.algorithm import whole_number
 
 T = TypeVar("T", bound=Storable)
@@ -48,6 +48,22 @@ def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             at = i[out.rank - x.rank + axis]
+            index = (*index, 0 if x.is_one(axis) else at)
+        return x[index]
+
+    foreach(out, element)
+
+
+@register("broadcast_by_size")
+def broadcast_by_size(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, axes: str) -> None:
+    """As `broadcast_to`; axis k is repeated if its size is 1 when the kernel runs, where number k of `axes` is 1."""
+
+    def element(i):
+        index: tuple[Any, ...] = ()
+        for axis in unroll(x.rank):
+            at = i[out.rank - x.rank + axis]
+            if whole_number(axes, axis) == 1:
+                at = min(at, x.dim(axis) - 1)
             index = (*index, 0 if x.is_one(axis) else at)
         return x[index]
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
-from ...ops.stage import current
+from ...ops.stage import builtin, current
 from ...staging.value import TensorValue
-from ...types.dims import StaticDim
+from ...types.dims import Dim, StaticDim
 from ...types.tensor_type import TensorType
+from ..agreement import with_sizes
 from ..call import NodeCall
-from ..known import Known
+from ..known import Known, dims_from, known_dims
 from ..table import Value, onnx_op
 
 MOST_ROUNDS = 256
@@ -49,16 +50,42 @@ def if_(call: NodeCall, condition: Value, *, then_branch: Any, else_branch: Any)
     if isinstance(condition, Known):
         chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch
         return tuple(call.run_graph(chosen, []))
-    types = _types_of(call, condition, then_branch)
-    others = _types_of(call, condition, else_branch)
-    if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
-        call.numbers(condition, 0, "the condition, because the branches have different types")
-
-    def branch(graph: Any) -> list[TensorValue]:
-        return [call.tensor(value) for value in call.run_graph(graph, [])]
-
+    types, others = (_types_of(call, condition, graph) for graph in (then_branch, else_branch))
     flag = ops.reshape(call.tensor(condition), [])
-    return tuple(ops.cond(flag, types, lambda: branch(then_branch), lambda: branch(else_branch)))
+    if [(type.dtype, type.rank) for type in types] != [(type.dtype, type.rank) for type in others]:
+        return _first_arm(call, flag, then_branch, types, others)
+    joint = [_joint_type(call, flag, *pair) for pair in zip(types, others, strict=True)]
+
+    def arm(graph: Any) -> list[TensorValue]:
+        values = [call.tensor(value) for value in call.run_graph(graph, [])]
+        return [with_sizes(value, type.shape) for value, type in zip(values, joint, strict=True)]
+
+    return tuple(ops.cond(flag, joint, lambda: arm(then_branch), lambda: arm(else_branch)))
+
+
+def _first_arm(
+    call: NodeCall, flag: TensorValue, graph: Any, types: list[TensorType], others: list[TensorType]
+) -> tuple[Value, ...]:
+    """The first of two graphs whose results have other types or numbers of axes than those of the second, where sizes
+    decide between them: a call has to have sizes with which it is the one that runs."""
+    shown, beside = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in (types, others))
+    text = f"its condition is false, and the model is imported for the case that it is true: its arms give {shown} and"
+    parameters = {"kind": "equal", "text": f"{call.title}: {text} {beside}"}
+    operands = [ops.cast(flag, DType.int64), ops.constant(1, DType.int64, call.device)]
+    builtin("creation", "require_sizes", operands, parameters)
+    return tuple(call.run_graph(graph, []))
+
+
+def _joint_type(call: NodeCall, flag: TensorValue, then: TensorType, other: TensorType) -> TensorType:
+    """The type of a result of both graphs; a size in which they differ is that of the graph that runs."""
+    sizes: list[Dim] = []
+    for left, right in zip(then.shape, other.shape, strict=True):
+        if left == right:
+            sizes.append(left)
+            continue
+        both = [ops.reshape(known_dims([dim]).tensor(call.device), [1]) for dim in (left, right)]
+        sizes += dims_from(ops.where(flag, *both), call.node.name or "branch")
+    return TensorType(then.dtype, sizes, then.device)
 
 
 # *** loops ***

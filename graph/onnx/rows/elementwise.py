@@ -17,6 +17,7 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim, dim_max, dim_min
+from ..agreement import broadcast_sizes
 from ..call import NodeCall
 from ..known import Array, Known, choose, divide, elementwise, known, quotient, same
 from ..table import Value, onnx_op, same_op
@@ -47,7 +48,7 @@ same_op("Greater", ops.greater, _as_bools(elementwise(np.greater, operator.gt)))
 same_op("GreaterOrEqual", ops.greater_equal, _as_bools(elementwise(np.greater_equal, operator.ge)))
 
 
-@onnx_op("Div", known=elementwise(divide, quotient))
+@onnx_op("Div", known=elementwise(divide, quotient), broadcasts=True)
 def div(a: TensorValue, b: TensorValue) -> TensorValue:
     """True division of floats; integers are rounded towards zero."""
     if a.dtype.is_float():
@@ -59,13 +60,13 @@ def div(a: TensorValue, b: TensorValue) -> TensorValue:
     return ops.where(inexact, down + 1, down)
 
 
-@onnx_op("Mod", known=elementwise(np.mod, operator.mod))
+@onnx_op("Mod", known=elementwise(np.mod, operator.mod), broadcasts=True)
 def mod(a: TensorValue, b: TensorValue, *, fmod: int = 0) -> TensorValue:
     """The remainder with the sign of the divisor, or of the dividend with fmod."""
     return ops.fmod(a, b) if fmod else ops.mod(a, b)
 
 
-@onnx_op("Pow", known=lambda a, b: np.power(a, b).astype(a.dtype))
+@onnx_op("Pow", known=lambda a, b: np.power(a, b).astype(a.dtype), broadcasts=True)
 def pow(base: TensorValue, exponent: TensorValue) -> TensorValue:
     """The result has the base's dtype."""
     if exponent.dtype.is_float() and not base.dtype.is_float():
@@ -82,7 +83,7 @@ same_op("Max", _over_all(ops.maximum), _over_all(elementwise(np.maximum, dim_max
 same_op("Min", _over_all(ops.minimum), _over_all(elementwise(np.minimum, dim_min)))
 
 
-@onnx_op("Mean")
+@onnx_op("Mean", broadcasts=True)
 def mean(*data: TensorValue) -> TensorValue:
     """The mean of several tensors."""
     return ops.div(functools.reduce(ops.add, data), float(len(data)))
@@ -129,7 +130,7 @@ same_op("BitwiseOr", ops.bitwise_or)
 same_op("BitwiseXor", ops.bitwise_xor)
 
 
-@onnx_op("BitShift")
+@onnx_op("BitShift", broadcasts=True)
 def bit_shift(call: NodeCall, x: TensorValue, y: TensorValue, *, direction: str) -> TensorValue:
     """Bits moved up (LEFT) or down (RIGHT)."""
     if direction not in ("LEFT", "RIGHT"):
@@ -166,7 +167,7 @@ def is_inf(x: TensorValue, *, detect_negative: int = 1, detect_positive: int = 1
     return ops.equal(x, math.inf if detect_positive else -math.inf)
 
 
-@onnx_op("Where", known=choose)
+@onnx_op("Where", known=choose, broadcasts=True)
 def where(condition: TensorValue, x: TensorValue, y: TensorValue) -> TensorValue:
     """Elements of x where condition is true, of y elsewhere."""
     return ops.where(condition, x, y)
@@ -186,6 +187,7 @@ def prelu(call: NodeCall, x: TensorValue, slope: TensorValue) -> TensorValue:
     """slope * x below 0; slope broadcasts to x, before version 7 along the channels."""
     if call.version < 7 and slope.rank == 1:
         slope = ops.reshape(slope, [slope.shape[0], *[1] * (x.rank - 2)])
+    x, slope = broadcast_sizes(call, [x, slope])
     return ops.prelu(x, slope) if x.dtype.is_float() else ops.where(ops.less(x, 0), x * slope, x)
 
 

@@ -5,10 +5,26 @@ from __future__ import annotations
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
+from ..agreement import broadcast_sizes, equal_size, with_sizes
 from ..call import NodeCall
-from ..table import onnx_op, same_op
+from ..table import onnx_op
 
-same_op("MatMul", ops.matmul)
+
+@onnx_op("MatMul")
+def matmul(call: NodeCall, a: TensorValue, b: TensorValue) -> TensorValue:
+    """The product of matrices, over axes that broadcast."""
+    return ops.matmul(*product_operands(call, a, b))
+
+
+def product_operands(call: NodeCall, a: TensorValue, b: TensorValue) -> list[TensorValue]:
+    """The operands of a product with sizes that can be seen to fit."""
+    if not a.rank or not b.rank:
+        return [a, b]
+    rows = max(b.rank - 2, 0)  # the axis of b that is summed over
+    size = equal_size(call, a.shape[-1], b.shape[rows], "the sizes of the axes that are summed over")
+    a = with_sizes(a, [*a.shape[:-1], size])
+    b = with_sizes(b, [*b.shape[:rows], size, *b.shape[rows + 1 :]])
+    return broadcast_sizes(call, [a, b], behind=2) if min(a.rank, b.rank) > 2 else [a, b]
 
 
 @onnx_op("Einsum")
@@ -32,11 +48,13 @@ def gemm(
     """alpha * A @ B + beta * C, each transposed on request."""
     if a.rank != 2 or b.rank != 2:
         call.fail(f"takes matrices, and gets tensors of {a.rank} and {b.rank} axes")
-    product = ops.matmul(ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b)
+    left, right = ops.transpose(a, 0, 1) if transA else a, ops.transpose(b, 0, 1) if transB else b
+    product = ops.matmul(*product_operands(call, left, right))
     if alpha != 1:
         product = _scaled(product, alpha)
     if c is None or beta == 0:
         return product
+    product, c = broadcast_sizes(call, [product, c])
     return product + (c if beta == 1 else _scaled(c, beta))
 
 
@@ -48,7 +66,11 @@ def _scaled(x: TensorValue, factor: float) -> TensorValue:
 
 @onnx_op("MatMulInteger")
 def matmul_integer(
-    a: TensorValue, b: TensorValue, a_zero_point: TensorValue | None = None, b_zero_point: TensorValue | None = None
+    call: NodeCall,
+    a: TensorValue,
+    b: TensorValue,
+    a_zero_point: TensorValue | None = None,
+    b_zero_point: TensorValue | None = None,
 ) -> TensorValue:
     """The product of 8-bit integers without their zero points, in int32."""
     left, right = ops.cast(a, DType.int32), ops.cast(b, DType.int32)
@@ -57,4 +79,4 @@ def matmul_integer(
         left = left - (ops.unsqueeze(zero, -1) if zero.rank == 1 and str(zero.shape[0]) != "1" else zero)
     if b_zero_point is not None:
         right = right - ops.cast(b_zero_point, DType.int32)
-    return ops.matmul(left, right)
+    return ops.matmul(*product_operands(call, left, right))

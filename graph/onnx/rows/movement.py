@@ -11,8 +11,11 @@ import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.indexing import Range, take
+from ...ops.stage import require
 from ...staging.value import TensorValue
-from ...types.dims import Dim, StaticDim
+from ...types.dims import Dim, StaticDim, ceildiv, is_below_zero
+from ..agreement import equal_size, same_sizes, with_sizes
 from ..call import NodeCall
 from ..known import Array, Known, dims_in, known_dims
 from ..table import Ints, Value, onnx_op
@@ -24,9 +27,10 @@ def _known_concat(*arrays: Array, axis: int) -> Array:
 
 
 @onnx_op("Concat", known=_known_concat)
-def concat(*inputs: TensorValue, axis: int) -> TensorValue:
+def concat(call: NodeCall, *inputs: TensorValue, axis: int) -> TensorValue:
     """Tensors joined along an axis."""
-    return ops.concat(inputs, axis)
+    rank = inputs[0].rank if inputs else 0
+    return ops.concat(same_sizes(call, inputs, axis % rank) if rank else inputs, axis)
 
 
 def _known_transpose(data: Array, perm: list[int] | None = None) -> Array:
@@ -71,24 +75,38 @@ def slice_(
     if not known:
         return _slice_by_dims(call, data, starts, ends, axes, steps)
     assert isinstance(starts, Known) and isinstance(ends, Known)
-    if ends.symbolic:
-        plain = all(int(start) >= 0 for start in starts.array) and all(step == 1 for step in steps or [])
-        if not plain:
-            return _slice_by_dims(call, data, starts, ends, axes, steps)
-        parts: list[slice] = [slice(None)] * data.rank
-        over = axes or list(range(ends.array.size))
-        for axis, start, last in zip(over, starts.array, dims_in(ends.array), strict=True):
-            bounded = isinstance(last, StaticDim)  # a symbolic end has to lie on the axis, which a call checks
-            at = axis % data.rank
-            parts[at] = _bounded(int(start), int(last), 1, data.shape[at]) if bounded else slice(int(start), last)
-        return data[tuple(parts)]
-    index: list[slice] = [slice(None)] * data.rank
-    for axis, start, end, step in _slices(data.rank, starts.array, ends.array, axes, steps):
-        index[axis] = _bounded(start, end, step, data.shape[axis])
-    return data[tuple(index)]
+    by = steps or [1] * starts.array.size
+    if ends.symbolic and (min(starts.array.reshape(-1)) < 0 or any(step != 1 for step in by)):
+        return _slice_by_dims(call, data, starts, ends, axes, steps)
+    over = range(starts.array.size) if axes is None else [axis % data.rank for axis in axes]
+    index, cut = [slice(None)] * data.rank, {}
+    for axis, start, end, step in zip(over, starts.array.reshape(-1), dims_in(ends.array), by, strict=True):
+        size, number = data.shape[axis], int(end) if isinstance(end, StaticDim) else None
+        if number is not None and (isinstance(size, StaticDim) or step < 1 or start < 0 or number < 0):
+            index[axis] = _bounded(int(start), number, step, size)
+        elif number is not None and number >= _FAR:
+            if number < _NEVER:
+                require(call.node.op_type, "at_least", end, size, f"a slice ends at {end}, before the end of its axis")
+            index[axis] = slice(int(start) or None, None, step)
+        elif end != size or start:
+            cut[axis] = Range(int(start), step, ceildiv(_length(call, size, int(start), end), step))
+    data = data[tuple(index)]
+    return take(data, [cut.get(axis, Range(0, 1, dim)) for axis, dim in enumerate(data.shape)])
 
 
-_FAR = 1 << 30
+_FAR = 1 << 24  # ends from here on stand for that of the axis
+_NEVER = 1 << 48  # no axis is as long
+
+
+def _length(call: NodeCall, size: Dim, start: int, end: Dim) -> Dim:
+    """How far it is from `start` to `end`, both cut off at the end of an axis."""
+    if is_below_zero(end):
+        end = size + end
+    if not isinstance(end, StaticDim):
+        require(call.node.op_type, "at_least", end, StaticDim(0), "the end of a slice is negative")
+    stop, first = end.minimum(size), Dim(start).minimum(size)
+    ordered = isinstance(end, StaticDim) and int(end) >= start
+    return stop - first if ordered or not start else (stop - first).maximum(0)
 
 
 def _bounded(start: int, end: int, step: int, dim: Dim) -> slice:
@@ -150,11 +168,14 @@ def split_attribute(
     dim = data.shape[at]
     if split is None:
         count = num_outputs or call.outputs
-        if not isinstance(dim, StaticDim):
-            call.fail(f"splits axis {axis}, whose size {dim} is symbolic", code="EK0529")
-        each = -(-int(dim) // count)
-        split = [min(each, max(int(dim) - k * each, 0)) for k in range(count)]
-    return tuple(ops.split(data, split, at))
+        each = ceildiv(dim, count)
+        ends = [(each * k).minimum(dim) for k in range(1, count)]
+        sizes: list[Dim] = [end - begin for begin, end in zip([Dim(0), *ends], [*ends, dim], strict=True)]
+    else:
+        sizes = [Dim(size) for size in split]
+        whole = equal_size(call, dim, sum(sizes, start=Dim(0)), f"the size of axis {axis} and the sum of the parts")
+        data = with_sizes(data, [whole if k == at else own for k, own in enumerate(data.shape)])
+    return tuple(ops.split(data, sizes, at))
 
 
 # *** blocks ***

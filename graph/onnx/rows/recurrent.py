@@ -14,6 +14,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
 from ...types.tensor_type import BufferType
+from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
 from ..table import onnx_op
 
@@ -116,10 +117,25 @@ class Layer:
 
 
 def _layer(
-    call: NodeCall, x: TensorValue, lengths: TensorValue | None, defaults: Sequence[str], attributes: dict[str, Any]
+    call: NodeCall,
+    given: Sequence[TensorValue | None],
+    defaults: Sequence[str],
+    attributes: dict[str, Any],
 ) -> Layer:
+    """`given` are X, W, the lengths, and the initial states."""
+    x, w, lengths, *states = given
+    assert x is not None and w is not None
     if attributes["layout"]:
         x = ops.permute(x, [1, 0, 2])
+    batch, features = x.shape[1], equal_size(call, x.shape[2], w.shape[2], "the numbers of features of X and W")
+    for state in states:
+        if state is not None:
+            beside = state.shape[0 if attributes["layout"] else 1]
+            batch = equal_size(call, batch, beside, "the batches of X and of an initial state")
+    if lengths is not None:
+        batch = equal_size(call, batch, lengths.shape[0], "the batch of X and the number of lengths")
+        lengths = with_sizes(lengths, [batch])
+    x = with_sizes(x, [x.shape[0], batch, features])
     direction = attributes["direction"]
     if direction not in ("forward", "reverse", "bidirectional"):
         call.fail(f"has the direction {direction!r}", argument="direction")
@@ -142,7 +158,8 @@ def _attributes(**given: Any) -> dict[str, Any]:
 
 def _start(layer: Layer, initial: TensorValue | None, number: int, size: Any, layout: int) -> TensorValue:
     if initial is not None:
-        return initial[:, number] if layout else initial[number]
+        state = initial[:, number] if layout else initial[number]
+        return with_sizes(state, [layer.x.shape[1], state.shape[1]])
     return ops.broadcast_to(ops.constant(0, layer.x.dtype, layer.x.device), [layer.x.shape[1], size])
 
 
@@ -186,7 +203,7 @@ def rnn(
         direction=direction,
         layout=layout,
     )
-    layer = _layer(call, x, lengths, ["Tanh"], given)
+    layer = _layer(call, (x, w, lengths, initial_h), ["Tanh"], given)
     size = r.shape[-1]
     outputs, lasts = [], []
     for number in range(len(layer.reverse)):
@@ -232,7 +249,7 @@ def gru(
         direction=direction,
         layout=layout,
     )
-    layer = _layer(call, x, lengths, ["Sigmoid", "Tanh"], given)
+    layer = _layer(call, (x, w, lengths, initial_h), ["Sigmoid", "Tanh"], given)
     n = int(r.shape[-1])
     outputs, lasts = [], []
     for number in range(len(layer.reverse)):
@@ -300,7 +317,7 @@ def lstm(
         direction=direction,
         layout=layout,
     )
-    layer = _layer(call, x, lengths, ["Sigmoid", "Tanh", "Tanh"], given)
+    layer = _layer(call, (x, w, lengths, initial_h, initial_c), ["Sigmoid", "Tanh", "Tanh"], given)
     n = int(r.shape[-1])
     outputs, lasts = [], []
     for number in range(len(layer.reverse)):

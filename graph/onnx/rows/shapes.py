@@ -15,8 +15,10 @@ import numpy as np
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.operands import as_shape
 from ...staging.value import TensorValue
 from ...types.dims import Dim, Shape, StaticDim
+from ..agreement import broadcast_to_sizes, differ_by_number, equal_size, with_sizes
 from ..call import NodeCall
 from ..known import LIMIT, Array, Known, Undecided, dims_from, dims_in, known, known_dims
 from ..table import Dims, Ints, Value, onnx_op
@@ -78,7 +80,7 @@ def constant_of_shape(call: NodeCall, shape: Dims, *, value: Any = None) -> Valu
     if item.array.size != 1:
         call.fail("its value has to have one element", argument="value")
     count = Shape(shape).num_elements
-    if isinstance(count, StaticDim) and int(count) <= LIMIT // 16:
+    if isinstance(count, StaticDim) and int(count) <= LIMIT // 16 and Shape(shape).is_static:
         return known(np.full([int(dim) for dim in shape], item.array.reshape(())), item.dtype)
     return ops.broadcast_to(ops.reshape(item.tensor(call.device), []), shape)
 
@@ -105,19 +107,25 @@ def reshape(call: NodeCall, data: TensorValue, shape: Value, *, allowzero: int =
     """The same elements under another shape."""
     if isinstance(shape, Known):
         sizes = resolve(call, data.shape.num_elements, dims_in(shape.array), list(data.shape), allowzero)
-        if any(dim == -1 for dim in sizes):
-            return ops.reshape(data, sizes)
-        return _reshape_to(call, data, sizes)
+        return _reshape_to(call, data, _with_rest(data, sizes))
     return _reshape_to(call, data, _computed_sizes(call, data, call.tensor(shape), allowzero))
+
+
+def _with_rest(data: TensorValue, sizes: list[Dim]) -> list[Dim]:
+    """Sizes of a reshape with -1 replaced by what the others leave."""
+    others = Shape([dim for dim in sizes if dim != -1]).num_elements
+    if len(sizes) - sum(dim != -1 for dim in sizes) != 1 or others == 0:
+        return sizes
+    return [data.shape.num_elements // others if dim == -1 else dim for dim in sizes]
 
 
 def _reshape_to(call: NodeCall, data: TensorValue, sizes: list[Dim]) -> TensorValue:
     """A reshape that is checked when the graph runs, where the sizes cannot be compared now."""
     total, wanted = data.shape.num_elements, Shape(sizes).num_elements
-    if total == wanted or isinstance(total - wanted, StaticDim):
+    if any(dim == -1 for dim in sizes) or total == wanted or differ_by_number(total, wanted):
         return ops.reshape(data, sizes)
-    flat = ops.rebind(ops.reshape(data, [total]), [wanted], "a reshape keeps the number of elements")
-    return ops.reshape(flat, sizes)
+    equal_size(call, total, wanted, f"a reshape from {data.shape} to {Shape(sizes)} keeps the number of elements: both")
+    return as_shape(data, sizes)
 
 
 def _computed_sizes(call: NodeCall, data: TensorValue, shape: TensorValue, allowzero: int) -> list[Dim]:
@@ -160,16 +168,7 @@ def _known_expand(x: Array, shape: Array) -> Array:
 def expand(call: NodeCall, x: TensorValue, shape: Value) -> TensorValue:
     """Broadcast both ways: a size of 1 in the shape keeps that of the input."""
     sizes = call.dims(shape, 1)
-    rank = max(x.rank, len(sizes))
-    own = [Dim(1)] * (rank - x.rank) + list(x.shape)
-    wanted = [Dim(1)] * (rank - len(sizes)) + sizes
-    if isinstance(shape, TensorValue):  # which of its sizes are 1 shows when the graph runs
-        wanted = [b if a == 1 else a for a, b in zip(own, wanted, strict=True)]
-    target = [a if b == 1 else b for a, b in zip(own, wanted, strict=True)]
-    for axis, (a, b) in enumerate(zip(own, target, strict=True)):
-        if a not in (1, b) and not isinstance(a - b, StaticDim):
-            own[axis] = b
-    return ops.broadcast_to(ops.rebind(x, own[rank - x.rank :]), target)
+    return broadcast_to_sizes(call, x, sizes)
 
 
 def _known_unsqueeze(data: Array, axes: Any) -> Array:
@@ -190,10 +189,15 @@ def _known_squeeze(data: Array, axes: Any = None) -> Array:
 
 
 @onnx_op("Squeeze", known=_known_squeeze, unlimited=True)
-def squeeze(data: TensorValue, axes: Ints | None = None) -> TensorValue:
+def squeeze(call: NodeCall, data: TensorValue, axes: Ints | None = None) -> TensorValue:
     """Without axes of size 1: those named, or all."""
     if axes is None:
         axes = [k for k, dim in enumerate(data.shape) if dim == 1]
-    for axis in sorted((axis % data.rank for axis in axes), reverse=True):
+    gone = sorted((axis % data.rank for axis in axes), reverse=True)
+    sizes = list(data.shape)
+    for axis in gone:
+        sizes[axis] = equal_size(call, sizes[axis], Dim(1), f"it removes axis {axis}: its size and 1")
+    data = with_sizes(data, sizes)
+    for axis in gone:
         data = ops.squeeze(data, axis)
     return data
