@@ -284,8 +284,7 @@ class Relation:
 RELATIONS: Final[Mapping[str, Relation]] = {
     "equal": Relation("==", operator.eq),
     "at_least": Relation(">=", operator.ge),
-    # the sizes of one axis of two tensors: equal, or one of them is 1 and the other one is not 0
-    "broadcast": Relation("~", lambda left, right: left == right or (1 in (left, right) and 0 not in (left, right))),
+    "broadcast": Relation("~", lambda left, right: left == right or 1 in (left, right)),
 }
 
 
@@ -422,7 +421,12 @@ class GraphIR:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
 
 
-SEEN = ("print_tensor", "print_text", "fence", "require_sizes")  # shipped kernels whose running is seen, though they change nothing
+SEEN = (
+    "print_tensor",
+    "print_text",
+    "fence",
+    "require_sizes",
+)  # shipped kernels whose running is seen, though they change nothing
 
 
 def has_effects(node: Node) -> bool:

@@ -118,7 +118,7 @@ class SizeChecks:
         """Where each of these dims has its size from, as sentences."""
         for name in sorted(names):
             axes = (
-                f"axis {axis} of '{self.ir.names[position] if self.ir.names else f'input{position}'}'"
+                f"axis {axis} of 'input{position}'"
                 for position, type in enumerate(self.ir.inputs)
                 for axis, dim in enumerate(type.shape)
                 if dim == name

@@ -21,7 +21,7 @@ from .. import ops
 from ..ops.operands import as_shape
 from ..ops.stage import builtin, require
 from ..staging.value import TensorValue
-from ..types.dims import Dim, StaticDim, SymbolicDim
+from ..types.dims import Dim, StaticDim, SymbolicDim, dim_max, dim_min
 
 if TYPE_CHECKING:
     from .call import NodeCall
@@ -60,7 +60,9 @@ def required_sizes(name: str, value: TensorValue, sizes: Sequence[Dim]) -> Tenso
     """An input under the sizes that the caller of the import says it has."""
     for axis, (own, dim) in enumerate(zip(value.shape, sizes, strict=True)):
         if own != dim:
-            require("from_onnx", "equal", own, dim, f"input {name!r}: axis {axis} has not the size that shapes= gives it")
+            require(
+                "from_onnx", "equal", own, dim, f"input {name!r}: axis {axis} has not the size that shapes= gives it"
+            )
     return as_shape(value, sizes)
 
 
@@ -98,17 +100,20 @@ def _broadcast(call: NodeCall, left: Dim, right: Dim, what: str) -> Dim:
     """The size that two axes have together."""
     if left == right or right == ONE:
         return left
-    if left == ONE or right in call.broadcasts and right.maximum(left) == right:
+    parts, others = (call.broadcasts.get(dim, frozenset([dim])) for dim in (left, right))
+    if left == ONE or parts < others:
         return right
-    if differ_by_number(left, right) or (left in call.broadcasts and left.maximum(right) == left):
+    if differ_by_number(left, right) or others < parts:
         return left
     if not _may_be_one(left, right):
         return equal_size(call, left, right, what)
     require(call.node.op_type, "broadcast", left, right, f"{what} have to be equal, or one of them 1")
     static = next((dim for dim in (left, right) if isinstance(dim, StaticDim)), None)
-    joint = left.maximum(right) if static is None else static
-    if static is None:
-        call.broadcasts.add(joint)
+    if static is not None:
+        return static
+    both = sorted(parts | others, key=str)
+    joint = dim_max(*both) * dim_min(1, *both)  # 0 where one is 0 and the other one 1
+    call.broadcasts[joint] = frozenset(both)
     return joint
 
 

@@ -45,7 +45,7 @@ class NodeCall:
         opset: of its domain, in the model.
         device: where the graph runs.
         run_graph: converts a graph of an attribute, given the values of its inputs.
-        broadcasts: the sizes that nodes of the import have made of two that broadcast; see `agreement`.
+        broadcasts: the sizes that nodes of the import have made of several, with these; see `agreement`.
     """
 
     node: Any
@@ -55,7 +55,7 @@ class NodeCall:
     opset: int
     device: DeviceRef
     run_graph: Callable[[Any, Sequence[Value]], list[Value]]
-    broadcasts: set[Dim] = field(default_factory=set)
+    broadcasts: dict[Dim, frozenset[Dim]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -105,7 +105,7 @@ class Importer:
     def __init__(self, read: ReadModel, device: DeviceRef) -> None:
         self.read = read
         self.device = device
-        self.broadcasts: set[Dim] = set()
+        self.broadcasts: dict[Dim, frozenset[Dim]] = {}
         self.functions = {(plain_domain(f.domain), f.name): f for f in read.proto.functions}
 
     # --- before anything is built ---

@@ -93,7 +93,9 @@ class Needs:
 
     def _ordered(self, node: Node) -> bool:
         checks = node.kernel.shipped and node.name == "require_sizes"  # of a branch that is moved as a whole
-        return (has_effects(node) and not checks) or any(isinstance(self.types[value], BufferType) for value in node.operands)
+        return (has_effects(node) and not checks) or any(
+            isinstance(self.types[value], BufferType) for value in node.operands
+        )
 
 
 def hoist_sizes(ir: GraphIR, copy: LoadedKernel) -> GraphIR:

@@ -68,9 +68,9 @@ def _first_arm(
 ) -> tuple[Value, ...]:
     """The first of two graphs whose results have other types or numbers of axes than those of the second, where sizes
     decide between them: a call has to have sizes with which it is the one that runs."""
-    shown, beside = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in (types, others))
+    shown, other_shown = (", ".join(f"{type.dtype}{type.shape}" for type in each) for each in (types, others))
     text = f"its condition is false, and the model is imported for the case that it is true: its arms give {shown} and"
-    parameters = {"kind": "equal", "text": f"{call.title}: {text} {beside}"}
+    parameters = {"kind": "equal", "text": f"{call.title}: {text} {other_shown}"}
     operands = [ops.cast(flag, DType.int64), ops.constant(1, DType.int64, call.device)]
     builtin("creation", "require_sizes", operands, parameters)
     return tuple(call.run_graph(graph, []))

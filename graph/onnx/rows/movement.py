@@ -84,11 +84,12 @@ def slice_(
         size, number = data.shape[axis], int(end) if isinstance(end, StaticDim) else None
         if number is not None and (isinstance(size, StaticDim) or step < 1 or start < 0 or number < 0):
             index[axis] = _bounded(int(start), number, step, size)
-        elif number is not None and number >= _FAR:
+            continue
+        if number is not None and number >= _FAR:
             if number < _NEVER:
                 require(call.node.op_type, "at_least", end, size, f"a slice ends at {end}, before the end of its axis")
-            index[axis] = slice(int(start) or None, None, step)
-        elif end != size or start:
+            end = size
+        if end != size or start or step != 1:
             cut[axis] = Range(int(start), step, ceildiv(_length(call, size, int(start), end), step))
     data = data[tuple(index)]
     return take(data, [cut.get(axis, Range(0, 1, dim)) for axis, dim in enumerate(data.shape)])
@@ -102,10 +103,10 @@ def _length(call: NodeCall, size: Dim, start: int, end: Dim) -> Dim:
     """How far it is from `start` to `end`, both cut off at the end of an axis."""
     if is_below_zero(end):
         end = size + end
-    if not isinstance(end, StaticDim):
+    if not isinstance(end, StaticDim) and end != size:
         require(call.node.op_type, "at_least", end, StaticDim(0), "the end of a slice is negative")
     stop, first = end.minimum(size), Dim(start).minimum(size)
-    ordered = isinstance(end, StaticDim) and int(end) >= start
+    ordered = end == size or (isinstance(end, StaticDim) and int(end) >= start)
     return stop - first if ordered or not start else (stop - first).maximum(0)
 
 

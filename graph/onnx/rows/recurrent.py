@@ -130,8 +130,8 @@ def _layer(
     batch, features = x.shape[1], equal_size(call, x.shape[2], w.shape[2], "the numbers of features of X and W")
     for state in states:
         if state is not None:
-            beside = state.shape[0 if attributes["layout"] else 1]
-            batch = equal_size(call, batch, beside, "the batches of X and of an initial state")
+            items = state.shape[0 if attributes["layout"] else 1]
+            batch = equal_size(call, batch, items, "the batches of X and of an initial state")
     if lengths is not None:
         batch = equal_size(call, batch, lengths.shape[0], "the batch of X and the number of lengths")
         lengths = with_sizes(lengths, [batch])

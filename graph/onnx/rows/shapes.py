@@ -124,7 +124,8 @@ def _reshape_to(call: NodeCall, data: TensorValue, sizes: list[Dim]) -> TensorVa
     total, wanted = data.shape.num_elements, Shape(sizes).num_elements
     if any(dim == -1 for dim in sizes) or total == wanted or differ_by_number(total, wanted):
         return ops.reshape(data, sizes)
-    equal_size(call, total, wanted, f"a reshape from {data.shape} to {Shape(sizes)} keeps the number of elements: both")
+    what = f"a reshape keeps the number of elements: those of {data.shape} and of {Shape(sizes)}"
+    equal_size(call, total, wanted, what)
     return as_shape(data, sizes)
 
 

@@ -1,0 +1,262 @@
+"""Sizes of ONNX models that import cannot compare: what a call checks, and what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
+from einkorn.graph import Graph, InferenceSession, from_onnx
+
+FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def value(name: str, shape: Any, dtype: int = FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs.split(), outputs.split(), name=f"the_{kind}", **attributes)
+
+
+def model(nodes: list[Any], inputs: list[Any], outputs: list[Any], opset: int = 18, **constants: Any) -> Any:
+    for k, each in enumerate(nodes):
+        each.name = each.name if all(each.name != other.name for other in nodes[:k]) else f"{each.name}_{k}"
+    weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    outputs = [value(each, None) if isinstance(each, str) else each for each in outputs]
+    made = helper.make_graph(nodes, "m", inputs, outputs, weights)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def agree(made: Any, *calls: dict[str, Any], graph: Graph | None = None) -> Graph:
+    """Runs calls here and by ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    theirs = onnxruntime.InferenceSession(made.SerializeToString(), options)
+    graph = graph or from_onnx(made)
+    ours = InferenceSession(interpret=True).load(graph)
+    for given in calls:
+        wanted = theirs.run(None, given)
+        got = [buffer.to_numpy() for buffer in ours(*[given[name] for name in graph.ir.names])]
+        for result, expected in zip(got, wanted, strict=True):
+            assert result.dtype == expected.dtype
+            np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
+    return graph
+
+
+def refuses(graph: Graph, *inputs: Any) -> EinkornError:
+    with pytest.raises(EinkornError) as error:
+        InferenceSession(interpret=True).load(graph)(*inputs)
+    return error.value
+
+
+def numbers(*shape: int) -> Any:
+    return np.random.default_rng(3).random(shape, np.float32)
+
+
+# *** elementwise ***
+
+
+def test_named_sizes_are_equal_or_one_of_them_is_broadcast() -> None:
+    made = model([node("Add", "x y", "z")], [value("x", ["n", 4]), value("y", ["m", 4])], ["z"])
+    shapes = [(3, 3), (1, 5), (5, 1), (1, 1), (0, 0)]
+    graph = agree(made, *({"x": numbers(n, 4), "y": numbers(m, 4)} for n, m in shapes))
+    error = refuses(graph, numbers(2, 4), numbers(3, 4))
+    assert (
+        "node 'the_Add' (Add): the sizes of its inputs on axis -2 have to be equal, or one of them 1" in error.message
+    )
+    assert (error.expected, error.got) == ("n ~ m", "2 and 3")
+    assert "n is 2, axis 0 of 'input0'" in error.notes
+
+
+def test_a_named_size_against_a_number() -> None:
+    made = model([node("Mul", "x w", "y")], [value("x", ["n", 2])], ["y"], w=numbers(6, 2))
+    graph = agree(made, {"x": numbers(6, 2)}, {"x": numbers(1, 2)})
+    assert str(graph.output_types[0].shape) == "[6, 2]"
+    assert refuses(graph, numbers(4, 2)).got == "4 and 6"
+
+
+def test_three_that_broadcast() -> None:
+    made = model([node("Sum", "x y z", "s"), node("Mul", "s x", "p")], [value(n, [n, f"{n}2"]) for n in "xyz"], ["p"])
+    shapes = [((2, 3), (2, 3), (2, 3)), ((1, 3), (2, 1), (1, 1)), ((1, 1), (1, 1), (4, 5)), ((4, 1), (1, 1), (4, 2))]
+    agree(made, *({n: numbers(*shape) for n, shape in zip("xyz", each, strict=True)} for each in shapes))
+
+
+def test_computed_sizes_have_to_be_equal() -> None:
+    """A network that halves twice and doubles, as feature pyramids do."""
+    pool = {"kernel_shape": [2], "strides": [2], "ceil_mode": 1}
+    nodes = [
+        node("MaxPool", "x", "half", **pool),
+        node("MaxPool", "half", "quarter", **pool),
+        node("Resize", "quarter  scales", "doubled", mode="nearest"),
+        node("Add", "half doubled", "sum"),
+        node("Concat", "sum doubled", "y", axis=1),
+    ]
+    nodes[2].input[:] = ["quarter", "", "scales"]
+    made = model(nodes, [value("x", [1, 1, "w"])], ["y"], scales=np.array([1, 1, 2], np.float32))
+    graph = agree(made, *({"x": numbers(1, 1, w)} for w in (8, 7, 4, 16)))
+    error = refuses(graph, numbers(1, 1, 10))
+    assert "node 'the_Add' (Add): the sizes of its inputs on axis -1 have to be equal" in error.message
+    assert "(w + 1)//2" in error.expected and "2*((w + 3)//4)" in error.expected
+    assert sorted(error.got.split(" and ")) == ["5", "6"]
+    known = from_onnx(made, shapes={"x": [1, 1, "4*k"]})
+    assert [str(each) for each in known.ir.constraints if each.kind == "equal"] == [
+        "require x_axis_2 == 4*(x_axis_2//4)"
+    ]
+    agree(made, {"x": numbers(1, 1, 12)}, graph=known)
+    assert "input 'x': axis 2 has not the size that shapes= gives it" in refuses(known, numbers(1, 1, 10)).message
+
+
+def test_expressions_in_shapes() -> None:
+    made = model([node("Add", "x y", "z")], [value("x", [None, None]), value("y", [None, None])], ["z"])
+    graph = from_onnx(made, shapes={"x": ["2*k + 1", "b"], "y": ["2*k + 1", "b"]})
+    agree(made, {"x": numbers(5, 2), "y": numbers(5, 2)}, graph=graph)
+    assert refuses(graph, numbers(4, 2), numbers(4, 2)).code == "EK0454"
+    for given, text in ((["k*k", "b"], "does not follow"), (["2*", "b"], "cannot be read"), (["a*b", 1], "not follow")):
+        with pytest.raises(GraphError, match=text) as error:
+            from_onnx(made, shapes={"x": given})
+        assert error.value.code == "EK0530" and error.value.argument == "x"
+
+
+def test_names_without_letters_are_no_names() -> None:
+    made = model([node("MatMul", "x y", "z")], [value("x", ["?", "?"]), value("y", ["?", "-1"])], ["z"])
+    graph = agree(made, {"x": numbers(2, 3), "y": numbers(3, 4)})
+    assert len({dim for type in graph.ir.inputs for dim in type.shape}) == 4
+    assert "the axes that are summed over" in refuses(graph, numbers(2, 3), numbers(4, 3)).message
+
+
+# *** shapes ***
+
+
+def test_products_and_gemm() -> None:
+    inputs = [value("a", ["p", "n", "k"]), value("b", ["q", "l", "m"])]
+    batches = [(2, 2), (1, 3), (3, 1)]
+    calls = [{"a": numbers(p, 2, 4), "b": numbers(q, 4, 5)} for p, q in batches]
+    agree(model([node("MatMul", "a b", "c")], inputs, ["c"]), *calls)
+    inputs = [value("a", ["k", "n"]), value("b", ["m", "l"]), value("c", ["x", "y"])]
+    made = model([node("Gemm", "a b c", "d", transA=1, transB=1)], inputs, ["d"])
+    calls = [{"a": numbers(4, 2), "b": numbers(3, 4), "c": numbers(*shape)} for shape in ((2, 3), (1, 3), (2, 1))]
+    graph = agree(made, *calls)
+    assert refuses(graph, numbers(4, 2), numbers(3, 5), numbers(2, 3)).got in ("4 and 5", "5 and 4")
+
+
+def test_squeeze_concat_expand_and_reshape() -> None:
+    squeeze = model([node("Squeeze", "x axes", "y")], [value("x", ["n", "m", 3])], ["y"], axes=np.array([1]))
+    graph = agree(squeeze, {"x": numbers(2, 1, 3)})
+    assert "it removes axis 1" in refuses(graph, numbers(2, 2, 3)).message
+    concat = model([node("Concat", "x y", "z", axis=1)], [value("x", ["n", "a"]), value("y", ["m", "b"])], ["z"])
+    graph = agree(concat, {"x": numbers(2, 1), "y": numbers(2, 3)})
+    assert refuses(graph, numbers(2, 1), numbers(1, 3)).got == "2 and 1"
+    inputs = [value("x", ["n", 1]), value("shape", [2], INT64)]
+    expand = model([node("Expand", "x shape", "y")], inputs, ["y"])
+    sizes = [((2, 1), (2, 4)), ((2, 1), (1, 3)), ((1, 1), (3, 2)), ((3, 1), (1, 1))]
+    agree(expand, *({"x": numbers(*own), "shape": np.array(shape)} for own, shape in sizes))
+    reshape = model([node("Reshape", "x shape", "y")], [value("x", ["n", "m"])], ["y"], shape=np.array([-1, 6]))
+    graph = agree(reshape, {"x": numbers(4, 3)}, {"x": numbers(0, 6)})
+    error = refuses(graph, numbers(2, 2))
+    assert "node 'the_Reshape' (Reshape)" in error.message and error.got == "4 and 0"
+
+
+@pytest.mark.parametrize("start, end, step", [(0, 10**9, 1), (2, 10**9, 3), (0, 4, 1), (2, 5, 1), (6, 3, 1), (0, 5, 2)])
+def test_slices_end_where_the_axis_does(start: int, end: int, step: int) -> None:
+    bounds = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "t": np.array([step])}
+    made = model([node("Slice", "x s e a t", "y")], [value("x", ["n", 2])], ["y"], **bounds)
+    agree(made, *({"x": numbers(n, 2)} for n in (0, 1, 3, 5, 9)))
+
+
+def test_a_slice_up_to_another_size() -> None:
+    nodes = [node("Shape", "y", "shape"), node("Slice", "x zero shape axes", "z")]
+    made = model(nodes, [value("x", [5]), value("y", ["n"])], ["z"], zero=np.array([0]), axes=np.array([0]))
+    agree(made, *({"x": numbers(5), "y": numbers(n)} for n in (0, 3, 5, 8)))
+
+
+def test_split_into_equal_parts() -> None:
+    made = model([node("Split", "x", "a b c", num_outputs=3)], [value("x", ["n"])], ["a", "b", "c"])
+    agree(made, *({"x": numbers(n)} for n in (9, 8, 7)))
+    made = model([node("Split", "x sizes", "a b")], [value("x", ["n"])], ["a", "b"], sizes=np.array([2, 3]))
+    graph = agree(made, {"x": numbers(5)})
+    assert refuses(graph, numbers(6)).got in ("6 and 5", "5 and 6")
+
+
+def test_a_constant_of_a_shape_without_elements() -> None:
+    nodes = [node("Shape", "x", "n"), node("Concat", "n zero", "s", axis=0), node("ConstantOfShape", "s", "y")]
+    made = model(nodes, [value("x", ["n"])], ["y"], zero=np.array([0]))
+    agree(made, {"x": numbers(3)}, {"x": numbers(0)})
+
+
+def test_states_of_recurrent_layers() -> None:
+    inputs = [value("x", ["t", "b", "f"]), value("h", [1, "c", 3])]
+    weights = {"w": numbers(1, 9, 2), "r": numbers(1, 9, 3), "b": numbers(1, 18)}
+    layer = node("GRU", "x w r b h", "y last", hidden_size=3)
+    layer.input[:] = ["x", "w", "r", "b", "", "h"]
+    made = model([layer], inputs, ["y", "last"], **weights)
+    graph = agree(made, {"x": numbers(4, 2, 2), "h": numbers(1, 2, 3)})
+    assert "an initial state" in refuses(graph, numbers(4, 2, 2), numbers(1, 3, 3)).message
+
+
+# *** branches and loops ***
+
+
+def branch(nodes: list[Any], output: Any) -> Any:
+    return helper.make_graph(nodes, "arm", [], [output])
+
+
+def test_only_the_arm_that_runs_is_checked() -> None:
+    then = branch([node("Add", "x y", "sum"), node("Relu", "sum", "t")], value("t", None))
+    other = branch([node("Relu", "x", "e")], value("e", None))
+    chosen = node("If", "c", "z", then_branch=then, else_branch=other)
+    computed = [node("MaxPool", "given", "x", kernel_shape=[2], strides=[2])]
+    inputs = [value("given", [1, 1, "n"]), value("y", [1, 1, 3]), value("c", [], BOOL)]
+    made = model([*computed, chosen], inputs, ["z"])
+    calls = [(6, True), (7, True), (6, False), (9, False), (20, False)]
+    given = [{"given": numbers(1, 1, n), "y": numbers(1, 1, 3), "c": np.array(c)} for n, c in calls]
+    graph = agree(made, *given)
+    error = refuses(graph, numbers(1, 1, 10), numbers(1, 1, 3), np.array(True))
+    assert "node 'the_Add' (Add): the sizes of its inputs on axis -1 have to be equal" in error.message
+    assert "n//2 == 3" in error.message and "5 and 3" in error.message
+
+
+def test_arms_of_other_sizes() -> None:
+    then = branch([node("Concat", "x x", "t", axis=0)], value("t", None))
+    other = branch([node("Relu", "y", "e")], value("e", None))
+    chosen = node("If", "c", "z", then_branch=then, else_branch=other)
+    inputs = [value("x", ["n"]), value("y", ["m"]), value("c", [], BOOL)]
+    made = model([chosen, node("Neg", "z", "w")], inputs, ["w"])
+    agree(made, *({"x": numbers(2), "y": numbers(3), "c": np.array(c)} for c in (True, False)))
+
+
+def test_arms_of_other_ranks_by_a_size() -> None:
+    """What PyTorch exports for `squeeze`: the model is imported for the case in which the axis goes."""
+    then = branch([node("Squeeze", "x one", "t")], value("t", None))
+    other = branch([node("Identity", "x", "e")], value("e", None))
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape one", "size", axis=0),
+        node("Equal", "size one", "is_one"),
+        node("If", "is_one", "y", then_branch=then, else_branch=other),
+        node("Neg", "y", "z"),
+    ]
+    made = model(nodes, [value("x", ["n", "m"])], ["z"], one=np.array([1]))
+    graph = agree(made, {"x": numbers(3, 1)})
+    assert "node 'the_Squeeze' (Squeeze): it removes axis 1" in refuses(graph, numbers(3, 2)).message
+
+
+def test_bodies_of_loops() -> None:
+    body = helper.make_graph(
+        [node("Add", "state y", "next"), node("Identity", "going", "go")],
+        "body",
+        [value("k", [], INT64), value("going", [], BOOL), value("state", None)],
+        [value("go", [], BOOL), value("next", None)],
+    )
+    made = model(
+        [node("Loop", "count going x", "z", body=body)],
+        [value("x", ["n"]), value("y", ["m"]), value("count", [], INT64), value("going", [], BOOL)],
+        ["z"],
+    )
+    calls = [{"x": numbers(3), "y": numbers(m), "count": np.array(2), "going": np.array(True)} for m in (3,)]
+    agree(made, *calls)
