@@ -15,7 +15,7 @@ See also `staging.graph.Graph.require` (conditions in arms of branches).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from .. import ops
 from ..ops.operands import as_shape
@@ -23,10 +23,14 @@ from ..ops.stage import builtin, require
 from ..staging.value import TensorValue
 from ..types.dims import Dim, StaticDim, SymbolicDim, dim_max, dim_min
 
-if TYPE_CHECKING:
-    from .call import NodeCall
-
 ONE = StaticDim(1)
+
+
+class NodeCall(Protocol):
+    """The node that is being converted; see `call.NodeCall`."""
+
+    node: Any
+    broadcasts: dict[Dim, frozenset[Dim]]
 
 
 def differ_by_number(left: Dim, right: Dim) -> bool:
