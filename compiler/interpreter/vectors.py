@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dsl.types.dtype import DType
 from ..ir.program import Op
 from .machine import Evaluate, Machine, evaluates
 from .rows import evaluate_row
@@ -52,6 +53,26 @@ def _reduce(op: Op, machine: Machine) -> Evaluate:
         return vector[0]
 
     return reduce
+
+
+@evaluates("dot2")
+def _dot2(op: Op, machine: Machine) -> Evaluate:
+    width = op.results[0].simd.width
+    multiply_add = evaluate_row("fma", DType.float32)
+
+    def dot2(acc: Any, a: Any, b: Any) -> Any:
+        total = _without_subnormals(np.broadcast_to(acc, width))
+        factors = [_without_subnormals(v.astype(np.float32)).reshape(width, 2) for v in (a, b)]
+        for lane in (1, 0):
+            total = _without_subnormals(multiply_add(factors[0][:, lane], factors[1][:, lane], total))
+        return total if width > 1 else total[0]
+
+    return dot2
+
+
+def _without_subnormals(value: Any) -> Any:
+    """Numbers of which those below the normal ones are zeros of their sign."""
+    return np.where(np.abs(value) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), value), value)
 
 
 @evaluates("dot4")

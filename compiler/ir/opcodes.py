@@ -154,6 +154,14 @@ REDUCE = Opcode(
     rule=rules.reduce,
     crosses_lanes=True,
 )
+DOT2 = Opcode(
+    "dot2",
+    "float32, two vectors of twice as many bfloat16 -> float32 plus the products of each two lanes; subnormals are 0",
+    (NUMBER, VECTOR, VECTOR),
+    (NUMBER,),
+    rule=rules.dot2,
+    crosses_lanes=True,
+)
 DOT4 = Opcode(
     "dot4",
     "int32, two vectors of four times as many 8-bit integers -> int32 plus the products of each four lanes, wrapping",

@@ -133,6 +133,14 @@ def reduce(op: Op) -> str | None:
     return None if result.type == SIMDType(vector.dtype) else f"gives one {vector.dtype}"
 
 
+def dot2(op: Op) -> str | None:
+    acc, a, b = (value.simd for value in op.operands)
+    if acc.dtype is not DType.float32 or op.results[0].type != acc:
+        return "adds to float32, and gives as many"
+    halves = all(v == SIMDType(DType.bfloat16, 2 * acc.width) for v in (a, b))
+    return None if halves else "takes two bfloat16 for each sum, twice"
+
+
 def dot4(op: Op) -> str | None:
     acc, a, b = (value.simd for value in op.operands)
     if acc.dtype is not DType.int32 or op.results[0].type != acc:

@@ -1,7 +1,7 @@
-"""Writes sums of four products of 8-bit integers: by one instruction, where a target has one for their signs.
+"""Writes sums of neighbouring products, of four 8-bit integers or two bfloat16, by one instruction if there is one.
 
-An instruction for other signs serves as well, with a second one: an unsigned number is the signed one with its top bit
-flipped, plus 128. Sums wrap, so that all forms give the same bits.
+Of 8-bit integers an instruction for other signs serves as well, with a second one: an unsigned number is the signed one
+with its top bit flipped, plus 128. Sums wrap, so that all forms give the same bits.
 """
 
 from __future__ import annotations
@@ -37,25 +37,44 @@ def _dot4(w: FunctionWriter, op: Op) -> None:
     w.result(op, total if width > 1 else w.op(f"vector.extract {total}[0] : i32 from vector<1xi32>"))
 
 
+@emits("dot2")
+def _dot2(w: FunctionWriter, op: Op) -> None:
+    acc, *factors = op.operands
+    width, known = acc.simd.width, w.target.bf16_dots
+    sums = w.name(acc) if width > 1 else w.op(f"vector.broadcast {w.name(acc)} : f32 to vector<1xf32>")
+    words = [_words(w, factor, width) for factor in factors]
+    if not known:
+        total = _Floats(w, width).stepwise(sums, *words)
+    else:
+        size = max((n for n in known if n <= width), default=min(known))
+        parts = []
+        for start in range(0, width, size):
+            taken = [_part(w, v, width, start, size) for v in words]
+            parts.append(_Floats(w, size).dots(known[size], _part(w, sums, width, start, size, "f32"), *taken))
+        total = _joined(w, parts, size, width, "f32")
+    w.result(op, total if width > 1 else w.op(f"vector.extract {total}[0] : f32 from vector<1xf32>"))
+
+
 def _words(w: FunctionWriter, factor: Value, width: int) -> str:
-    """Four neighbouring bytes as one word."""
+    """Neighbours as words of 32 bits."""
     return w.op(f"vector.bitcast {w.name(factor)} : {w.type(factor.type)} to vector<{width}xi32>")
 
 
-def _part(w: FunctionWriter, name: str, width: int, start: int, size: int) -> str:
+def _part(w: FunctionWriter, name: str, width: int, start: int, size: int, element: str = "i32") -> str:
     """`size` words of a vector of `width`; behind its end the last one again."""
     if size == width:
         return name
     lanes = [min(start + k, width - 1) for k in range(size)]
-    return w.op(f"vector.shuffle {name}, {name} {lanes} : vector<{width}xi32>, vector<{width}xi32>")
+    text = f"vector<{width}x{element}>"
+    return w.op(f"vector.shuffle {name}, {name} {lanes} : {text}, {text}")
 
 
-def _joined(w: FunctionWriter, parts: list[str], size: int, width: int) -> str:
+def _joined(w: FunctionWriter, parts: list[str], size: int, width: int, element: str = "i32") -> str:
     """The first `width` words of vectors of `size`."""
     if width < size:
-        return _part(w, parts[0], size, 0, width)
+        return _part(w, parts[0], size, 0, width, element)
     while len(parts) > 1:
-        text, lanes = f"vector<{size}xi32>", list(range(2 * size))
+        text, lanes = f"vector<{size}x{element}>", list(range(2 * size))
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [w.op(f"vector.shuffle {a}, {b} {lanes} : {text}, {text}") for a, b in pairs]
         size *= 2
@@ -137,3 +156,47 @@ class _Words:
                 factors.append(self._do("shrsi" if sign == "s" else "shrui", top, 24))
             sums = self._do("addi", sums, self._do("muli", factors[0], factors[1]))
         return sums
+
+
+_EXPONENT, _SIGN, _UPPER = 0x7F800000, -(1 << 31), -(1 << 16)
+
+
+@dataclass(frozen=True)
+class _Floats:
+    """Arithmetic on vectors of `size` float32, and of words of two bfloat16."""
+
+    w: FunctionWriter
+    size: int
+
+    def dots(self, intrinsic: str, sums: str, a: str, b: str) -> str:
+        """By the instruction that a target has."""
+        text, word, halves = f"vector<{self.size}xf32>", f"vector<{self.size}xi32>", f"vector<{2 * self.size}xbf16>"
+        left, right = (self.w.op(f"vector.bitcast {v} : {word} to {halves}") for v in (a, b))
+        call = f'llvm.call_intrinsic "{intrinsic}"({sums}, {left}, {right})'
+        return self.w.op(f"{call} : ({text}, {halves}, {halves}) -> {text}")
+
+    def stepwise(self, sums: str, a: str, b: str) -> str:
+        """As the instruction computes: the upper half of each word first."""
+        text = f"vector<{self.size}xf32>"
+        total = self._normal(self._bits(sums))
+        for upper in (True, False):
+            halves = [self._do("andi", v, _UPPER) if upper else self._do("shli", v, 16) for v in (a, b)]
+            left, right = (self._normal(v) for v in halves)
+            added = self.w.op(f"llvm.intr.fma({left}, {right}, {total}) : ({text}, {text}, {text}) -> {text}")
+            total = self._normal(self._bits(added))
+        return total
+
+    def _do(self, name: str, a: str, b: int) -> str:
+        text = f"vector<{self.size}xi32>"
+        return self.w.op(f"arith.{name} {a}, {self.w.op(f'arith.constant dense<{b}> : {text}')} : {text}")
+
+    def _bits(self, value: str) -> str:
+        return self.w.op(f"arith.bitcast {value} : vector<{self.size}xf32> to vector<{self.size}xi32>")
+
+    def _normal(self, bits: str) -> str:
+        """The float32 of these bits; a zero of its sign where it is subnormal."""
+        text = f"vector<{self.size}xi32>"
+        is_small = self._do("cmpi eq,", self._do("andi", bits, _EXPONENT), 0)
+        zero = self._do("andi", bits, _SIGN)
+        kept = self.w.op(f"arith.select {is_small}, {zero}, {bits} : vector<{self.size}xi1>, {text}")
+        return self.w.op(f"arith.bitcast {kept} : {text} to vector<{self.size}xf32>")

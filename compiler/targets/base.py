@@ -24,6 +24,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "f16": "arithmetic on f16 as single instructions",
     "bf16": "arithmetic on bf16 as single instructions",
     "bf16_convert": "f32 to bf16 as one instruction, correctly rounded, subnormals included",
+    "bf16_dot": "sum of two products of bf16 in f32 as one instruction",
     "int8_dot": "dot product of four 8-bit integers as one instruction",
     "atomics_f32": "adding to an f32 in memory as one instruction",
     "atomics_f64": "adding to an f64 in memory as one instruction",
@@ -280,6 +281,7 @@ class Target:
         format: what its code is.
         capabilities: those of `FEATURES` that it has; see `supports`.
         intrinsics: the LLVM intrinsics that its code generator survives.
+        bf16_dots: by the number of sums, the intrinsic that adds two products of bf16 each; see `dot2` of the language.
         dots: its sums of four products of 8-bit integers; None where shifts and products compute them.
         lanes: how many threads run in lockstep. Where it is one, LLVM makes vectors of loops.
         vector_bits: the widest vector register of one thread.
@@ -313,6 +315,7 @@ class Target:
     format: CodeFormat
     capabilities: frozenset[str]
     intrinsics: Intrinsics = field(hash=False, repr=False)
+    bf16_dots: Mapping[int, str] = field(default_factory=dict, hash=False, repr=False)
     dots: DotOperations | None = field(default=None, hash=False, repr=False)
     lanes: int = 1
     vector_bits: int = 128

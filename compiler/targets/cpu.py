@@ -192,6 +192,7 @@ def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
         "f16c": "f16c",
         "f16": "avx512_fp16",
         "int8_dot": "avx512_vnni" if "avx512_vnni" in flags else "avx_vnni",
+        "bf16_dot": "avx512_bf16",
         "bf16_mma": "amx_bf16",
         "int8_mma": "amx_int8",
     }
@@ -208,6 +209,7 @@ def _x86(name: str, flags: frozenset[str], identity: str = "") -> Target:
         format=SHARED_OBJECT,
         capabilities=frozenset(capabilities),
         intrinsics=INTRINSICS,
+        bf16_dots={n: f"llvm.x86.avx512bf16.dpbf16ps.{32 * n}" for n in (4, 8, 16) if "avx512_bf16" in flags},
         dots=_x86_dots(flags),
         vector_bits=512 if "avx512f" in flags else 256 if "avx2" in flags else 128,
         half_loads_wait="f16c" in capabilities and "f16" not in capabilities,

@@ -19,7 +19,7 @@ CHECKED: Final = ":checked"  # how the names of those end that have their memory
 LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
 
 # What the code generator is asked: which instructions there are. Everything else is asked of the GPU.
-_OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert"})
+_OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert", "bf16_dot"})
 
 _NOTHING: Final = GridOperations("", "", None, None, (), "", WarpOperations((), "", "", ""))
 

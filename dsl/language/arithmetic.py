@@ -25,6 +25,7 @@ __all__ = [
     "clamp",
     "conj",
     "copysign",
+    "dot2",
     "dot4",
     "exact",
     "floor",
@@ -260,6 +261,14 @@ def sub_sat(x: Any, y: Any) -> Any:
 @stub("row")
 def mul_high(x: Any, y: Any) -> Any:
     """The upper half of the full product of two integers, in their type; `x * y` is the lower half."""
+
+
+@stub("rule")
+def dot2(acc: Any, a: Any, b: Any) -> Any:
+    """`fma(a0, b0, fma(a1, b1, acc))` for each two neighbouring lanes of vectors of BFloat16: lane `i` of the Float32
+    result adds lanes `2 * i + 1` and `2 * i`. What is nearer to 0 than 2**-126 counts as 0: of `acc`, `a` and `b`, and
+    after each step.
+    """
 
 
 @stub("rule")

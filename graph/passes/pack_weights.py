@@ -113,7 +113,8 @@ class _Packing(Rewriting):
         assert isinstance(type, TensorType)
         width = VECTORS * self.vector_bits // _sum_bits(type.dtype)
         columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
-        panels = type.with_shape([-(-columns // width), depth, width])
+        steps = 2 if type.dtype is DType.bfloat16 else 1  # in a row of a panel
+        panels = type.with_shape([-(-columns // width), -(-depth // steps), steps * width])
         kernel = self.kernel_of(FAMILY, row.pack)
         return prepared_by(self.ir, kernel, (), [matrix], panels, len(self.made), self.held[matrix])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, compiled_for, fma, max, min, parallel_for, stack, unroll
+from ...dsl import SIMD, bfloat16, ceildiv, compiled_for, dot2, fma, max, min, parallel_for, stack, unroll
 
 VECTORS = 2  # vectors of columns of a tile
 DEPTH = 256  # steps along the inner axis that a slab has
@@ -24,6 +24,11 @@ TASKS = 8  # tasks that keep all threads busy, if there is enough work
 def times_plus(a: Any, b: Any, total: Any) -> Any:
     """a * b + total; rounded once for floats."""
     return fma(a, b, total) if b.dtype.is_float() else a * b + total
+
+
+def is_paired(dtype: Any) -> Any:
+    """Whether products of `dtype` are computed in pairs of steps, by `dot2`."""
+    return dtype == bfloat16 and compiled_for().supports("bf16_dot")
 
 
 def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, store_row: Any) -> None:
@@ -95,6 +100,8 @@ def panel_at(k: Any, j: Any, width: Any) -> Any:
 def panel_in(slab: Any, p: Any, lanes: Any) -> Any:
     """A panel of a slab for `multiply_tile`."""
     width = VECTORS * lanes
+    if is_paired(slab.dtype):
+        return lambda k, v: slab.load((p * DEPTH + 2 * k) * width + 2 * v * lanes, width=2 * lanes)
     return lambda k, v: slab.load((p * DEPTH + k) * width + v * lanes, width=lanes)
 
 
@@ -125,25 +132,36 @@ def multiply_tile(
 ) -> None:
     """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers.
 
-    panel(k, v) is vector v of step k.
+    panel(k, v) is vector v of step k, or of steps 2 * k and 2 * k + 1 by turns where the strip has elements that are
+    multiplied in pairs. A slab is summed by itself: of many steps a sum is so more exact.
     """
+    paired = is_paired(strip.dtype)
     totals: tuple[Any, ...] = ()
     for _ in unroll(strip_rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))
-    if not is_first:
-        before: tuple[Any, ...] = ()
-        for t in unroll(strip_rows * VECTORS):
-            before = (*before, sums.load(at + t * lanes, width=lanes))
-        totals = before
-    for k in range(steps):
+    for k in range(ceildiv(steps, 2) if paired else steps):
         row: tuple[Any, ...] = ()
         for v in unroll(VECTORS):
             row = (*row, panel(k, v))
         new: tuple[Any, ...] = ()
         for i in unroll(strip_rows):
-            factor = strip[i * DEPTH + k]
+            factor = _repeated(strip.load(i * DEPTH + 2 * k, width=2), lanes) if paired else strip[i * DEPTH + k]
             for v in unroll(VECTORS):
-                new = (*new, times_plus(factor, row[v], totals[i * VECTORS + v]))
+                total = totals[i * VECTORS + v]
+                new = (*new, dot2(total, factor, row[v]) if paired else times_plus(factor, row[v], total))
         totals = new
+    if not is_first:
+        both: tuple[Any, ...] = ()
+        for t in unroll(strip_rows * VECTORS):
+            both = (*both, sums.load(at + t * lanes, width=lanes) + totals[t])
+        totals = both
     for t in unroll(strip_rows * VECTORS):
         sums.store(totals[t], at + t * lanes)
+
+
+def _repeated(pair: Any, times: Any) -> Any:
+    """A vector of two lanes so many times side by side."""
+    lanes: tuple[int, ...] = ()
+    for _ in unroll(times):
+        lanes = (*lanes, 0, 1)
+    return pair.shuffle(*lanes)

@@ -22,10 +22,12 @@ from ...dsl import (
     Numeric,
     OutputTensor,
     ceildiv,
+    compiled_for,
     parallel_for,
     register,
     stack,
     store,
+    uint32,
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
@@ -38,6 +40,7 @@ from ..algorithms.products import (
     VECTORS,
     WORK,
     fill_step,
+    is_paired,
     multiply_tile,
     panel_in,
     times_plus,
@@ -53,6 +56,8 @@ FEW_COLUMNS = 8
 ROW_SPAN = 256  # columns that one task takes where there are few rows
 DOT_ROWS = 64  # rows that one task takes where there are few columns
 DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
+COLUMN_SPAN = 16384  # the same where columns are read where they lie, each best as a whole
+COLUMNS = 4  # columns that are multiplied at a time there
 
 MOST_TURNED = 16  # lanes of vectors that are turned in registers
 
@@ -142,43 +147,53 @@ def multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, 
     _, m, n, _ = sizes
     lanes = ctx.target.vector_bits // wide.bits
 
-    def a(batch, i):
-        row = left(batch, i)
-        return lambda k: row(k).cast(wide)
+    def elements(held):
+        """Functions for the elements of a row of a, and of b, as numbers of a dtype; and for vectors of its columns."""
 
-    def b(batch):
-        matrix = right(batch)
-        if transposed:
-            return lambda k, j: matrix(j, k, 1).cast(wide)
-        return lambda k, j: matrix(k, j).cast(wide)
+        def a(batch, i):
+            row = left(batch, i)
+            return lambda k: row(k).cast(held)
 
-    def columns(batch):
-        matrix = right(batch)
-        return (lambda j, k, width: matrix(j, k, width).cast(wide)) if transposed else None
+        def b(batch):
+            matrix = right(batch)
+            if transposed:
+                return lambda k, j: matrix(j, k, 1).cast(held)
+            return lambda k, j: matrix(k, j).cast(held)
+
+        def columns(batch):
+            matrix = right(batch)
+            return (lambda j, k, width: matrix(j, k, width).cast(held)) if transposed else None
+
+        return a, b, columns
 
     def save(batch, i):
         row = put(batch, i)
         return lambda j, value: row(j, value.cast(dtype))
 
+    a, b, columns = elements(wide)
     if ctx.target.is_gpu:
         multiply_on_gpu(sizes, wide, a, b, save, transposed)
     elif m < FEW_ROWS:
         if transposed:
             by_column(sizes, wide, lanes, a, b, columns, save)
         else:
-            _by_row(sizes, wide, a, b, save)
+            _by_row(sizes, wide, is_paired(dtype), a, b, save)
     elif n < FEW_COLUMNS:
         _by_dot(sizes, wide, lanes, a, b, save)
     else:
         # The sums of a tile fill the registers but for a few: there are 32 of 512 bits, but 16 of 256.
-        _by_tile(sizes, wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, a, b, save, columns)
+        held = dtype if is_paired(dtype) else wide
+        _by_tile(sizes, wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, *elements(held), save)
 
 
 # *** few rows ***
 
 
-def _by_row(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
-    """All rows of the result at a time, so that each row of b is read once."""
+def _by_row(sizes: Any, wide: Any, paired: Any, a: Any, b: Any, save: Any) -> None:
+    """All rows of the result at a time, so that each row of b is read once; summed in the order of tiles.
+
+    So in slabs, and where tiles take steps in pairs, the odd one of each pair first.
+    """
     batches, m, n, depth = sizes
     spans = max(ceildiv(n, ROW_SPAN), 1)
 
@@ -187,86 +202,144 @@ def _by_row(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
         first = task % spans * ROW_SPAN
         count = min(n - first, ROW_SPAN)
         sums = stack[wide](FEW_ROWS * ROW_SPAN)
+        totals = stack[wide](FEW_ROWS * ROW_SPAN)
         matrix = b(batch)
-        for k in range(depth):
+
+        def add(k):
             for i in range(m):
                 factor = a(batch, i)(k)
                 for j in range(count):
                     at = i * ROW_SPAN + j
                     sums[at] = times_plus(factor, matrix(k, first + j), sums[at])
+
+        for slab in range(0, depth, DEPTH):
+            end = min(slab + DEPTH, depth)
+            if paired:
+                for k in range(slab, end, 2):
+                    if k + 1 < end:
+                        add(k + 1)
+                    add(k)
+            else:
+                for k in range(slab, end):
+                    add(k)
+            for i in range(m):
+                for j in range(count):
+                    at = i * ROW_SPAN + j
+                    totals[at] += sums[at]
+                    sums[at] = wide(0)
         for i in range(m):
             put = save(batch, i)
             for j in range(count):
-                put(first + j, sums[i * ROW_SPAN + j])
+                put(first + j, totals[i * ROW_SPAN + j])
 
     parallel_for(batches * ceildiv(n, ROW_SPAN), part, grain=ceildiv(WORK, m * depth * min(n, ROW_SPAN) + 16))
 
 
 def by_column(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, columns: Any, save: Any) -> None:
     """Each element as the sum of a row of a times a column of b, which lies in one piece and is read once."""
-    batches, m, n, depth = sizes
+    m = sizes[1]
+    for rows in unroll(FEW_ROWS - 1):
+        if m == rows + 1:
+            _by_columns(sizes, rows + 1, wide, lanes, a, b, columns, save)
+
+
+def _by_columns(sizes: Any, m: Any, wide: Any, lanes: Any, a: Any, b: Any, columns: Any, save: Any) -> None:
+    """As `by_column`, of `m` rows, a number known at compile time.
+
+    Four columns at a time: each vector of a column is read for all rows, and each vector of a row for all columns.
+    """
+    batches, _, n, depth = sizes
     groups = max(ceildiv(n, DOT_ROWS), 1)
-    step = 4 * lanes
+    vectors = 2 if m == 1 or compiled_for().vector_bits >= 512 else 1  # as many sums as there are registers for
+    step = vectors * lanes
 
     def part(task):
         batch = task // groups
         first_column = task % groups * DOT_ROWS
         count = min(n - first_column, DOT_ROWS)
-        rows = stack[wide](FEW_ROWS * DOT_SPAN, zeroed=False)
-        tail = stack[wide](step, zeroed=False)
-        sums = stack[wide](DOT_ROWS * FEW_ROWS)
-        matrix, vectors = b(batch), columns(batch)
-
-        def along(column, first):
-            return lambda k: vectors(column, first + k, lanes)
+        rows = stack[wide](m * COLUMN_SPAN, zeroed=False)
+        tails = stack[wide](COLUMNS * step)
+        sums = stack[wide](DOT_ROWS * m)
+        matrix, vector = b(batch), columns(batch)
 
         def run(first):
-            """Adds the products of DOT_SPAN steps, or of as many as there are, to the sums."""
-            steps = min(depth - first, DOT_SPAN)
+            """Adds the products of COLUMN_SPAN steps, or of as many as there are, to the sums."""
+            steps = min(depth - first, COLUMN_SPAN)
             whole = steps // step * step
-            for i in range(m):
+            for i in unroll(m):
                 element = a(batch, i)
                 for k in range(steps):
-                    rows[i * DOT_SPAN + k] = element(first + k)
+                    rows[i * COLUMN_SPAN + k] = element(first + k)
                 for k in range(steps, ceildiv(steps, step) * step):
-                    rows[i * DOT_SPAN + k] = wide(0)
-            for k in range(step):
-                tail[k] = wide(0)
-            for j in range(count):
-                column = first_column + j
-                for k in range(whole, steps):
-                    tail[k - whole] = matrix(first + k, column)
-                for i in range(m):
-                    total = _dot_along(rows, i * DOT_SPAN, along(column, first), tail, whole, steps, lanes)
-                    sums[j * FEW_ROWS + i] += total
+                    rows[i * COLUMN_SPAN + k] = wide(0)
 
-        for first in range(0, depth, DOT_SPAN):
+            for j in range(0, count, COLUMNS):
+
+                def column(c, j=j):
+                    return min(first_column + j + c, n - 1)  # behind the last one, that one again
+
+                for c in unroll(COLUMNS):
+                    for k in range(whole, steps):
+                        tails[c * step + k - whole] = matrix(first + k, column(c))
+                totals = _dots_along(
+                    rows,
+                    m,
+                    vectors,
+                    lambda c, k, column=column: vector(column(c), first + k, lanes),
+                    tails,
+                    whole,
+                    steps,
+                    lanes,
+                )
+                for c in unroll(COLUMNS):
+                    for i in unroll(m):
+                        sums[(j + c) * m + i] += totals[c * m + i]
+
+        for first in range(0, depth, COLUMN_SPAN):
             run(first)
-        for i in range(m):
+        for i in unroll(m):
             put = save(batch, i)
             for j in range(count):
-                put(first_column + j, sums[j * FEW_ROWS + i])
+                put(first_column + j, sums[j * m + i])
 
     parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
 
 
-def _dot_along(rows: Any, at: Any, vector: Any, tail: Any, whole: Any, steps: Any, lanes: Any) -> Any:
-    """The sum of rows[at + k] times the element k of a column, of which `tail` holds those from `whole` on."""
-    zero = SIMD[rows.dtype, lanes](0)
-    sums = (zero, zero, zero, zero)
-    for k in range(0, whole, 4 * lanes):
+def _dots_along(rows: Any, m: Any, vectors: Any, vector: Any, tails: Any, whole: Any, steps: Any, lanes: Any) -> Any:
+    """For each column and each row the sum of their products; `tails` holds the elements of columns from `whole` on.
+
+    Each has `vectors` vectors of sums.
+    """
+    step = vectors * lanes
+    sums: tuple[Any, ...] = ()
+    for _ in unroll(COLUMNS * m * vectors):
+        sums = (*sums, SIMD[rows.dtype, lanes](0))
+
+    def plus(sums, factor, k):
+        factors: tuple[Any, ...] = ()
+        for i in unroll(m):
+            for v in unroll(vectors):
+                factors = (*factors, rows.load(i * COLUMN_SPAN + k + v * lanes, width=lanes))
         new: tuple[Any, ...] = ()
-        for v in unroll(4):
-            place = k + v * lanes
-            new = (*new, times_plus(vector(place), rows.load(at + place, width=lanes), sums[v]))
-        sums = new
+        for c in unroll(COLUMNS):
+            for v in unroll(vectors):
+                other = factor(c, v)
+                for i in unroll(m):
+                    new = (*new, times_plus(other, factors[i * vectors + v], sums[(c * vectors + v) * m + i]))
+        return new
+
+    for k in range(0, whole, step):
+        sums = plus(sums, lambda c, v, k=k: vector(c, k + v * lanes), k)
     if whole < steps:
-        last: tuple[Any, ...] = ()
-        for v in unroll(4):
-            factor = rows.load(at + whole + v * lanes, width=lanes)
-            last = (*last, times_plus(tail.load(v * lanes, width=lanes), factor, sums[v]))
-        sums = last
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add().cast(rows.dtype)
+        sums = plus(sums, lambda c, v: tails.load(c * step + v * lanes, width=lanes), whole)
+    totals: tuple[Any, ...] = ()
+    for c in unroll(COLUMNS):
+        for i in unroll(m):
+            total = sums[c * vectors * m + i]
+            for v in unroll(vectors - 1):
+                total = total + sums[(c * vectors + v + 1) * m + i]
+            totals = (*totals, total.reduce_add().cast(rows.dtype))
+    return totals
 
 
 # *** few columns ***
@@ -330,8 +403,13 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
 # *** blocks, strips, panels and tiles ***
 
 
-def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any, across: Any) -> None:
-    """A task computes a block of tiles; their sums wait in memory from slab to slab."""
+def _by_tile(
+    sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, across: Any, save: Any
+) -> None:
+    """A task computes a block of tiles; their sums wait in memory from slab to slab.
+
+    What is copied is of the dtype `held`.
+    """
     batches, m, n, depth = sizes
     width = VECTORS * lanes
     tile = strip_rows * width
@@ -346,8 +424,8 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
         first_column = at % column_blocks * breadth
         rows = max(min(m - first_row, height), 0)
         columns = max(min(n - first_column, breadth), 0)
-        strip = stack[wide](strip_rows * DEPTH, zeroed=False)
-        slab = stack[wide](PANELS * DEPTH * width, zeroed=False)
+        strip = stack[held](strip_rows * DEPTH, zeroed=False)
+        slab = stack[held](PANELS * DEPTH * width, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
         matrix = b(batch)
         turned = across(batch) if lanes <= MOST_TURNED else None
@@ -358,19 +436,23 @@ def _by_tile(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any,
         def add_slab(first):
             """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
-            if turned == None:  # noqa: E711
+            if is_paired(held):
+                _copy_pairs(slab, steps, columns, lanes, lambda k, j: matrix(first + k, first_column + j), turned,
+                            lambda j, k: turned(first_column + j, first + k, 2 * lanes))  # fmt: skip
+            elif turned == None:  # noqa: E711
                 _copy_slab(slab, 0, steps, 0, columns, width, lambda k, j: matrix(first + k, first_column + j))
             else:
                 _turn_slab(slab, steps, columns, lanes, lambda k, j: matrix(first + k, first_column + j),
                            lambda j, k: turned(first_column + j, first + k, lanes))  # fmt: skip
             for s in range(ceildiv(rows, strip_rows)):
-                for i in range(strip_height(s)):
-                    row = a(batch, first_row + s * strip_rows + i)
-                    for k in range(steps):
-                        strip[i * DEPTH + k] = row(first + k)
-                for i in range(strip_height(s), strip_rows):
-                    for k in range(steps):
-                        strip[i * DEPTH + k] = wide(0)
+                fill_strip(
+                    strip,
+                    lambda i, s=s: a(batch, first_row + s * strip_rows + i),
+                    strip_height(s),
+                    strip_rows,
+                    first,
+                    steps,
+                )
                 for p in range(ceildiv(columns, width)):
                     panel = panel_in(slab, p, lanes)
                     at = (s * PANELS + p) * tile
@@ -410,6 +492,55 @@ def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any
     """
     for k in range(first, steps):
         fill_step(slab, k, first_panel, columns, width, lambda j, k=k: element(k, j))
+
+
+def fill_strip(strip: Any, row: Any, height: Any, strip_rows: Any, first: Any, steps: Any) -> None:
+    """The elements of `height` rows from `first` on; zeros below them, and behind an odd number of steps."""
+    for i in range(height):
+        element = row(i)
+        for k in range(steps):
+            strip[i * DEPTH + k] = element(first + k)
+    for i in range(height, strip_rows):
+        for k in range(steps):
+            strip[i * DEPTH + k] = strip.dtype(0)
+    if is_paired(strip.dtype) and steps % 2 == 1:
+        for i in range(strip_rows):
+            strip[i * DEPTH + steps] = strip.dtype(0)
+
+
+def _copy_pairs(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, turned: Any, row: Any) -> None:
+    """As `_copy_slab`, with the elements of two steps side by side for each column.
+
+    Of a transposed b, row(j, k) are the 2 * lanes elements of column j from k on: squares of pairs are turned over.
+    """
+    width = VECTORS * lanes
+    whole = columns // width if turned != None else 0  # noqa: E711
+    squares = steps // (2 * lanes) if turned != None else 0  # noqa: E711
+    if turned != None:  # noqa: E711
+        words = slab.pointer(0).bitcast(uint32)
+        square = stack[slab.dtype](2 * lanes * lanes, zeroed=False)
+        pairs = square.pointer(0).bitcast(uint32)
+        for p in range(whole):
+            for s in range(squares):
+                for v in unroll(VECTORS):
+                    for r in unroll(lanes):
+                        square.store(row(p * width + v * lanes + r, s * 2 * lanes), r * 2 * lanes)
+                    rows: tuple[Any, ...] = ()
+                    for r in unroll(lanes):
+                        rows = (*rows, pairs.load(r * lanes, width=lanes))
+                    across = _turned(rows, lanes)
+                    at = (p * DEPTH // 2 + s * lanes) * width + v * lanes
+                    for r in unroll(lanes):
+                        words.store(across[r], at + r * width)
+    for p in range(ceildiv(columns, width)):
+        there = min(columns - p * width, width)
+        for k in range(squares * lanes if p < whole else 0, ceildiv(steps, 2)):
+            at = (p * DEPTH + 2 * k) * width
+            for j in range(there):
+                slab[at + 2 * j] = element(2 * k, p * width + j)
+                slab[at + 2 * j + 1] = element(2 * k + 1, p * width + j) if 2 * k + 1 < steps else slab.dtype(0)
+            for j in range(2 * there, 2 * width):
+                slab[at + j] = slab.dtype(0)
 
 
 def _turn_slab(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, row: Any) -> None:
@@ -454,8 +585,10 @@ def packed_tile(
     strip_rows: Any,
     lanes: Any,
 ) -> None:
-    """A tile of a strip; half of one where the strip has no more rows."""
-    if height <= strip_rows // 2:
-        multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows // 2, lanes)
+    """A tile of a strip: the lowest of a few heights that has the rows of the strip."""
+    if height <= strip_rows // 3:
+        multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows // 3, lanes)
+    elif height <= strip_rows * 4 // 7:
+        multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows * 4 // 7, lanes)
     else:
         multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows, lanes)

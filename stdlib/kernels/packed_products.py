@@ -16,15 +16,17 @@ from ...dsl import (
     InputTensor,
     Numeric,
     OutputTensor,
+    bfloat16,
     ceildiv,
     parallel_for,
     register,
     stack,
     store,
+    unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
-from ..algorithms.products import DEPTH, VECTORS, WORK
-from .matmul import FEW_ROWS, HEIGHT, PANELS, block_counts, by_column, packed_tile
+from ..algorithms.products import DEPTH, VECTORS, WORK, is_paired
+from .matmul import FEW_ROWS, HEIGHT, PANELS, block_counts, by_column, fill_strip, packed_tile
 
 T = TypeVar("T", bound=Numeric)
 
@@ -33,32 +35,38 @@ PACKED_STEPS = 64  # steps of a panel that are copied in one go
 
 
 @register("pack_panels", writes_once=True)
-def pack_panels(out: OutputTensor[T, "p k w"], b: InputTensor[T, "k n"]) -> None:
-    """The columns of b in panels of `w`, zeros behind the last one."""
-    _pack(out, b.dim(1), lambda k, j: b[k, j])
+def pack_panels(out: OutputTensor[T, "p k w"], b: InputTensor[T, "d n"]) -> None:
+    """The columns of b in panels of `w`, zeros behind the last one; of bfloat16 two steps in a row."""
+    _pack(out, b.dim(1), b.dim(0), lambda k, j: b[k, j])
 
 
 @register("pack_panels_transposed", writes_once=True)
-def pack_panels_transposed(out: OutputTensor[T, "p k w"], b: InputTensor[T, "n k"]) -> None:
+def pack_panels_transposed(out: OutputTensor[T, "p k w"], b: InputTensor[T, "n d"]) -> None:
     """As `pack_panels` of the transposed b."""
-    _pack(out, b.dim(0), lambda k, j: b[j, k])
+    _pack(out, b.dim(0), b.dim(1), lambda k, j: b[j, k])
 
 
-def _pack(out: Any, n: Any, element: Any) -> None:
-    panels, depth, width = out.shape
+def _pack(out: Any, n: Any, depth: Any, element: Any) -> None:
+    panels, rows, whole = out.shape
+    together = 2 if out.dtype == bfloat16 else 1  # steps in a row: side by side for each column, or one after the other
+    width = whole // together
+    apart, onwards = (1, 2) if is_paired(out.dtype) else (width, 1)
 
     def panel(p):
         columns = min(n - p * width, width)
-        for first in range(0, depth, PACKED_STEPS):
-            steps = min(depth - first, PACKED_STEPS)
+        for first in range(0, rows, PACKED_STEPS):
+            steps = min(rows - first, PACKED_STEPS)
+            for k in range(steps):
+                for j in range(whole if columns < width else 0):
+                    out[p, first + k, j] = out.dtype(0)
             for j in range(columns):
                 for k in range(steps):
-                    out[p, first + k, j] = element(first + k, p * width + j)
-            for k in range(steps):
-                for j in range(columns, width):
-                    out[p, first + k, j] = out.dtype(0)
+                    for s in unroll(together):
+                        step = (first + k) * together + s
+                        value = element(step, p * width + j) if step < depth else out.dtype(0)
+                        out[p, first + k, s * apart + j * onwards] = value
 
-    parallel_for(panels, panel, grain=ceildiv(WORK, depth * width + 16))
+    parallel_for(panels, panel, grain=ceildiv(WORK, rows * whole + 16))
 
 
 @register("matmul_packed", writes_once=True, reads={"a": 4})
@@ -87,23 +95,35 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
     rows = out.shape[:-1]
     m, n, depth = product(rows), out.dim(-1), a.dim(-1)
 
-    def left(i):
+    held = out.dtype if is_paired(out.dtype) else wide
+
+    def left(i, dtype=held):
         lead = unravelled(i, rows)
-        return lambda k: a[(*lead, k)].cast(wide)
+        return lambda k: a[(*lead, k)].cast(dtype)
 
     def right(p, first):
         def vector(k, v):
             panels.prefetch(p, first + k + AHEAD, v * lanes)
             return panels.load((p, first + k, v * lanes), width=lanes).cast(wide)
 
-        return vector
+        def of_pair(k, v):
+            """Of a step in panels whose rows have two steps."""
+            at, part = (first + k) // 2, (first + k) % 2 * VECTORS + v
+            panels.prefetch(p, at + AHEAD // 2, part * lanes)
+            return panels.load((p, at, part * lanes), width=lanes).cast(wide)
+
+        def pairs(k, v):
+            panels.prefetch(p, first // 2 + k + AHEAD, 2 * v * lanes)
+            return panels.load((p, first // 2 + k, 2 * v * lanes), width=2 * lanes)
+
+        return pairs if is_paired(out.dtype) else of_pair if out.dtype == bfloat16 else vector
 
     def save(i):
         lead = unravelled(i, rows)
         return lambda j, value: store(out, (*lead, j), value.cast(out.dtype))
 
     def by_panels():
-        _by_panels((m, n, depth), wide, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
+        _by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
 
     if b == None:  # noqa: E711
         by_panels()
@@ -112,7 +132,7 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
             (1, m, n, depth),
             wide,
             lanes,
-            lambda _, i: left(i),
+            lambda _, i: left(i, wide),
             lambda _: lambda k, j: b[j, k].cast(wide),
             lambda _: lambda j, k, width: b.load((j, k), width=width).cast(wide),
             lambda _, i: save(i),
@@ -121,7 +141,7 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
         by_panels()
 
 
-def _by_panels(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
+def _by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
     """As the blocks of `matmul`, which read the panels where they lie."""
     m, n, depth = sizes
     width = VECTORS * lanes
@@ -135,7 +155,7 @@ def _by_panels(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: An
         first_panel = task % column_blocks * breadth
         rows = max(min(m - first_row, height), 0)
         panels = max(min(ceildiv(n, width) - first_panel, breadth), 0)
-        strip = stack[wide](strip_rows * DEPTH, zeroed=False)
+        strip = stack[held](strip_rows * DEPTH, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
 
         def strip_height(s):
@@ -145,13 +165,8 @@ def _by_panels(sizes: Any, wide: Any, lanes: Any, strip_rows: Any, a: Any, b: An
             """Adds the products of some steps to the sums."""
             steps = min(depth - first, DEPTH)
             for s in range(ceildiv(rows, strip_rows)):
-                for i in range(strip_height(s)):
-                    row = a(first_row + s * strip_rows + i)
-                    for k in range(steps):
-                        strip[i * DEPTH + k] = row(first + k)
-                for i in range(strip_height(s), strip_rows):
-                    for k in range(steps):
-                        strip[i * DEPTH + k] = wide(0)
+                start = first_row + s * strip_rows
+                fill_strip(strip, lambda i, start=start: a(start + i), strip_height(s), strip_rows, first, steps)
                 for p in range(panels):
                     at = (s * PANELS + p) * tile
                     panel = b(first_panel + p, first)

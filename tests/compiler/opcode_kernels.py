@@ -8,10 +8,12 @@ from einkorn.dsl import (
     MutableInputTensor,
     OutputTensor,
     atomic,
+    bfloat16,
     bitcast,
     bool8,
     complex64,
     constant_table,
+    dot2,
     dot4,
     external_call,
     float32,
@@ -158,6 +160,8 @@ def native(out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"]):
     out.pointer().bitcast(uint8)[0] = uint8(1)
     counted = llvm_intrinsic("llvm.ctpop.i32", int32, x[0], has_side_effects=False)
     out[1] = external_call("abs", int32, counted) + table[x.dim(0) % 3]
+    halves = x.pointer().bitcast(bfloat16)
+    out[3] = bitcast(dot2(float32(0), halves.load(width=2), halves.load(2, width=2)), int32)
     out[2] = dot4(x[0], x.pointer().bitcast(int8).load(width=4), x.pointer().bitcast(uint8).load(width=4))
 
 

@@ -33,6 +33,7 @@ LANES = {
     "bits_of_float": kernel("out[0] = popcount(x[0])"),
     "bits_of_number": kernel("out[0] = x[clz(5)]"),
     "wide_product_of_64_bits": kernel("out[0] = mul_wide(x.dim(0), 2).cast(T)"),
+    "dot_of_float16": kernel("h = x.load(0, width=4).cast(float16)\nout[0] = dot2(0.0, h, h).reduce_add().cast(T)"),
     "dot_of_floats": kernel("out[0] = dot4(0, x.load(0, width=4), x.load(0, width=4)).cast(T)"),
     "dot_of_other_widths": kernel("out[0] = dot4(0, SIMD[int8, 4](1), SIMD[int8, 8](1)).reduce_add().cast(T)"),
     "dot_of_other_sums": kernel("out[0] = dot4(x[0], SIMD[int8, 4](1), SIMD[uint8, 4](1)).cast(T)"),

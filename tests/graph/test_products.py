@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler.ir.program import Region, walk
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import host
-from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
+from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.model import Model
 from einkorn.graph.loading.load import load_graph
 
@@ -221,3 +221,38 @@ def test_the_kernels_compile_for_a_gpu_with_moves() -> None:
     assert entry is not None and groups(model) == ["matmul - permute"]
     for name in ("sm_80", "gfx942"):
         assert compile_entry(entry, lookup(name)).code
+
+
+@pytest.mark.parametrize(
+    ("dtype", "transposed", "n", "k"),
+    [
+        (DType.bfloat16, True, 263, 257),
+        (DType.bfloat16, False, 301, 600),
+        (DType.float32, True, 1030, 65),
+        (DType.float16, False, 257, 260),
+    ],
+    ids=str,
+)
+def test_products_are_near_exact_ones(dtype: DType, transposed: bool, n: int, k: int) -> None:
+    """Odd sizes, packed or not, with any number of rows, against float64."""
+    rng, kind = np.random.default_rng(n), dtype.to_numpy()
+    b = rng.standard_normal((n, k) if transposed else (k, n)).astype(kind)
+    right = (b.T if transposed else b).astype(np.float64)
+    last = {DType.float32: 2.0**-24, DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}[dtype]
+    types = [TensorType(dtype, shape, DeviceRef.CPU()) for shape in (["m", k], b.shape)]
+
+    def product(x: Any, matrix: Any) -> Any:
+        return ops.matmul(x, ops.transpose(matrix, 0, 1) if transposed else matrix)
+
+    def of_weight(x: Any) -> Any:
+        return product(x, ops.constant_external("w", types[1]))
+
+    session = InferenceSession(devices=[CPU()])
+    packed = session.load(Graph("packed", forward=of_weight, input_types=types[:1]), weights_registry={"w": b})
+    plain = session.load(Graph("plain", forward=product, input_types=types))
+    for rows in (1, 2, 3, 5, 8, 17, 30):
+        a = rng.standard_normal((rows, k)).astype(kind)
+        exact, size = a.astype(np.float64) @ right, np.abs(a.astype(np.float64)) @ np.abs(right)
+        got = packed(a)[0].to_numpy()
+        assert np.array_equal(got, plain(a, b)[0].to_numpy()), rows
+        assert (np.abs(got.astype(np.float64) - exact) <= np.abs(exact) * last + size * k * 2.0**-24).all(), rows

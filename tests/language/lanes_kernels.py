@@ -12,7 +12,9 @@ from einkorn.dsl import (
     Numeric,
     OutputTensor,
     Storable,
+    bfloat16,
     bool8,
+    dot2,
     dot4,
     float32,
     int8,
@@ -217,5 +219,20 @@ def dots(
 ) -> None:
     def row(i):
         o.store(dot4(acc.load(i, 0, width=w), x.load(i, 0, width=4 * w), y.load(i, 0, width=4 * w)), i, 0)
+
+    parallel_for(x.dim(0), row)
+
+
+@register("half_dots")
+def half_dots(
+    o: OutputTensor[float32, "n w"],
+    acc: InputTensor[float32, "n w"],
+    x: InputTensor[bfloat16, "n (2*w)"],
+    y: InputTensor[bfloat16, "n (2*w)"],
+    *,
+    w: int = 4,
+) -> None:
+    def row(i):
+        o.store(dot2(acc.load(i, 0, width=w), x.load(i, 0, width=2 * w), y.load(i, 0, width=2 * w)), i, 0)
 
     parallel_for(x.dim(0), row)

@@ -198,7 +198,26 @@ def test_saturating_casts(kernels: KernelFile, dtype: Any) -> None:
         assert_same_bits(got[1], wrap(x, np.dtype(to)), str(to))
 
 
-# *** sums of four products ***
+# *** sums of neighbouring products ***
+
+
+@pytest.mark.parametrize("w", [1, 2, 4, 16, 32])
+@pytest.mark.parametrize("target", ["host", "x86-64-v2", "x86-64-v4"])
+def test_half_dots(kernels: KernelFile, w: int, target: str) -> None:
+    """The interpreter gives the bits of the instruction, and so do targets without it."""
+    if target != "host" and (lacking(lookup(target), machine()) or w in (2, 32)):
+        pytest.skip("not a machine for this level, or as at other widths")
+    rng = np.random.default_rng(w)
+    scales = 2.0 ** rng.integers(-80, 60, (3, 60, 2 * w))
+    x, y = ((rng.standard_normal((60, 2 * w)) * scale).astype(bfloat16) for scale in scales[:2])
+    acc = (rng.standard_normal((60, w)) * scales[2, :, :w]).astype(np.float32)
+    tiny = np.float32(1e-39)
+    x[0], x[1, ::2], acc[2], y[3] = tiny, -tiny, tiny, tiny  # what is subnormal counts as zero
+    y[4], acc[4], x[5], y[5, 0], acc[6, 0] = np.inf, 1.0, 3e38, -3e38, np.nan
+    (got,) = kernels("half_dots", acc, x, y, target=target, w=w)
+    products = (x[7:].astype(np.float64) * y[7:].astype(np.float64)).reshape(53, w, 2)
+    size = np.abs(products).sum(2) + np.abs(acc[7:])
+    assert (np.abs(got[7:] - (products.sum(2) + acc[7:])) <= size * 2.0**-23 + 2.0**-125).all()
 
 
 @pytest.mark.parametrize("w", [1, 2, 4, 16, 32])

@@ -27,6 +27,7 @@ WIDER = {
 }
 
 _BYTES = (DType.int8, DType.uint8)
+_HALVES = (DType.bfloat16,)
 
 
 @rule("mul_wide")
@@ -45,21 +46,32 @@ def mul_wide(call: Point, x: Any, y: Any) -> Any:
     return builder.row("mul", [builder.one("cast", [v], a.type.with_dtype(wide)) for v in (a, b)])
 
 
+@rule("dot2")
+def dot2(call: Point, acc: Any, a: Any, b: Any) -> Value:
+    return _dot(call, "dot2", (acc, a, b), DType.float32, _HALVES)
+
+
 @rule("dot4")
 def dot4(call: Point, acc: Any, a: Any, b: Any) -> Value:
-    for name, factor in (("a", a), ("b", b)):
+    return _dot(call, "dot4", (acc, a, b), DType.int32, _BYTES)
+
+
+def _dot(call: Point, name: str, operands: tuple[Any, Any, Any], to: DType, dtypes: tuple[DType, ...]) -> Value:
+    """Sums of as many neighbouring products as a number of dtype `to` has room for."""
+    acc, a, b = operands
+    count = to.bits // dtypes[0].bits
+    for argument, factor in (("a", a), ("b", b)):
         is_vector = isinstance(factor, Value) and isinstance(factor.type, SIMDType)
-        if not is_vector or factor.dtype not in _BYTES or factor.weak is not None or factor.type.width % 4:
-            text = f"dot4 multiplies vectors of Int8 or UInt8, four lanes for each sum, not {describe(factor)}"
-            hint = f"read four neighbours at once, as in `{name}.load(i, width=4)`; `.cast(int8)` makes bytes of others"
-            raise call.error("EK0204", text, name, hint=hint)
+        if not is_vector or factor.dtype not in dtypes or factor.weak is not None or factor.type.width % count:
+            kinds = " or ".join(str(SIMDType(dtype)) for dtype in dtypes)
+            text = f"{name} multiplies vectors of {kinds}, {count} lanes for each sum, not {describe(factor)}"
+            read = f"read {count} neighbours at once, as in `{argument}.load(i, width={count})`"
+            raise call.error("EK0204", text, argument, hint=f"{read}; `.cast({dtypes[0]})` converts others")
     if a.type.width != b.type.width:
-        raise call.error(
-            "EK0204", f"dot4 takes as many lanes of both factors, not {describe(a)} and {describe(b)}", "b"
-        )
-    sums = SIMDType(DType.int32, a.type.width // 4)
-    what = f"dot4 adds {a.type.width} products to {sums}"
-    return call.builder.one("dot4", [coerce(call.argument("acc"), acc, sums, what), a, b], sums)
+        raise call.error("EK0204", f"{name} takes factors of one width, not {describe(a)} and {describe(b)}", "b")
+    sums = SIMDType(to, a.type.width // count)
+    what = f"{name} adds {a.type.width} products to {sums}"
+    return call.builder.one(name, [coerce(call.argument("acc"), acc, sums, what), a, b], sums)
 
 
 @rule("iota")
