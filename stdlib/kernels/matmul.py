@@ -182,8 +182,10 @@ def multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, 
         _by_dot(sizes, wide, lanes, a, b, save)
     else:
         # The sums of a tile fill the registers but for a few: there are 32 of 512 bits, but 16 of 256.
+        strip_rows = 14 if ctx.target.vector_bits >= 512 else 6
         held = dtype if is_paired(dtype) else wide
-        _by_tile(sizes, wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, *elements(held), save)
+        a, b, columns = elements(held)
+        _by_tile(sizes, wide, held, lanes, strip_rows, a, b, columns, save)
 
 
 # *** few rows ***
