@@ -27,7 +27,6 @@ from ...dsl import (
     register,
     stack,
     store,
-    uint32,
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
@@ -39,12 +38,12 @@ from ..algorithms.products import (
     TASKS,
     VECTORS,
     WORK,
-    fill_step,
     is_paired,
     multiply_tile,
     panel_in,
     times_plus,
 )
+from ..algorithms.slabs import fill_slab, fill_strip
 
 T = TypeVar("T", bound=Numeric)
 
@@ -58,8 +57,6 @@ DOT_ROWS = 64  # rows that one task takes where there are few columns
 DOT_SPAN = 2048  # steps along the inner axis of a dot product in one go
 COLUMN_SPAN = 16384  # the same where columns are read where they lie, each best as a whole
 COLUMNS = 4  # columns that are multiplied at a time there
-
-MOST_TURNED = 16  # lanes of vectors that are turned in registers
 
 
 @register("matmul", writes_once=True, reads={"a": 4, "b": 1})
@@ -430,7 +427,6 @@ def _by_tile(
         slab = stack[held](PANELS * DEPTH * width, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
         matrix = b(batch)
-        turned = across(batch) if lanes <= MOST_TURNED else None
 
         def strip_height(s):
             return min(rows - s * strip_rows, strip_rows)
@@ -438,23 +434,10 @@ def _by_tile(
         def add_slab(first):
             """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
-            if is_paired(held):
-                _copy_pairs(slab, steps, columns, lanes, lambda k, j: matrix(first + k, first_column + j), turned,
-                            lambda j, k: turned(first_column + j, first + k, 2 * lanes))  # fmt: skip
-            elif turned == None:  # noqa: E711
-                _copy_slab(slab, 0, steps, 0, columns, width, lambda k, j: matrix(first + k, first_column + j))
-            else:
-                _turn_slab(slab, steps, columns, lanes, lambda k, j: matrix(first + k, first_column + j),
-                           lambda j, k: turned(first_column + j, first + k, lanes))  # fmt: skip
+            fill_slab(slab, matrix, across(batch), (first, steps), (first_column, columns), lanes)
             for s in range(ceildiv(rows, strip_rows)):
-                fill_strip(
-                    strip,
-                    lambda i, s=s: a(batch, first_row + s * strip_rows + i),
-                    strip_height(s),
-                    strip_rows,
-                    first,
-                    steps,
-                )
+                start = first_row + s * strip_rows
+                fill_strip(strip, lambda i, start=start: a(batch, start + i), strip_height(s), strip_rows, first, steps)
                 for p in range(ceildiv(columns, width)):
                     panel = panel_in(slab, p, lanes)
                     at = (s * PANELS + p) * tile
@@ -484,96 +467,6 @@ def block_counts(m: Any, n: Any, depth: Any, width: Any) -> Any:
     column_blocks = max(ceildiv(n, PANELS * width), min(wanted, n // (LEAST_PANELS * width)), 1)
     row_blocks = max(ceildiv(m, HEIGHT), min(wanted // column_blocks, m // LEAST_HEIGHT), 1)
     return row_blocks, column_blocks
-
-
-def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any, width: Any, element: Any) -> None:
-    """Rows of b cut into panels: `width` columns of one row lie side by side, the next row follows.
-
-    What a panel has beyond the last column is 0: it is multiplied too, and what lies there might be slow to multiply.
-    Rows from `first` on and panels from `first_panel` on are copied.
-    """
-    for k in range(first, steps):
-        fill_step(slab, k, first_panel, columns, width, lambda j, k=k: element(k, j))
-
-
-def fill_strip(strip: Any, row: Any, height: Any, strip_rows: Any, first: Any, steps: Any) -> None:
-    """The elements of `height` rows from `first` on; zeros below them, and behind an odd number of steps."""
-    for i in range(height):
-        element = row(i)
-        for k in range(steps):
-            strip[i * DEPTH + k] = element(first + k)
-    for i in range(height, strip_rows):
-        for k in range(steps):
-            strip[i * DEPTH + k] = strip.dtype(0)
-    if is_paired(strip.dtype) and steps % 2 == 1:
-        for i in range(strip_rows):
-            strip[i * DEPTH + steps] = strip.dtype(0)
-
-
-def _copy_pairs(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, turned: Any, row: Any) -> None:
-    """As `_copy_slab`, with the elements of two steps side by side for each column.
-
-    Of a transposed b, row(j, k) are the 2 * lanes elements of column j from k on: squares of pairs are turned over.
-    """
-    width = VECTORS * lanes
-    whole = columns // width if turned != None else 0  # noqa: E711
-    squares = steps // (2 * lanes) if turned != None else 0  # noqa: E711
-    if turned != None:  # noqa: E711
-        words = slab.pointer(0).bitcast(uint32)
-        square = stack[slab.dtype](2 * lanes * lanes, zeroed=False)
-        pairs = square.pointer(0).bitcast(uint32)
-        for p in range(whole):
-            for s in range(squares):
-                for v in unroll(VECTORS):
-                    for r in unroll(lanes):
-                        square.store(row(p * width + v * lanes + r, s * 2 * lanes), r * 2 * lanes)
-                    rows: tuple[Any, ...] = ()
-                    for r in unroll(lanes):
-                        rows = (*rows, pairs.load(r * lanes, width=lanes))
-                    across = _turned(rows, lanes)
-                    at = (p * DEPTH // 2 + s * lanes) * width + v * lanes
-                    for r in unroll(lanes):
-                        words.store(across[r], at + r * width)
-    for p in range(ceildiv(columns, width)):
-        there = min(columns - p * width, width)
-        for k in range(squares * lanes if p < whole else 0, ceildiv(steps, 2)):
-            at = (p * DEPTH + 2 * k) * width
-            for j in range(there):
-                slab[at + 2 * j] = element(2 * k, p * width + j)
-                slab[at + 2 * j + 1] = element(2 * k + 1, p * width + j) if 2 * k + 1 < steps else slab.dtype(0)
-            for j in range(2 * there, 2 * width):
-                slab[at + j] = slab.dtype(0)
-
-
-def _turn_slab(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, row: Any) -> None:
-    """As `_copy_slab` where row(j, k) are `lanes` elements of column j from k on: squares of these are turned over."""
-    width = VECTORS * lanes
-    whole = columns // width
-    squares = steps // lanes
-    for p in range(whole):
-        for square in range(squares):
-            for v in unroll(VECTORS):
-                at = (p * DEPTH + square * lanes) * width + v * lanes
-                rows: tuple[Any, ...] = ()
-                for r in unroll(lanes):
-                    rows = (*rows, row(p * width + v * lanes + r, square * lanes))
-                turned = _turned(rows, lanes)
-                for r in unroll(lanes):
-                    slab.store(turned[r], at + r * width)
-    _copy_slab(slab, squares * lanes, steps, 0, columns, width, element)
-    if whole * width < columns:
-        _copy_slab(slab, 0, squares * lanes, whole, columns, width, element)
-
-
-def _turned(rows: Any, lanes: Any) -> Any:
-    """Vectors of a square, turned over: lane j of vector i is lane i of vector j."""
-    for step in unroll(lanes):
-        if (1 << step) < lanes:
-            new: tuple[Any, ...] = ()
-            for i in unroll(lanes // 2):
-                new = (*new, *rows[i].interleave(rows[i + lanes // 2]).split())
-            rows = new
-    return rows
 
 
 def packed_tile(

@@ -26,7 +26,8 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.products import DEPTH, VECTORS, WORK, is_paired
-from .matmul import FEW_ROWS, HEIGHT, PANELS, block_counts, by_column, fill_strip, packed_tile
+from ..algorithms.slabs import fill_strip
+from .matmul import FEW_ROWS, HEIGHT, PANELS, block_counts, by_column, packed_tile
 
 T = TypeVar("T", bound=Numeric)
 
