@@ -2,9 +2,9 @@
 
 A variable that a compile-time number begins, and that is computed anew from its old value by arithmetic that may wrap
 or round, is an accumulator. It is as wide as NumPy's sums: Int64 for signed integers, UInt64 for unsigned ones, and
-Float32 for half floats. The numbers that are added to it are widened (see `exact_terms`), and what is computed with it
-stays an accumulator; it is narrowed where the author casts it. One of half floats is rounded where it is stored as
-such.
+Float32 for half floats. Where unsigned numbers are subtracted it is an Int64. The numbers that are added to it are
+widened (see `exact_terms`), and what is computed with it stays an accumulator; it is narrowed where the author casts
+it. One of half floats is rounded where it is stored as such.
 
 Whether a variable is one shows in a trial: its statement or loop is evaluated with stand-ins for the numbers that
 begin it, and the operations that were built are followed from the new value back to the old one.
@@ -20,11 +20,12 @@ from typing import Any
 
 from ...dsl.contract.checks import OFF
 from ...dsl.diagnostics.errors import CompileError
+from ...dsl.diagnostics.places import is_shipped
 from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op, PointerType, Region, Value
 from .evaluator import Point
-from .exact_terms import wide_dtype, widen
+from .exact_terms import may_be_negative, wide_dtype, widen
 from .recovery import Cascade, is_runtime_expression
 from .values.aggregates import numbers_of, replaced, same_shape
 from .values.compile_time import StructValue
@@ -37,6 +38,16 @@ def widened_type(type: Any) -> SIMDType | None:
     """The type of an accumulator of values of this type; None for types whose sums are not wider."""
     wide = wide_dtype(type.dtype) if isinstance(type, SIMDType) else None
     return None if wide is None else type.with_dtype(wide)
+
+
+def type_of_sum(here: Point, end: Value) -> SIMDType | None:
+    """The type of an accumulator that has this narrow value in a trial; None for types whose sums are not wider.
+
+    It is signed if something is subtracted: a sum of unsigned numbers is below zero then, or a term of it.
+    """
+    type = widened_type(end.type)
+    below_zero = type is not None and type.dtype is DType.uint64 and may_be_negative(here.evaluator, end)
+    return type.with_dtype(DType.int64) if below_zero and type is not None else type
 
 
 # *** operands of an accumulator ***
@@ -55,8 +66,33 @@ def widened(here: Point, value: Value, sums: Value) -> Value:
         return value
     if wide_dtype(value.dtype) is not sums.dtype:
         return value
+    if sums.dtype is DType.uint64 and may_be_negative(here.evaluator, value):
+        raise _below_zero(here, "a term of it", sums.sums)
     here.locate()
     return widen(here, value, sums.dtype)
+
+
+def check_update(here: Point, old: Value, new: Value) -> None:
+    """Refuses to subtract from a variable that is an unsigned sum.
+
+    Raises:
+        CompileError: EK0237.
+    """
+    if old.sums is None or old.type.dtype is not DType.uint64 or is_shipped(here.frame.file):
+        return
+    rest, seen = [(new, False)], set[int]()
+    while rest:
+        value, subtracts = rest.pop()
+        if value is old and subtracts:
+            raise _below_zero(here, "it", old.sums)
+        if value.maker is not None and value.serial not in seen and value.maker.name in GROWING:
+            seen.add(value.serial)
+            rest += [(part, subtracts or value.maker.name in ("sub", "neg")) for part in value.maker.operands]
+
+
+def _below_zero(here: Point, what: str, terms: DType) -> CompileError:
+    text = f"a sum of {SIMDType(terms)} is a UInt64 here, and {what} may be below zero"
+    return here.error("EK0237", text, got="UInt64", hint="begin the sum with int64(0) instead of a plain number")
 
 
 def marked(result: Value, operands: Iterable[Value]) -> Value:
@@ -77,7 +113,7 @@ def rounded(here: Point, value: Any, dtype: DType) -> Any:
 
 def begun(here: Point, number: int | float, terms: Value) -> Any:
     """A compile-time number as the accumulator of such terms; itself where their sums are not wider."""
-    type = widened_type(terms.type) if terms.weak is None else None
+    type = type_of_sum(here, terms) if terms.weak is None else None
     if type is None or isinstance(number, bool) or (isinstance(number, float) and not type.dtype.is_float()):
         return number
     return _accumulator(here, number, type, terms.dtype)

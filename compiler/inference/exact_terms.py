@@ -64,12 +64,13 @@ def widen(here: Point, value: Value, wide: DType) -> Value:
 
 
 def exact(here: Point, value: Value) -> Value:
-    """An integer in the narrowest dtype of its kind in which its expression does not wrap; anything else as it is."""
+    """An integer in the narrowest dtype in which its expression does not wrap; anything else as it is."""
     wide = wide_dtype(value.dtype)
     if wide is None or value.dtype.is_half() or not _may_differ(here.evaluator, value):
         return value
     dtype = _dtype_of(here, value.dtype, _analysed(here.evaluator, value), wide)
-    made = _cast(here, _rebuilt(here, value, dtype), dtype if dtype.kind == value.dtype.kind else wide)
+    kept = dtype.kind == value.dtype.kind or may_be_negative(here.evaluator, value)
+    made = _cast(here, _rebuilt(here, value, dtype), dtype if kept else wide)
     if is_shipped(here.frame.file):  # else the author has written two numbers
         here.evaluator.widened.append(value)
     return made
@@ -92,6 +93,11 @@ def as_written(here: Point, value: Value) -> Value:
 def as_element(evaluator: Evaluator, value: Value) -> Value:
     """What a kernel stores, as a kernel that is fused with it reads it: as from memory, whatever computed it."""
     return _ended(evaluator, value) if value.sums is not None or _may_differ(evaluator, value) else value
+
+
+def may_be_negative(evaluator: Evaluator, value: Value) -> bool:
+    """Whether the expression of a narrow integer may give a number below zero, where it does not wrap."""
+    return value.dtype.is_integral() and _analysed(evaluator, value).interval[0] < 0
 
 
 def _may_differ(evaluator: Evaluator, value: Value) -> bool:

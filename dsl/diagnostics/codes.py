@@ -63,6 +63,7 @@ MEANINGS: dict[str, str] = {
     "EK0232": "A complex number is converted to a real one, which would discard its imaginary part.",
     "EK0235": "A term of a sum may exceed 64 bits before it is divided, compared or shifted right.",
     "EK0236": "A number that may have wrapped is compared, and elsewhere it is widened without wrapping.",
+    "EK0237": "A sum of unsigned numbers may fall below zero.",
     "EK0250": "Arithmetic is used on a storage-only dtype, such as float8_e4m3fn or int4.",
     "EK0251": "An element of a packed dtype has no address and no size in bytes of its own.",
     "EK0252": "Every call of a parallel body writes the same element.",

@@ -318,3 +318,10 @@ def test_public_modules_are_found_by_their_short_names() -> None:
     for file in files:
         found = importlib.util.find_spec(f"einkorn.{file.parent.name}")
         assert found is not None and found.origin is not None and Path(found.origin).samefile(file)
+
+
+def test_tests_run_without_the_optional_packages() -> None:
+    """A test file that needs PyTorch or JAX is skipped where they are not installed: it does not end the whole run."""
+    needs = re.compile(r"^(?:import|from) (?:einkorn\.)?(?:torch|jax)\b", re.MULTILINE)
+    files = (file for file in (ROOT / "tests").rglob("test_*.py") if needs.search(file.read_text(encoding="utf-8")))
+    assert not [file.name for file in files if "importorskip(" not in file.read_text(encoding="utf-8")]

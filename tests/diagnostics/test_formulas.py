@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from support.hints import imports_of
 
 from einkorn.dsl import kernels_of
 from einkorn.dsl.diagnostics.errors import CompileErrors, EinkornError
 from einkorn.dsl.language.formulas import FORMULAS
+
+torch = pytest.importorskip("torch")
 
 FLOATS = np.array([-3.5, -1.0, -0.25, 0.0, 0.25, 0.75, 1.0, 2.5, 30.0], np.float32)
 WHOLE = np.array([-9, -1, 0, 1, 2, 3, 5, 6, 100], np.int32)

@@ -39,12 +39,23 @@ ROWS, COLUMNS = 3, 41
 
 
 class Wide:
-    """A whole number of 64 bits that widens what it meets."""
+    """A whole number of 64 bits that widens what it meets.
+
+    A sum of unsigned numbers may be an Int64 or a UInt64. Below zero it is an Int64, or refused; from 2**63 on a
+    comparison of it is `doubtful`.
+    """
+
+    doubtful = False
 
     def __init__(self, value: int, signed: bool) -> None:
-        value %= 2**64
+        if signed or not -(2**63) <= value < 2**63:
+            value %= 2**64
         self.value = value - 2**64 if signed and value >= 2**63 else value
         self.signed = signed
+
+    def _compared(self) -> int:
+        Wide.doubtful |= not self.signed and self.value >= 2**63
+        return self.value
 
     def _with(self, other: Any, result: int) -> Wide:
         return Wide(result, self.signed)
@@ -67,10 +78,10 @@ class Wide:
         return self.value
 
     def __gt__(self, other: Any) -> bool:
-        return self.value > int(other)
+        return self._compared() > int(other)
 
     def __lt__(self, other: Any) -> bool:
-        return self.value < int(other)
+        return self._compared() < int(other)
 
 
 @dataclass
@@ -223,7 +234,7 @@ def _run(folder: Path, dtype: Any, functions: list[list[str]], x: Any, y: Any, t
     wide = DType.from_numpy(np.dtype(dtype)).sum_dtype()
     head = f"@register('sums')\ndef sums(out: OutputTensor[{wide}, '{len(functions)}'], "
     head += f"x: InputTensor[{np.dtype(dtype).name}, 'n'], y: InputTensor[{np.dtype(dtype).name}, 'n']) -> None:\n"
-    stores = "".join(f"    out[{k}] = f{k}(x, y, x.dim(0))\n" for k in range(len(functions)))
+    stores = "".join(f"    out[{k}] = f{k}(x, y, x.dim(0)).cast({wide})\n" for k in range(len(functions)))
     path = folder / f"sums_{next(_numbers)}.py"
     path.write_text(HEAD + text.replace("BEGIN(", "(") + "\n" + head + stores)
     try:
@@ -238,8 +249,9 @@ def _run(folder: Path, dtype: Any, functions: list[list[str]], x: Any, y: Any, t
     }
     exec(text, scope)
     for k, lines in enumerate(functions):
+        Wide.doubtful = False
         wanted = int(scope[f"f{k}"](x.tolist(), y.tolist(), len(x)))
-        same = int(got[k]) == Wide(wanted, signed).value
+        same = Wide.doubtful or (int(got[k]) - wanted) % 2**64 == 0
         tally.judge(same, f"{np.dtype(dtype).name}: {got[k]} for {wanted}\n" + "\n".join(lines))
     return None
 

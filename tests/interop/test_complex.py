@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
+
+pytest.importorskip("einkorn.jax")
+pytest.importorskip("einkorn.torch")
+
 import einkorn.jax
 import einkorn.numba
 import einkorn.torch
@@ -12,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numba
 import numpy as np
-import pytest
 import torch
 
 from einkorn.dsl import ComplexFloating, Floating, InputTensor, Number, OutputTensor, foreach, register

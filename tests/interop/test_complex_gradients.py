@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
+
+pytest.importorskip("einkorn.jax")
+pytest.importorskip("einkorn.torch")
+
 import einkorn.jax
 import einkorn.torch
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import torch
 
 from einkorn.dsl import ComplexFloating, InputTensor, MutableInputTensor, OutputTensor, conj, foreach, register

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from einkorn.dsl import InputTensor, MutableInputTensor, Numeric, OutputTensor, abs, max, min, register, struct, unroll
+from einkorn.dsl import (
+    InputTensor,
+    MutableInputTensor,
+    Numeric,
+    OutputTensor,
+    abs,
+    float64,
+    max,
+    min,
+    register,
+    struct,
+    unroll,
+)
 from einkorn.stdlib import Max, Sum, reduce, scan
 
 N = TypeVar("N", bound=Numeric)
@@ -325,7 +337,7 @@ def running(x: Any, n: Any) -> Any:
     total, weight = 0, 1
     for i in range(9):
         weight += x[i] * 2
-        total += weight - x[i] * x[i]
+        total += weight + x[i] * x[i]
     return total
 
 
@@ -384,7 +396,26 @@ def every_term(out: OutputTensor[W, "17"], x: InputTensor[N, "n"]) -> None:
         mixed,
     )
     for k in unroll(17):
-        out[k] = functions[k](x, n)
+        out[k] = functions[k](x, n).cast(W)
+
+
+@register("differences")
+def differences(out: OutputTensor[float64, "9"], x: InputTensor[N, "n"], y: InputTensor[N, "n"]) -> None:
+    """Sums of what may be negative, of signed and unsigned numbers."""
+    less, negated, products, distances, both, three = 0, 0, 0, 0, 0, 0
+    for i in range(x.dim(0)):
+        less += x[i] - y[0]
+        negated -= x[i]
+        products = products + (x[i] - 3 * y[i])
+        distances += abs(x[i] - y[0])
+        both += x[i]
+        both -= y[i]
+        three += x[i] - 1 - y[i]
+    out[0], out[1], out[2] = less.cast(float64), negated.cast(float64), products.cast(float64)
+    out[3], out[4], out[5] = distances.cast(float64), both.cast(float64), three.cast(float64)
+    out[6] = (x.load(0, width=8) - y[0]).reduce_add().cast(float64)
+    out[7] = reduce(x, Sum, of=lambda v: -v).cast(float64)
+    out[8] = reduce(x, Sum, of=lambda v: v - y[0]).cast(float64)
 
 
 @register("written_type")

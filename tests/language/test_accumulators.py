@@ -57,6 +57,48 @@ def test_terms_of_sums_do_not_wrap(dtype: type, kernels: KernelFile, monkeypatch
 
 
 @pytest.mark.parametrize("dtype", NARROW)
+def test_sums_of_unsigned_numbers_may_be_negative(dtype: type, kernels: KernelFile) -> None:
+    """As floats they show what the low 64 bits do not: whether a sum of unsigned numbers is negative."""
+    x = numbers(dtype, 40)
+    y = np.sort(x)[::-1].copy()
+    (got,) = kernels("differences", x, y, outs=[(DType.float64, (9,))])
+    a, b = (each.astype(object) for each in (x, y))
+    terms = [a - b[0], -a, a - 3 * b, abs(a - b[0]), np.append(a, -b), a - 1 - b, a[:8] - b[0], -a, a - b[0]]
+    assert np.allclose(got, [float(each.sum()) for each in terms], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("total -= x[0]", 250),
+        ("total = total - x[0]", 250),
+        ("total = x[0] - total", -250),
+        ("total += x[0] - x[1]", 6),
+    ],
+)
+def test_an_unsigned_sum_is_not_made_smaller(line: str, wanted: int, tmp_path: Path) -> None:
+    path = tmp_path / "smaller.py"
+    text = f"""from einkorn.dsl import InputTensor, OutputTensor, float64, int64, register, uint8
+
+@register("smaller")
+def smaller(out: OutputTensor[float64, ""], x: InputTensor[uint8, "n"]):
+    total = 0
+    for i in range(x.dim(0)):
+        total += x[i]
+    {line}
+    out[()] = total.cast(float64)
+"""
+    path.write_text(text)
+    x = np.array([3, 250], np.uint8)
+    with pytest.raises(CompileError) as error:
+        KernelFile(path)("smaller", x)
+    assert error.value.code == "EK0237" and error.value.place.line == 8
+    path.write_text(text.replace("total = 0", "total = int64(0)"))
+    (got,) = KernelFile(path)("smaller", x)
+    assert got == wanted
+
+
+@pytest.mark.parametrize("dtype", NARROW)
 def test_a_type_that_is_written_ends_the_wider_arithmetic(dtype: type, kernels: KernelFile) -> None:
     x = numbers(dtype, 40)
     wide = np.uint64 if np.issubdtype(dtype, np.unsignedinteger) else np.int64

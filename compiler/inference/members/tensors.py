@@ -230,9 +230,11 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
     target = call.nodes.get("target")
     labels = [Label(call.frame.place(target), primary=False)] if target is not None else []
     notes: list[str | tuple[str, Place]] = [*tensor.declaration()]
-    if value.sums is not None and wide_dtype(tensor.dtype) is value.dtype and tensor.dtype.is_integral():
+    wide = wide_dtype(value.sums) if value.sums is not None and tensor.dtype.is_integral() else None
+    if value.sums is not None and wide is not None and wide_dtype(tensor.dtype) in (wide, value.dtype):
         low, high = tensor.dtype.range
-        text = f"sums of {SIMDType(value.sums)} are {SIMDType(value.dtype)}, as in NumPy: the cast keeps the low "
+        why = "as in NumPy" if wide is value.dtype else "where something is subtracted"
+        text = f"sums of {SIMDType(value.sums)} are {SIMDType(value.dtype)}, {why}: the cast keeps the low "
         text += f"{tensor.dtype.bits} bits, and clamp(..., {low}, {high}) before it the nearest number"
         notes.append(text)
     elif (reason := reason_for_cast(value.dtype, tensor.dtype)) is not None:

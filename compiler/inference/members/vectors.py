@@ -17,7 +17,7 @@ from ...ir.builder import Builder
 from ...ir.operations import ROWS
 from ...ir.program import Value
 from .. import dispatch
-from ..accumulators import GROWING, widened_type
+from ..accumulators import GROWING, type_of_sum
 from ..conversion import coerce, zero_of
 from ..evaluator import Point
 from ..exact_terms import widen
@@ -306,7 +306,7 @@ def _reduction(name: str) -> None:
     def add_up(call: Point, owner: Value) -> Value:
         """As wide as an accumulator; one of half floats is rounded once."""
         type = vector(call, owner, name)
-        wide = widened_type(type)
+        wide = type_of_sum(call, owner)
         if wide is None:
             return apply(call, owner)
         total = reduce(call, widen(call, owner, wide.dtype), row, kinds, name)

@@ -20,7 +20,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Type, Value
 from ...ir.scoped import Scoped
-from ..accumulators import accumulating, widened_type
+from ..accumulators import accumulating, type_of_sum
 from ..conversion import DEFAULTS, coerce, misfit, weak_kind
 from ..evaluator import Point
 from ..exact_terms import wide_dtype
@@ -171,7 +171,7 @@ class Loop(Scoped):
         numbers = {value.serial: key for key, value in stand_ins.items()}
         grown = accumulating(self.tried, ends, numbers, evaluator.implicit_casts)
         for key in grown & set(narrow):
-            type = widened_type(narrow[key].type)
+            type = type_of_sum(self.here, narrow[key])
             assert type is not None
             evaluator.loop_types[key] = type
             evaluator.sums[key] = narrow[key].dtype

@@ -16,7 +16,7 @@ from ....dsl.diagnostics.places import Place, is_shipped
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Site, Value
-from ..accumulators import begin_accumulators, widened
+from ..accumulators import begin_accumulators, check_update, widened
 from ..arithmetic import binary
 from ..call_trace import trace_calls
 from ..calls.declarations import as_declared
@@ -74,6 +74,7 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
             old = here.frame.env.get(name)
             if isinstance(old, Value) and isinstance(value, Value) and old.sums is not None:
                 value = widened(here.on(source), value, old)
+                check_update(here.on(source), old, value)
             value = kept_type(here, name, value, target)
             here.frame.env[name] = value
             here.frame.origins[name] = here.frame.place(target)
@@ -205,6 +206,8 @@ def _aug_assign(here: Point, node: s.AugAssign) -> None:
         return
     old, value = here.values((node.target, node.value))
     new = binary(here, node.op, old, value, (node.target, node.value))
+    if isinstance(old, Value) and isinstance(new, Value):
+        check_update(here, old, new)
     if isinstance(node.target, s.Attribute):
         bind(here, node.target, new, node.value)
         return
