@@ -1,6 +1,6 @@
 """The command line: `einkorn ...`, or `python -m einkorn ...`.
 
-This module knows commands, options and exit statuses; what a command does is in `commands`, which is imported when a
+This module has commands, options and exit statuses; what a command does is in `commands`, which is imported when a
 command runs. Exit statuses: 0, 1 for a mistake of the user (the message as everywhere, on standard error), 2 for
 wrong usage, 70 for a fault of Einkorn, 130 after Ctrl-C.
 """
@@ -448,7 +448,7 @@ class _Aside(io.StringIO):
 
 
 def _without_output() -> int:
-    """The status of a command whose output nobody takes; nothing more is written, not even at the end."""
+    """The status of a command whose output is not read; nothing more is written, not even at the end."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

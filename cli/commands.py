@@ -86,7 +86,7 @@ def build(
             print(remark, file=sys.stderr)
     if left_out:
         print(f"No code for these ops:\n\n{joined(left_out)}\n", file=sys.stderr)
-    if stubs:  # before anything is shown: who reads that may close the pipe
+    if stubs:  # before anything is shown: the reader may close the pipe
         _write_stubs(source)
     _show_package(package)
     for line in not_compiled(package) if targets else ():
@@ -321,7 +321,7 @@ def _print_table(table: Table) -> None:
                 if cell:
                     console.print(Padding(f"{column.header}: {cell}", (0, 0, 0, 2 if number else 0)))
         return
-    # In a pipe there is no width to fit, and a name broken in two can be searched for by nobody.
+    # In a pipe there is no width to fit, and a name broken in two cannot be searched for.
     console = Console(highlight=False, markup=False, width=1000, file=io.StringIO())
     with console.capture() as captured:
         console.print(table)

@@ -12,7 +12,7 @@
 | `targets` | one record a machine, requested features and facts |
 | `explorer` | shows people what a compilation made |
 
-Arrows: pipeline → inference, passes, lowering, codegen → ir, targets. Inference asks the interpreter to fold constants;
-the interpreter imports no pipeline, and inference no passes. Nothing here imports the graph. This file imports nothing,
-so that a warm start pays for no more than it uses.
+Arrows: pipeline → inference, passes, lowering, codegen → ir, targets. Inference calls the interpreter to fold
+constants; the interpreter imports no pipeline, and inference no passes. Nothing here imports the graph. This file
+imports nothing, so that a warm start pays for no more than it uses.
 """

@@ -166,8 +166,8 @@ def _compile_op(
             (spec, _), *others = instance_entries(program, instance, target)
             hosts = [lookup(name) for name in HOSTS] if target.has_grid else []
             artifact = compile_entry(replace(spec, checks=checks), target, hosts=hosts)
-            for beside, machine in others:  # is compiled where it runs, and looked at here
-                typed_program(beside, machine)
+            for other, machine in others:  # is compiled where it runs, and looked at here
+                typed_program(other, machine)
             codes.append(
                 CodeContents(
                     kernel.schema.name,

@@ -76,7 +76,7 @@ class Compilation:
 
     spec: EntrySpec
     target: Target
-    notes: bool = False  # whether the program tells a debugger what variables hold
+    notes: bool = False  # whether the program has debug information of variables
     symbol: str = ""  # of the one group, where an entry of another module calls it
     hosts: Sequence[Target] = ()  # for which a program for a device has halves that launch its kernels
     launched: Compilation | None = None  # of a half for a host, that of the kernels
@@ -345,7 +345,7 @@ def typed_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
 class _Watch:
     """Runs passes: times and logs each, shows it and stops after it when the knobs say so.
 
-    Who looks at passes has the program verified after each of them; else it is once, by the pass `verify`.
+    Where passes are dumped, the program is verified after each of them; else once, by the pass `verify`.
     """
 
     def __init__(self, half: str = "", *, quiet: bool = False) -> None:

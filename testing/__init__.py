@@ -106,14 +106,14 @@ def check_op(
         dtypes, ranks: dtypes of a type variable (the first is tried most), numbers of axes of a pack.
         sizes, empty: what dims may be, and whether 0, too.
         data: makes the elements of an argument: `{"index": lambda rng, dtype, shape: rng.integers(0, 5, shape)}`.
-        outputs: dtypes and shapes of outputs from the shapes of inputs, where the signature does not tell them.
+        outputs: dtypes and shapes of outputs from the shapes of inputs, where the signature does not determine them.
         tensors: how many tensors a variadic argument stands for.
         rtol, atol: how far from the reference a float may be; by default 8 units in the last place of the element, and
             as much of the largest element. Integers and bools are equal.
-        special: whether special values may meet (NaN next to infinities and the largest numbers). By default they do
-            where every argument has the same dims; elsewhere an array has one of them.
+        special: whether special values may stand together (NaN next to infinities and the largest numbers). By default
+            they do where every argument has the same dims; elsewhere an array has one of them.
         gradients: whether the op's backward is compared with finite differences of the interpreter, too.
-        callers: by whom the op is called, too, with equal results: "direct", "torch", "jax".
+        callers: what else calls the op, with equal results: "direct", "torch", "jax".
         seed, folder: for other elements; where the program that shows a failure is saved.
 
     Raises:
@@ -147,7 +147,7 @@ def callers_of(names: Sequence[str]) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What `check_op` was told about cases."""
+    """What `check_op` was given about cases."""
 
     sizes: tuple[int, ...]
     empty: bool

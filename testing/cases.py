@@ -162,7 +162,8 @@ def elements(
 
     Args:
         makers: the user's own way to make the elements of an argument.
-        mixed: whether special values may meet: else an array gets one of them, so that every order of a sum agrees.
+        mixed: whether special values may stand together: else an array gets one of them, so that every order of a sum
+            agrees.
     """
     rng = np.random.default_rng(case.seed)
     arrays: list[Array] = []

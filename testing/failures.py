@@ -61,7 +61,7 @@ class Difference:
     outputs: tuple[Array, ...]
 
     def error(self, op: str, inputs: Sequence[Array], about: str, file: Path) -> CheckError:
-        """The error that tells it."""
+        """The error of it."""
         shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs)
         where = f"[{', '.join(map(str, self.at))}]" if self.at else ""
         element = f"output {self.output}{where}"

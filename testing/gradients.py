@@ -101,8 +101,8 @@ def check_gradients(
     outputs = run(arrays)
     weights = [_drawn(rng, o) if o.dtype.kind in "fc" else np.zeros_like(o) for o in outputs]
     context = Context(tuple(group(arrays)), _outputs(kernel.schema, outputs), dict(parameters))
-    told = gradients(LibraryKernel(kernel), context, _outputs(kernel.schema, weights), NumpyRunner())
-    flat = _flat(told)
+    given = gradients(LibraryKernel(kernel), context, _outputs(kernel.schema, weights), NumpyRunner())
+    flat = _flat(given)
     for number, (array, gradient) in enumerate(zip(arrays, flat, strict=True)):
         if array.dtype not in STEPS or not array.size:
             continue

@@ -79,8 +79,8 @@ def _incoming(line: str, renamed: dict[str, str]) -> str:
 _BEGIN = f"""\
   %ek.place = getelementptr inbounds i8, ptr %0, i64 {offset(Thread, "frame")}
   %ek.memory = load ptr, ptr %ek.place, align 8
-  %ek.asks = icmp eq ptr %ek.memory, null
-  br i1 %ek.asks, label %ek.answer, label %ek.start
+  %ek.is_query = icmp eq ptr %ek.memory, null
+  br i1 %ek.is_query, label %ek.answer, label %ek.start
 ek.answer:
   %ek.size = call i64 @llvm.coro.size.i64()
   store i64 %ek.size, ptr %ek.place, align 8

@@ -41,21 +41,21 @@ def hinted(text: str) -> str:
         done = end.end()
         if end[0].lstrip().startswith("br label"):
             parts.append(f", !llvm.loop !{number}")
-            told = _told(call[1])
-            names = [f"!{number + k}" for k in range(len(told) + 1)]
+            metadata = _metadata(call[1])
+            names = [f"!{number + k}" for k in range(len(metadata) + 1)]
             nodes.append(f"{names[0]} = distinct !{{{', '.join(names)}}}\n")
-            nodes += [f"{name} = {node}\n" for name, node in zip(names[1:], told, strict=True)]
+            nodes += [f"{name} = {node}\n" for name, node in zip(names[1:], metadata, strict=True)]
             number += len(names)
     return _DECLARATION.sub("", "".join([*parts, text[done:]])) + "\n" + "".join(nodes)
 
 
-def _told(symbol: str) -> list[str]:
+def _metadata(symbol: str) -> list[str]:
     """What LLVM calls it."""
     hints = LoopHints.of_symbol(symbol)
-    told = ['!"llvm.loop.vectorize.predicate.enable", i1 true'] if hints.masked else []
-    told += [f'!"llvm.loop.vectorize.width", i32 {hints.lanes}'] if hints.lanes else []
-    told += [f'!"llvm.loop.interleave.count", i32 {hints.vectors}'] if hints.vectors else []
-    told += ['!"llvm.loop.vectorize.enable", i1 false'] if hints.apart else []
-    told += ['!"llvm.loop.unroll.disable"'] if hints.masked or hints.rolled else []
-    told += ['!"llvm.loop.unroll.full"'] if hints.unrolled else []
-    return [f"!{{{each}}}" for each in told]
+    metadata = ['!"llvm.loop.vectorize.predicate.enable", i1 true'] if hints.masked else []
+    metadata += [f'!"llvm.loop.vectorize.width", i32 {hints.lanes}'] if hints.lanes else []
+    metadata += [f'!"llvm.loop.interleave.count", i32 {hints.vectors}'] if hints.vectors else []
+    metadata += ['!"llvm.loop.vectorize.enable", i1 false'] if hints.apart else []
+    metadata += ['!"llvm.loop.unroll.disable"'] if hints.masked or hints.rolled else []
+    metadata += ['!"llvm.loop.unroll.full"'] if hints.unrolled else []
+    return [f"!{{{each}}}" for each in metadata]

@@ -87,8 +87,8 @@ begin:
   %occurred = load ptr, ptr %occurred.at
   %earlier = call ptr %occurred()
   %clear = icmp eq ptr %earlier, null
-  br i1 %clear, label %tell, label %leave
-tell:
+  br i1 %clear, label %report_failure, label %leave
+report_failure:
   %number.at = TABLE(PyLong_FromVoidPtr)
   %number = load ptr, ptr %number.at
   %argument = call ptr %number(ptr %context)

@@ -223,7 +223,7 @@ class _Door(PythonText):
         self.need_same(self.both(flags, looked, "i32"), wanted, "i32")
         dims = self.load("ptr", self.at(value, DIMS)) if argument.axes else ""
         for place, size in zip(places, argument.axes, strict=True):
-            self.meet(size, self.load("i64", self.at(dims, 8 * place)) if place >= 0 else 1)
+            self.match(size, self.load("i64", self.at(dims, 8 * place)) if place >= 0 else 1)
         if argument.places and not argument.strides:
             self.need_dense(value, places, argument.axes, argument.dtype)
         strides = self.load("ptr", self.at(value, STRIDES)) if argument.strides else ""
@@ -265,7 +265,7 @@ class _Door(PythonText):
             self.need_same(value, stride.value * width, "i64")
             return
         self.need_same(self.value(f"srem i64 {value}, {width}"), 0, "i64")
-        self.meet(stride, self.value(f"sdiv i64 {value}, {width}"))
+        self.match(stride, self.value(f"sdiv i64 {value}, {width}"))
 
     def number(self, value: str, argument: DoorArgument) -> str:
         """A number of Python's as an element on the stack; a miss where it is not plain that it fits."""

@@ -2,7 +2,7 @@
 
 Functions that Python calls hold its lock, so that a list which only they change needs no other one.
 
-See also `graph.calling.door_memory` (who allocates the memory).
+See also `graph.calling.door_memory` (which allocates the memory).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class PythonText(TensorDoorText):
             self.or_leave(number, made)
             self.store("ptr", number, self.at(passed, 8 * k))
             made.append(number)
-        asked = [f"ptr {self.word(word)}", f"ptr {passed}", f"i64 {len(numbers)}", "ptr null"]
-        result = self.call(self.word("call"), asked, "ptr")
+        arguments = [f"ptr {self.word(word)}", f"ptr {passed}", f"i64 {len(numbers)}", "ptr null"]
+        result = self.call(self.word("call"), arguments, "ptr")
         self.drop(made)
         return result
 

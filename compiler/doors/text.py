@@ -216,7 +216,7 @@ class TensorDoorText(DoorText):
 
     known: dict[str, Number]
 
-    def meet(self, size: Literal | Name, value: Number) -> None:
+    def match(self, size: Literal | Name, value: Number) -> None:
         """A size or stride that has a number, or a name that it gets or has to fit."""
         if isinstance(size, Name) and size.name not in self.known:
             self.known[size.name] = value

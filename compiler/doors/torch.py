@@ -102,12 +102,12 @@ class _Door(TensorDoorText):
         handle, order = self.handle(place), argument.places or range(len(argument.axes))
         sizes = self.words_of("sizes", handle, order)
         for size, found in zip(argument.axes, sizes, strict=True):
-            self.meet(size, found)
+            self.match(size, found)
         strides: list[str] = []
         if argument.strides:
             strides = self.words_of("strides", handle, order)
             for stride, found in zip(argument.strides, strides, strict=True):
-                self.meet(stride, found)
+                self.match(stride, found)
             if argument.mutable:
                 self.need_own_elements(sizes, strides)
         elif argument.places:

@@ -157,17 +157,17 @@ def _kind() -> str:
     f = _function("@kind", "i64", "ptr %table", "ptr %handle", "ptr %more")
     answer = f.block(1)
 
-    def ask(word: str, type: str) -> str:
+    def query(word: str, type: str) -> str:
         f.need_same(f.call(f.word(word), ["ptr %handle", f"ptr {answer}"], "i32"), 0, "i32")
         return f.load(type, answer)
 
-    dtype, rank = f.wide(ask("dtype", "i32"), "i32"), ask("rank", "i64")
+    dtype, rank = f.wide(query("dtype", "i32"), "i32"), query("rank", "i64")
     key = f.variable("i64", f.either(dtype, f.left(rank, RANK_SHIFT)))
-    whole = f.compare("ne", f.both(ask("contiguous", "i8"), 1, "i8"), 0, "i8")
+    whole = f.compare("ne", f.both(query("contiguous", "i8"), 1, "i8"), 0, "i8")
     with f.when(whole):
         f.leave(key.value())
     f.need(f.compare("ule", rank, MOST_RANK))
-    strides, sizes = ask("strides", "ptr"), ask("sizes", "ptr")
+    strides, sizes = query("strides", "ptr"), query("sizes", "ptr")
     places, dense = f.variable("i64", 0), f.variable("i64", 1)
     with f.each(0, rank) as axis:
         stride = f.load("i64", f.at(strides, f.left(axis, 3)))

@@ -106,13 +106,13 @@ def _overlaps(
     for i in range(inputs):
         for o in range(inputs, len(sizes)):
             ends = f.compare("ult", ranges[i][0], ranges[o][1])
-            meet = f.both(ends, f.compare("ult", ranges[o][0], ranges[i][1]), "i1")
+            overlap = f.both(ends, f.compare("ult", ranges[o][0], ranges[i][1]), "i1")
             same = f.compare("eq", starts[i], starts[o], "ptr")
             same = f.both(same, f.compare("eq", steps[i], steps[o]), "i1")
             same = f.both(same, f.compare("ne", steps[i], 0), "i1")
             same = same if sizes[i] == sizes[o] else "false"
             shared = f.either(shared, same, "i1")
-            serial = f.either(serial, f.both(meet, f.value(f"xor i1 {same}, true"), "i1"), "i1")
+            serial = f.either(serial, f.both(overlap, f.value(f"xor i1 {same}, true"), "i1"), "i1")
     return shared, serial
 
 
@@ -234,13 +234,13 @@ begin:
   %at = getelementptr inbounds ptr, ptr @ek_functions, i64 NUMBER
   %known = load atomic ptr, ptr %at acquire, align 8
   %missing = icmp eq ptr %known, null
-  br i1 %missing, label %ask, label %go
-ask:
+  br i1 %missing, label %look_up, label %go
+look_up:
   %found = call ptr @find(i64 NUMBER)
   %none = icmp eq ptr %found, null
   br i1 %none, label %leave, label %go
 go:
-  %function = phi ptr [ %known, %begin ], [ %found, %ask ]
+  %function = phi ptr [ %known, %begin ], [ %found, %look_up ]
   %result = tail call i32 %function(ptr %context, ptr %data, ptr %dimensions, ptr %strides, ptr %auxiliary)
   ret i32 %result
 leave:

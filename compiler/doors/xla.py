@@ -108,7 +108,7 @@ class _Handler(DoorText):
         for buffer, argument in zip(arguments, spec.arguments, strict=True):
             sizes, step = self.sizes(buffer, argument.dtype, len(argument.axes), argument.mutable)
             for axis, size in zip(argument.axes, sizes, strict=True):
-                self.meet(axis, size)
+                self.match(axis, size)
             self.weigh(sizes)
             inputs.append((self.load("ptr", self.at(buffer, _DATA)), step))
         self.need_relations(spec, self.known)
@@ -200,7 +200,7 @@ class _Handler(DoorText):
             found.set(self.mul(found.value(), self.load("i64", self.at(dims, self.mul(axis, 8)))))
         return found.value()
 
-    def meet(self, axis: Literal | Name, size: Number) -> None:
+    def match(self, axis: Literal | Name, size: Number) -> None:
         """Takes the size of an axis, or compares it with what is known."""
         known = axis.value if isinstance(axis, Literal) else self.known.get(axis.name)
         if known is not None:

@@ -1,6 +1,6 @@
 """Reports which loops of a kernel became vectors: a sentence for each, read from the optimised LLVM IR.
 
-An innermost loop is the text from a label to the last jump back to it. Loops of one line of the author's are told
+An innermost loop is the text from a label to the last jump back to it. Loops of one line of the author's are kept
 together: LLVM makes several of one (vectors, narrower vectors, single elements for the rest).
 """
 

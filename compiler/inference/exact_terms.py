@@ -8,7 +8,7 @@ are computed in the narrowest dtype that holds all intervals of the expression, 
 The expression ends at what is not arithmetic of the author's: elements that are loaded, loop variables, bits, casts,
 declared types, and functions of the library.
 
-See also `accumulators` (which values meet an accumulator).
+See also `accumulators` (which values are added to an accumulator).
 """
 
 from __future__ import annotations

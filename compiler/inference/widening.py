@@ -1,4 +1,5 @@
-"""Widens integers where two types meet, and where a value of another integer type is wanted: what loses nothing.
+"""Widens integers where operands have two types, and where a value of another integer type is wanted: what loses
+nothing.
 
 Every number of Int8, Int16, Int32, UInt8, UInt16 and UInt32 is one of Int64, so an index, a bound, an operand or a
 stored value of these needs no cast where an Int64 is wanted. Comparisons are exact for integers of any two types. What

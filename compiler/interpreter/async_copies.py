@@ -38,11 +38,11 @@ def _copy_async(op: Op, machine: Machine) -> Evaluate:
     count, location = op.attrs["count"], op.location
 
     def begin(to: Pointer, at: Any, source: Pointer, first: Any, allowed: Any) -> Any:
-        copies, who = _of_thread(machine), machine.op
+        copies, op = _of_thread(machine), machine.op
 
         def copy() -> None:
-            value = load(source, first, count, who, location) if allowed else np.zeros((), source.memory.data.dtype)
-            store(value, to, at, count, who, location)
+            value = load(source, first, count, op, location) if allowed else np.zeros((), source.memory.data.dtype)
+            store(value, to, at, count, op, location)
 
         if machine.random is not None and machine.random.integers(2):
             copy()

@@ -120,7 +120,7 @@ def _run_block(machine: Machine, threads: list[_Thread]) -> Generator[Op, None, 
                 thread.meeting = None
         threads = [thread for thread in threads if thread.meeting is not None]
         warps = _warps(threads, count)
-        ready = [thread for warp in warps for thread in _met(*warp)]
+        ready = [thread for warp in warps for thread in _arrived(*warp)]
         ready += _at_named_barriers(threads)
         if threads and not ready:
             for warp, lanes in warps:
@@ -153,7 +153,7 @@ def _warps(threads: list[_Thread], count: int) -> list[tuple[list[_Thread], int]
     return [(members, min(lanes, count - number * lanes)) for number, members in warps.items()]
 
 
-def _met(warp: list[_Thread], count: int) -> list[_Thread]:
+def _arrived(warp: list[_Thread], count: int) -> list[_Thread]:
     """The threads of a warp whose partners have all arrived; each has its result."""
     found: list[_Thread] = []
     groups: dict[tuple[Op, int], dict[int, _Thread]] = {}
@@ -166,9 +166,9 @@ def _met(warp: list[_Thread], count: int) -> list[_Thread]:
     for (_, mask), members in groups.items():
         if sum(1 << lane for lane in members) != mask:
             continue
-        met = {lane: thread.meeting for lane, thread in sorted(members.items()) if thread.meeting is not None}
-        meet = next(iter(met.values())).meet
-        results = {} if meet is None else meet({lane: meeting.brought for lane, meeting in met.items()})
+        arrived = {lane: thread.meeting for lane, thread in sorted(members.items()) if thread.meeting is not None}
+        combine = next(iter(arrived.values())).combine
+        results = {} if combine is None else combine({lane: meeting.brought for lane, meeting in arrived.items()})
         for lane, thread in members.items():
             thread.given = results.get(lane)
         found += members.values()
@@ -182,14 +182,14 @@ def _at_named_barriers(threads: list[_Thread]) -> list[_Thread]:
         assert thread.meeting is not None
         if thread.meeting.op.attrs.get("threads"):
             waiting.setdefault(thread.meeting.id, []).append(thread)
-    met = []
+    arrived = []
     for members in waiting.values():
         assert members[0].meeting is not None
         if len(members) >= members[0].meeting.op.attrs["threads"]:
-            met += members
-    for thread in met:
+            arrived += members
+    for thread in arrived:
         thread.given = None
-    return met
+    return arrived
 
 
 def _parted(machine: Machine, threads: list[_Thread], count: int, scope: str) -> KernelError:

@@ -73,14 +73,14 @@ class Meeting:
     Attributes:
         op: the operation at which it waits.
         brought: what it brings.
-        meet: gives each thread its result, for what each has brought, by their lanes; None for nothing.
-        mask: the lanes that meet, as bits; None for all of them.
+        combine: gives each thread its result, for what each has brought, by their lanes; None for nothing.
+        mask: the lanes that combine, as bits; None for all of them.
         id: the number of the barrier that it waits at.
     """
 
     op: Op
     brought: Any = None
-    meet: Callable[[dict[int, Any]], dict[int, Any]] | None = None
+    combine: Callable[[dict[int, Any]], dict[int, Any]] | None = None
     mask: int | None = None
     id: int = 0
 

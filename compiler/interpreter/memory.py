@@ -169,8 +169,8 @@ def _constant_table(op: Op, machine: Machine) -> Evaluate:
     return lambda: Pointer(Memory(data, "constant_table", data.shape))
 
 
-@evaluates("nowhere")
-def _nowhere(op: Op, machine: Machine) -> Evaluate:
+@evaluates("null_pointer")
+def _null_pointer(op: Op, machine: Machine) -> Evaluate:
     return lambda: None
 
 

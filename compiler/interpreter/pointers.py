@@ -97,7 +97,7 @@ def load(pointer: Pointer, offset: int, width: int, op: str, location: Location)
     written = memory.written
     if written is not None and not (written[start] if width == 1 else written[start : start + width].all()):
         raise KernelError(
-            f"{_who(op)} reads element {_element(memory, start)} of '{memory.name}', which is uninitialised",
+            f"{_subject(op)} reads element {_element(memory, start)} of '{memory.name}', which is uninitialised",
             code="EK0721",
             place=location.place,
             op=op or None,
@@ -126,7 +126,7 @@ def _checked(pointer: Pointer, offset: int, width: int, what: str, op: str, loca
     memory = pointer.memory
     where = str(start) if width == 1 else f"{start} to {start + width - 1}"
     raise KernelError(
-        f"{_who(op)} {what} outside of '{memory.name}': element {where} of {extent}",
+        f"{_subject(op)} {what} outside of '{memory.name}': element {where} of {extent}",
         code="EK0720",
         place=location.place,
         op=op or None,
@@ -143,7 +143,7 @@ def _element(memory: Memory, start: int) -> str:
     return str(tuple(int(k) for k in np.unravel_index(start, memory.shape)))
 
 
-def _who(op: str) -> str:
+def _subject(op: str) -> str:
     return f"op '{op}'" if op else "the kernel"
 
 

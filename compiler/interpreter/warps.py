@@ -20,7 +20,7 @@ _SOURCES: dict[str, Callable[[int, int], int]] = {
 
 
 def _mask(masks: tuple[Any, ...]) -> int | None:
-    """The lanes that meet, where an operation says which."""
+    """The lanes that combine, where an operation says which."""
     return int(masks[0]) if masks else None
 
 
@@ -28,30 +28,30 @@ def _mask(masks: tuple[Any, ...]) -> int | None:
 def _shuffle(op: Op, machine: Machine) -> Evaluate:
     source = _SOURCES[op.attrs["kind"]]
 
-    def meet(brought: dict[int, Any]) -> dict[int, Any]:
+    def combine(brought: dict[int, Any]) -> dict[int, Any]:
         return {lane: brought.get(source(lane, amount), (value,))[0] for lane, (value, amount) in brought.items()}
 
-    return lambda value, amount, *masks: Meeting(op, (value, int(amount)), meet, _mask(masks))
+    return lambda value, amount, *masks: Meeting(op, (value, int(amount)), combine, _mask(masks))
 
 
 @evaluates("warp_ballot")
 def _ballot(op: Op, machine: Machine) -> Evaluate:
-    def meet(brought: dict[int, Any]) -> dict[int, Any]:
+    def combine(brought: dict[int, Any]) -> dict[int, Any]:
         bits = np.uint64(sum(1 << lane for lane, holds in brought.items() if holds))
         return dict.fromkeys(brought, bits)
 
-    return lambda condition, *masks: Meeting(op, bool(condition), meet, _mask(masks))
+    return lambda condition, *masks: Meeting(op, bool(condition), combine, _mask(masks))
 
 
 @evaluates("warp_match")
 def _match(op: Op, machine: Machine) -> Evaluate:
-    def meet(brought: dict[int, Any]) -> dict[int, Any]:
+    def combine(brought: dict[int, Any]) -> dict[int, Any]:
         return {
             lane: np.uint64(sum(1 << other for other, value in brought.items() if value == own))
             for lane, own in brought.items()
         }
 
-    return lambda value, *masks: Meeting(op, value.tobytes(), meet, _mask(masks))
+    return lambda value, *masks: Meeting(op, value.tobytes(), combine, _mask(masks))
 
 
 @evaluates("warp_sync")

@@ -256,7 +256,7 @@ ATOMIC_STORE = Opcode(
 OFFSET = Opcode(
     "offset", "pointer, Int -> the pointer that many elements further on", _ADDRESS, (POINTER,), rule=rules.offset
 )
-NOWHERE = Opcode("nowhere", "a pointer that is never dereferenced", results=(POINTER,))
+NULL_POINTER = Opcode("null_pointer", "a pointer that is never dereferenced", results=(POINTER,))
 MASKED_LOAD = Opcode(
     "masked_load",
     "pointer, offset, mask, other -> elements where the mask holds, lanes of other elsewhere",

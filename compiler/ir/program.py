@@ -317,9 +317,9 @@ class Launched:
     @property
     def wishes(self) -> dict[str, Any]:
         """By name what the kernel's code has to know of it: cluster, max_registers, min_blocks."""
-        asked = {"max_registers": self.max_registers, "min_blocks": self.min_blocks}
+        limits = {"max_registers": self.max_registers, "min_blocks": self.min_blocks}
         cluster = {} if self.cluster == (1, 1, 1) else {"cluster": self.cluster}
-        return cluster | {name: value for name, value in asked.items() if value is not None}
+        return cluster | {name: value for name, value in limits.items() if value is not None}
 
 
 @dataclass

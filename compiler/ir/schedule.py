@@ -30,7 +30,7 @@ class LoopHints:
     """What LLVM is notified of a loop; 0 and False leave it to choose.
 
     Attributes:
-        masked: it becomes vectors of which each lane asks whether its round is one of the loop's.
+        masked: it becomes vectors of which each lane checks whether its round is one of the loop's.
         rolled: it is not written out round by round.
         unrolled: it is, however long that becomes; the number of its rounds is known.
         apart: its rounds are not taken together as vectors.
@@ -46,8 +46,8 @@ class LoopHints:
     vectors: int = 0
 
     def __str__(self) -> str:
-        told = [(f.name, getattr(self, f.name)) for f in fields(self)]
-        return " ".join(name if value is True else f"{name} {value}" for name, value in told if value)
+        settings = [(f.name, getattr(self, f.name)) for f in fields(self)]
+        return " ".join(name if value is True else f"{name} {value}" for name, value in settings if value)
 
     @property
     def symbol(self) -> str:

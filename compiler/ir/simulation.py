@@ -70,7 +70,7 @@ class Thread(ctypes.Structure):
         state: a `State`.
         wanted: its partners: a mask of lanes, or a number of threads; 0 stands for all.
         key: threads with an equal key synchronise.
-        vote: 0 or 1; `ballot` is those of all lanes that met, and `members` which lanes these are.
+        vote: 0 or 1; `ballot` is those of all lanes that arrived, and `members` which lanes these are.
         site: what to report where the threads part.
         block: its block.
         x, y, z, number, lane, warp: where it is; threads of a cluster are numbered block by block, from a multiple of a

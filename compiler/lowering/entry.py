@@ -47,8 +47,8 @@ _SPREADING = f"""\
       llvm.store TOTAL, %total_p : i64, !llvm.ptr
       %step_p = llvm.getelementptr inbounds BLOCK[16] : (!llvm.ptr) -> !llvm.ptr, i8
       llvm.store %step, %step_p : i64, !llvm.ptr
-      %nobody = llvm.mlir.zero : !llvm.ptr
-      %serial = llvm.icmp "eq" %parallel, %nobody : !llvm.ptr
+      %null = llvm.mlir.zero : !llvm.ptr
+      %serial = llvm.icmp "eq" %parallel, %null : !llvm.ptr
       %single = arith.cmpi eq, %chunks, %one : i64
       %here = arith.ori %serial, %single : i1
       scf.if %here {{
@@ -180,14 +180,14 @@ class _Calls:
             self.look()
         self.called = True
         if self.program.traced:
-            self.tell(abi.begins(number))
+            self.report_site(abi.begins(number))
         self.line(f"{result} = llvm.call @{callee.name}({', '.join(names)}) : ({', '.join(types)}) -> i32")
         if callee.name in self.fallible:
             failed = self.name()
             self.line(f"{failed} = arith.cmpi ne, {result}, %zero : i32")
             self.line(f"scf.if {failed} {{ {LEAVE} }}")
         if self.program.traced:
-            self.tell(abi.ends(number))
+            self.report_site(abi.ends(number))
 
     def at(self, block: str, offset: int) -> str:
         """The address of what lies so many bytes behind the start of a block."""
@@ -208,7 +208,7 @@ class _Calls:
         self.line(f"{ended} = arith.cmpi ne, {status}, {none} : i64")
         self.line(f"scf.if {ended} {{ {LEAVE} }}")
 
-    def tell(self, site: int) -> None:
+    def report_site(self, site: int) -> None:
         """Reports that a group begins or ends."""
         report, number, nothing = self.field(abi.REPORT_OFFSET, "!llvm.ptr"), self.name(), self.name()
         self.line(f"{number} = arith.constant {site} : i64")

@@ -38,9 +38,9 @@ def _gpu_id(w: FunctionWriter, op: Op) -> None:
         *block, lanes = of
         number = _divided(w, thread_number(w, block), lanes, "i32", rest=what == "lane_idx")
     elif what in WITHIN_CLUSTERS:
-        number = _divided(w, _asked(w, "block_idx", axis), of[0], "i32", rest=what == "block_in_cluster")
+        number = _divided(w, _query(w, "block_idx", axis), of[0], "i32", rest=what == "block_in_cluster")
     else:
-        number = _asked(w, what, axis)
+        number = _query(w, what, axis)
     w.result(op, w.op(f"arith.extui {number} : i32 to i64"))
 
 
@@ -54,7 +54,7 @@ def _kept(w: FunctionWriter, what: str, axis: str, of: tuple[int, ...]) -> str:
     return block if what == "block_idx" else _divided(w, block, of[0], "i64", rest=what == "block_in_cluster")
 
 
-def _asked(w: FunctionWriter, what: str, axis: str) -> str:
+def _query(w: FunctionWriter, what: str, axis: str) -> str:
     """A number that a register of the hardware holds."""
     kind = {"thread_idx": "thread_id", "block_idx": "block_id"}[what]
     spelling = None if w.target.grid is None else w.target.grid.spell(kind, axis)  # type: ignore[arg-type]
@@ -65,10 +65,10 @@ def _asked(w: FunctionWriter, what: str, axis: str) -> str:
 
 def thread_number(w: FunctionWriter, block: Sequence[int]) -> str:
     """The number of a thread in its block, along x, then y, then z, as an i32."""
-    total, step = _asked(w, "thread_idx", "x"), block[0]
+    total, step = _query(w, "thread_idx", "x"), block[0]
     for axis, size in zip("yz", block[1:], strict=True):
         if size > 1:
-            scaled = w.op(f"arith.muli {_asked(w, 'thread_idx', axis)}, {w.op(f'arith.constant {step} : i32')} : i32")
+            scaled = w.op(f"arith.muli {_query(w, 'thread_idx', axis)}, {w.op(f'arith.constant {step} : i32')} : i32")
             total = w.op(f"arith.addi {total}, {scaled} : i32")
         step *= size
     return total
@@ -110,7 +110,7 @@ def _cluster_sync(w: FunctionWriter, op: Op) -> None:
         return
     grid = w.target.grid
     assert grid is not None
-    for spelling in grid.meet_cluster:
+    for spelling in grid.sync_cluster:
         w.line(spelling)
 
 

@@ -77,8 +77,8 @@ def refuse_parts_of_clusters(w: FunctionWriter, op: Op, cluster: Sequence[int]) 
 
 def _too_much(op: Op, limit: int, words: str) -> str:
     static = op.attrs.get("static", 0) if words == LAUNCH_SIZES[-1] else 0
-    beside = f" in addition to the {static:,} of the kernel's gpu.shared[...]" if static else ""
-    return f"{words}, and the device has at most {limit:,}{beside}"
+    in_addition = f" in addition to the {static:,} of the kernel's gpu.shared[...]" if static else ""
+    return f"{words}, and the device has at most {limit:,}{in_addition}"
 
 
 def _refuse(w: FunctionWriter, op: Op, value: Value, wrong: str, limit: int, words: tuple[str, str]) -> None:

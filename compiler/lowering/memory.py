@@ -84,8 +84,8 @@ def _constant_table(w: FunctionWriter, op: Op) -> None:
     w.result(op, _shared(w, w.module.constants(op.attrs["data"]), text))
 
 
-@emits("nowhere")
-def _nowhere(w: FunctionWriter, op: Op) -> None:
+@emits("null_pointer")
+def _null_pointer(w: FunctionWriter, op: Op) -> None:
     w.result(op, w.op(f"llvm.mlir.zero : {w.type(op.results[0].type)}"))
 
 

@@ -26,8 +26,8 @@ POLL = f"""  llvm.func internal @ek.poll(
   ) -> i1 attributes {{passthrough = ["cold", "noinline"]}} {{
     %poll_p = llvm.getelementptr inbounds %ctx[{abi.POLL_OFFSET}] : (!llvm.ptr) -> !llvm.ptr, i8
     %poll = llvm.load %poll_p : !llvm.ptr -> !llvm.ptr
-    %nobody = llvm.mlir.zero : !llvm.ptr
-    %some = llvm.icmp "ne" %poll, %nobody : !llvm.ptr
+    %null = llvm.mlir.zero : !llvm.ptr
+    %some = llvm.icmp "ne" %poll, %null : !llvm.ptr
     scf.if %some {{
       llvm.call %poll(%ctx, %now) : !llvm.ptr, (!llvm.ptr, i32) -> ()
     }}
@@ -100,13 +100,13 @@ def strips(w: FunctionWriter, loop: Op, bounds: tuple[str, str], initial: list[s
     at, (low, high) = w.at, bounds
     types = ["i64", *(w.type(value.type) for value in loop.results)]
     typed = ", ".join(types)
-    asked, within = ([w.names.fresh() for _ in types] for _ in range(2))
+    before, within = ([w.names.fresh() for _ in types] for _ in range(2))
     head, names = _results(w.names.fresh(), len(types))
-    pairs = ", ".join(f"{name} = {start}" for name, start in zip(asked, [low, *initial], strict=True))
+    pairs = ", ".join(f"{name} = {start}" for name, start in zip(before, [low, *initial], strict=True))
     w.open(f"{head}scf.while ({pairs}) : ({typed}) -> ({typed}) {{")
     with w.nested():
-        more = w.op(f"arith.cmpi slt, {asked[0]}, {high} : i64")
-        w.line(f"scf.condition({more}) {', '.join(asked)} : {typed}")
+        more = w.op(f"arith.cmpi slt, {before[0]}, {high} : i64")
+        w.line(f"scf.condition({more}) {', '.join(before)} : {typed}")
     w.open("} do {")
     arguments = ", ".join(f"{name}: {type}" for name, type in zip(within, types, strict=True))
     w.open(f"^bb0({arguments}):")

@@ -4,7 +4,7 @@ The first failure of a call is noted, by one compare-exchange; its thread ends, 
 wait for it at a named barrier, which counts arrivals, it ends the kernel by a trap instead. Prints of all threads
 follow each other, as long as there is room. How the words lie is said in `dsl.contract.abi`.
 
-See also `graph.findings.device_reports` (who reads it), `lowering.reports` (reports of code that has its context at
+See also `graph.findings.device_reports` (which reads it), `lowering.reports` (reports of code that has its context at
 hand).
 """
 

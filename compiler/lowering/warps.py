@@ -214,5 +214,5 @@ def _sync(w: FunctionWriter, op: Op) -> None:
         return
     grid = w.target.grid
     assert grid is not None
-    for spelling in grid.meet_warp:
+    for spelling in grid.sync_warp:
         w.line(spelling.format(mask=_mask(w, op, op.operands) if "{mask}" in spelling else ""))

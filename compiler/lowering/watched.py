@@ -7,7 +7,7 @@
 A thread's own storage is private: a mask next to it holds which elements are initialised, and only errors are
 reported. Of elements that share bytes, the byte and its half are reported.
 
-See also `simulation.shadow_memory` (what is found), `lowering.watched_values` (what becomes of values that nobody
+See also `simulation.shadow_memory` (what is found), `lowering.watched_values` (what becomes of values that no thread
 wrote).
 """
 
@@ -110,11 +110,11 @@ class Watched(WatchedValues):
         elif op.opcode is FENCE:
             self._watch_fence(op)
         elif op.opcode is COPY_COMMIT:
-            self.tell_thread("commit", [])
+            self.report_thread("commit", [])
         elif op.opcode is COPY_WAIT:
             everything = op.attrs["what"] == "copy"
             pending = self.op(f"arith.constant {-1 if everything else op.attrs['pending']} : i64")
-            self.tell_thread("wait", [pending])
+            self.report_thread("wait", [pending])
         elif op.opcode is PEER:
             self.use(op, op.operands)
             self._watch_peer(op)
@@ -167,8 +167,8 @@ class Watched(WatchedValues):
                 bits = self._or_unknown(bits, self.unknown[value.serial])
             else:
                 self.use(op, [value])
-        self._tell_alignment(op, address, places, allowed, what, site)
-        found = self._tell(address, places, allowed, moved, bits, site)
+        self._report_alignment(op, address, places, allowed, what, site)
+        found = self._report(address, places, allowed, moved, bits, site)
         if what & What.READ and not what & What.ATOMIC and found:
             self.unknown[op.results[0].serial] = found
         super().operation(op)
@@ -177,7 +177,7 @@ class Watched(WatchedValues):
         """Another block of the cluster, which has to be there."""
         rank, count = self.name(op.operands[1]), self.op(f"arith.constant {op.attrs['blocks']} : i64")
         beyond = self.op(f"arith.cmpi uge, {rank}, {count} : i64")
-        self._tell_outside(beyond, rank, count, What.READ, self.module.access(op, "peer"))
+        self._report_outside(beyond, rank, count, What.READ, self.module.access(op, "peer"))
 
     def _watch_pair(self, op: Op) -> None:
         """Two elements that fill a byte."""
@@ -249,19 +249,19 @@ class Watched(WatchedValues):
         inside = self.op(f"arith.cmpi ult, {place}, {count} : i64")
         if flag:
             inside = self.op(f"arith.ori {inside}, {self._not(flag)} : i1")
-        self._tell_outside(self._not(inside), place, count, what, site)
+        self._report_outside(self._not(inside), place, count, what, site)
         there = self.op(f"arith.cmpi ult, {place}, {count} : i64")
         safe = self.op(f"arith.select {there}, {place}, {zero} : i64")
         known = self.op(f"llvm.getelementptr {own.known}[{safe}] : (!llvm.ptr, i64) -> !llvm.ptr, i64")
         return known, inside
 
-    def _tell_outside(self, beyond: str, place: str, count: str, what: What, site: int) -> None:
+    def _report_outside(self, beyond: str, place: str, count: str, what: What, site: int) -> None:
         """Reports an access out of bounds, where `beyond` holds."""
         where, self.at = self.at, ""
         self.open(f"scf.if {beyond} {{")
         with self.nested():
             numbers = [self.op(f"arith.constant {number} : i64") for number in (int(what), site)]
-            self.tell_thread("outside", [place, count, *numbers])
+            self.report_thread("outside", [place, count, *numbers])
         self.close()
         self.at = where
 
@@ -269,8 +269,8 @@ class Watched(WatchedValues):
         """What is known of an element that is read."""
         zero, never, here = (self.op(f"arith.constant {number} : i64") for number in (0, -1, site + 1))
         before = self.op(f"llvm.load {known} : !llvm.ptr -> i64")
-        nobody = self.op(f"arith.cmpi eq, {before}, {never} : i64")
-        read = self.op(f"arith.select {nobody}, {here}, {before} : i64")
+        unwritten = self.op(f"arith.cmpi eq, {before}, {never} : i64")
+        read = self.op(f"arith.select {unwritten}, {here}, {before} : i64")
         return self.op(f"arith.select {flag}, {read}, {zero} : i64") if flag else read
 
     def _within(self, op: Op, own: _Own, places: Value, everywhere: str) -> None:
@@ -300,7 +300,7 @@ class Watched(WatchedValues):
 
     # alignment
 
-    def _tell_alignment(
+    def _report_alignment(
         self, op: Op, pointer: Value, index: Value, mask: Value | None, what: What, site: int
     ) -> None:  # fmt: skip
         """Reports an access whose address is not aligned to `align=`, if the mask names any lane."""
@@ -316,9 +316,9 @@ class Watched(WatchedValues):
                 flag = self.op(f"vector.reduction <or>, {flag} : {type} into i1")
         base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
         bits = self.op(f"arith.constant {int(what)} : i64")
-        self._tell_misaligned(base, self.name(index), size, align, flag, bits, site)
+        self._report_misaligned(base, self.name(index), size, align, flag, bits, site)
 
-    def _tell_misaligned(self, base: str, at: str, size: int, align: int, flag: str, bits: str, site: int) -> None:
+    def _report_misaligned(self, base: str, at: str, size: int, align: int, flag: str, bits: str, site: int) -> None:
         """Reports an access, if `flag` is set, whose address is not a multiple of `align` bytes."""
         numbers = [self.op(f"arith.constant {number} : i64") for number in (size, align - 1, 0, align, site)]
         scale, low, zero, wanted, place = numbers
@@ -330,7 +330,7 @@ class Watched(WatchedValues):
         where, self.at = self.at, ""
         self.open(f"scf.if {wrong} {{")
         with self.nested():
-            self.tell_thread("misaligned", [address, wanted, bits, place])
+            self.report_thread("misaligned", [address, wanted, bits, place])
         self.close()
         self.at = where
 
@@ -338,9 +338,9 @@ class Watched(WatchedValues):
 
     def _watch_fence(self, op: Op) -> None:
         """A fence is an access to nothing."""
-        nowhere = self.op("arith.constant 0 : i64")
+        no_place = self.op("arith.constant 0 : i64")
         bits = self.op(f"arith.constant {int(_order_of(op))} : i64")
-        self._call(nowhere, nowhere, 1, 0, bits, self.module.access(op, "fence"))
+        self._call(no_place, no_place, 1, 0, bits, self.module.access(op, "fence"))
 
     def _watch_copy(self, op: Op) -> None:
         """A copy reads what it is allowed to, and writes as many elements."""
@@ -352,18 +352,18 @@ class Watched(WatchedValues):
         def flag(mask: Value | None) -> str:
             return "" if mask is None else self._flag(mask, 0)
 
-        def told(pointer: Value, index: Value, bits: str, mask: Value | None) -> str:
+        def reported(pointer: Value, index: Value, bits: str, mask: Value | None) -> str:
             assert isinstance(pointer.type, PointerType)
             base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
             site = self.module.access(op, pointer.type.space)
-            self._tell_misaligned(base, self.name(index), size, count, flag(mask), bits, site)
+            self._report_misaligned(base, self.name(index), size, count, flag(mask), bits, site)
             return self._masked(base, self.name(index), size, bits, site, mask, 0, count)
 
         reads, writes = (self.op(f"arith.constant {int(what)} : i64") for what in (What.READ, What.WRITE))
-        found = told(source, first, reads, None if allowed.const is True else allowed)
+        found = reported(source, first, reads, None if allowed.const is True else allowed)
         base = self.op(f"llvm.ptrtoint {self.name(to)} : {self.type(to.type)} to i64")
         site, bits = self.module.access(op, "shared"), self._or_unknown(writes, found)
-        self._tell_misaligned(base, self.name(at), size, count, "", writes, site)
+        self._report_misaligned(base, self.name(at), size, count, "", writes, site)
         self._call(base, self.name(at), size, count, bits, site, "copy")
 
     def _or_unknown(self, bits: str, unknown: str) -> str:
@@ -372,13 +372,13 @@ class Watched(WatchedValues):
         some = self.op(f"arith.cmpi ne, {unknown}, {zero} : i64")
         return self.op(f"arith.ori {bits}, {self.op(f'arith.select {some}, {flag}, {zero} : i64')} : i64")
 
-    def _tell(self, pointer: Value, index: Value, mask: Value | None, moved: Value, bits: str, site: int) -> str:
+    def _report(self, pointer: Value, index: Value, mask: Value | None, moved: Value, bits: str, site: int) -> str:
         """Reports an access, lane by lane where lanes have addresses of their own; returns the uninitialised part."""
         base = self.op(f"llvm.ptrtoint {self.name(pointer)} : {self.type(pointer.type)} to i64")
         size = max(1, pointer.dtype.bits // 8)
         width = moved.simd.width
         if pointer.dtype.is_packed():
-            return self._tell_halves(base, index, mask, width, bits, site)
+            return self._report_halves(base, index, mask, width, bits, site)
         if mask is None and index.simd.width == 1:
             return self._call(base, self.name(index), size, size * width, bits, site)
         found = ""
@@ -388,15 +388,15 @@ class Watched(WatchedValues):
             found = self.op(f"arith.maxui {found}, {here} : i64") if found else here
         return found
 
-    def _tell_halves(self, base: str, index: Value, mask: Value | None, width: int, bits: str, site: int) -> str:
+    def _report_halves(self, base: str, index: Value, mask: Value | None, width: int, bits: str, site: int) -> str:
         """The same of elements that share bytes: each is a half of one."""
         found = ""
         one, low = (self.op(f"arith.constant {number} : i64") for number in (1, int(What.LOW)))
         for lane in range(width):
             at = self._lane(index, lane, width)
             half = self.op(f"arith.shli {low}, {self.op(f'arith.andi {at}, {one} : i64')} : i64")
-            byte, told = self.op(f"arith.shrsi {at}, {one} : i64"), self.op(f"arith.ori {bits}, {half} : i64")
-            here = self._masked(base, byte, 1, told, site, mask, lane)
+            byte, reported = self.op(f"arith.shrsi {at}, {one} : i64"), self.op(f"arith.ori {bits}, {half} : i64")
+            here = self._masked(base, byte, 1, reported, site, mask, lane)
             found = self.worst([*([found] if found else []), here])
         return found
 

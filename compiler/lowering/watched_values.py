@@ -1,10 +1,10 @@
-"""Writes what is known of the values of a watched thread: which were read where nobody wrote, and what decides.
+"""Writes what is known of the values of a watched thread: which are uninitialised, and what decides.
 
-    %v = load %x, %i       %u = 0, or the place of the read, if nobody wrote x[i]
+    %v = load %x, %i       %u = 0, or the place of the read, if x[i] is uninitialised
     %r = if %c {..%v..}    what a region gives is kept in a slot, from which it is read behind: as unknown as %v
     if %w < %n             if %u != 0: use(…), and branch(thread, %c), from which divergence is counted
 
-What is read where nobody wrote may be copied and computed with; it is reported where it decides a branch, is an
+An uninitialised value may be copied and computed with; it is reported where it decides a branch, is an
 address, is given to other threads, or is stored outside of shared memory and of a thread's own storage.
 
 See also `lowering.watched` (accesses to memory).
@@ -30,7 +30,7 @@ class WatchedValues(FunctionWriter):
 
     def __init__(self, module: ModuleWriter) -> None:
         super().__init__(module)
-        self.unknown: dict[int, str] = {}  # by serial: the i64 that says who wrote nothing of what a value is made of
+        self.unknown: dict[int, str] = {}  # by serial: the i64 with the place of the uninitialised read
         self.given: dict[int, list[str]] = {}  # by the operation that ends a region: the slots of what it gives
         self.taken: dict[
             int, list[tuple[Value, str]]
@@ -116,24 +116,24 @@ class WatchedValues(FunctionWriter):
     # what threads answer, and what is promised
 
     def _note(self, op: Op, condition: Value) -> None:
-        """Tells how a thread answers a condition."""
+        """Reports how a thread answers a condition."""
         if condition.const is None:
-            self._tell_branch(op, self.op(f"arith.extui {self.name(condition)} : i1 to i64"))
+            self._report_branch(op, self.op(f"arith.extui {self.name(condition)} : i1 to i64"))
 
     def _note_rounds(self, op: Op) -> None:
-        """Tells how many rounds of a loop a thread makes."""
+        """Reports how many rounds of a loop a thread makes."""
         low, high, step = op.operands[:3]
         if all(value.const is not None for value in (low, high, step)):
             return
         between = self.op(f"arith.subi {self.name(high)}, {self.name(low)} : i64")
         between = self.op(f"arith.maxsi {between}, {self._number(0)} : i64")
-        self._tell_branch(op, self.op(f"arith.ceildivsi {between}, {self.name(step)} : i64"))
+        self._report_branch(op, self.op(f"arith.ceildivsi {between}, {self.name(step)} : i64"))
 
-    def _tell_branch(self, op: Op, answer: str) -> None:
-        self.tell_thread("branch", [answer, self._number(self.module.access(op, "branch"))])
+    def _report_branch(self, op: Op, answer: str) -> None:
+        self.report_thread("branch", [answer, self._number(self.module.access(op, "branch"))])
 
     def promise(self, op: Op) -> None:
-        """Tells a value that the author says to be equal in a scope, each time that a thread comes there."""
+        """Reports a value that the author says to be equal in a scope, each time that a thread comes there."""
         value = op.operands[0]
         scope = Scope[op.attrs["scope"]]
         key = self._number(0)
@@ -145,7 +145,7 @@ class WatchedValues(FunctionWriter):
         site = self.module.access(op, "promise", value.dtype.name, scope.name)
         for lane, bits in enumerate(self._bits(value)):
             of_lane = self.op(f"arith.addi {key}, {self._number(lane << 48)} : i64") if lane else key
-            self.tell_thread("promise", [bits, of_lane, self._number(int(scope)), self._number(site)])
+            self.report_thread("promise", [bits, of_lane, self._number(int(scope)), self._number(site)])
 
     def _round(self, loop: Op, slot: str) -> str:
         """Which round of a loop a thread is in."""
@@ -168,13 +168,13 @@ class WatchedValues(FunctionWriter):
             text = f"i{bits}"
         return lanes if text == "i64" else [self.op(f"arith.extui {lane} : {text} to i64") for lane in lanes]
 
-    def tell_thread(self, function: str, numbers: list[str]) -> None:
+    def report_thread(self, function: str, numbers: list[str]) -> None:
         """Calls a function of the checks that takes the thread and numbers."""
         found = self.op(f"llvm.load {self.field('%checks', offset(CheckState, function))} : !llvm.ptr -> !llvm.ptr")
         types = ", ".join(["!llvm.ptr", "!llvm.ptr", *("i64" for _ in numbers)])
         self.line(f"llvm.call {found}({', '.join(['%checks', '%thread', *numbers])}) : !llvm.ptr, ({types}) -> ()")
 
-    # what is read where nobody wrote
+    # of an uninitialised read
 
     def pass_on(self, op: Op) -> None:
         """What is computed is as unknown as what it is computed of; of a choice, what is chosen."""
@@ -208,6 +208,6 @@ class WatchedValues(FunctionWriter):
         where, self.at = self.at, ""
         self.open(f"scf.if {some} {{")
         with self.nested():
-            self.tell_thread("use", [worst, self._number(site)])
+            self.report_thread("use", [worst, self._number(site)])
         self.close()
         self.at = where

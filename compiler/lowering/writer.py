@@ -381,7 +381,7 @@ class FunctionWriter:
     def parameters(self, values: Sequence[Value], read_only: Sequence[Value] = ()) -> list[str]:
         """The values as parameters `%a0`, `%a1`, …; pointers of the author's aside, none overlaps.
 
-        Those of a kernel say how they are aligned, since the driver's assembler knows nothing else of them; and what
+        Those of a kernel say how they are aligned, since the driver's assembler has nothing else of them; and what
         nothing writes, so that it is read through the cache for such data.
         """
         params = []
@@ -393,8 +393,8 @@ class FunctionWriter:
                 facts += ["llvm.noalias"] if alone else []
                 facts += ["llvm.readonly"] if alone and value in read_only else []
                 facts += [f"llvm.align = {value.dtype.align} : i64"] if self.target.has_grid else []
-            told = f" {{{', '.join(facts)}}}" if facts else ""
-            params.append(f"%a{number}: {self.type(value.type)}{told}")
+            attributes = f" {{{', '.join(facts)}}}" if facts else ""
+            params.append(f"%a{number}: {self.type(value.type)}{attributes}")
         return params
 
     def finish(self, head: str, location: str = "") -> str:

@@ -85,12 +85,12 @@ class _Expander:
 
     def number(self, body: Region, numbers: dict[str, Value]) -> None:
         """Puts the numbers of thread and block in the place of the operations that request them."""
-        asked = [op for op in walk(body) if op.opcode is GPU_ID]
-        for op in asked:
+        ids = [op for op in walk(body) if op.opcode is GPU_ID]
+        for op in ids:
             which = op.attrs["which"]
             if which not in numbers:
                 numbers[which] = self.derived(which, op.attrs["of"], numbers)
-        known = {op.results[0].serial: numbers[op.attrs["which"]] for op in asked}
+        known = {op.results[0].serial: numbers[op.attrs["which"]] for op in ids}
         _drop(body)
         for op in walk(body):
             op.operands[:] = [known.get(value.serial, value) for value in op.operands]

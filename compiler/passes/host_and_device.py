@@ -112,8 +112,8 @@ def _kernel(function: Function, number: int, launch: Op) -> Function:
     params = captures(launch.regions[0])
     if any(isinstance(value.type, PointerType) and value.type.space != "global" for value in params):
         raise InternalError("a kernel cannot take storage of the host")
-    asked = launch.attrs.get("max_registers"), launch.attrs.get("min_blocks")
-    launched = Launched(block_of(launch), cluster_of(launch), launch.location, *asked)
+    given = launch.attrs.get("max_registers"), launch.attrs.get("min_blocks")
+    launched = Launched(block_of(launch), cluster_of(launch), launch.location, *given)
     name = f"{function.name}_kernel_{number}"
     return replace(function, name=name, params=params, body=launch.regions[0], launched=launched)
 
@@ -166,12 +166,12 @@ class _HostCode(Copier):
                 for value, limit, words in zip(operands, limits, LAUNCH_SIZES, strict=False):
                     if value.const is not None and value.const > limit:
                         has = f"{self.target.name} has at most {limit:,}"
-                        asked = f"{int(value.const):,} {words}"
-                        raise self.refused(old, int(value.const), limit, f"{asked}, and {has}")
+                        given = f"{int(value.const):,} {words}"
+                        raise self.refused(old, int(value.const), limit, f"{given}, and {has}")
                 for value, size, words in zip(counts, cluster, LAUNCH_SIZES, strict=False):
                     if value.const is not None and value.const % size:
-                        asked = f"{of_clusters(words, size)}{int(value.const):,}"
-                        raise self.refused(old, int(value.const), size, asked)
+                        given = f"{of_clusters(words, size)}{int(value.const):,}"
+                        raise self.refused(old, int(value.const), size, given)
             builder.add("enqueue", operands, kernel=number, block=block, cluster=cluster, limits=limits)
             if static:
                 region.ops[-1].attrs["static"] = static

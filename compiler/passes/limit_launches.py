@@ -55,7 +55,7 @@ def _use(launch: Op, value: Value) -> Op:
 def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterator[CompileError]:
     """More shared memory than the target has."""
     total = static_shared(launch.regions[0])
-    asked = launch.operands[6].const or 0
+    requested = launch.operands[6].const or 0
     limits = target.limits
     tensors = static_tensors(launch.regions[0])
     if total > limits.static_shared_memory:
@@ -69,9 +69,9 @@ def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterato
         error.notes += [f"called at {place}" for place in calls[:3]]
         error.hint = "a launch may request more with shared=, and kernels take that as gpu.dynamic_shared[T](n)"
         yield error
-    elif total and total + asked > limits.shared_memory >= asked:
-        text = f"a block has {total:,} bytes of gpu.shared[...] and requests {asked:,} more"
-        yield _too_much(function, launch.location.author()[0], text, limits.shared_memory, target, total + asked)
+    elif total and total + requested > limits.shared_memory >= requested:
+        text = f"a block has {total:,} bytes of gpu.shared[...] and requests {requested:,} more"
+        yield _too_much(function, launch.location.author()[0], text, limits.shared_memory, target, total + requested)
 
 
 def _too_much(function: Function, here: Place, text: str, most: int, target: Target, got: int) -> CompileError:

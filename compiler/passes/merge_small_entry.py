@@ -20,8 +20,8 @@ def merge_small_entry(program: Program, target: Target) -> None:
     if target.has_grid or len(program.calls) != 1 or program.stages or program.steps or program.traced:
         return
     body = program.functions[program.calls[0][0]].body
-    beside = list(_beside(body))
-    if len(beside) > SMALL or any(op.opcode.loops for op in beside):
+    serial = list(_serial(body))
+    if len(serial) > SMALL or any(op.opcode.loops for op in serial):
         return
     program.one_function = True
     regions = [op for op in walk(body) if op.opcode is PARALLEL]
@@ -29,9 +29,9 @@ def merge_small_entry(program: Program, target: Target) -> None:
         regions[0].attrs["spread_here"] = True
 
 
-def _beside(region: Region) -> Iterator[Op]:
+def _serial(region: Region) -> Iterator[Op]:
     """The operations of a region that are not in a parallel one."""
     for op in region.ops:
         yield op
         for inner in op.regions if not op.opcode.spreads else ():
-            yield from _beside(inner)
+            yield from _serial(inner)

@@ -1,7 +1,7 @@
-"""Chooses where compiled code asks whether it shall stop: between rounds of loops that may take long.
+"""Chooses where compiled code checks whether it has to stop: between rounds of loops that may take long.
 
-A call is interrupted by its context's status, which the host sets; `@ek.poll` asks, and gives the host the chance to
-look for signals. That costs a call, so it is done once for `BUDGET` operations, and never within a loop that LLVM
+A call is interrupted by its context's status, which the host sets; `@ek.poll` reads it, and gives the host the chance
+to look for signals. That costs a call, so it is done once for `BUDGET` operations, and never within a loop that LLVM
 makes vectors of: a loop with a short body runs in strips, with a poll between two; where a loop is in the body, each
 round takes what it was from the function's fuel, and polls when none is left. See `lowering.polls` for both.
 
@@ -71,7 +71,8 @@ def _place_for(loop: Op, around: _Around, work: _Work) -> None:
 
 
 def _fuel(loop: Op, around: _Around, work: _Work) -> int:
-    """What a round of a loop takes from the fuel, where it polls by that: loops are in it, or nobody counts its rounds.
+    """What a round of a loop takes from the fuel, where it polls by that: loops are in it, or its rounds are not
+    counted.
 
     Not within other loops if it carries vectors, which would go through memory for it.
     """
@@ -90,7 +91,7 @@ class _Work:
         self.known: dict[int, int | None] = {}  # by identity: the program keeps them
 
     def of(self, region: Region) -> int | None:
-        """None where nobody knows."""
+        """None where it is unknown."""
         if id(region) not in self.known:
             self.known[id(region)] = self._count(region)
         return self.known[id(region)]

@@ -1,13 +1,13 @@
-"""Loops along an axis of known size, cut where what they ask of their counter changes: `d % half`, `if d < half`.
+"""Loops along an axis of known size, cut where conditions on their counter change: `d % half`, `if d < half`.
 
     for d in [0, 64):                            for d in [0, 32):   out[d] = x[d] * c[d]
       j = d % 32                           =>
       if d < 32: out[d] = x[d] * c[j]            for d in [32, 64):  out[d] = x[d] - c[d - 32]
       else:      out[d] = x[d] - c[j]
 
-Each part knows the answers, so that it has no remainder, no choice and no clamp, and neighbours are read as such. LLVM
-does not cut loops. Where it cannot tell that `d % 32` goes on by one it asks so before the loop, finds that it does
-not, and takes elements one by one, with both sides of each choice computed.
+In each part the conditions are constant, so that it has no remainder, no choice and no clamp, and neighbours are read
+as such. LLVM does not cut loops. Where it cannot prove that `d % 32` goes on by one it checks so before the loop, finds
+that it does not, and takes elements one by one, with both sides of each choice computed.
 
 Short parts (the ends of a stencil) stay together, as they were written.
 
@@ -102,15 +102,15 @@ def _period(loop: Op, size: int) -> int:
     """After how many elements the remainders of counter + a come again; 0 where that says nothing of whole loops."""
     region = loop.regions[0]
     linear = {region.args[0].serial: 0}
-    asked = set()
+    divisors = set()
     for op in walk(region):
         if op.opcode.loops:
             return 0
         _points(op, linear, size)
         if op.name in _REMAINDERS and op.operands[0].serial in linear and op.operands[1].const is not None:
-            asked.add(int(op.operands[1].const))
-    period = max(asked, default=0)
-    if not 1 < period <= PERIOD or size % period or any(number <= 0 or period % number for number in asked):
+            divisors.add(int(op.operands[1].const))
+    period = max(divisors, default=0)
+    if not 1 < period <= PERIOD or size % period or any(number <= 0 or period % number for number in divisors):
         return 0
     return period if size >= SHORT * period and sum(1 for _ in walk(region)) * (period + 2) <= LARGEST else 0
 

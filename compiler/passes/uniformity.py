@@ -76,10 +76,10 @@ class _Check:
         assert control.op is not None and control.cause is not None
         place, calls = _author(op.location)
         chain, source = self.scopes.source(control.cause)
-        asked = _condition(control.op, chain)
+        condition = _condition(control.op, chain)
         way, hint = _way(op, control.op)
         among = "lanes of a warp" if op.waits is Scope.warp else f"threads of a {op.waits.name}"
-        labels = [Label(place, f"all {among} come here together"), Label(asked, "this may differ")]
+        labels = [Label(place, f"all {among} come here together"), Label(condition, "this may differ")]
         notes = [self.origin(chain, source, op.waits)] if source is not None else []
         return CompileError(
             f"{_what(op)} {way.format(among)}",
@@ -136,7 +136,7 @@ def _way(op: Op, control: Op) -> tuple[str, str]:
         hint = "let all threads make the same rounds, and put the work of a round under a condition"
     if control.opcode is not IF:
         return "in a loop that {} may leave in different rounds", hint
-    place = _beside(op.location, control.location)
+    place = _place_within(op.location, control.location)
     if place is None or _contains(control.location.place, place):
         return "under a condition that {} may answer differently", hint
     return "behind a `return`, `break` or `continue` that {} may take differently", hint
@@ -149,7 +149,7 @@ def _condition(control: Op, chain: list[Value]) -> Place:
     return next((place for place in reversed(makers) if _contains(whole, place) and place != whole), whole)
 
 
-def _beside(location: Location, other: Location) -> Place | None:
+def _place_within(location: Location, other: Location) -> Place | None:
     """The place of an operation, or of the call that brought it, in the function that another one stands in."""
     here: Location | None = location
     while here is not None:

@@ -14,7 +14,7 @@ A long function of one element (an `exp`, a `tan`) is a chain of operations that
 so far ahead, and finds too little to do in one chain; LLVM takes several vectors at a time in short loops only. So long
 loops over elements take several where registers allow it.
 
-A loop may carry whether it met a rare case (see `inference.language.rare_cases`). LLVM would fill a vector with such
+A loop may carry whether a rare case occurred (see `inference.language.rare_cases`). LLVM would fill a vector with such
 bools and take several of the numbers for it, so its vector length is set explicitly.
 
 Short rows of a known length are written out by LLVM, and the loop around them becomes vectors: of an element of each
@@ -85,10 +85,12 @@ def cut_of(loop: Op, target: Target, vector_bits: int) -> Cut | None:
     lanes, registers = vector_bits // min(sizes), max(sizes) // min(sizes)
     work = sum(_work(op) for op in region.ops)
     if low.const is not None and high.const is not None and (high.const - low.const) % lanes <= lanes // 2:
-        return None  # LLVM writes out what it knows the number of
+        return None  # LLVM writes out what has a known number of rounds
     vectors = max(SHORT // registers, 1) if work < LONG else max(interleave_count(region, target), 1)
-    told = lanes if carried else 0
-    return Cut(lanes * vectors, LoopHints(vectors=vectors, lanes=told), LoopHints(vectors=1, lanes=told, masked=True))
+    hinted = lanes if carried else 0
+    return Cut(
+        lanes * vectors, LoopHints(vectors=vectors, lanes=hinted), LoopHints(vectors=1, lanes=hinted, masked=True)
+    )
 
 
 def _is_plain(op: Op) -> bool:
@@ -173,7 +175,7 @@ def _bits(access: Op) -> int:
 
 def _neighbours(region: Region) -> bool:
     """Whether every round writes the next elements, and reads the next ones or the same again."""
-    steps: dict[int, int | None] = {region.args[0].serial: 1}  # by how much values grow each round; None: nobody knows
+    steps: dict[int, int | None] = {region.args[0].serial: 1}  # by how much values grow each round; None: unknown
     for op in region.ops:
         by = [steps.get(value.serial, 0) for value in op.operands]
         if op.opcode in (LOAD, STORE):

@@ -268,7 +268,7 @@ def _copied(loop: Op, without: set[int]) -> Op:
 
 
 def _sweep(region: Region) -> None:
-    """Removes what nobody reads."""
+    """Removes what is not read."""
     used: set[int] = set()
 
     def visit(inner: Region) -> None:

@@ -9,7 +9,7 @@
                                                                      if at < total: out[at] = f(x[at])
 
 The threads look at the addresses themselves: that costs a few operations on what is the same in all of them, and saves
-a second kernel and a choice in host code. LLVM joins accesses side by side, of which it knows that they are aligned.
+a second kernel and a choice in host code. LLVM joins accesses side by side, that are known to be aligned.
 
 A position is taken apart once for all elements of a thread: where the last axis has a multiple of them, `i % n` is a
 multiple too, and goes on by one, and `i // n` stays. Where it has not, threads do single elements as well.

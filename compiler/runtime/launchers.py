@@ -247,11 +247,11 @@ entry:
   store i64 0, ptr %before, align 8
   %current.at = FUNCTION(current)
   %current = load ptr, ptr %current.at
-  %asked = call i32 %current(ptr %before)
-  %bad = icmp ne i32 %asked, 0
+  %status_of_query = call i32 %current(ptr %before)
+  %bad = icmp ne i32 %status_of_query, 0
   br i1 %bad, label %gone, label %look
 gone:
-  ret i32 %asked
+  ret i32 %status_of_query
 look:
   %context.at = FUNCTION(context)
   %context = load i64, ptr %context.at
@@ -293,8 +293,8 @@ entry:
   %rest.at = getelementptr inbounds i8, ptr %pause, i64 8
   %query.at = FUNCTION(query)
   %query = load ptr, ptr %query.at
-  br label %ask
-ask:
+  br label %poll
+poll:
   %nap = phi i64 [ 0, %entry ], [ %longer, %sleep ], [ %longer, %spin ]
   %status = call i32 %query(ptr %stream)
   %busy = icmp eq i32 %status, 600
@@ -312,11 +312,11 @@ spin:
   %grown = add i64 %nap, %more
   %longer = call i64 @llvm.umin.i64(i64 %grown, i64 1000000)
   %short = icmp ult i64 %nap, 1000
-  br i1 %short, label %ask, label %sleep
+  br i1 %short, label %poll, label %sleep
 sleep:
   store i64 %nap, ptr %rest.at, align 8
   %slept = call i64 (i64, ...) @syscall(i64 SYS_NANOSLEEP, ptr %pause, ptr null)
-  br label %ask
+  br label %poll
 }
 
 ; Whether the call is interrupted, as its context says.
@@ -332,8 +332,8 @@ some:
   %poll.at = getelementptr inbounds i8, ptr %context, i64 POLL_OFFSET
   %poll = load ptr, ptr %poll.at
   %unset = icmp eq ptr %poll, null
-  br i1 %unset, label %look, label %ask
-ask:
+  br i1 %unset, label %look, label %poll
+poll:
   call void %poll(ptr %context, i32 0)
   br label %look
 look:

@@ -8,7 +8,7 @@
 The state is `dsl.contract.abi.PoolState`; `graph.driver.threads` drives it: the workers are Python threads inside a
 call that has released the interpreter's lock, so that no thread library, OpenMP or compiler is needed.
 
-A region opens with one store and closes with one atomic operation; nobody is waited for who has not begun:
+A region opens with one store and closes with one atomic operation; a thread that has not begun is not waited for:
 
     caller   busy: 0 -> 1 (else: run alone); write the region; state = epoch+1, open, 0; epoch += 1; wake sleepers
              take chunks until none is left; clear open; wait until active is 0; busy = 0
@@ -100,7 +100,7 @@ define internal i32 @core_of_this_thread() {
 entry:
   %core.at = alloca i32, align 4
   store i32 -1, ptr %core.at, align 4
-  %asked = call i64 (i64, ...) @syscall(i64 SYS_GETCPU, ptr %core.at, ptr null, ptr null)
+  %queried = call i64 (i64, ...) @syscall(i64 SYS_GETCPU, ptr %core.at, ptr null, ptr null)
   %core = load i32, ptr %core.at, align 4
   ret i32 %core
 }
@@ -311,8 +311,8 @@ entry:
   %busy = FIELD(busy)
   %swap = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
   %acquired = extractvalue { i32, i1 } %swap, 1
-  br i1 %acquired, label %tell, label %refuse
-tell:
+  br i1 %acquired, label %notify, label %refuse
+notify:
   store atomic i32 1, ptr %stop release, align 4
   %old = atomicrmw add ptr %epoch, i32 1 seq_cst
   %woke = call i64 (i64, ...) @syscall(i64 SYS_FUTEX, ptr %epoch, i32 129, i32 2147483647)
@@ -328,8 +328,8 @@ define internal void @listen(ptr %pool, ptr %argument) {
 entry:
   %main.at = FIELD(main)
   %main = load atomic i64, ptr %main.at monotonic, align 8
-  %nobody = icmp eq i64 %main, 0
-  br i1 %nobody, label %end, label %poll
+  %unwatched = icmp eq i64 %main, 0
+  br i1 %unwatched, label %end, label %poll
 poll:
   %context = load ptr, ptr %argument, align 8
   call void @ek_pool_poll(ptr %context, i32 0)
@@ -350,7 +350,7 @@ entry:
   br i1 %over, label %end, label %clock
 clock:                                              ; CLOCK_MONOTONIC = 1: seconds and nanoseconds
   %main = load atomic i64, ptr %main.at monotonic, align 8
-  %told = call i32 @clock_gettime(i32 1, ptr %time)
+  %clock.status = call i32 @clock_gettime(i32 1, ptr %time)
   %seconds = load i64, ptr %time, align 8
   %rest.at = getelementptr inbounds i8, ptr %time, i64 8
   %rest = load i64, ptr %rest.at, align 8
@@ -364,8 +364,8 @@ clock:                                              ; CLOCK_MONOTONIC = 1: secon
 thread:                                             ; signals are for the main thread alone
   %self = call i64 (i64, ...) @syscall(i64 SYS_GETTID)
   %mine = icmp eq i64 %self, %main
-  br i1 %mine, label %hear, label %end
-hear:
+  br i1 %mine, label %receive, label %end
+receive:
   %later = add i64 %nanoseconds, INTERVAL
   store atomic i64 %later, ptr %due.at monotonic, align 8
   %ensure.at = FIELD(ensure)

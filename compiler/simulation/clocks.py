@@ -26,7 +26,7 @@ PLACE: Final = 32  # bytes of an entry of the table of places
 
 def clocks_text() -> str:
     """The functions."""
-    functions = (_room, _take, _switch, _vector, _clock, _knows, _merge, _start, _begin, _join, _meet)
+    functions = (_room, _take, _switch, _vector, _clock, _happens_before, _merge, _start, _begin, _join, _sync)
     return "\n".join(function() for function in functions)
 
 
@@ -96,7 +96,7 @@ def _take() -> str:
 _ARRAYS = {"own": 8, "warp_base": 8, "vectors": 8, "informed": 8, "pending": 24, "hinted": 8}
 _ARRAYS |= {"fences": 3 * FENCE, "copied": 24, "copies": 32 * COPIES}
 _POINTERS = ("known", "shared_vector")
-_NUMBERS = ("first", "clock", "base", "knows", "informed_count", "shared_informed")
+_NUMBERS = ("first", "clock", "base", "any_known", "informed_count", "shared_informed")
 _KEPT = 8 * (len(_ARRAYS) + len(_POINTERS) + len(_NUMBERS))
 
 
@@ -153,9 +153,10 @@ def _clock() -> str:
     return f.text()
 
 
-def _knows() -> str:
-    """`knows(number, entry)`: whether the access in an entry of a cell happens before a thread of the block."""
-    f = StateFunction("@knows", "i1", ["i64 %number", "i64 %entry"])
+def _happens_before() -> str:
+    """`happens_before(number, entry)`: whether the access in an entry of a cell happens before a thread of the
+    block."""
+    f = StateFunction("@happens_before", "i1", ["i64 %number", "i64 %entry"])
     thread = f.right("%entry", THREAD_BIT)
     clock = f.both(f.right("%entry", CLOCK_BIT), CLOCKS)
     other = f.sub(thread, f.get("first"))
@@ -165,10 +166,10 @@ def _knows() -> str:
             f.leave("true")
         bits = f.get("warp_bits")
         warp = f.right(other, bits)
-        met = f.compare("ult", clock, f.load("i64", f.element("warp_base", warp)))
-        with f.when(f.both(met, f.compare("eq", warp, f.right("%number", bits)), "i1")):
+        synced = f.compare("ult", clock, f.load("i64", f.element("warp_base", warp)))
+        with f.when(f.both(synced, f.compare("eq", warp, f.right("%number", bits)), "i1")):
             f.leave("true")
-        with f.when(f.compare("ne", f.get("knows"), 0)):
+        with f.when(f.compare("ne", f.get("any_known"), 0)):
             row = f.mul("%number", f.get("threads"))
             known = f.wide(f.load("i32", f.element("known", f.add(row, other), 4)), "i32")
             with f.when(f.compare("ult", clock, known)):
@@ -212,24 +213,24 @@ def _merge() -> str:
 def _start() -> str:
     f = exported("start", ["ptr %argument"])
 
-    def asked(name: str) -> str:
+    def queried(name: str) -> str:
         return f.load("i64", f.at("%argument", offset(Argument, name)))
 
     f.put("launch", f.add(f.get("launch"), 1))
     context = f.load("ptr", f.at("%argument", offset(Argument, "context")))
     f.put("status", f.at(context, abi.STATUS_OFFSET), "ptr")
-    blocks = f.mul(f.mul(asked("cluster_x"), asked("cluster_y")), asked("cluster_z"))
-    own = f.mul(f.mul(asked("block_x"), asked("block_y")), asked("block_z"))
-    lanes = asked("lanes")
+    blocks = f.mul(f.mul(queried("cluster_x"), queried("cluster_y")), queried("cluster_z"))
+    own = f.mul(f.mul(queried("block_x"), queried("block_y")), queried("block_z"))
+    lanes = queried("lanes")
     warps = f.divide(f.sub(f.add(own, lanes), 1), lanes)
     pitch = f.select(f.compare("eq", blocks, 1), own, f.mul(warps, lanes))
     f.put("pitch", pitch)
     threads = f.mul(pitch, blocks)
     f.put("threads", threads)
     for name in ("block_x", "block_y", "grid_x", "grid_y", "cluster_x", "cluster_y", "cluster_z"):
-        f.put(name, asked(name))
-    f.put("total", f.mul(threads, asked("total")))
-    wide = f.compare("eq", asked("lanes"), 64)
+        f.put(name, queried(name))
+    f.put("total", f.mul(threads, queried("total")))
+    wide = f.compare("eq", queried("lanes"), 64)
     f.put("warp_bits", f.select(wide, 6, 5))
     trace = f.pointer("trace")
     with f.when(f.compare("ult", trace, f.pointer("trace_end"), "ptr")):
@@ -240,7 +241,7 @@ def _start() -> str:
     f.put("room_free", f.pointer("room"), "ptr")
     f.put("exhausted", 0)
     f.put("resident", 0)
-    kept = f.mul(f.largest(asked("resident"), 1), _KEPT)
+    kept = f.mul(f.largest(queried("resident"), 1), _KEPT)
     f.put("residents", f.call("@take", ["ptr %state", f"i64 {kept}"], "ptr"), "ptr")
     _make_arrays(f)
     f.put("places", f.call("@take", ["ptr %state", f"i64 {PLACES * PLACE}"], "ptr"), "ptr")
@@ -266,9 +267,9 @@ def _begin() -> str:
     sizes = {"own": 8, "warp_base": 8, "informed": 8, "hinted": 8, "fences": 3 * FENCE, "copied": 24}
     for name, size in sizes.items():
         f.zero(f.pointer(name), f.mul(threads, size))
-    with f.when(f.compare("ne", f.get("knows"), 0)):
+    with f.when(f.compare("ne", f.get("any_known"), 0)):
         f.zero(f.pointer("known"), f.mul(f.mul(threads, threads), 4))
-        f.put("knows", 0)
+        f.put("any_known", 0)
     f.put("informed_count", 0)
     f.put("shared_informed", 0)
     bytes = f.add(*(f.load("i64", f.at(argument, offset(Argument, name))) for name in ("shared", "dynamic")))
@@ -312,9 +313,9 @@ def note_barrier(f: StateFunction, site: str) -> None:
     note_row(f, (f.either(f.left(site, 16), int(What.BARRIER)), f.get("first"), 0, 0))
 
 
-def _meet() -> str:
+def _sync() -> str:
     parameters = ["ptr %block", "ptr %thread", "i64 %kind", "i64 %low", "i64 %high"]
-    f = exported("meet", parameters)
+    f = exported("sync", parameters)
 
     def of(thread: str, name: str) -> str:
         return f.load("i64", f.at(thread, offset(Thread, name)))
@@ -347,45 +348,45 @@ def _meet() -> str:
         f.leave()
     threads = f.load("ptr", f.at("%block", offset(Block, "all")))
 
-    def meets(number: str) -> str:
+    def syncs(number: str) -> str:
         record = f.at(threads, f.mul(number, ctypes.sizeof(Thread)))
         state, where = f.compare("eq", of(record, "state"), "%kind"), f.compare("eq", of(record, "key"), key)
         return f.both(f.both(state, where, "i1"), f.compare("eq", of(record, "wanted"), wanted), "i1")
 
-    _tell(f, meets)
+    _publish(f, syncs)
     is_warp = f.both(whole, f.compare("eq", "%kind", int(State.WARP)), "i1")
-    with f.when(f.both(is_warp, f.compare("eq", f.get("knows"), 0), "i1")):
+    with f.when(f.both(is_warp, f.compare("eq", f.get("any_known"), 0), "i1")):
         f.store("i64", later, f.element("warp_base", f.right("%low", f.get("warp_bits"))))
         f.leave()
-    _meet_in_part(f, meets, later)
+    _sync_in_part(f, syncs, later)
     return f.text()
 
 
-def _tell(f: StateFunction, meets: Callable[[str], str]) -> None:
+def _publish(f: StateFunction, syncs: Callable[[str], str]) -> None:
     """Threads that synchronise exchange the clocks that they have of other blocks."""
     some = f.compare("ne", f.get("informed_count"), 0)
     with f.when(some), f.each("%low", "%high") as k:
-        met = meets(k)
-        with f.when(met), f.each("%low", "%high") as other:
-            both = f.both(meets(other), f.compare("ne", k, other), "i1")
+        synced = syncs(k)
+        with f.when(synced), f.each("%low", "%high") as other:
+            both = f.both(syncs(other), f.compare("ne", k, other), "i1")
             with f.when(both):
                 f.call("@join", ["ptr %state", f"i64 {k}", f"i64 {other}"])
 
 
-def _meet_in_part(f: StateFunction, meets: Callable[[str], str], later: str) -> None:
-    """Some threads of a block, or of a warp, meet: each then knows what any of them knew, and of all of them."""
+def _sync_in_part(f: StateFunction, syncs: Callable[[str], str], later: str) -> None:
+    """Some threads of a block, or of a warp, sync: the clock of each becomes the largest of theirs."""
     count = f.get("threads")
     with f.when(f.compare("eq", f.pointer("known"), NO_ADDRESS, "ptr")):
         bytes = f.mul(f.mul(count, count), 4)
         f.put("known", f.call("@take", ["ptr %state", f"i64 {bytes}"], "ptr"), "ptr")
         with f.when(f.compare("eq", f.pointer("known"), NO_ADDRESS, "ptr")):
             f.leave()
-    f.put("knows", 1)
+    f.put("any_known", 1)
     bits = f.get("warp_bits")
     with f.each(0, count) as k:
         best = f.variable("i64", 0)
         best.set(0)
-        with f.each("%low", "%high") as m, f.when(meets(m)):
+        with f.each("%low", "%high") as m, f.when(syncs(m)):
             row = f.mul(m, count)
             known = f.wide(f.load("i32", f.element("known", f.add(row, k), 4)), "i32")
             best.set(f.largest(best.value(), known))
@@ -394,8 +395,8 @@ def _meet_in_part(f: StateFunction, meets: Callable[[str], str], later: str) -> 
             with f.when(f.compare("eq", k, m)):
                 own = f.call("@clock", ["ptr %state", f"i64 {m}"], "i64")
                 best.set(f.largest(best.value(), f.add(own, 1)))
-        with f.each("%low", "%high") as m, f.when(meets(m)):
+        with f.each("%low", "%high") as m, f.when(syncs(m)):
             place = f.element("known", f.add(f.mul(m, count), k), 4)
             f.store("i32", f.narrow(best.value(), "i32"), place)
-    with f.each("%low", "%high") as m, f.when(meets(m)):
+    with f.each("%low", "%high") as m, f.when(syncs(m)):
         f.store("i64", later, f.element("own", m))

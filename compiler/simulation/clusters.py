@@ -2,7 +2,7 @@
 
     @ek.run_in(argument, memory, ...)           a task's clusters, one after the other, in one piece of memory
     @ek.run_cluster(argument, memory, ...)      its blocks by turns, each until all its threads wait for the others
-    @ek.meet_cluster(memory, size)              resumes them when all have arrived at one place
+    @ek.sync_cluster(memory, size)              resumes them when all have arrived at one place
 
 A piece of memory has the records of the blocks of a cluster and of all their threads, frames, slots, and shared memory
 for each block. Where blocks do not know of each other, a cluster is one block. Threads of a cluster are numbered block
@@ -52,8 +52,8 @@ entry:
   %dynamic.at = Argument.dynamic(%argument)
   %dynamic = load i64, ptr %dynamic.at, align 8
   %shared = add i64 %static, %dynamic
-  %beside = add i64 %shared, LINE
-  %more = add i64 %beside, SHARED_LESS
+  %extra = add i64 %shared, LINE
+  %more = add i64 %extra, SHARED_LESS
   %pitch = and i64 %more, SHARED_LINES
   ret i64 %pitch
 }
@@ -70,8 +70,8 @@ entry:
   %each.record = add i64 %bytes, SIZE_OF_THREAD
   %each = add i64 %each.record, %slot.bytes
   %all = mul i64 %each, %stride
-  %beside = add i64 %pitch, SIZE_OF_BLOCK
-  %of.block = add i64 %all, %beside
+  %extra = add i64 %pitch, SIZE_OF_BLOCK
+  %of.block = add i64 %all, %extra
   %of.blocks = mul i64 %of.block, %size
   %more = add i64 %of.blocks, SHARED_AND_LINE_LESS
   %total = and i64 %more, LINES
@@ -286,10 +286,10 @@ next:
   br i1 %more, label %next, label %check
 check:
   %over = call i1 @ek.is_over(ptr %argument)
-  br i1 %over, label %end, label %ask
-ask:
-  %met = call i64 @ek.meet_cluster(ptr %memory, i64 %size)
-  %some = icmp slt i64 %met, %size
+  br i1 %over, label %end, label %query
+query:
+  %synced = call i64 @ek.sync_cluster(ptr %memory, i64 %size)
+  %some = icmp slt i64 %synced, %size
   br i1 %some, label %release, label %end
 release:
   br label %round
@@ -299,7 +299,7 @@ end:
 
 ; Lets the threads of a cluster go on that have all come to one place: 0; else the number of its blocks, and a report
 ; unless all have ended or some spin.
-define internal i64 @ek.meet_cluster(ptr %memory, i64 %size) optnone noinline {
+define internal i64 @ek.sync_cluster(ptr %memory, i64 %size) optnone noinline {
 entry:
   %all.at = Block.all(%memory)
   %all = load ptr, ptr %all.at, align 8
@@ -351,20 +351,20 @@ part:
   call void @ek.report_parting(ptr %memory, ptr %all, i64 %behind)
   ret i64 %size
 agree:
-  br i1 %waits, label %meet, label %over
+  br i1 %waits, label %sync, label %over
 over:
   ret i64 %size
-meet:
-  call void @ek.check_meet(ptr %memory, ptr %all, i64 CLUSTER, i64 0, i64 %behind)
+sync:
+  call void @ek.check_sync(ptr %memory, ptr %all, i64 CLUSTER, i64 0, i64 %behind)
   br label %let
 let:
-  %k = phi i64 [ 0, %meet ], [ %k.next, %let ]
-  %met = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %all, i64 %k
-  %met.state.at = Thread.state(%met)
-  %met.state = load i64, ptr %met.state.at, align 8
-  %was.there = icmp eq i64 %met.state, CLUSTER
-  %met.next = select i1 %was.there, i64 READY, i64 %met.state
-  store i64 %met.next, ptr %met.state.at, align 8
+  %k = phi i64 [ 0, %sync ], [ %k.next, %let ]
+  %synced = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %all, i64 %k
+  %synced.state.at = Thread.state(%synced)
+  %synced.state = load i64, ptr %synced.state.at, align 8
+  %was.there = icmp eq i64 %synced.state, CLUSTER
+  %synced.next = select i1 %was.there, i64 READY, i64 %synced.state
+  store i64 %synced.next, ptr %synced.state.at, align 8
   %k.next = add i64 %k, 1
   %let.more = icmp slt i64 %k.next, %behind
   br i1 %let.more, label %let, label %gone

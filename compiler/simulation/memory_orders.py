@@ -122,11 +122,11 @@ def _fence() -> str:
                 source = f.load("ptr", f.at(hints, 8 * kind))
                 f.call("@learn", ["ptr %state", "i64 %number", f"ptr {source}", "i64 0", f"i64 {f.get('total')}"])
     with f.when(f.compare("ne", f.both("%what", What.RELEASE), 0)):
-        met = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
+        synced = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
         own = f.element("fences", "%number", len(_PLACES) * FENCE)
         for kind, meant in enumerate(scopes):
             with f.when(meant):
-                for k, value in enumerate((f.add(clock, 1), f.get("base"), met)):
+                for k, value in enumerate((f.add(clock, 1), f.get("base"), synced)):
                     f.store("i64", value, f.at(own, FENCE * kind + 8 * k))
         _tick(f)
     return f.text()
@@ -190,11 +190,11 @@ def _forget(f: StateFunction, kind: int) -> None:
 
 
 def _publish_all(f: StateFunction, releases: str, scopes: list[str]) -> None:
-    """What a store publishes: all that the thread knows, if it releases, or what it knew at a fence."""
+    """What a store publishes: the clocks of the thread, if it releases, or those that it had at a fence."""
     own = f.element("fences", "%number", len(_PLACES) * FENCE)
     clock = f.add(f.call("@clock", ["ptr %state", "i64 %number"], "i64"), 1)
-    met = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
-    now_known = (clock, f.get("base"), met)
+    synced = f.load("i64", f.element("warp_base", f.right("%number", f.get("warp_bits"))))
+    now_known = (clock, f.get("base"), synced)
     for kind, meant in enumerate(scopes):
         fence = [f.load("i64", f.at(own, FENCE * kind + 8 * k)) for k in range(3)]
         fenced = f.compare("ne", fence[0], 0)
@@ -207,8 +207,8 @@ def _publish_all(f: StateFunction, releases: str, scopes: list[str]) -> None:
 
 
 def _publish() -> str:
-    """`publish(number, place, clock, base, met)`: raises the vector of a place to what a thread knows, or knew."""
-    parameters = ["i64 %number", "ptr %place", "i64 %clock", "i64 %base", "i64 %met"]
+    """`publish(number, place, clock, base, synced)`: raises the vector of a place to the clocks of a thread."""
+    parameters = ["i64 %number", "ptr %place", "i64 %clock", "i64 %base", "i64 %synced"]
     f = StateFunction("@publish", "void", parameters, "internal|noinline")
     start = f.sub(f.get("first"), 1)
     informed, own = f.element("informed", "%number"), f.element("vectors", "%number")
@@ -220,13 +220,13 @@ def _publish() -> str:
 
     with f.each(0, f.get("threads")) as k:
         f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", "i64 %base"])
-        with f.when(f.compare("ne", f.get("knows"), 0)):
+        with f.when(f.compare("ne", f.get("any_known"), 0)):
             row = f.mul("%number", f.get("threads"))
             known = f.wide(f.load("i32", f.element("known", f.add(row, k), 4)), "i32")
             f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", f"i64 {known}"])
         bits = f.get("warp_bits")
         with f.when(f.compare("eq", f.right(k, bits), f.right("%number", bits))):
-            f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", "i64 %met"])
+            f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, k)}", "i64 %synced"])
     f.call("@raise", ["ptr %state", f"ptr {vector}", f"i64 {f.add(start, '%number')}", "i64 %clock"])
     with f.when(f.compare("ne", f.load("i64", informed), 0)):
         merge(f.load("ptr", own))

@@ -259,12 +259,12 @@ define internal i64 @ek.block_number(ptr %argument, i64 %b) optnone noinline {
 entry:
   %schedule = call ptr @ek.schedule(ptr %argument)
   %unplanned = icmp eq ptr %schedule, null
-  br i1 %unplanned, label %ask, label %look
+  br i1 %unplanned, label %query, label %look
 look:
   %drawn.at = Schedule.drawn(%schedule)
   %is.drawn = load i64, ptr %drawn.at, align 8
   %planned = icmp eq i64 %is.drawn, 0
-  br i1 %planned, label %plan, label %ask
+  br i1 %planned, label %plan, label %query
 plan:                                               ; each switch of blocks, in turn
   %at = phi i64 [ 0, %look ], [ %at.next, %swap ]
   %now = phi i64 [ %b, %look ], [ %now.next, %swap ]
@@ -295,7 +295,7 @@ swap:
   br label %plan
 planned.end:
   ret i64 %now
-ask:
+query:
   %seed = call i64 @ek.seed(ptr %argument)
   %none = icmp eq i64 %seed, 0
   br i1 %none, label %plain, label %drawn
@@ -390,9 +390,9 @@ entry:
   %steps = load i64, ptr %steps.at, align 8
   br label %choose
 choose:                                             ; the first that is awake, from a drawn one on
-  %awake = phi i64 [ %everybody, %entry ], [ %everybody, %block.meets ], [ %awake, %meet ], [ %fewer, %sleep ]
-  %turns = phi i64 [ %steps, %entry ], [ %turns.next, %block.meets ], [ %turns.next, %meet ], [ %turns.next, %sleep ]
-  %earlier = phi i64 [ 0, %entry ], [ 0, %block.meets ], [ %warp, %meet ], [ %warp, %sleep ]
+  %awake = phi i64 [ %everybody, %entry ], [ %everybody, %block.syncs ], [ %awake, %sync ], [ %fewer, %sleep ]
+  %turns = phi i64 [ %steps, %entry ], [ %turns.next, %block.syncs ], [ %turns.next, %sync ], [ %turns.next, %sleep ]
+  %earlier = phi i64 [ 0, %entry ], [ 0, %block.syncs ], [ %warp, %sync ], [ %warp, %sleep ]
   %turns.next = add i64 %turns, 1
   store i64 %turns.next, ptr %steps.at, align 8
   %random = call i64 @ek.draw(ptr %state)
@@ -432,12 +432,12 @@ stepped:
   br i1 %more, label %next, label %decide
 decide:
   %over = call i1 @ek.is_over(ptr %argument)
-  br i1 %over, label %sleep, label %ask             ; the other warps go as far as they come, for what they do
-ask:
-  br i1 %waits.next, label %meet, label %sleep
-meet:
-  %met = call i1 @ek.meet(ptr %block, ptr %first, i64 %size, i64 WARP)
-  br i1 %met, label %choose, label %spin
+  br i1 %over, label %sleep, label %query             ; the other warps go as far as they come, for what they do
+query:
+  br i1 %waits.next, label %sync, label %sleep
+sync:
+  %synced = call i1 @ek.sync(ptr %block, ptr %first, i64 %size, i64 WARP)
+  br i1 %synced, label %choose, label %spin
 spin:
   %spins = call i1 @ek.any_spins(ptr %first, i64 %size)
   br i1 %spins, label %sleep, label %part
@@ -449,9 +449,9 @@ sleep:
   %others = xor i64 %bit, -1
   %fewer = and i64 %awake, %others
   %none = icmp eq i64 %fewer, 0
-  br i1 %none, label %block.meets, label %choose
-block.meets:
-  %again = call i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count)
+  br i1 %none, label %block.syncs, label %choose
+block.syncs:
+  %again = call i1 @ek.sync_block(ptr %argument, ptr %block, ptr %threads, i64 %count)
   br i1 %again, label %choose, label %end
 end:
   ret void

@@ -93,7 +93,7 @@ report:
 }
 """
 
-UNTOLD: Final = """
+NOT_REPORTING: Final = """
 define internal void @ek.check_start(ptr %argument, i64 %chunk) alwaysinline {
   ret void
 }
@@ -110,7 +110,7 @@ define internal void @ek.check_end(ptr %block) alwaysinline {
   ret void
 }
 
-define internal void @ek.check_meet(ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high) alwaysinline {
+define internal void @ek.check_sync(ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high) alwaysinline {
   ret void
 }
 
@@ -120,7 +120,7 @@ define internal void @ek.check_switch(ptr %argument, i64 %resident) alwaysinline
 """
 
 # Calls of the checks of a simulated device, whose state its table has (see `simulation.shadow_memory`).
-TOLD: Final = """
+REPORTING: Final = """
 ; The checks are about this cluster of those that run by turns.
 define internal void @ek.check_switch(ptr %argument, i64 %resident) {
   %checks = call ptr @ek.checks(ptr %argument)
@@ -196,11 +196,11 @@ define internal void @ek.check_begin(ptr %block) {
   ret void
 }
 
-define internal void @ek.check_meet(ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high) {
+define internal void @ek.check_sync(ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high) {
   %own.at = Block.own(%block)
   %checks = load ptr, ptr %own.at, align 8
-  %meet.at = CheckState.meet(%checks)
-  %function = load ptr, ptr %meet.at, align 8
+  %sync.at = CheckState.sync(%checks)
+  %function = load ptr, ptr %sync.at, align 8
   call void %function(ptr %checks, ptr %block, ptr %thread, i64 %kind, i64 %low, i64 %high)
   ret void
 }

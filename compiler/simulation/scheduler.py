@@ -5,7 +5,7 @@
     @ek.run_block                       runs all threads until they wait for the block, lets them go on, and so on; on a
                                         simulated device in an order that is drawn, where it has a seed
     @ek.run_warp                        the same for the threads of a warp
-    @ek.meet                            resumes threads whose partners have all arrived
+    @ek.sync                            resumes threads whose partners have all arrived
 
 A thread is a coroutine, whose frame begins with the address of the function that goes on with it. The frames of a
 block, its records and its shared memory lie in one piece: on the stack of the thread that runs it while they are small,
@@ -46,7 +46,7 @@ from ..ir.simulation import (
 from ..targets import Target
 from .clusters import CLUSTERS
 from .orders import DRAWN, IN_ORDER, MOST_THREADS
-from .reports import REPORT_PARTING, TOLD, UNTOLD
+from .reports import NOT_REPORTING, REPORT_PARTING, REPORTING
 from .spins import NO_SPINS, PATIENCE, ROUNDS, SPINS, YIELDING
 
 ON_STACK: Final = 512 << 10  # bytes of a block's memory that lie on a stack; threads have 2 MiB to spare at least
@@ -86,7 +86,7 @@ def scheduler_text(target: Target, *, spins: bool = False) -> str:
         + (SPINS if spins else NO_SPINS)
         + (YIELDING if spins and target.simulates else "")
     )
-    text += TOLD if target.checks_memory else UNTOLD
+    text += REPORTING if target.checks_memory else NOT_REPORTING
     text = _FIELD.sub(address, text + (DRAWN if target.simulates else IN_ORDER))
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
@@ -168,9 +168,9 @@ entry:
   ret i1 %over
 }
 
-; Resumes threads in a state whose partners have all arrived; returns whether there are any. Those that may meet are
+; Resumes threads in a state whose partners have all arrived; returns whether there are any. Those that may sync are
 ; looked for once from each thread that waits: where all have come to one place, that is once.
-define internal i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 %kind) minsize optsize noinline {
+define internal i1 @ek.sync(ptr %block, ptr %threads, i64 %count, i64 %kind) minsize optsize noinline {
 entry:
   br label %next
 next:
@@ -225,8 +225,8 @@ decide:
   %empty = sub i64 64, %count
   %empty.shift = and i64 %empty, 63
   %existing = lshr i64 -1, %empty.shift
-  %asked = select i1 %whole, i64 -1, i64 %wanted
-  %mask = and i64 %asked, %existing
+  %queried = select i1 %whole, i64 -1, i64 %wanted
+  %mask = and i64 %queried, %existing
   %there = and i64 %members.next, %mask
   %full.mask = icmp eq i64 %there, %mask
   %full = select i1 %warp, i1 %full.mask, i1 %full.count
@@ -235,7 +235,7 @@ release:
   %low.at = Thread.number(%threads)
   %low = load i64, ptr %low.at, align 8
   %high = add i64 %low, %count
-  call void @ek.check_meet(ptr %block, ptr %first, i64 %kind, i64 %low, i64 %high)
+  call void @ek.check_sync(ptr %block, ptr %first, i64 %kind, i64 %low, i64 %high)
   %slots.at = Block.slots(%block)
   %slots = load ptr, ptr %slots.at, align 8
   %exchanges = icmp ne ptr %slots, null
@@ -254,8 +254,8 @@ let:
   %is.key = icmp eq i64 %thread.key, %key
   %is.wanted = icmp eq i64 %thread.wanted, %wanted
   %is.place = and i1 %is.state, %is.key
-  %is.met = and i1 %is.place, %is.wanted
-  br i1 %is.met, label %go, label %let.next
+  %is.synced = and i1 %is.place, %is.wanted
+  br i1 %is.synced, label %go, label %let.next
 go:
   store i64 READY, ptr %thread.state.at, align 8
   %members.at = Thread.members(%thread)
@@ -302,10 +302,10 @@ check:
   br i1 %any.next, label %look, label %end
 look:
   %over = call i1 @ek.is_over(ptr %argument)
-  br i1 %over, label %end, label %meet
-meet:
-  %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 WARP)
-  br i1 %met, label %round, label %spin
+  br i1 %over, label %end, label %sync
+sync:
+  %synced = call i1 @ek.sync(ptr %block, ptr %threads, i64 %count, i64 WARP)
+  br i1 %synced, label %round, label %spin
 spin:
   %spins = call i1 @ek.any_spins(ptr %threads, i64 %count)
   br i1 %spins, label %end, label %part
@@ -345,7 +345,7 @@ end:
 }
 
 ; Lets threads go on that wait for the block, when none is left that could run; says whether any does.
-define internal i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count) minsize optsize noinline {
+define internal i1 @ek.sync_block(ptr %argument, ptr %block, ptr %threads, i64 %count) minsize optsize noinline {
 entry:
   %over = call i1 @ek.is_over(ptr %argument)
   br i1 %over, label %end, label %compare
@@ -385,33 +385,33 @@ away:                                               ; all wait for other blocks
   br i1 %all.away, label %end, label %spin
 spin:
   %of.spin = icmp eq i64 %zero.state, SPIN
-  br i1 %of.spin, label %meet, label %barrier
+  br i1 %of.spin, label %sync, label %barrier
 barrier:
   %all.here = and i1 %all.next, %alike.next
-  br i1 %all.here, label %all.meet, label %meet
-all.meet:
+  br i1 %all.here, label %all.sync, label %sync
+all.sync:
   %low.at = Thread.number(%threads)
   %low = load i64, ptr %low.at, align 8
   %high = add i64 %low, %count
-  call void @ek.check_meet(ptr %block, ptr %threads, i64 BLOCK, i64 %low, i64 %high)
+  call void @ek.check_sync(ptr %block, ptr %threads, i64 BLOCK, i64 %low, i64 %high)
   br label %release
 release:
-  %r = phi i64 [ 0, %all.meet ], [ %r.next, %release ]
+  %r = phi i64 [ 0, %all.sync ], [ %r.next, %release ]
   %released = getelementptr inbounds [SIZE_OF_THREAD x i8], ptr %threads, i64 %r
   %released.state = Thread.state(%released)
   store i64 READY, ptr %released.state, align 8
   %r.next = add i64 %r, 1
   %r.more = icmp slt i64 %r.next, %count
   br i1 %r.more, label %release, label %again
-meet:
+sync:
   %spins = call i1 @ek.any_spins(ptr %threads, i64 %count)
   br i1 %spins, label %named, label %try
-named:                                              ; a barrier of the whole block cannot be met
-  %some.meet = call i1 @ek.any_named(ptr %threads, i64 %count)
-  br i1 %some.meet, label %try, label %end
+named:                                              ; a barrier of the whole block cannot be reached
+  %some.sync = call i1 @ek.any_named(ptr %threads, i64 %count)
+  br i1 %some.sync, label %try, label %end
 try:
-  %met = call i1 @ek.meet(ptr %block, ptr %threads, i64 %count, i64 BLOCK)
-  br i1 %met, label %again, label %look
+  %synced = call i1 @ek.sync(ptr %block, ptr %threads, i64 %count, i64 BLOCK)
+  br i1 %synced, label %again, label %look
 look:
   br i1 %spins, label %end, label %part
 part:
@@ -446,7 +446,7 @@ warp:
   %w.more = icmp slt i64 %w.next, %count
   br i1 %w.more, label %warp, label %check
 check:
-  %again = call i1 @ek.meet_block(ptr %argument, ptr %block, ptr %threads, i64 %count)
+  %again = call i1 @ek.sync_block(ptr %argument, ptr %block, ptr %threads, i64 %count)
   br i1 %again, label %round, label %end
 end:
   ret void
@@ -485,8 +485,8 @@ define internal void @ek.run_blocks(ptr %argument, i64 %chunk) optnone noinline 
 entry:
   %probe = alloca [SIZE_OF_THREAD x i8], align LINE
   %over = call i1 @ek.is_over(ptr %argument)
-  br i1 %over, label %end, label %ask
-ask:
+  br i1 %over, label %end, label %query
+query:
   call void @ek.check_start(ptr %argument, i64 %chunk)
   call void @ek.begin_launch(ptr %argument, i64 %chunk)
   %total.at = Argument.total(%argument)

@@ -3,7 +3,7 @@
     void ek_check_start(state, argument)                          a launch begins
     void ek_check_switch(state, resident)                         this cluster has its turn, of those that run by turns
     void ek_check_begin(state, block)                             a block begins
-    void ek_check_meet(state, block, thread, kind, low, high)     threads low to high that wait as `thread` does go on
+    void ek_check_sync(state, block, thread, kind, low, high)     threads low to high that wait as `thread` does go on
     int64 ek_check_access(state, thread, address, bytes, what, site)      0, or site + 1 for an uninitialised read
     void ek_check_use(state, thread, unknown, site)               what such a site gave decides something
     int64 ek_check_copy(state, thread, address, bytes, what, site)        a copy into shared memory begins
@@ -44,7 +44,7 @@ from .clocks import CLOCK_BIT, THREAD_BIT, StateFunction, clocks_text, exported,
 from .memory_orders import orders_text
 
 FUNCTIONS: Final = (
-    *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
+    *("start", "begin", "sync", "access", "use", "mark", "copy", "commit", "wait"),
     *("branch", "promise", "outside", "misaligned", "switch"),
 )
 
@@ -119,15 +119,15 @@ def _find() -> str:
     names = ("found", "entry", "me", "what", "other_what", "address")
     f = StateFunction("@find", "void", [f"i64 %{name}" for name in names], "internal|cold noinline")
 
-    def told(name: str) -> str:
+    def reported(name: str) -> str:
         return f.load("i64", f.at(f.field("finding"), offset(Finding, name)))
 
     first = f.load("i64", f.field("finding"))
     with f.when(f.compare("ne", first, 0)):
         # A read of uninitialised memory is a race once another thread writes there: that is reported instead.
         kinds = f.both(f.compare("eq", first, Found.UNINITIALISED), f.compare("eq", "%found", Found.RACE), "i1")
-        reader = f.compare("eq", told("thread"), f.sub(f.right("%entry", THREAD_BIT), 1))
-        read = f.compare("eq", told("other_site"), f.both(f.right("%entry", _SITE), _SITES))
+        reader = f.compare("eq", reported("thread"), f.sub(f.right("%entry", THREAD_BIT), 1))
+        read = f.compare("eq", reported("other_site"), f.both(f.right("%entry", _SITE), _SITES))
         with f.when(f.compare("eq", f.both(kinds, f.both(reader, read, "i1"), "i1"), 0, "i1")):
             f.leave()
     values = {
@@ -192,7 +192,7 @@ def _access() -> str:
     f = exported("access", parameters, "i64")
     with f.when(_is_over(f)):
         f.leave(0)
-    nobody = f.variable("i64", 0)
+    uninitialised = f.variable("i64", 0)
     number = f.load("i64", f.at("%thread", offset(Thread, "number")))
     clock = f.call("@clock", ["ptr %state", f"i64 {number}"], "i64")
     global_number = f.add(f.get("first"), number)
@@ -237,7 +237,7 @@ def _access() -> str:
         empty = f.compare("eq", f.both(flags, f.either(checking.INITIALISED, mine)), 0)
         unknown = f.both(f.both(empty, reads, "i1"), _wanted(f, looks, Check.UNINITIALISED), "i1")
         with f.when(unknown):
-            nobody.set(f.add("%site", 1))
+            uninitialised.set(f.add("%site", 1))
             with f.when(is_atomic):
                 _found(f, Found.UNINITIALISED, 0, me, 0, byte)
                 f.leave(0)
@@ -245,7 +245,7 @@ def _access() -> str:
             f.store("i8", f.narrow(_stored(f, flags, mine, whole), "i8"), flags_at)
     with f.when(is_atomic):
         f.call("@order", ["ptr %state", f"i64 {number}", "i64 %address", "i64 %what"])
-    f.leave(nobody.value())
+    f.leave(uninitialised.value())
     return f.text()
 
 
@@ -292,7 +292,7 @@ def _set_pending(f: StateFunction, address: str, bytes: str, pending: bool) -> N
 
 
 def _copy() -> str:
-    """A copy stores when it ends: until then its bytes are nobody's."""
+    """A copy stores when it ends: until then its bytes are not initialised."""
     f = exported("copy", ["ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"], "i64")
     access = ["ptr %state", "ptr %thread", "i64 %address", "i64 %bytes", "i64 %what", "i64 %site"]
     f.call("@ek_check_access", access, "i64")
@@ -333,12 +333,12 @@ def _wait() -> str:
 
     with f.while_(more):
         entry = f.at(ring, f.mul(f.both(ended.value(), COPIES - 1), 32))
-        address, bytes, told, group = (f.load("i64", f.at(entry, 8 * k)) for k in range(4))
+        address, bytes, reported, group = (f.load("i64", f.at(entry, 8 * k)) for k in range(4))
         over = f.compare("slt", group, below)
         going.set(over)
         with f.when(over):
             _set_pending(f, address, bytes, False)
-            what, site = f.both(told, (1 << 16) - 1), f.right(told, 16)
+            what, site = f.both(reported, (1 << 16) - 1), f.right(reported, 16)
             values = ["ptr %state", "ptr %thread", *(f"i64 {value}" for value in (address, bytes, what, site))]
             f.call("@ek_check_access", values, "i64")
             ended.set(f.add(ended.value(), 1))
@@ -455,7 +455,7 @@ def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads:
 
     def against(value: str, what: Number, wanted: str) -> None:
         with f.when(f.both(f.compare("ne", value, 0), wanted, "i1")):
-            known = f.call("@knows", ["ptr %state", f"i64 {number}", f"i64 {value}"], "i1")
+            known = f.call("@happens_before", ["ptr %state", f"i64 {number}", f"i64 {value}"], "i1")
             unknown = f.value(f"xor i1 {known}, true")
             conflict.set(f.select(unknown, value, conflict.value()))
             other_what.set(f.select(unknown, what, other_what.value()))
@@ -467,8 +467,8 @@ def _race(f: StateFunction, cell: str, number: str, me: str, atomic: str, reads:
         far = f.both(narrow, f.compare("uge", other, f.get("threads")), "i1")
         of_block = [f.compare("eq", f.both(entry, _KIND), _OF_BLOCK) for entry in (me, value)]
         blocks = [f.divide(thread, f.get("pitch")) for thread in (number, other)]
-        beside = f.both(f.either(of_block[0], of_block[1], "i1"), f.compare("ne", blocks[0], blocks[1]), "i1")
-        return f.either(far, beside, "i1")
+        extra = f.both(f.either(of_block[0], of_block[1], "i1"), f.compare("ne", blocks[0], blocks[1]), "i1")
+        return f.either(far, extra, "i1")
 
     stored, last, read, earlier = (entry(at) for at in (_STORE, _ATOMIC, _READ, _EARLIER))
     against(stored, int(What.WRITE), "true")

@@ -224,9 +224,9 @@ judge:
   %finished = icmp eq i64 %alive.last, 0
   br i1 %finished, label %end, label %poll
 poll:
-  call void @ek.ask_host(ptr %argument)
-  %asked = call i1 @ek.is_over(ptr %argument)
-  br i1 %asked, label %end, label %compare
+  call void @ek.query_host(ptr %argument)
+  %queried = call i1 @ek.is_over(ptr %argument)
+  br i1 %queried, label %end, label %compare
 compare:
   %moves.now = load i64, ptr %moves.at, align 8
   %changes.now = load i64, ptr %changes.at, align 8
@@ -257,15 +257,15 @@ end:
 }
 
 ; Gives the host the chance to look for signals.
-define internal void @ek.ask_host(ptr %argument) optnone noinline {
+define internal void @ek.query_host(ptr %argument) optnone noinline {
 entry:
   %context.at = Argument.context(%argument)
   %context = load ptr, ptr %context.at, align 8
   %poll.at = Context.poll(%context)
   %poll = load ptr, ptr %poll.at, align 8
   %nothing = icmp eq ptr %poll, null
-  br i1 %nothing, label %end, label %ask
-ask:
+  br i1 %nothing, label %end, label %query
+query:
   call void %poll(ptr %context, i32 0)
   br label %end
 end:

@@ -66,7 +66,7 @@ _GRID: Final = GridOperations(
         "max_registers": 'passthrough = [["amdgpu-num-vgpr", "{n}"]]',  # vector registers
         "min_blocks": "rocdl.waves_per_eu = {warps} : i32",
     },
-    meet_warp=(
+    sync_warp=(
         'llvm.fence syncscope("wavefront") release',
         'llvm.call_intrinsic "llvm.amdgcn.wave.barrier"() : () -> ()',
         'llvm.fence syncscope("wavefront") acquire',

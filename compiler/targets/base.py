@@ -1,4 +1,4 @@
-"""Describes a machine to compile for: one frozen record of everything the compiler may ask about it.
+"""Describes a machine to compile for: one frozen record of everything the compiler uses of it.
 
 Code requests features (`target.supports("bf16_mma")`) and facts (`target.has_grid`), and never compares names or kinds.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from ...dsl.contract.code_formats import CodeFormat
 from ...dsl.diagnostics.errors import TargetError, did_you_mean
 
-FULL: Final = 3  # the level of LLVM's optimisation of code that nobody wants sooner
+FULL: Final = 3  # the level of LLVM's optimisation of code that is not compiled in a hurry
 
 DebugInfo = Literal["LineTablesOnly", "DebugDirectivesOnly"]
 
@@ -152,17 +152,18 @@ class CopyOperations:
 
 @dataclass(frozen=True)
 class GridOperations:
-    """MLIR spellings of a kernel that runs as a grid of threads, and of what a thread can ask and do.
+    """MLIR spellings of a kernel that runs as a grid of threads, and of the operations of a thread.
 
     The first four are operations with one i32 result, with `{axis}` for x, y or z. `block_dim` and `grid_dim` are None
     where no register holds the value: the block size is then a constant of the kernel, and the grid is passed to it.
-    `barrier` is the list of operations that make the threads of a block meet and see each other's stores. `attributes`
-    are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for their product; further
-    ones are `wishes`, by what a launch requests, with `{n}` for a number, `{half}` for half of it, and `{warps}`
-    for the warps of so many blocks, shared out over the `schedulers` of a multiprocessor. `named_barrier` has `{id}`,
-    an i32, and `{threads}`, how many meet there, if not all; it is empty where blocks have one barrier. `meet_warp`
-    makes the lanes of a warp meet and see each other's stores, with `{mask}` for all of them; `meet_cluster` the blocks
-    of a cluster. `peer` is the address that block `{rank}` of the cluster has a `{pointer}` to shared memory at.
+    `barrier` is the list of operations that make the threads of a block wait for each other and see each other's
+    stores. `attributes` are those of a kernel, with `{x}`, `{y}`, `{z}` for the size of its block and `{threads}` for
+    their product; further ones are `wishes`, by what a launch requests, with `{n}` for a number, `{half}` for half of
+    it, and `{warps}` for the warps of so many blocks, shared out over the `schedulers` of a multiprocessor.
+    `named_barrier` has `{id}`, an i32, and `{threads}`, how many wait there, if not all; it is empty where blocks have
+    one barrier. `sync_warp` makes the lanes of a warp wait for each other and see each other's stores, with `{mask}`
+    for all of them; `sync_cluster` the blocks of a cluster. `peer` is the address that block `{rank}` of the cluster
+    has a `{pointer}` to shared memory at.
     """
 
     thread_id: str
@@ -176,8 +177,8 @@ class GridOperations:
     wishes: Mapping[str, str] = field(default_factory=dict, hash=False)
     schedulers: int = 4
     named_barrier: str = ""
-    meet_warp: tuple[str, ...] = ()
-    meet_cluster: tuple[str, ...] = ()
+    sync_warp: tuple[str, ...] = ()
+    sync_cluster: tuple[str, ...] = ()
     peer: str = ""
 
     def spell(self, what: Literal["thread_id", "block_id", "block_dim", "grid_dim"], axis: str) -> str | None:
@@ -233,8 +234,8 @@ class Intrinsics:
 
 @dataclass(frozen=True)
 class ThreadSystem:
-    """What runs threads asks of an operating system on a processor: numbers of system calls, and in LLVM IR a pause and
-    how floats are computed.
+    """What a thread pool requests from an operating system on a processor: numbers of system calls, and in LLVM IR a
+    pause and how floats are computed.
 
     `float_modes` are functions: `i64 @float_mode()`, `@set_float_mode(i64)`, and `i64 @plain_floats(i64)`, which gives
     a mode in which denormal numbers stay what they are and results are rounded to the nearest.
@@ -301,8 +302,9 @@ class Target:
         system: what the thread pool needs; None where there is none.
         dialect, mlir_passes: MLIR's dialect of the family, and the passes that lower it.
         debug_info: which debug information LLVM makes.
-        checks_memory: whether kernels tell what they do with memory, so that it is checked; such code is a simulation.
-        identity: tells machines apart that share a name; empty where the name means the same on every machine.
+        checks_memory: whether kernels report what they do with memory, so that it is checked; such code is a
+            simulation.
+        identity: distinguishes machines that share a name; empty where the name means the same on every machine.
         level: how much LLVM optimises, from 0 to 3; see `codegen.llvm.compile_module`.
     """
 

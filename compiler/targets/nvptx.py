@@ -1,6 +1,6 @@
 """Describes NVIDIA's targets: LLVM's NVPTX makes PTX text, which the driver or ptxas assembles.
 
-Each target requests the lowest PTX version that knows its architecture, so that the code loads on the oldest driver
+Each target requests the lowest PTX version that has its architecture, so that the code loads on the oldest driver
 possible. Facts are from NVIDIA's PTX ISA manual ("Release Notes" and "Target ISA Notes" of each instruction) and the
 CUDA programming guide's table of compute capabilities.
 """
@@ -56,8 +56,8 @@ GRID: Final = GridOperations(
         "min_blocks": "nvvm.minctasm = {n} : i32",
     },
     named_barrier="nvvm.barrier id = {id}{threads}",
-    meet_warp=("nvvm.bar.warp.sync {mask} : i32",),
-    meet_cluster=("nvvm.cluster.arrive {aligned}", "nvvm.cluster.wait {aligned}"),
+    sync_warp=("nvvm.bar.warp.sync {mask} : i32",),
+    sync_cluster=("nvvm.cluster.arrive {aligned}", "nvvm.cluster.wait {aligned}"),
     peer="nvvm.mapa {pointer}, {rank} : !llvm.ptr<3> -> !llvm.ptr<7>",
 )
 _COPY = "nvvm.cp.async.shared.global {to}, {source}, {bytes}, cache = "

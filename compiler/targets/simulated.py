@@ -2,7 +2,7 @@
 
     lookup("sim")             a GPU like sm_90a
     lookup("sim:gfx942")      one with 64 lanes
-    lookup("sim:gfx942:checked")   one whose kernels tell what they do with memory
+    lookup("sim:gfx942:checked")   one whose kernels report what they do with memory
 
 See also `simulation.scheduler` (how threads are run), `graph.driver.simulated` (the device).
 """
@@ -16,9 +16,9 @@ from .base import GridOperations, Target, WarpOperations
 
 PREFIX: Final = "sim"
 CHECKED: Final = ":checked"  # how the names of those end that have their memory checked
-LIKE: Final = "sm_90a"  # the GPU that is meant where nobody says which
+LIKE: Final = "sm_90a"  # the GPU that is meant where none is given
 
-# What the code generator is asked: which instructions there are. Everything else is asked of the GPU.
+# What the code generator uses: which instructions there are. Everything else is that of the GPU.
 _OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert", "bf16_dot"})
 
 _NOTHING: Final = GridOperations("", "", None, None, (), "", WarpOperations((), "", "", ""))

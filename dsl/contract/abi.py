@@ -10,7 +10,7 @@ are computed on the way: it is called once for each, with `context->stage` count
 caller reads these sizes and fills in what depends on them. The context is 72 bytes, little-endian, in fields of 8
 bytes; generated code reads it by the offsets here, Python by the structure here, and a test holds the two together.
 
-Code of ABI 1, which old packages hold, knows the first 64 bytes of the context, and reports without it.
+Code of ABI 1, which old packages hold, has the first 64 bytes of the context, and reports without it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Context(ctypes.Structure):
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
     failure, or INTERRUPTED, or NO_MEMORY: code that sees another status than 0 ends as soon as it can. `threads`
     counts the pool's threads, the caller included, and is at least 1. `device` is a `Device` for entries that launch
-    kernels, else null. `poll` may be null. `owner`, which code does not look at, says who hears the reports.
+    kernels, else null. `poll` may be null. `owner`, which code does not look at, identifies the receiver of the
+    reports.
     """
 
     _fields_ = (
@@ -199,8 +200,9 @@ class Device(ctypes.Structure):
 LAUNCH_SIZE: Final = 48
 
 # What kernels report, as words of 8 bytes. A record is the number of the site + 1, the block and the thread (x, y, z
-# each), how many values there are, and the values. The first failure is the record at 0: who finds 0 there writes it.
-# Prints follow each other from `RING_PRINTS` on; before them, how many words they take, and how many found no room.
+# each), how many values there are, and the values. The first failure is the record at 0: a thread that finds 0 there
+# writes it. Prints follow each other from `RING_PRINTS` on; before them, how many words they take, and how many found
+# no room.
 RING_WORDS: Final = 8192
 RING_HEAD: Final = 8  # words of a record before its values
 RING_VALUES: Final = 120  # of a failure at most
@@ -240,7 +242,7 @@ class PoolState(ctypes.Structure):
         stop: 1 when the workers shall return.
         busy: 1 while a region runs; another caller then runs its own region alone.
         core: where the caller ran when it last woke workers.
-        main: the system's number of the thread that signals are for; 0 where nobody looks for signals.
+        main: the system's number of the thread that signals are for; 0 where signals are not looked for.
         due: from which time on, in nanoseconds, that thread looks for signals again.
         ensure, release, check, fetch: functions of Python that take and give back its lock, run the handlers of
             signals that came, and take the exception that a handler has raised.

@@ -33,7 +33,7 @@ class What(IntFlag):
     NARROW = 8  # an atomic operation, or a fence, for the threads of a cluster alone
     ACQUIRE = 16
     RELEASE = 32
-    UNKNOWN = 64  # what is stored was read where nobody had written
+    UNKNOWN = 64  # what is stored was read from uninitialised memory
     BARRIER = 128  # of a row of the trace alone: threads that waited for each other go on
     BRANCH = 256  # the same: a thread answers a condition, or makes so many rounds, which stands in place of an address
     LOW = 512  # of a byte that two elements share, the lower half alone
@@ -99,7 +99,7 @@ class CheckState(ctypes.Structure):
     """All that is known of a device's memory.
 
     Fields:
-        start, begin, meet, access, use, mark, copy, commit, wait, branch, promise, outside, misaligned,
+        start, begin, sync, access, use, mark, copy, commit, wait, branch, promise, outside, misaligned,
             switch: functions of the object.
         status: what is set to other than 0 when something is found; null if nothing is.
         looks_for: a `Check`.
@@ -113,9 +113,9 @@ class CheckState(ctypes.Structure):
         first: 1 + the number of the first thread of this block.
         clock, base: the clock of the block, and what it was at the last barrier.
         own: for each thread of the block its own clock.
-        warp_base: for each warp the clock when all of it met last.
-        known, knows: for each two threads what one knows of the other, and whether anything is there.
-        vectors, informed: for each thread the clocks of all threads that it knows from elsewhere; whether it does.
+        warp_base: for each warp the clock when all of it waited last.
+        known, any_known: for each two threads the clock of the other that one has, and whether there is any.
+        vectors, informed: for each thread the clocks of all threads that it has from others; whether it has any.
         pending, hinted: the same of what is known as soon as it makes a fence: published to all, to its cluster, and to
             its block.
         fences: for each thread its clock, that of the block and that of the warp when it made its last fence for all,
@@ -137,7 +137,7 @@ class CheckState(ctypes.Structure):
     """
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("start", "begin", "meet", "access", "use", "mark")),
+        *((name, ctypes.c_void_p) for name in ("start", "begin", "sync", "access", "use", "mark")),
         *(
             (name, ctypes.c_void_p)
             for name in ("copy", "commit", "wait", "branch", "promise", "outside", "misaligned", "switch", "status")
@@ -150,7 +150,7 @@ class CheckState(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("room", "room_limit", "room_free")),
         *((name, ctypes.c_int64) for name in ("threads", "total", "warp_bits", "first", "clock", "base")),
         *((name, ctypes.c_void_p) for name in ("own", "warp_base", "known")),
-        ("knows", ctypes.c_int64),
+        ("any_known", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("vectors", "informed", "pending", "hinted", "fences")),
         ("copies", ctypes.c_void_p),
         ("copied", ctypes.c_void_p),

@@ -25,7 +25,7 @@ class DoorArgument:
     """A tensor that is passed.
 
     Attributes:
-        axes: the size of each axis: a number, or a name; what is met again has to be equal.
+        axes: the size of each axis: a number, or a name; a name that comes again has to be equal.
         strides: of a view, in elements, as `axes`; a name binds it. None for row-major tensors without gaps.
         mutable: whether it is changed in place.
         scalar: "bool", "int" or "float" where it is passed as such a number of Python's; "number" for both of the last.

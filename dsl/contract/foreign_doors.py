@@ -26,7 +26,7 @@ MOVED: Final = (1, 2, 4, 8, 16)
 # The loop of a ufunc, for one dtype of one kernel: `calls` is the address of a table of the words above.
 LOOP_WORDS: Final = ("calls", "entry", "owner", "raise", *(f"move{size}" for size in MOVED))
 
-# The loops of a ufunc for all its dtypes, which ask `find`, an object of Python's, for the loops above.
+# The loops of a ufunc for all its dtypes, which call `find`, an object of Python's, for the loops above.
 FIND_WORDS: Final = (
     *("find", "PyGILState_Ensure", "PyGILState_Release", "PyLong_FromVoidPtr", "PyLong_AsVoidPtr"),
     *("PyObject_CallOneArg", "Py_DecRef"),

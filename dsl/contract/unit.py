@@ -1,4 +1,4 @@
-"""Describes the compile unit: what the graph asks the compiler for, as plain data.
+"""Describes the compile unit: what the graph requests from the compiler, as plain data.
 
 An entry is a list of groups over a list of buffers, and says in which order they run. A group is a set of kernel
 instances that are fused: the root is the kernel whose loops run, the others are evaluated where the root reads an
@@ -196,7 +196,7 @@ def op_layout(
     The builder of a package and its loader both call this, so that they number the slots alike.
 
     Raises:
-        KeyError: a pack whose number of axes neither `ranks` nor the signature tells.
+        KeyError: a pack whose number of axes neither `ranks` nor the signature determines.
     """
     slots: dict[str, int] = {}
     sources: list[SlotSource] = []

@@ -3,7 +3,7 @@
 The HTML is for notebooks: one element without references to others, with its style on it, readable on light and on
 dark pages, since it takes their colours.
 
-See also `graph.interop.notebook` (what is told).
+See also `graph.interop.notebook` (what is shown).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Table:
     """Rows under heads. Columns of numbers stand to the right; `bars` is a column of shares, drawn as bars.
 
     Attributes:
-        most: how many rows are shown; how many there are next to them is told.
+        most: how many rows are shown; the number of the others is shown.
     """
 
     heads: Sequence[str]

@@ -176,7 +176,7 @@ MEANINGS: dict[str, str] = {
     "EK0492": "An image or its blocks do not have the sizes that the op requires.",
     "EK0495": "The number of query heads is not a multiple of the number of key and value heads.",
     # EK05: kernel libraries and packages
-    "EK0501": "There is no kernel library at a path.",
+    "EK0501": "A path has no kernel library.",
     "EK0502": "A kernel library has no kernels.",
     "EK0503": "An op is registered twice in one library.",
     "EK0504": "The standard library has no such kernel.",
@@ -255,7 +255,7 @@ MEANINGS: dict[str, str] = {
     "EK0722": "The threads of a block diverge at a barrier.",
     "EK0730": "The results of an op differ from its reference or from the interpreter.",
     "EK0731": "There is no case with which check_op could test an op.",
-    "EK0732": "An op does not have what check_op is asked to test.",
+    "EK0732": "An op does not have what check_op has to test.",
     "EK0733": "The system cannot allocate memory for the threads of a block.",
     "EK0734": "A package cannot contain code for a simulated GPU.",
     "EK0737": "An op cannot be tuned, because it fails with its default parameters.",

@@ -208,7 +208,7 @@ def unlike(errors: Iterable[Failure], kept: Iterable[EinkornError] = ()) -> list
     """Those of these errors that say something new, each once, next to those that are `kept`.
 
     Two errors are one mistake when they are at one place, with one code, and with texts that differ only in types and
-    numbers: what is wrong with a helper for one dtype is not told again for each of the others.
+    numbers: what is wrong with a helper for one dtype is not reported again for each of the others.
     """
     known = {_mistake(error) for error in kept}
     by_mistake: dict[Any, Failure] = {}
@@ -370,7 +370,7 @@ def _plain(value: Any) -> Any:
 
 
 def brief(value: object, most: int = 60) -> str:
-    """A value of the user's for a message; where asking it fails, or its text is long, its type stands for it."""
+    """A value of the user's for a message; where its text fails, or its text is long, its type stands for it."""
     try:
         text = repr(value)
     except Exception:

@@ -1,4 +1,4 @@
-"""Finds the package itself: its name, and the folder that it lies in, however deep the module that asks.
+"""Finds the package itself: its name, and the folder that it lies in, however deep the calling module.
 
 See also `environment.fingerprint`.
 """

@@ -1,4 +1,4 @@
-"""Reads JSON that came from somebody else strictly, and refuses it with the place of the first thing that is wrong.
+"""Reads JSON of other programs strictly, and refuses it with the place of the first thing that is wrong.
 
 A reader of a value raises `Misread` with what is wrong; code that reads the value that holds it adds where it stands,
 so that a correct value costs no paths. Python's reader takes more than JSON and passes over what is ambiguous: here a

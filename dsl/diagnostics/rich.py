@@ -1,6 +1,6 @@
 """`Rich`: objects that show themselves in notebooks, as HTML where there is a page, as text at IPython's prompt.
 
-How they look is found by name, since what is shown and who draws it do not know each other.
+How they look is found by name, since what is shown and what draws it do not import each other.
 
 See also `graph.interop.notebook` (what is shown of an object).
 """
@@ -25,7 +25,9 @@ class Rich:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        type.__setattr__(cls, "_repr_pretty_", Rich._repr_pretty_)  # IPython asks no base behind a class with a repr
+        type.__setattr__(
+            cls, "_repr_pretty_", Rich._repr_pretty_
+        )  # IPython looks at no base behind a class with a repr
 
     def _repr_html_(self) -> str:
         html: str = CARD_OF.get()(self).html()

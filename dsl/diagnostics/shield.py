@@ -37,7 +37,7 @@ SIGNALS: Final = tuple(sorted(signal.valid_signals() - {getattr(signal, name, No
 
 _depth = 0  # of the shields of the main thread
 _handlers: dict[int, Any] = {}  # that wait, by signal
-_restarting: list[int] = []  # signals that `signal.siginterrupt` was told of
+_restarting: list[int] = []  # signals that `signal.siginterrupt` was called with
 _caught: list[tuple[int, FrameType | None]] = []  # signals, and where they came
 
 
@@ -105,7 +105,7 @@ def _give_back() -> None:
 
 
 def _restarts(number: int) -> bool:
-    """Whether system calls go on after a signal: `signal.signal` sets that anew, and Python does not tell.
+    """Whether system calls go on after a signal: `signal.signal` sets that anew, and Python does not report it.
 
     No exception is caught here: handlers of the program run meanwhile, and theirs would be caught, too.
     """

@@ -57,7 +57,7 @@ def _in(style: str, text: str) -> str:
 def traceback_lines(error: BaseException, internals: bool = False) -> list[str]:
     """An error as a notebook shows it: the user's lines that led to it, its text, what caused it.
 
-    With `internals` all frames are told.
+    With `internals` all frames are shown.
     """
     if internals:
         import traceback

@@ -1,6 +1,6 @@
 """Finds the text that code was made from, wherever that was written: in a file, in a cell, at a prompt, in a string.
 
-Each way is a function of the table `WAYS`, asked in order. None of them is believed: code that asks compares what a
+Each way is a function of the table `WAYS`, called in order. None of them is believed: the caller compares what a
 text compiles to with the code that runs. A text that is believed is kept with the names of its module, since a file may
 be written while the program that has loaded it runs, and its lines are put where messages read them.
 
@@ -67,7 +67,7 @@ def _file(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
 
 
 def _lines(file: str, names: dict[str, Any], defined: str) -> Iterator[Text]:
-    """What Python's own cache of lines knows: cells of IPython, prompts since Python 3.13, doctests, archives."""
+    """What Python's own cache of lines has: cells of IPython, prompts since Python 3.13, doctests, archives."""
     if lines := linecache.getlines(file):
         yield Text("".join(lines), file)
 

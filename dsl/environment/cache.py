@@ -6,7 +6,7 @@ what their headers name, so a `.so` is mapped straight from the cache file altho
 rename: a reader in another process sees all of an entry or nothing of it. What lies under an entry's name and is not
 that entry (cut short, changed, the copy of another one, no file at all) is a miss, never an error, and is replaced.
 
-The store holds native code, so it is believed only where nobody else could have put that code: the folder must be the
+The store holds native code, so it is believed only where no other user could have put that code: the folder must be the
 user's own and writable by the user alone. Where the folder cannot be trusted or written, a warning says so once, and
 the work goes on in a folder of this process that is removed at exit.
 """
@@ -57,7 +57,7 @@ class CacheWarning(UserWarning):
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What `Cache.info` tells: the folder, how many entries it holds, their bytes, and the limit in bytes."""
+    """What `Cache.info` gives: the folder, how many entries it holds, their bytes, and the limit in bytes."""
 
     path: Path
     entries: int
@@ -314,7 +314,7 @@ def _write(file: Path, data: bytes) -> Path:
         except BaseException as error:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-            # Somebody cleared the cache, folders and all, between the two steps: make them again, once.
+            # Another process cleared the cache, folders and all, between the two steps: make them again, once.
             if not isinstance(error, FileNotFoundError) or attempt == 2:
                 raise
     raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""Shows Einkorn's log to users who request it."""
+"""Shows Einkorn's log to users that request it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ..diagnostics.forks import fork_lock, in_child, postpone, resume, sections
 from ..diagnostics.shield import raise_if_of_handler, shielded
 
 ENOUGH: Final = 6 << 20  # bytes that a thread has to have: what code may keep, and the frames of all others
-# Bytes of threads that are started here. Nobody else requests just as many, so that they are known as those of here.
+# Bytes of threads that are started here. No other code requests just as many, so that they are known as those of here.
 OWN: Final = (8 << 20) + (44 << 10)
 
 _known = threading.local()
@@ -55,15 +55,15 @@ def with_room(work: Callable[P, T]) -> Callable[P, T]:
 def room_for_threads() -> Iterator[None]:
     """Threads that are started within have enough stack.
 
-    The size is the process's, for all threads that are started. Where somebody says another one meanwhile, that stays:
-    to put back what was said before would undo it.
+    The size is the process's, for all threads that are started. Where other code sets another one meanwhile, that
+    stays: to put back what was said before would undo it.
     """
     with shielded(), _sizes_lock:
         before = threading.stack_size(OWN)
         try:
             yield
         finally:
-            said = threading.stack_size(before)  # to ask without a size would set it
+            said = threading.stack_size(before)  # a query without a size would set it
             if said != OWN:
                 threading.stack_size(said)
 
@@ -82,7 +82,7 @@ def on_large_stack(work: Callable[[], T]) -> T:
     inside = sections() > 0
 
     def run() -> None:
-        if inside:  # a fork waits for the caller, who waits for this thread
+        if inside:  # a fork waits for the caller, which waits for this thread
             postpone(at_once=True)
         try:
             results.append(work())
@@ -113,7 +113,7 @@ def _forget_threads() -> None:
 
 
 def _stack_of_this_thread() -> int:
-    """The size of this thread's stack in bytes; as much as one likes where the system does not tell."""
+    """The size of this thread's stack in bytes; as much as one likes where the system does not report it."""
     if not sys.platform.startswith("linux"):
         return ENOUGH
     try:

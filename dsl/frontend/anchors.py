@@ -1,6 +1,6 @@
 """Anchors places so that they outlive an edit: in a node of a function of a program, not in a line of a file.
 
-Code is kept under a digest that knows no places, so code from an earlier process may belong to a text that has moved
+Code is kept under a digest without places, so code from an earlier process may belong to a text that has moved
 since. What code says of its text is therefore an anchor; code that shows it looks it up in today's program, whose tree
 is the same.
 """
@@ -19,7 +19,7 @@ from .program import PortableKernel, SourceFunction
 # one to the end of another; [digest, argument] for one that a signature declares; the parts of a plain place.
 Anchor = list[str | int]
 
-_DIGEST = 16  # hexadecimal digits of a program's digest that tell it from others of the same graph
+_DIGEST = 16  # hexadecimal digits of a program's digest that distinguish it from others of the same graph
 
 
 def anchors_of(kernels: Iterable[PortableKernel], places: Iterable[Place]) -> dict[Place, Anchor]:

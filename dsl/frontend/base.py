@@ -32,7 +32,7 @@ class Frontend:
         raise NotImplementedError
 
     def holds_kernels(self, file: Path) -> bool:
-        """Whether a file of a folder belongs to the folder's library, told without running anything."""
+        """Whether a file of a folder belongs to the folder's library, found without running anything."""
         raise NotImplementedError
 
     def is_test(self, file: Path) -> bool:
@@ -48,7 +48,7 @@ class SourceKernel:
     """A kernel of a file, with its contract.
 
     Attributes:
-        make: makes the portable program, when somebody requests it; its mistakes say what is outside the language.
+        make: makes the portable program, when it is requested; its mistakes say what is outside the language.
         reference: the NumPy function that says what it computes, if there is one.
         gradient: what computes its gradients, if there is something.
         reads: what the program was made of; nothing before it is made.

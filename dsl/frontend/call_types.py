@@ -10,8 +10,8 @@
 What a call returns follows from its arguments: arrays of NumPy for arrays and numbers, else the type of a tensor, a
 tuple of these for several outputs, None without outputs.
 
-mypy cannot tell outputs from inputs (`OutputTensor` is `Annotated` to it). The plugin `einkorn.mypy` makes the same
-signatures and results for it; without the plugin it accepts every call.
+mypy cannot distinguish outputs from inputs (`OutputTensor` is `Annotated` to it). The plugin `einkorn.mypy` makes the
+same signatures and results for it; without the plugin it accepts every call.
 
 See also `caller` (what a call does).
 """

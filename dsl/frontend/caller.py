@@ -1,4 +1,4 @@
-"""Finds who runs a kernel that is called without a graph. This floor knows no graphs, so it is found by its name.
+"""Finds what runs a kernel that is called without a graph. This floor has no graphs, so it is found by its name.
 
 See also `graph.interop.direct` (what a call means).
 """
@@ -103,7 +103,7 @@ class Called:
 
         Outputs are allocated, and come back as what was passed: NumPy in, NumPy out. `out=` gives the memory for them,
         a tuple where there are several. A `MutableInputTensor` is changed in place. Code is made for dtypes, ranks and
-        parameters when they are met first, and serves all sizes. With values of a graph that is being built, the op is
+        parameters at their first call, and serves all sizes. With values of a graph that is being built, the op is
         staged there.
 
         Raises:

@@ -1,6 +1,6 @@
 """Reads a portable program from JSON: what `PortableKernel.to_json` wrote, checked as a whole.
 
-A program comes out of a file that anybody can have written, and the compiler believes what it is given. So everything
+A program comes out of a file of unknown origin, and the compiler believes what it is given. So everything
 is looked at when it is read: each node of each tree (see `frontend.read_syntax`), each entry of the table of globals,
 that indices are of things of the right kind, that every name is bound around its use, and that loops are around what
 leaves them. What is wrong is named with its place: `functions[2].syntax.body[0].value.left`.
@@ -114,7 +114,7 @@ def _pair(data: Any, what: str) -> tuple[Any, Any]:
 
 
 def _index(data: Any, functions: tuple[SourceFunction, ...], kind: type[s.Stmt]) -> int:
-    """The index of a function, or of a struct, in the table of functions; the kernel itself is called by nobody."""
+    """The index of a function, or of a struct, in the table of functions; the kernel itself is never called."""
     if not (type(data) is int and 0 < data < len(functions) and isinstance(functions[data].syntax, kind)):
         expected(f"the index of a {kind.__name__.lower()}", data)
     return int(data)

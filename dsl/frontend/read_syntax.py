@@ -237,7 +237,7 @@ _FIELDS: dict[type[s.Node], tuple[tuple[str, Read], ...]] = {}
 
 
 def _readers(cls: type[s.Node]) -> tuple[tuple[str, Read], ...]:
-    """How each field of a node is read, in their order; found when it is met first."""
+    """How each field of a node is read, in their order; found at its first use."""
     said = inspect.get_annotations(cls)
     readers = tuple((n, _BY_FIELD.get((cls, n)) or _BY_ANNOTATION[str(said[n])]) for n in cls._fields)
     _FIELDS[cls] = readers

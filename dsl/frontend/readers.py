@@ -16,7 +16,7 @@ def is_source(file: Path) -> bool:
 
 
 def frontend_of(file: Path) -> Frontend:
-    """The frontend that reads a file; the caller has asked `is_source`."""
+    """The frontend that reads a file; the caller has checked `is_source`."""
     return FRONTENDS[file.suffix]
 
 

@@ -1,6 +1,6 @@
 """Keeps what a program was made of: the constants, helpers and closures that its functions named.
 
-A program is a picture of these at one time. Code that keeps it asks whether it still holds: whether every name still
+A program is a picture of these at one time. Code that keeps it checks whether it still holds: whether every name still
 stands for the very object that it stood for.
 """
 
@@ -59,7 +59,7 @@ class Reads:
             self.codes.append((function, function.__code__))
 
     def hold(self) -> bool:
-        """Whether each name still stands for the object that was read. Loops, since calls ask."""
+        """Whether each name still stands for the object that was read. Loops, since each call checks."""
         for names, name, value in self.globals:
             if names.get(name, _MISSING) is not value:
                 return False

@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import Any, ClassVar, dataclass_transform
 
 Span = tuple[int, int, int, int]
-NOWHERE: Span = (1, 1, 1, 1)
+NO_SPAN: Span = (1, 1, 1, 1)
 
 # The operators that a tree may hold.
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "shl", "shr", "and_", "or_", "xor")
@@ -37,7 +37,7 @@ class _Record:
         cls._fields = tuple(name for name in inspect.get_annotations(cls) if name != "span")
         cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
 
-    def __init__(self, *values: Any, span: Span = NOWHERE, **named: Any) -> None:
+    def __init__(self, *values: Any, span: Span = NO_SPAN, **named: Any) -> None:
         if len(values) == len(self._fields) and not named:
             self.__dict__.update(zip(self._fields, values, strict=True), span=span)
             return
@@ -63,7 +63,7 @@ class _Record:
 class Node(_Record):
     """Anything with a place in the author's text."""
 
-    span: Span = field(default=NOWHERE, kw_only=True, compare=False)
+    span: Span = field(default=NO_SPAN, kw_only=True, compare=False)
 
 
 class Expr(Node):

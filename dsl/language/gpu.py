@@ -26,7 +26,7 @@ def _axes(name: str, doc: str) -> Axes:
 
 @namespace
 class gpu:
-    """What a thread of a grid knows of itself and of its block."""
+    """What a thread of a grid has of itself and of its block."""
 
     thread_idx = _axes("thread_idx", "The thread's index within its block")
     block_idx = _axes("block_idx", "The block's index within the grid")
@@ -78,7 +78,7 @@ class gpu:
     def barrier(id: int = 0, threads: int | None = None) -> None:
         """Waits until every thread of the block is here, and shows them what each has stored.
 
-        With `threads`, whole warps with so many threads together meet at barrier number `id`, from 0 to 15, where the
+        With `threads`, whole warps with so many threads together wait at barrier number `id`, from 0 to 15, where the
         target has `"named_barriers"`; the others of the block do not have to come.
         """
 

@@ -1,7 +1,7 @@
 """Declares what values answer: the members of numbers, vectors, tensors and pointers, for editors and type checkers.
 
 `Numeric`, the bound of every type variable of kernels, has the members of tensors and of elements alike. What a kernel
-may really do is checked by the compiler, which knows more. Nothing here is imported as a file runs.
+may really do is checked by the compiler, which has more facts. Nothing here is imported as a file runs.
 
 To mypy `InputTensor[T, "m n"]` is `T`, and the dims text metadata. Pyright reads the classes at the end of this file:
 their `__class_getitem__` makes what stands between the brackets a value, not a type. A class that is a protocol with a

@@ -1,4 +1,5 @@
-"""Declares Python's own functions, with the meaning that they have in kernels; nobody imports them (see `stubs`)."""
+"""Declares Python's own functions, with the meaning that they have in kernels; they are never imported (see
+`stubs`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Defines what a name of the language is: stubs, and groups of them.
 
-A `Stub` stands for an operation that the compiler knows under the same name: a row of its table of operations, or a
+A `Stub` stands for an operation that the compiler has under the same name: a row of its table of operations, or a
 rule of its own. A library stub (`exp`, `sin`, …) is written in the language itself, in the standard library. Outside a
 kernel a stub only says that it belongs into one; `abs`, `max` and other names of Python's do what Python's do there,
 so that `from einkorn.dsl import *` changes nothing for the rest of a file.

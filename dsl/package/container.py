@@ -1,11 +1,11 @@
 """Writes and reads the `.pkg` container: schemas, portable programs and compiled code of kernels in one file.
 
-    manifest.json          what is in the file (see `manifest`); first, so that one read tells all
+    manifest.json          what is in the file (see `manifest`); first, so that one read suffices
     program/<op>.json      the portable program of each op
     source/<path>          Python sources, for reading (optional)
     code/<target>/<op>-<n>.<format, such as so or ptx>
     code/<target>/<op>-<n>.<target of a host>.so      what launches the kernels of code for a device
-    tuning.json            which parameters were found to be best for whom (optional)
+    tuning.json            which parameters were found to be best on which device (optional)
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when requested and handed out only when size and SHA-256 are those of the manifest.

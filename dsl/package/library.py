@@ -1,7 +1,7 @@
 """Loads kernel libraries: the kernels in a file, in a folder of files, or in a package.
 
 Loading a file imports it, once for each state of its text; packages are read without running anything. A library lists
-its kernels by name and makes the portable program of one when asked.
+its kernels by name and makes the portable program of one on request.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class LoadedKernel:
 
     @property
     def digest(self) -> str:
-        """The program's digest; known without making the program where somebody noted it."""
+        """The program's digest; known without making the program where it was noted."""
         return self.known_digest or self.portable.digest
 
     def expanded(self, counts: Mapping[str, int]) -> LoadedKernel:
@@ -176,7 +176,7 @@ def load_library(path: str | Path, collected: list[EinkornError] | None = None) 
     if where is None:
         suffixes = ", ".join(FRONTENDS)
         raise PackageError(
-            f"there is no kernel library at '{path}'",
+            f"no kernel library at '{path}'",
             code="EK0501",
             got=str(path),
             hint=f"a kernel library is a folder of kernel files, one such file ({suffixes}), or a package (.pkg)",
@@ -195,7 +195,7 @@ def load_library(path: str | Path, collected: list[EinkornError] | None = None) 
 def kernel_files(path: str | Path) -> list[Path]:
     """The source files that a library is made of; none for a package, or where nothing is.
 
-    Of a folder these are the files that hold kernels, as their frontends tell. If it has none, and a folder `kernels`
+    Of a folder these are the files that hold kernels, as their frontends find. If it has none, and a folder `kernels`
     as `einkorn new` makes it, they are the files of that.
     """
     where = _existing(path)

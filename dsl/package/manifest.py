@@ -1,11 +1,11 @@
 """Describes what a package holds: its manifest, as values and as JSON.
 
-Everything that may be asked of a package without running or mapping any of it stands here: the ops with their schemas,
+Everything that is needed of a package without running or mapping any of it stands here: the ops with their schemas,
 which code there is for which target, and the size and SHA-256 of every other member.
 
 Compatibility is by integers. Another major format is refused, a newer minor is read and what is not known in it is
 passed over; within our own minor the JSON is taken strictly: a field that is missing, unknown or of another type is an
-error, so that a mistake of a writer is found on the first day and not when somebody comes to need the field.
+error, so that a mistake of a writer is found on the first day and not when the field is needed first.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Variant:
 @dataclass(frozen=True)
 class Manifest:
     """All of it. `producers` are the tools that made the package with their versions, `sources` its Python sources,
-    `tuning` what was found to be best for whom."""
+    `tuning` what was found to be best on which device."""
 
     name: str
     version: str

@@ -1,13 +1,13 @@
-"""Reads a shared object that came from somebody else, before the system maps it.
+"""Reads a shared object of unknown origin, before the system maps it.
 
 The dynamic loader believes what it loads: a wrong offset in the tables that it follows ends the process, and a file may
-ask it to run functions before anybody has called one. So code of a package is read here first, and taken only where it
+run functions before one is called. So code of a package is read here first, and taken only where it
 is built as `compiler.codegen.elf.image` builds it: segments within the file that share no page and are never writable
 and executable at once, a dynamic section of the few entries that we write, symbols and a hash table without a way out,
 relocations of the three kinds that we write into memory that may be written, no libraries but libc and libm, nothing
-that runs by itself. The entry lies in code, the table of reports in memory that nobody may change.
+that runs by itself. The entry lies in code, the table of reports in memory that is read-only.
 
-Raises: `Misread`. It is run as it is; who does not trust the maker of a package does not run its code.
+Raises: `Misread`. It is run as it is: run only the code of packages from trusted sources.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class _Reader:
     # *** the tables ***
 
     def constants(self, tag: int, size: int, what: str) -> bytes:
-        """Bytes at an address that the dynamic section names; the loader reads them, and nobody may change them."""
+        """Bytes at an address that the dynamic section names; the loader reads them, and they are read-only."""
         address = self.dynamic[tag]
         home = next((s for s in self.segments if s.flags == elf.R and s.has_data(address, size)), None)
         if home is None or address % (1 if tag == elf.DT_STRTAB else 4):

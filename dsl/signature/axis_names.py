@@ -21,7 +21,7 @@ class AxisNames:
     """What the axes of a call are called.
 
     Attributes:
-        inputs: for each input a name an axis, or the size that the signature or a parameter tells.
+        inputs: for each input a name an axis, or the size that the signature or a parameter determines.
         packs: the names of the axes of each pack.
         computed: by (input, axis): the expression that the size of the axis has to be.
         integers: the int parameters.
@@ -137,15 +137,15 @@ def _names(argument: TensorArgument) -> set[str]:
 
 
 def open_sizes(schema: OpSchema) -> dict[str, tuple[int, int]]:
-    """The named sizes that only the memory of an output tells: output and axis where each stands first."""
+    """The named sizes that only the memory of an output has: output and axis where each stands first."""
     if any(isinstance(item, Pack) for argument in schema.outputs for item in parse_dims(argument.dims, argument.place)):
         return {}
-    told = {name for argument in schema.inputs for name in _names(argument)} | set(schema.late)
-    told |= {parameter.name for parameter in schema.parameters}
+    known = {name for argument in schema.inputs for name in _names(argument)} | set(schema.late)
+    known |= {parameter.name for parameter in schema.parameters}
     found: dict[str, tuple[int, int]] = {}
     for number, argument in enumerate(schema.outputs):
         for axis, item in enumerate(parse_dims(argument.dims, argument.place)):
-            if isinstance(item, Axis) and item.name not in told:
+            if isinstance(item, Axis) and item.name not in known:
                 found.setdefault(item.name, (number, axis))
     return found
 

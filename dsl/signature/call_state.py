@@ -77,7 +77,7 @@ class CallState:
         notes: Sequence[str] = (),
         **details: Any,
     ) -> NoReturn:
-        """Raises an error that names the op and the argument, and tells where the argument is declared."""
+        """Raises an error that names the op and the argument, and says where the argument is declared."""
         notes = list(notes)
         if argument is not None and argument.place is not None:
             notes.append(f"'{argument}' is declared at {argument.place}")

@@ -57,7 +57,7 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
 
 
 def undetermined_sizes(schema: OpSchema) -> list[Remark]:
-    """The sizes of outputs that no input, parameter or shape function tells: every call has to say them."""
+    """The sizes of outputs that no input, parameter or shape function determines: every call has to say them."""
     determined = {*schema.late, *(p.name for p in schema.parameters if p.kind == "int")}
     for argument in schema.inputs:
         determined |= {item.name for item in parse_dims(argument.dims) if isinstance(item, Axis | Pack)}
@@ -191,7 +191,7 @@ class _SchemaCheck:
                 self.fail("EK0306", f"'{expression}' divides by zero", argument)
 
     def _known_from(self, expression: Expression, argument: TensorArgument, name: Name) -> str:
-        """The hint for a name that nothing tells when the expression is computed."""
+        """The hint for a name that nothing determines when the expression is computed."""
         if argument not in self.schema.inputs:
             return f"'{name.name}' can be a dim of an input, or a parameter: `*, {name.name}: int`"
         turned = {"+": "-", "-": "+", "*": "//", "//": "*"}
@@ -206,7 +206,7 @@ class _SchemaCheck:
         return f'write "{own}" here, a size of its own, and compute the others from it: "{written}" for "{name.name}"'
 
     def check_packs(self) -> None:
-        """Some order of the arguments must tell the lengths of all packs: at most one is new in each."""
+        """Some order of the arguments must determine the lengths of all packs: at most one is new in each."""
         known: set[str] = set()
         for arguments in (self.schema.inputs, self.schema.outputs):
             pending = [argument for argument in arguments if argument.name in self.items]

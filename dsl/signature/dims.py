@@ -94,7 +94,7 @@ Expression = Number | Name | Negate | Binary | FunctionCall
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis; a name met twice has one size."""
+    """One axis; a name that stands twice has one size."""
 
     name: str
 

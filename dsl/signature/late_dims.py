@@ -1,4 +1,5 @@
-"""Finds late dims, the output dims that neither inputs nor parameters tell, and the contract of what computes them.
+"""Finds late dims, the output dims that neither inputs nor parameters determine, and the contract of what computes
+them.
 
 A shape function computes them as the op is run. It is a kernel of its own, with an output that holds these numbers.
 """
@@ -16,7 +17,7 @@ SIZES = "$sizes"  # the argument of a shape function's kernel that takes what it
 
 
 def late_names(schema: OpSchema) -> tuple[str, ...]:
-    """The named output dims that no input and no parameter tells, in order of appearance."""
+    """The named output dims that no input and no parameter determines, in order of appearance."""
     known = {item.name for argument in schema.inputs for item in parse_dims(argument.dims) if isinstance(item, Axis)}
     known |= {parameter.name for parameter in schema.parameters if parameter.kind == "int"}
     axes = (item.name for a in schema.outputs for item in parse_dims(a.dims) if isinstance(item, Axis))

@@ -52,7 +52,7 @@ def bind_parameters(schema: OpSchema, given: Mapping[str, object], *, place: Pla
 
 
 def identity(value: object) -> tuple[str, str]:
-    """What tells values of parameters apart: 1, 1.0 and True are three of them, and 0.0 is not -0.0.
+    """What distinguishes values of parameters: 1, 1.0 and True are three of them, and 0.0 is not -0.0.
 
     A dtype and its name, which stands for it in packages, are one.
     """

@@ -32,11 +32,11 @@ def match(call: CallState, tensors: Sequence[Tensor]) -> None:
 
 
 def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
-    """Binds names to sizes; a tensor with several unknown packs waits until others have told their lengths."""
+    """Binds names to sizes; a tensor with several unknown packs waits until others have determined their lengths."""
     pending = list(tensors)
     while pending:
         ready = next((tensor for tensor in pending if _unknown_packs(call, tensor) <= 1), None)
-        if ready is None and call.errors:  # the tensor that would tell may be among those that do not fit
+        if ready is None and call.errors:  # the tensor that would determine it may be among those that do not fit
             return
         if ready is None:
             tensor = pending[0]
@@ -71,7 +71,7 @@ def _match_shape(call: CallState, tensor: Tensor) -> None:
 
 
 def _length(call: CallState, item: DimItem, tensor: Tensor) -> int | None:
-    """How many axes an item takes; None when the rank of the tensor tells."""
+    """How many axes an item takes; None when the rank of the tensor determines it."""
     if not isinstance(item, Pack):
         return 1
     if item.count is not None:

@@ -1,4 +1,4 @@
-"""Defines what tuning is told: the values of parameters that are tried, and the dims on which the choice depends.
+"""Defines what tuning is given: the values of parameters that are tried, and the dims on which the choice depends.
 
 See also `package.findings` (what was found is kept elsewhere).
 """

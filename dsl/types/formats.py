@@ -140,7 +140,7 @@ class FloatFormat:
 
 @lru_cache(maxsize=4096)
 def _nearest(form: FloatFormat, value: float | Fraction, sign: float) -> float:
-    """`sign` tells the zeros apart. A program has few constants, and evaluates each several times."""
+    """`sign` distinguishes the zeros. A program has few constants, and evaluates each several times."""
     return form.decode(form.encode(value))
 
 

@@ -36,7 +36,7 @@ def operands(values: dict[str, Any]) -> list[Any]:
     """Converts Python numbers to the dtype of the tensors: an int with floats is rounded.
 
     Raises:
-        DTypeError: EK0818, there is no tensor, or something that is neither tensor nor number.
+        DTypeError: EK0818, no tensor, or something that is neither tensor nor number.
     """
     known = [value for value in values.values() if isinstance(value, Tensor)]
     if not known:

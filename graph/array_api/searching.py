@@ -90,7 +90,7 @@ def searchsorted(
     if tensor("x1", x1).rank != 1:
         wrong("x1", x1, "a tensor of one axis", code="EK0422")
     row = x1 if sorter is None else F.gather(x1, tensor("sorter", sorter), 0)
-    row, wanted = together("searchsorted", [row, _beside(x2, x1)])
+    row, wanted = together("searchsorted", [row, _on_its_device(x2, x1)])
     return F.searchsorted(row, wanted, right)
 
 
@@ -112,7 +112,7 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
     """Whether each element of x1 is one of x2's; whether it is none, under `invert`. NaN is not an element of
     anything."""
     like = x2 if isinstance(x2, Tensor) else tensor("x1", x1)
-    first, second = together("isin", [_beside(x1, like), _beside(x2, like)])
+    first, second = together("isin", [_on_its_device(x1, like), _on_its_device(x2, like)])
     row = F.sort(flat(second))
     if row.size == 0:
         contained = Tensor.full(first.shape, False, dtype=DType.bool, device=first.device)
@@ -144,7 +144,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     )
 
 
-def _beside(value: Operand, like: Tensor) -> Tensor:
+def _on_its_device(value: Operand, like: Tensor) -> Tensor:
     """A number as a tensor with the dtype of another."""
     return value if isinstance(value, Tensor) else Tensor.constant(value, dtype=like.dtype, device=like.device)
 

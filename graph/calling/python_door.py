@@ -354,9 +354,9 @@ def _probe(library: SharedLibrary) -> bool:
         return False
     found = [int(word) for word in seen]
     _, kind, data, rank, dims, strides, owner, dtype, flags = found[:9]
-    told = (kind, data, rank & 0xFFFFFFFF, owner, dtype, flags & 0xFFFFFFFF)
+    described = (kind, data, rank & 0xFFFFFFFF, owner, dtype, flags & 0xFFFFFFFF)
     flat = array.base
-    if told != (id(np.ndarray), array.ctypes.data, 2, id(flat), id(array.dtype), array.flags.num):
+    if described != (id(np.ndarray), array.ctypes.data, 2, id(flat), id(array.dtype), array.flags.num):
         return False
     layout = [tuple((ctypes.c_int64 * 2).from_address(at)) for at in (dims, strides)]
     others = (found[10], struct.unpack("<d", struct.pack("<q", found[11]))[0], found[13:16], found[17:19])

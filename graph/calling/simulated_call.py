@@ -43,7 +43,7 @@ class SimulatedCall:
     def __init__(self, plan: CallPlan, memory: CallMemory, native: NativeCall) -> None:
         self._plan, self._memory, self._native = plan, memory, native
         checked = plan.driver.checked
-        self.watched = checked if checked is not None and checked.knows_values else None
+        self.watched = checked if checked is not None and checked.tracks_values else None
         self.rehearsal: Rehearsal | None = None
 
     def begin(self, arrays: Sequence[Any], fresh: Iterable[Buffer]) -> None:

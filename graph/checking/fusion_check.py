@@ -7,7 +7,7 @@ way, and the first kernel that differs is where it begins. Then comes the call t
 How much may differ follows from the data: 64 units in the last place of the coarsest float type of the kernel's values,
 and 16 times what the ops themselves differ by when their float inputs change in the last place, up or down by chance
 (the most of three draws, and the mean over the tensor). Numbers that are not floats may differ where such a change
-makes them differ, and nowhere else.
+makes them differ, and in no other place.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class FusionCheck:
         given = [_copied(check, value) for check, value in zip(self.call.checks, inputs, strict=True)]
         if self.fused is None:
             ir = replace(self.ir, outputs=self.stored)
-            load = lambda asked: self.load(asked, self.parts)  # noqa: E731
+            load = lambda requested: self.load(requested, self.parts)  # noqa: E731
             self.fused = Caller(plan_calls(ir, load, self.call.checks, self.call.plan.weights))
         results = self.fused.run(given)
         values: dict[int, Any] = dict(enumerate(given)) | dict(zip(self.stored, results, strict=True))
@@ -133,7 +133,7 @@ class FusionCheck:
             key = (group.root, *(tuple(map(int, type.shape)) for type in small.ir.inputs))
             if key not in self.alone:
                 checks = [InputCheck(f"input{k}", type) for k, type in enumerate(small.ir.inputs)]
-                self.alone[key] = Caller(plan_calls(small.ir, lambda asked: self.load(asked, None), checks))
+                self.alone[key] = Caller(plan_calls(small.ir, lambda requested: self.load(requested, None), checks))
             self._compare_group(
                 group, small, self.alone[key], [self._value(value, values, sizes) for value in reads], values
             )

@@ -29,13 +29,13 @@ class OutOfDeviceMemory(MemoryError):
 
     code = "EK0833"
 
-    def __init__(self, asked: int, notes: list[str]) -> None:
-        super().__init__("; ".join([f"{asked:,} bytes are requested", *notes]))
-        self.asked = asked
+    def __init__(self, requested: int, notes: list[str]) -> None:
+        super().__init__("; ".join([f"{requested:,} bytes are requested", *notes]))
+        self.requested = requested
         self.notes = notes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OutOfDeviceMemory, (self.asked, self.notes)
+        return OutOfDeviceMemory, (self.requested, self.notes)
 
 
 class Block:
@@ -57,7 +57,7 @@ class Stats:
     in_use: int
     reserved: int
     peak: int
-    asked: int
+    requested: int
     reused: int
 
 
@@ -103,14 +103,14 @@ class Pool:
         self._kept: dict[Any, dict[int, list[Block]]] = {}  # the free ones, by stream and size
         self._classes: dict[int, int] = {}  # what `size_class` said
         self.returned: deque[Block] = deque()  # appended to by code that drops a block, without a lock
-        self._in_use = self._reserved = self._peak = self._asked = self._reused = 0
+        self._in_use = self._reserved = self._peak = self._requested = self._reused = 0
 
     def allocate(self, size: int, stream: Any, user: str) -> Block | None:
         """A kept block of at least so many bytes that work on this stream may use at once; None where there is none."""
         with self._lock:
             if self.returned:
                 self._collect()
-            self._asked += 1
+            self._requested += 1
             wanted = self._classes.get(size) or self._class(size)
             kept = self._kept.get(stream)
             blocks = None if kept is None else kept.get(wanted)
@@ -200,4 +200,4 @@ class Pool:
         """What the pool holds."""
         with self._lock:
             self._collect()
-            return Stats(self._in_use, self._reserved, self._peak, self._asked, self._reused)
+            return Stats(self._in_use, self._reserved, self._peak, self._requested, self._reused)

@@ -1,7 +1,7 @@
 """Keeps what the checks of a simulated device know of its memory, and what they have found.
 
     with buffers:  marks which bytes are there, and which have values
-    in calls:      generated code tells each access to the functions of `compiler.simulation.shadow_memory`
+    in calls:      generated code reports each access to the functions of `compiler.simulation.shadow_memory`
 
 See also `findings.findings` (what is said of a finding).
 """
@@ -22,7 +22,7 @@ from ...dsl.diagnostics.forks import fork_lock
 from .shared_library import SharedLibrary
 
 FUNCTIONS = (
-    *("start", "begin", "meet", "access", "use", "mark", "copy", "commit", "wait"),
+    *("start", "begin", "sync", "access", "use", "mark", "copy", "commit", "wait"),
     *("branch", "promise", "outside", "misaligned", "switch"),
 )
 SHADOW = 1 << 36  # bytes of addresses for shadow memory, of which pages are made when they are touched
@@ -71,7 +71,7 @@ class CheckedMemory:
             self._mark(self.state, address, size, 0)
 
     @property
-    def knows_values(self) -> bool:
+    def tracks_values(self) -> bool:
         """Whether it is known which bytes have values."""
         return bool(self._state.looks_for & Check.UNINITIALISED)
 

@@ -123,7 +123,7 @@ class Driver(ABC):
         targets: the names of the compile targets that its code is made for: the host's half first, if there are two.
         architecture: of an accelerator, such as "sm_90"; empty for the host.
         name: of a device that is called so next to its number, such as "sim:sm_90a"; empty for others.
-        asked_for: of a device that is simulated: what it was made with, which makes an equal one in another process.
+        made_with: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
         draws: whether it draws that order from a seed.
     """
@@ -133,7 +133,7 @@ class Driver(ABC):
     targets: tuple[str, ...]
     architecture: str = ""
     name: str = ""
-    asked_for: tuple[Any, ...] | None = None
+    made_with: tuple[Any, ...] | None = None
     in_order: bool = False
     draws: bool = False
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack

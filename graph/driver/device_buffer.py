@@ -54,8 +54,8 @@ class DeviceBuffer(WholeBuffer):
 
     def __dlpack__(self, **keywords: Any) -> Any:
         place = self.__dlpack_device__()
-        asked = keywords.get("dl_device")
-        if asked is not None and tuple(asked) == (device_dlpack.HOST, 0) and keywords.get("copy") is not False:
+        requested = keywords.get("dl_device")
+        if requested is not None and tuple(requested) == (device_dlpack.HOST, 0) and keywords.get("copy") is not False:
             return dlpack.export(self.to_numpy(), {"max_version": keywords.get("max_version")})
         if self._dtype.is_packed():
             raise BufferError(f"a buffer of {self.dtype} does not go through DLPack; view it as uint8")

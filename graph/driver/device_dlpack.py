@@ -48,9 +48,9 @@ def export_memory(
     Raises:
         BufferError: the taker wants it elsewhere.
     """
-    asked = keywords.pop("dl_device", None)
-    if asked is not None and tuple(asked) != place:
-        raise BufferError(f"the memory lies on DLPack device {place}, and {tuple(asked)} is requested")
+    requested = keywords.pop("dl_device", None)
+    if requested is not None and tuple(requested) != place:
+        raise BufferError(f"the memory lies on DLPack device {place}, and {tuple(requested)} is requested")
     stream = keywords.pop("stream", None)
     array = shell(memory.address, shape, dtype, memory)
     handle = (LEGACY_DEFAULT if place[0] == 2 else 0) if stream is None else int(stream)

@@ -45,7 +45,7 @@ class DeviceKind(Enum):
         if isinstance(text, str) and text.lower() in ("cpu", "gpu"):
             return DeviceKind(text.lower())
         raise GraphError(
-            f"there is no device kind {shown_value(text)}",
+            f"no device kind {shown_value(text)}",
             code="EK0801",
             place=user_place(),
             argument="device_type",
@@ -199,7 +199,7 @@ class Device:
         return hash((self.label, self.id))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.id,)) if self.driver.asked_for is None else (_simulated, self.driver.asked_for)
+        return (type(self), (self.id,)) if self.driver.made_with is None else (_simulated, self.driver.made_with)
 
     def __str__(self) -> str:
         return f"{self.label}:{self.id}" + (f" ({self.driver.name})" if self.driver.name else "")

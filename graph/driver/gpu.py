@@ -69,8 +69,8 @@ class GpuDriver(Driver):
         self._dropped: deque[int] = deque()
         self._library_table: ctypes.Array[ctypes.c_void_p] | None = None
         self._gone: deque[int] = deque()  # streams
-        self._streams: set[int] = set()  # that were made here, and record nothing; under `_asking`
-        self._asking = fork_lock()
+        self._streams: set[int] = set()  # that were made here, and record nothing; under `_streams_lock`
+        self._streams_lock = fork_lock()
         self.replayed: deque[int] = deque()  # recorded work that is not replayed any more
         self._read: deque[tuple[int, DeviceStream, Memory]] = deque()  # see `order_later`
         self._pinned: deque[int] = deque()
@@ -326,19 +326,19 @@ class GpuDriver(Driver):
         with self:
             self._destroy_streams()
             stream = self.library.create_stream()
-            with self._asking:
+            with self._streams_lock:
                 self._streams.add(stream)
             return stream
 
     def _destroy_streams(self) -> None:
         for stream in taken(self._gone):
-            with self._asking:
+            with self._streams_lock:
                 self._streams.discard(stream)
             self.library.destroy_stream(stream)
 
     def _is_idle(self, stream: int) -> bool:
         """Whether the work on a stream that was made here is done; of one that records none is waited for."""
-        with self._asking:
+        with self._streams_lock:
             return stream not in self._streams or self.library.is_idle(stream)
 
     def _free_replayed(self) -> None:
@@ -512,7 +512,7 @@ class GpuDriver(Driver):
         """
         stream = stream_of(self)
         stream.is_recording = True
-        with self._asking:
+        with self._streams_lock:
             self._streams.discard(stream.handle)
         with self:
             self._free_replayed()

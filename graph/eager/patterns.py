@@ -282,8 +282,8 @@ def types_of(kinds: Iterable[TensorKind], names: Names) -> list[TensorType]:
 
 def carrier(kinds: Iterable[TensorKind], names: Names) -> list[str]:
     """The names that no input determines: a tensor of no elements has their sizes."""
-    told = {size for each in kinds for size in each.sizes}
-    return [name for size, name in names.items() if size not in told]
+    determined = {size for each in kinds for size in each.sizes}
+    return [name for size, name in names.items() if size not in determined]
 
 
 def _traced(split: Split, kinds: Sequence[TensorKind], names: Names, device: Device) -> Pattern | None:

@@ -57,7 +57,7 @@ class Program:
         steps: its calls, in order.
         leaves: the kinds of its inputs.
         outputs: the numbers of the values that it gives.
-        met: how often it was wanted.
+        requests: how often it was wanted.
         model: what runs it, once it is compiled.
         door: a built-in function that runs it, when it has run a few times.
     """
@@ -67,7 +67,7 @@ class Program:
         self.leaves = tuple(leaves)
         self.outputs = tuple(outputs)
         self.device: Device = steps[0].call.device
-        self.met = 0
+        self.requests = 0
         self.queued = False
         self.model: Model | None = None
         self.door: Any = None

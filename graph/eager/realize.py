@@ -72,21 +72,21 @@ def realize(wanted: Sequence[Recorded], at_once: dict[Any, None] | None = None, 
 def _walk(wanted: Iterable[Recorded]) -> list[Entry]:
     """The pending calls that these need, each behind those that it needs."""
     order: list[Entry] = []
-    met: set[int] = set()
+    seen: set[int] = set()
     tensor_class = TENSOR.get()
 
     def visit(tensor: Recorded, pending: Pending) -> None:  # as deep as the longest chain, `DEEPEST` at most
-        met.add(id(pending))
+        seen.add(id(pending))
         for each in pending[1]:
             if type(each) is tensor_class:
                 further = each._pending
-                if type(further) is tuple and id(further) not in met:
+                if type(further) is tuple and id(further) not in seen:
                     visit(each, further)
         order.append((pending, tensor))
 
     for tensor in wanted:
         pending = tensor._pending
-        if type(pending) is tuple and id(pending) not in met:
+        if type(pending) is tuple and id(pending) not in seen:
             visit(tensor, pending)
     return order
 
@@ -137,7 +137,7 @@ class _Part:
         key += self.outputs
         self.key = tuple(key)
 
-    def _seen_outside(self, asked: set[int], uses: list[int]) -> list[int]:
+    def _seen_outside(self, requested: set[int], uses: list[int]) -> list[int]:
         """The numbers of the values that something else than calls of this part uses.
 
         Counts of references only save work here: a value that is left out is computed again when it is wanted, from
@@ -152,7 +152,7 @@ class _Part:
                 number += len(results)
                 continue
             # in addition to the calls of this part, `tensors` and an entry hold it
-            if held[number] > _UNSEEN + 1 + uses[number] or id(tensors[number]) in asked:
+            if held[number] > _UNSEEN + 1 + uses[number] or id(tensors[number]) in requested:
                 outputs.append(number)
             number += 1
         return outputs
@@ -177,7 +177,7 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
             _known.clear()
         found = _known[part.key] = _program(part)
     program, sizes = found
-    program.met += 1
+    program.requests += 1
     if program.model is None and at_once is not None and len(at_once) < most and not program.queued:
         at_once[program] = None
         program.compiled()
@@ -188,7 +188,7 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
         except EinkornError:  # op by op it is found which one it was, and where it was called
             part.finish(_op_by_op(part))
             return
-    if program.met >= MEETINGS:
+    if program.requests >= MEETINGS:
         program.want()
     part.finish(_op_by_op(part))
 

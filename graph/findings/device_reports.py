@@ -3,7 +3,7 @@
 They write it into pinned memory of the host, which outlives a device's context. It is read where the host waits for the
 device anyway (see `driver.late_reports`).
 
-See also `findings.reports` (what a report says), `compiler.lowering.report_rings` (who writes them).
+See also `findings.reports` (what a report says), `compiler.lowering.report_rings` (which writes them).
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def _report(data: Any) -> Report:
     shown = listed(parts, _part)
     if len(shown) > MAX_VALUES:
         raise Misread("has too many parts")
-    told = {name: _value(value) for name, value in details.items()}
-    return Report(kind, shown, _anchor(anchor), text(op), told, listed(notes, _note))
+    described = {name: _value(value) for name, value in details.items()}
+    return Report(kind, shown, _anchor(anchor), text(op), described, listed(notes, _note))
 
 
 def _part(data: Any) -> str | tuple[str, str]:
@@ -179,14 +179,14 @@ def failure_error(
             notes = [f"it was staged by the call at {place.caller}", *notes]
             place = Place(place.file, place.line, place.column, place.end_line, place.end_column)
     calls = [(text, at) for text, anchor in report.notes if (at := place_at(anchor, kernels)) is not None]
-    told = [f"{text} {at}" for text, at in calls]
+    described = [f"{text} {at}" for text, at in calls]
     if staged:
-        told.append(f"op '{report.op}' was staged at {' or '.join(dict.fromkeys(map(str, staged)))}")
+        described.append(f"op '{report.op}' was staged at {' or '.join(dict.fromkeys(map(str, staged)))}")
     chain = [at for text, at in calls if text == "called from"]
     if report.kind not in CODES:
         what = "assertion failed" if report.kind == "assert" else report.kind
         text = f"{what} in op '{report.op}'{': ' + failure.text if failure.text else ''}"
-        return KernelError(text, code="EK0701", place=place, op=report.op, notes=[*told, *notes], chain=chain)
+        return KernelError(text, code="EK0701", place=place, op=report.op, notes=[*described, *notes], chain=chain)
     text = f"{failure.text}, in op '{report.op}'"
     if report.kind == "nan":
         shape, position = details.pop("shape"), details.pop("position")
@@ -202,7 +202,7 @@ def failure_error(
         argument=details.get("tensor"),
         expected=details.get("extent", details.pop("limit", None)),
         got=details.get("index", details.pop("size", None)),
-        notes=[*told, *notes],
+        notes=[*described, *notes],
         hint=HINTS.get(report.kind),
         chain=chain,
         **details,

@@ -1,6 +1,6 @@
 """Reports uninitialised elements of results; a simulated device with memory checks finds them.
 
-See also `unwritten` (devices that do not tell).
+See also `unwritten` (devices that do not report it).
 """
 
 from __future__ import annotations

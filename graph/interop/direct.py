@@ -183,7 +183,7 @@ def _specialised(
         kind_of(operand, number < len(state.schema.inputs) and state.schema.inputs[number].dtype in known)
         for number, operand in enumerate(operands)
     ]
-    outputs = None if memory is None else _told_dtypes(state, operands, memory)
+    outputs = None if memory is None else _dtypes_of_memory(state, operands, memory)
     spread = spread_of([operands[k].shape for k in state.joint])
     try:
         found = specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs, spread)
@@ -194,7 +194,7 @@ def _specialised(
     return found
 
 
-def _told_dtypes(
+def _dtypes_of_memory(
     state: Prepared, operands: Sequence[Operand], memory: Sequence[Operand | None]
 ) -> list[DType | None] | None:
     """The dtypes of the outputs, where only `out=` determines them or sizes; None where it is not needed."""

@@ -1,6 +1,6 @@
 """Requests a graph's code from the compiler: the only module of `graph` that imports it.
 
-Imports of the compiler stand inside functions, here and nowhere else: a warm start requests this machine's target and
+Imports of the compiler stand inside functions of this module alone: a warm start requests this machine's target and
 loads neither MLIR nor LLVM.
 
 See also `loading.load`.
@@ -39,7 +39,7 @@ from ..passes.memory_plan import Plan, bound_dtypes
 from ..passes.pipeline import Planning, plan_graph
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
-from .progress import Tell
+from .progress import OnProgress
 
 if TYPE_CHECKING:
     from ...compiler.targets import Target
@@ -184,10 +184,10 @@ def compile_graph(
     fuse: bool,
     checks: Checks,
     parts: Partition | None = None,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> CompiledGraph:
     """Compiles a graph for the targets of its device, in these groups or in those that fusion finds; a group that
-    cannot be built loses its root, the others stay. `tell` is called with the progress.
+    cannot be built loses its root, the others stay. `on_progress` is called with the progress.
 
     Raises:
         CompileError: a mistake in a kernel.
@@ -200,7 +200,7 @@ def compile_graph(
 
     def build(unit: EntrySpec) -> tuple[Piece, ...]:
         if len(unit.groups) > 1 and not target.has_grid:
-            return (compile_groups(unit, target, tell),)
+            return (compile_groups(unit, target, on_progress),)
         return compile_entry(unit, target, hosts=targets[:-1]).pieces
 
     return CompiledGraph(*_built(ir, target, fuse, checks, parts, build))

@@ -142,8 +142,10 @@ def _compiled(
     key: str, ir: GraphIR, device: Device, fuse: bool, checks: Checks, parts: Partition | None = None
 ) -> LoadedCode:
     alone = len(ir.nodes) == 1 and isinstance(ir.nodes[0], Node) and ir.nodes[0].kernel.schema.name == ir.name
-    with shown_progress(ir.name, "compiling op" if alone else "compiling graph") as tell:  # a kernel that is called
-        made = compile_graph(ir, targets_of(device), fuse, checks, parts, tell)
+    with shown_progress(
+        ir.name, "compiling op" if alone else "compiling graph"
+    ) as on_progress:  # a kernel that is called
+        made = compile_graph(ir, targets_of(device), fuse, checks, parts, on_progress)
     record = {
         "groups": partition_to_json(made.parts),
         "pieces": [[piece.kind, piece.target, len(piece.code)] for piece in made.pieces],

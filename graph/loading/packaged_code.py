@@ -129,9 +129,9 @@ def hint_without_code(ir: GraphIR) -> str:
     for name, value in node.parameters:
         text = value.name if isinstance(value, DType) else str(value)
         options.append(("--param", name, text.lower() if isinstance(value, bool) else text))
-    told = [word for option, name, text in options for word in (option, f"{name}={text}")]
+    options_given = [word for option, name, text in options for word in (option, f"{name}={text}")]
     other = str(path.with_name(f"{path.stem}-more.pkg"))
-    words = ["einkorn", "build", str(path), "-o", other, "--target", "host", "--op", schema.name, *told]
+    words = ["einkorn", "build", str(path), "-o", other, "--target", "host", "--op", schema.name, *options_given]
     return f"make a package with this code, and load that one: {shlex.join(words)}"
 
 

@@ -17,11 +17,11 @@ from ...dsl.environment.knobs import knobs
 
 DELAY = 1.0  # seconds before anything is shown
 
-Tell = Callable[[int, int], None]  # how much of how much is done
+OnProgress = Callable[[int, int], None]  # how much of how much is done
 
 
 @contextmanager
-def shown_progress(name: str, verb: str = "compiling graph", unit: str = "kernels") -> Iterator[Tell]:
+def shown_progress(name: str, verb: str = "compiling graph", unit: str = "kernels") -> Iterator[OnProgress]:
     """While it lasts, the progress of a compilation, or of other work, is shown; the yielded function is called with
     it."""
     if not knobs.progress or not _watched():
@@ -30,7 +30,7 @@ def shown_progress(name: str, verb: str = "compiling graph", unit: str = "kernel
     text = f"{verb} '{name}'"
     bar = _Bar(text, unit) if sys.stderr.isatty() else _Line(text, unit)
     try:
-        yield bar.tell
+        yield bar.on_progress
     finally:
         bar.end()
 
@@ -62,7 +62,7 @@ class _Late:
                 self._open()
                 self._show()
 
-    def tell(self, done: int, count: int) -> None:
+    def on_progress(self, done: int, count: int) -> None:
         """So much of so much is done."""
         with self.lock:
             self.counts = (done, count)
@@ -120,8 +120,8 @@ class _Line(_Late):
     def _show(self) -> None:
         if self.width >= 0:
             done, count = self.counts
-            told = f": {done} of {count} {self.unit}" if count else ""
-            self._write(f"{self.text}{told}")
+            counted = f": {done} of {count} {self.unit}" if count else ""
+            self._write(f"{self.text}{counted}")
 
     def _close(self) -> None:
         if self.width > 0:

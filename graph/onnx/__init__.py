@@ -41,7 +41,7 @@ def from_onnx(
     Args:
         model: the path of a `.onnx` file, its bytes, or an `onnx.ModelProto`. Its initialisers become weights, which
             stay where they are in a mapped file. Weights in files of their own are read from the folder of the model,
-            and from nowhere else.
+            and from no other place.
         name: of the graph; the model's own when left out.
         shapes: sizes for inputs by name: a number makes a size known, a name makes it symbolic. An expression such as
             "32*h" says what a size is a multiple of; a call with another one is refused.

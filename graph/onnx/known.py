@@ -116,7 +116,7 @@ def dims_from(value: TensorValue, name: str) -> list[Dim]:
     while len(names) < int(value.shape[0]):
         candidate = f"{word}_{number}" if not word[0].isdigit() else f"d{word}_{number}"
         number += 1
-        if not graph.knows_dim(candidate):
+        if not graph.has_dim(candidate):
             names.append(candidate)
     if not names:
         return []

@@ -77,8 +77,8 @@ def cond(
         for traced in (then, other):
             _check_nothing(traced, place)
     else:
-        for traced, beside in ((then, other), (other, then)):
-            _check_results(traced, types, "out_types", partial(_origins, traced, beside), place)
+        for traced, opposite in ((then, other), (other, then)):
+            _check_results(traced, types, "out_types", partial(_origins, traced, opposite), place)
     make = partial(Branch, condition.number, (then.body, other.body))
     *results, count = graph.stage_control(make, [*(types or ()), _count_type(device)], place)
     if then.draws.same_count(other.draws):

@@ -70,7 +70,7 @@ def named_size(name: str, size: Dim, out_dim: DimLike | None, device: DeviceRef)
         return size
     graph = current(name)
     text = f"{name}: the size is {size}, and out_dim is {wanted}"
-    if all(graph.knows_dim(symbol) for symbol in wanted.parameters):
+    if all(graph.has_dim(symbol) for symbol in wanted.parameters):
         if isinstance(wanted - size, StaticDim):
             fail(name, text.partition(": ")[2], code="EK0423", argument="out_dim", expected=str(size), got=str(wanted))
         require(name, "equal", size, wanted, text)

@@ -73,7 +73,7 @@ def inplace_custom(
     Raises:
         PackageError: EK0440, no library has an op of this name.
         GraphError, DTypeError: the call contradicts the signature; EK0460 something that is changed in place is no
-            buffer, or there is no buffer at all; EK0463 a buffer is changed and stands for another argument, too.
+            buffer, or no buffer is given; EK0463 a buffer is changed and stands for another argument, too.
     """
     return _call("inplace_custom", name, device, values, out_types, parameters)
 

@@ -214,9 +214,9 @@ def _broadcast_by(value: TensorValue, shape: TensorValue, out_dims: Iterable[Dim
         fail(name, text, code="EK0420", argument="out_dims", expected=shown(sizes.shape), got=len(target))
     if not len(target):
         return value
-    told = builtin("creation", "sizes", [sizes])[0]
+    given = builtin("creation", "sizes", [sizes])[0]
     define_sizes(
-        name, told, target, [f"{name}: axis {axis} has another size than {dim}" for axis, dim in enumerate(target)]
+        name, given, target, [f"{name}: axis {axis} has another size than {dim}" for axis, dim in enumerate(target)]
     )
     for axis, (dim, wanted) in enumerate(zip(value.shape[::-1], target[::-1], strict=False), 1):
         if dim != 1:
@@ -360,7 +360,7 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layo
 def _solved(dim: Dim, wanted: Dim) -> dict[str, Dim] | None:
     """The only name in `wanted` that the graph does not know, with the size that makes `wanted` be `dim`, rounded down;
     None where all are known, or where there is no such size."""
-    unknown = [name for name in wanted.parameters if not current("rebind").knows_dim(name)]
+    unknown = [name for name in wanted.parameters if not current("rebind").has_dim(name)]
     if len(unknown) != 1:
         return None
     rest = wanted.substitute({unknown[0]: 0})

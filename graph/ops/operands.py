@@ -114,7 +114,7 @@ def size_value(name: str, value: Dim | Shape, device: DeviceRef) -> TensorValue:
     Raises:
         GraphError: EK0431, a name that the graph does not know.
     """
-    unknown = [dim for dim in value.parameters if not current(name).knows_dim(dim)]
+    unknown = [dim for dim in value.parameters if not current(name).has_dim(dim)]
     if unknown:
         text = f"nothing determines the size of dim '{unknown[0]}'"
         fail(name, text, code="EK0431", got=unknown[0], hint="a named dim takes its size from an input of the graph")
@@ -306,7 +306,7 @@ def check_known(name: str, argument: str, dims: Iterable[Dim]) -> None:
     """Raises GraphError EK0431 when a dim has a name that the graph does not know."""
     graph = current(name)
     for symbol in (symbol for dim in dims for symbol in dim.parameters):
-        if not graph.knows_dim(symbol):
+        if not graph.has_dim(symbol):
             text = f"nothing determines the size of dim {symbol!r}"
             fail(name, text, code="EK0431", argument=argument, expected="a dim of the graph", got=symbol)
 

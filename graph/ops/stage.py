@@ -276,7 +276,7 @@ def _define_sizes(
     name: str, value: Value, wanted: Sequence[Dim], fresh: Sequence[Dim], messages: Sequence[str]
 ) -> None:
     graph = current(name)
-    new = [isinstance(dim, SymbolicDim) and not graph.knows_dim(dim.name) for dim in wanted]
+    new = [isinstance(dim, SymbolicDim) and not graph.has_dim(dim.name) for dim in wanted]
     defined = [str(dim if is_new else other) for dim, other, is_new in zip(wanted, fresh, new, strict=True)]
     graph.define_dims(value, defined, name, user_place())
     for dim, other, is_new, message in zip(wanted, fresh, new, messages, strict=True):

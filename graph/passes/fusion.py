@@ -167,8 +167,8 @@ class Fusion:
                     if n not in self.readers[made_by]:
                         self.readers[made_by].append(n)
         # To find them takes as long as a quarter of a compilation, and those of a single node are not needed.
-        asked = {n for n in self.live if fuse and (n in reading or self.readers[n])}
-        self.facts: dict[int, Facts] = {n: facts_of(self.node(n)) if n in asked else UNASKED for n in self.live}
+        needed = {n for n in self.live if fuse and (n in reading or self.readers[n])}
+        self.facts: dict[int, Facts] = {n: facts_of(self.node(n)) if n in needed else UNASKED for n in self.live}
         self.materialised: set[int] = set()
         self.weight: dict[int, int] = {}
         self.depth: dict[int, int] = {}  # the longest chain of kernels before and including this one
@@ -265,7 +265,7 @@ class Fusion:
 
     def _may_inline(self, n: int) -> bool:
         """Whether every reader of `n` can compute its elements itself, at a fair price."""
-        if n in self.materialised or any(not self._beside(reader, n) for reader in self.readers[n]):
+        if n in self.materialised or any(not self._may_share(reader, n) for reader in self.readers[n]):
             return False
         if self._should_store(n):
             self.stored.add(n)
@@ -290,7 +290,7 @@ class Fusion:
         readers = [self._group(root) for root in self.stands[n]]
         return not _scatters(self.node(n)) and all(self._source_of(reader) is None for reader in readers)
 
-    def _beside(self, one: int, other: int) -> bool:
+    def _may_share(self, one: int, other: int) -> bool:
         """Whether two kernels may stand in one group: what runs in a body is not mixed with what runs around it.
 
         Neither is that with which nothing was found to fuse.
@@ -401,7 +401,7 @@ class Fusion:
             return None
         for candidate in self._operand_roots(group):
             node = self.node(candidate)
-            if self.ir.ordered(node) or not self._beside(candidate, group.root):
+            if self.ir.ordered(node) or not self._may_share(candidate, group.root):
                 continue  # as an epilogue's root it would run later than its turn, or elsewhere
             schema = node.kernel.schema
             if not (schema.writes_once and schema.fuse and len(node.results) == 1):

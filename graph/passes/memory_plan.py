@@ -285,7 +285,7 @@ class _Planner:
                 copies.append((position, self._constant(value)))
             else:
                 self._add(value, ("output", position))
-                self.buffer_of[self._origin(value)] = self.buffer_of[value]  # stored by who makes it, under its shape
+                self.buffer_of[self._origin(value)] = self.buffer_of[value]  # stored by its maker, under its shape
         return copies
 
     def _maker(self, value: int) -> Item | None:

@@ -4,7 +4,7 @@
 
 The kernels of products copy their right matrix into panels at each call. Where it is a weight or a constant, it is
 copied once, and the products read the panels where they lie; see the kernels in `packed_products`. No bit of a result
-differs. The panels take memory beside the weight; see `model.passes`.
+differs. The panels take memory in addition to the weight; see `model.passes`.
 
 Small matrices stay, and so do those of products whose kernels do not copy them (one to three rows by the transpose of a
 matrix) or copy them for many rows.
@@ -30,7 +30,7 @@ KernelOf = Callable[[str, str], LoadedKernel]  # of a family and a name
 MIN_ELEMENTS: Final = 1 << 16  # of a matrix
 MIN_COLUMNS: Final = 8  # fewer are multiplied by dot products
 MIN_DOT_ROWS: Final = 4  # fewer rows are multiplied by dot products with a transposed matrix
-MAX_ROWS: Final = 512  # of a product; with more of them, copying takes no time beside multiplying
+MAX_ROWS: Final = 512  # of a product; with more of them, copying takes little of the time
 VECTORS: Final = 2  # of a panel's row; as in the kernels
 FAMILY: Final = "packed_products"
 

@@ -44,7 +44,7 @@ _log = logging.getLogger("einkorn.load")
 
 @dataclass(frozen=True)
 class Tools:
-    """What passes ask of the compiler.
+    """What passes use of the compiler.
 
     Attributes:
         evaluate: computes a graph without inputs; None where that fails.
@@ -237,7 +237,7 @@ def _summary(name: str, before: GraphIR, ir: GraphIR, seconds: float) -> PassSum
 
 
 def _show(name: str, text: Callable[[], str]) -> None:
-    """Prints what a pass gave where it is asked for, and ends after the pass that is named so."""
+    """Prints what a pass gave where it is requested, and ends after the pass that is named so."""
     if name in knobs.dump:
         print(f"=== {name} ===\n{text()}", file=sys.stderr)
     if name == knobs.stop:

@@ -49,7 +49,7 @@ class Rule:
 
 
 class _Simplifying(Rewriting):
-    """Writes a graph with the rules applied; what the rules ask for is here."""
+    """Writes a graph with the rules applied; what the rules call is here."""
 
     pass_name = "simplify"
 
@@ -88,7 +88,7 @@ class _Simplifying(Rewriting):
         if not self.outputs.isdisjoint(item.results):
             self.given.update(self.new(item.results))
 
-    # *** what the rules ask ***
+    # *** what the rules call ***
 
     def scalar(self, value: int) -> np.generic | None:
         """The one number that all elements of a value are, where that is known."""

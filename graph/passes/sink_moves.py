@@ -1,4 +1,4 @@
-"""Moves permutes behind elementwise ops, to where they meet another permute that undoes them.
+"""Moves permutes behind elementwise ops, towards another permute that undoes them.
 
     permute(relu(permute(x)))        relu(x), where the orders undo each other
 
@@ -21,7 +21,7 @@ FactsOf = Callable[[GraphIR, Node], Facts]
 
 
 def sink_moves(ir: GraphIR, facts_of: FactsOf) -> GraphIR:
-    """The graph with permutes moved behind elementwise ops, towards permutes that they meet."""
+    """The graph with permutes moved behind elementwise ops, towards other permutes."""
     towards = _before_permutes(ir, facts_of) if len(ir.devices) == 1 else ()
     return _Sinking(ir, towards).run() if towards else ir
 

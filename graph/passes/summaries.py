@@ -1,6 +1,6 @@
 """Says what was fused into what, and of every edge between two kernels why it was not fused.
 
-The reasons are those of `passes.fusion`, asked once more: the decision is made again, and each test that stood in the
+The reasons are those of `passes.fusion`, found once more: the decision is made again, and each test that stood in the
 way is put into words.
 """
 
@@ -146,7 +146,7 @@ class _Reasons(Fusion):
         return self._too_many_reads(producer)
 
     def _kept_for(self, producer: int) -> str:
-        """Who else wants what a node gives to lie in memory."""
+        """Why else the result of a node has to lie in memory."""
         results = set(self.node(producer).results)
         if not results.isdisjoint(self.ir.outputs):
             return "it is an output of the graph"

@@ -155,8 +155,8 @@ def _sectors(request: Array, address: Array, size: Array) -> tuple[int, int]:
     """The sectors that all requests move, and those that their bytes would fill side by side, which are no more."""
     numbers, number = np.unique(request, return_inverse=True)
     moved = np.bincount(np.searchsorted(numbers, _distinct(request, address, size, SECTOR)[0]))
-    asked = -(-np.bincount(number, weights=size).astype(np.int64) // SECTOR)
-    return int(moved.sum()), int(np.minimum(moved, asked).sum())
+    needed = -(-np.bincount(number, weights=size).astype(np.int64) // SECTOR)
+    return int(moved.sum()), int(np.minimum(moved, needed).sum())
 
 
 def _times(thread: Array) -> Array:

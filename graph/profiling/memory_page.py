@@ -109,17 +109,17 @@ def _count(line: LineCounters, accessed: str, most: int) -> str:
     """The bar of a place and its numbers."""
     bars: list[tuple[str, int]] = []
     if line.barriers:
-        told = f"{line.barriers:,} barriers"
+        shown = f"{line.barriers:,} barriers"
     elif line.branches:
-        told = f"{line.divergent:,} of {line.branches:,} branches divergent"
+        shown = f"{line.divergent:,} of {line.branches:,} branches divergent"
     elif line.space == "shared":
         bars = [("conflict", line.conflicts)]
-        told = f"{line.conflicts:,} conflicts in {line.requests:,} requests"
+        shown = f"{line.conflicts:,} conflicts in {line.requests:,} requests"
     else:
         bars = [("least", line.least), ("more", line.sectors - line.least)]
-        told = f"{line.sectors:,} sectors, {line.least:,} at least"
-    told += f", {line.atomics:,} atomics" if line.atomics else ""
+        shown = f"{line.sectors:,} sectors, {line.least:,} at least"
+    shown += f", {line.atomics:,} atomics" if line.atomics else ""
     drawn = "".join(f'<div class="{name}" style="width:{100 * size / most:.1f}%"></div>' for name, size in bars if size)
     hint = f"{line.space}: {line.accesses:,} accesses, {line.requests:,} requests, {line.bytes:,} bytes"
-    text = f"<code>{html.escape(accessed)}</code> {told}"
+    text = f"<code>{html.escape(accessed)}</code> {shown}"
     return f'<div class="count" title="{hint}"><div class="meter">{drawn}</div><span>{text}</span></div>'

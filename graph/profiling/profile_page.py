@@ -147,10 +147,10 @@ def _timeline(profile: Profile) -> str:
     for event in events:
         lane = lanes.index((event.thread, event.kind))
         at, width = LABEL + (event.start - zero) * scale, max(event.duration * scale, 0.5)
-        told = html.escape(f"{event.name}: {shown_time(event.duration)}")
+        shown = html.escape(f"{event.name}: {shown_time(event.duration)}")
         parts.append(
             f'<rect class="{event.kind}" x="{at:.2f}" y="{lane * ROW + 3}" width="{width:.2f}" height="{ROW - 6}">'
-            f"<title>{told}</title></rect>"
+            f"<title>{shown}</title></rect>"
         )
     for k in range(5):
         at = LABEL + (WIDTH - LABEL) * k / 4

@@ -1,4 +1,4 @@
-"""Holds the modules of Einkorn that are named as what they meet: `einkorn.torch`, `einkorn.jax`, `einkorn.random`.
+"""Holds the modules of Einkorn that are named as what they work with: `einkorn.torch`, `einkorn.jax`, `einkorn.random`.
 
 The repository root is the package, and programs that are started there find modules in it: a folder `torch` in the root
 would stand before PyTorch itself. So these packages lie here, and `einkorn/__init__.py` lets `import einkorn.torch`

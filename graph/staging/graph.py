@@ -424,7 +424,7 @@ class Graph(Drawn, Rich):
         data: np.ndarray[Any, Any] | None = None,
     ) -> TensorValue:
         """Adds a weight; the one that the graph has under this name and type, if there is one. `data` are the elements
-        that it has where nobody brings others.
+        that it has where no others are given.
 
         Raises:
             GraphError: EK0432, the graph has a weight of this name and of another type.
@@ -492,7 +492,7 @@ class Graph(Drawn, Rich):
         if body is not None and not isinstance(self.maker(value.number), External):
             raise lost_value(op, argument, body, place)
 
-    def knows_dim(self, name: str) -> bool:
+    def has_dim(self, name: str) -> bool:
         """Whether a dim of this name has a size: from an input, or computed on the way."""
         return name in self._dim_names
 

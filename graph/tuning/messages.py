@@ -43,7 +43,7 @@ class Try:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of it: `seconds` a call, or why there are none, in short and as the error tells it.
+    """What became of it: `seconds` a call, or why there are none, in short and as the error has it.
 
     `error` is how far its results are from those in float64, in units in the last place, where it is known.
     """
@@ -51,7 +51,7 @@ class Tried:
     seconds: float | None
     compiled: float = 0.0
     why: str = ""
-    told: str = ""
+    reported: str = ""
     error: float | None = None
 
 

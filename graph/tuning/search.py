@@ -107,7 +107,7 @@ class _Search:
                     place=user_place(),
                     op=subject.op,
                     got=tried[0].why,
-                    notes=tried[0].told.splitlines(),
+                    notes=tried[0].reported.splitlines(),
                 )
         ratios = self._final(tried)
         best = max(ratios, key=lambda n: ratios[n])
@@ -120,7 +120,7 @@ class _Search:
         return TuningTable(subject.op, shapes, rows, best if ratios[best] >= GAIN else 0)
 
     def _try(self, number: int, candidate: dict[str, Any]) -> Tried:
-        answer = self.child.ask(Try(number, candidate), self.space.limit)
+        answer = self.child.send(Try(number, candidate), self.space.limit)
         if isinstance(answer, str):
             if number:
                 self.child.ready(self.space.limit, self.candidates[0])
@@ -133,10 +133,10 @@ class _Search:
         timed = [(result.seconds, number) for number, result in enumerate(tried) if result.seconds is not None]
         finalists = [0, *(number for _, number in sorted(timed) if number)][: FINALISTS + 1]
         for number in finalists:  # after a crash another child has not compiled them
-            if not self.child.knows(number):
+            if not self.child.has_result(number):
                 self._try(number, self.candidates[number])
         rounds = max(FINAL_ROUNDS, self.space.rounds)
-        raced = self.child.ask(Race(finalists, rounds), self.space.limit * len(finalists))
+        raced = self.child.send(Race(finalists, rounds), self.space.limit * len(finalists))
         if not isinstance(raced, Raced):  # what ran before does not any more: nothing is known of it
             return {0: 1.0}
         ratios = {n: [row[0] / row[k] for row in raced.seconds] for k, n in enumerate(finalists)}
@@ -158,7 +158,7 @@ class _Child:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def knows(self, number: int) -> bool:
+    def has_result(self, number: int) -> bool:
         return number in self.known
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -175,11 +175,11 @@ class _Child:
         return self.process
 
     def ready(self, limit: float, default: dict[str, Any]) -> None:
-        """A child that knows the results of the default again."""
+        """A child that has_result the results of the default again."""
         if self.process is None:
-            self.ask(Try(0, default), limit)
+            self.send(Try(0, default), limit)
 
-    def ask(self, request: Try | Race, limit: float) -> Tried | Raced | str:
+    def send(self, request: Try | Race, limit: float) -> Tried | Raced | str:
         """The answer, or why there is none: the child is gone then."""
         fresh = self.process is None
         process = self.process or self.start()

@@ -48,7 +48,7 @@ class Dim:
     sizes give the same answer, and raise otherwise.
 
     Raises:
-        GraphError: EK0330 not a size or not a name, EK0331 a number is asked of a dim that has none yet,
+        GraphError: EK0330 not a size or not a name, EK0331 a number is requested of a dim that has none yet,
             EK0332 division by zero (also a ZeroDivisionError), EK0333 an order that depends on the sizes, EK0334 a
             symbol without a value, EK0335 a number that 64 bits do not hold.
     """

@@ -1,9 +1,9 @@
 """Decides which dtype an op computes in, and how plain numbers and arrays take part.
 
 Tensors are *strong*: of their dtypes the one of the highest category (bool < unsigned < signed < float < complex) and,
-in it, of the largest width is picked. Integers and bools that meet floats are rounded to them. An unsigned integer that
-a signed one does not hold meets it in the smallest signed type that holds both, as in NumPy and the array API standard.
-Else the dtype has to hold every value of the others, or the op is refused and the user casts.
+in it, of the largest width is picked. Integers and bools combined with floats are rounded to them. An unsigned integer
+that a signed one does not hold gives with it the smallest signed type that holds both, as in NumPy and the array API
+standard. Else the dtype has to hold every value of the others, or the op is refused and the user casts.
 
     int8 and float16 -> float16        float16 and bfloat16 -> refused: neither holds the other
     uint8 and int16  -> int16          uint8 and int8       -> int16
@@ -54,7 +54,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def _rounds(wide: DType, narrow: DType) -> bool:
-    """Whether an op rounds `narrow` to `wide`: integers and bools, where they meet floats."""
+    """Whether an op rounds `narrow` to `wide`: integers and bools, where they are combined with floats."""
     if wide.is_storage() or narrow.is_storage() or narrow.is_complex():
         return False
     return (wide.is_float() or wide.is_complex()) and not narrow.is_float()
@@ -92,7 +92,7 @@ def promote(dtypes: Iterable[DType], op: str, place: Place | None = None) -> DTy
 
 
 def is_weak(value: Any) -> bool:
-    """Whether this is a number or array that takes the dtype of the tensors it meets."""
+    """Whether this is a number or array that takes the dtype of the tensors it is combined with."""
     return isinstance(value, bool | int | float | complex | np.generic | np.ndarray) or hasattr(value, "__dlpack__")
 
 
@@ -180,7 +180,8 @@ def _exact_int(value: int, dtype: DType, refuse: Any) -> int | float:
 
 
 def _exact_array(source: np.ndarray[Any, Any], dtype: DType, refuse: Any) -> np.ndarray[Any, Any]:
-    """Integers or bools as `dtype`: the extremes tell whether they fit, a round trip whether a float holds them."""
+    """Integers or bools as `dtype`: the extremes determine whether they fit, a round trip whether a float holds
+    them."""
     if source.dtype.name in ("int4", "uint4"):  # whose extremes NumPy does not find
         source = source.astype(np.int8)
     if source.size and not dtype.is_float():

@@ -36,7 +36,7 @@ def pattern_of_strides(strides: Sequence[int], unit: int) -> tuple[str, ...]:
 
 
 def stride_dims(position: int, pattern: tuple[str, ...]) -> tuple[Dim, ...]:
-    """The strides of an input in elements: numbers where the pattern knows them, else names that no graph has."""
+    """The strides of an input in elements: numbers where the pattern has them, else names that no graph has."""
     return tuple(Dim(int(kind)) if kind != "?" else _name(position, axis) for axis, kind in enumerate(pattern))
 
 

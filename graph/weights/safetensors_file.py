@@ -1,8 +1,8 @@
 """Reads files of the safetensors format without copying: a header that is checked, and a map of the bytes behind it.
 
 A file is 8 bytes with the length of the header, the header (a JSON object: each tensor's dtype, shape and place), and
-the elements, little-endian, row-major, without gaps. The header is somebody else's: it is believed only where the file
-itself bears it out. Nothing is allocated by its claims, and no tensor reaches beyond its own bytes. (The package
+the elements, little-endian, row-major, without gaps. The header is of unknown origin: it is believed only where the
+file itself bears it out. Nothing is allocated by its claims, and no tensor reaches beyond its own bytes. (The package
 `safetensors` copies each tensor that it gives to NumPy.)
 
 See also `access` (names with dots in them as a hierarchy). The format: https://huggingface.co/docs/safetensors/index
@@ -90,7 +90,7 @@ class SafetensorFile:
 
     def _header(self, file: Any) -> bytes:
         if self.size < LENGTH:
-            self._fail(f"has {self.size} bytes, and the format begins with {LENGTH} that tell the header's length")
+            self._fail(f"has {self.size} bytes, and the format begins with {LENGTH} that are the header's length")
         length = int.from_bytes(file.read(LENGTH), "little")
         if length > LONGEST:
             self._fail(f"claims a header of {in_short(length)} bytes, and the format allows {LONGEST:,}")

@@ -77,7 +77,7 @@ def block_broadcast(v: Any, thread: Any = 0) -> Any:
 
 
 def states_of_warp(monoids: Any, states: Any) -> Any:
-    """In lane 0 the states of all lanes of the warp together, settled or not; what other lanes get is nobody's."""
+    """In lane 0 the states of all lanes of the warp together, settled or not; what other lanes get is undefined."""
     present = _present()
     for step in unroll(STEPS):
         if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):

@@ -5,7 +5,7 @@ harm to look at an element twice.
 
 The bits of floats, as signed numbers, order positive floats, above all negative ones, which they order the other way
 round; as unsigned numbers they have the negative floats above the positive ones. So the largest and the smallest signed
-number and the largest unsigned one tell the maximum and the minimum, whatever the signs are. A NaN is farther from 0
+number and the largest unsigned one give the maximum and the minimum, whatever the signs are. A NaN is farther from 0
 than infinity: one of the two largest is beyond infinity if there is one. These are three instructions, where the order
 key of an element takes six.
 """
@@ -60,7 +60,7 @@ def extreme_bits(elements: Any, low: Any, high: Any, dtype: Any) -> Any:
 
 
 def key_of_bits(bits: Any, largest: Any, farthest: Any, nan: Any, dtype: Any) -> Any:
-    """The order key of the float with these bits; `nan` if there was a NaN, as the two largest tell."""
+    """The order key of the float with these bits; `nan` if there was a NaN, by the two largest."""
     key = select(bits < 0, bits ^ highest(bits.dtype), bits)
     positive = largest > bitcast(dtype(inf), largest.dtype)
     negative = farthest > bitcast(dtype(-inf), farthest.dtype)

@@ -119,14 +119,14 @@ def _bringing(
     """
     _, m, n, depth = sizes
     matrix = b(batch)
-    along, beside = thread % STEP, thread // STEP
+    along, across = thread % STEP, thread // STEP
     rows: Any = ()
     for part in unroll(PARTS):
-        rows = (*rows, a(batch, min(first_row + beside + part * (THREADS // STEP), m - 1)))
+        rows = (*rows, a(batch, min(first_row + across + part * (THREADS // STEP), m - 1)))
 
     def bring(left, right, first):
         for part in unroll(PARTS):
-            i = beside + part * (THREADS // STEP)
+            i = across + part * (THREADS // STEP)
             value = wide(0)
             if first_row + i < m and first + along < depth:
                 value = rows[part](first + along)

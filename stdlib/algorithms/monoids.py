@@ -39,7 +39,7 @@ from .algorithm import (
 )
 from .extremes import extreme_bits, first_extreme, goes_by_bits, key_of_bits, repeated
 
-NOWHERE = (1 << 31) - 1  # stands for the place of no element
+NO_PLACE = (1 << 31) - 1  # stands for the place of no element
 
 
 class Monoid:
@@ -50,7 +50,7 @@ class Monoid:
     that is where they become more precise, and where places in a block become places in a row.
 
     A monoid whose states do not depend on the order may have a class method `fold(elements, low, high, dtype)`, if it
-    knows a faster way than step by step: the state of elements low..high-1, of which there are 32 at least.
+    has a faster way than step by step: the state of elements low..high-1, of which there are 32 at least.
     `elements(k, width)` are so many from k on.
     """
 
@@ -246,7 +246,7 @@ class ArgMax(Monoid):
     @staticmethod
     def identity(dtype):
         wide = wide_dtype(dtype)
-        return wide(-inf) if wide.is_float() else wide(lowest(wide)), int32(NOWHERE)
+        return wide(-inf) if wide.is_float() else wide(lowest(wide)), int32(NO_PLACE)
 
     @staticmethod
     def lift(value, place):
@@ -271,11 +271,11 @@ class ArgMax(Monoid):
     @staticmethod
     def settle(state, first):
         place = state[1].cast(int64)
-        return state[0], select(place == NOWHERE, NOWHERE, place + first)
+        return state[0], select(place == NO_PLACE, NO_PLACE, place + first)
 
     @staticmethod
     def finish(state, dtype):
-        return select(state[1] == NOWHERE, 0, state[1])
+        return select(state[1] == NO_PLACE, 0, state[1])
 
 
 class ArgMin(ArgMax):
@@ -284,7 +284,7 @@ class ArgMin(ArgMax):
     @staticmethod
     def identity(dtype):
         wide = wide_dtype(dtype)
-        return wide(inf) if wide.is_float() else wide(highest(wide)), int32(NOWHERE)
+        return wide(inf) if wide.is_float() else wide(highest(wide)), int32(NO_PLACE)
 
     @classmethod
     def step(cls, state, value, place):

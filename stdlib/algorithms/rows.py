@@ -165,7 +165,7 @@ def _piece(
     """The settled states of one piece of a row; `nearby` are what `_copied` gives."""
 
     def elements(k, width):
-        for_each(xs, lambda _, x: _ask_ahead(x, xs[0].rank, lead, k, width))
+        for_each(xs, lambda _, x: _prefetch_rows(x, xs[0].rank, lead, k, width))
         return element(of, for_each(xs, lambda i, x: _nearest(x, nearby[i], lead, k, width, load)))
 
     def few(first, count, wide):
@@ -185,14 +185,14 @@ def _nearest(x: Any, nearby: Any, lead: Any, k: Any, width: Any, load: Any) -> A
     return copy.load(k, width=width) if there else load(x, lead, k, width)
 
 
-def _ask_ahead(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
+def _prefetch_rows(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
     """Requests what comes some time after the elements from k on: the next row too, where it lies next to this one."""
     bits = x.dtype.bits
     in_row = x.rank == rank and rank == len(lead) + 1
     if in_row and width * bits >= LINE // 2 and not compiled_for().is_gpu:
-        beside = True if rank == 1 else x.strides[-2] == x.dim(-1)
+        adjacent = True if rank == 1 else x.strides[-2] == x.dim(-1)
         for part in unroll(0, width, LINE // bits):
-            x.prefetch(lead, k + part + (AHEAD // bits if beside else 0))
+            x.prefetch(lead, k + part + (AHEAD // bits if adjacent else 0))
 
 
 # *** states in memory ***
@@ -414,12 +414,12 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
         def element(k, j):
             return _of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
 
-        def ask_ahead(k):
+        def prefetch_rows(k):
             for_each(xs, lambda _, x: x.prefetch(lead[:axis], k, lead[axis:], left) if x.rank > 1 else None)
 
         for piece in range(first, first + count):
             low = piece * size
-            found = _fold_columns(element, ask_ahead, here, low, min(low + size, n), monoids, dtype)
+            found = _fold_columns(element, prefetch_rows, here, low, min(low + size, n), monoids, dtype)
             for j in range(here):
                 before = _kept(totals, j) if piece > first else empty(monoids, dtype)
                 _keep(totals, j, joined(monoids, before, _kept(found, j)))
@@ -458,7 +458,7 @@ def _most_columns(monoids: Any, dtype: Any) -> Any:
     return WIDE if len(monoids) == 1 and is_one_number(monoids[0].identity(dtype)) else COLUMNS
 
 
-def _fold_columns(element: Any, ask_ahead: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+def _fold_columns(element: Any, prefetch_rows: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
     together = 2 * TOGETHER if most == WIDE and monoids[0].identity(dtype).dtype.is_float() else TOGETHER
@@ -470,7 +470,7 @@ def _fold_columns(element: Any, ask_ahead: Any, columns: Any, low: Any, high: An
         stop = min(base + COLUMN_BLOCK, high)
         whole = base + (stop - base) // together * together
         for k in range(base, whole, together):
-            ask_ahead(k + together)
+            prefetch_rows(k + together)
             for j in range(columns):
                 states = _kept(runs, j)
                 for r in unroll(together):

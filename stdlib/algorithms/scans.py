@@ -225,7 +225,7 @@ def _scan_piece(
             for_each(xs, lambda i, x: store(copies[i], j, x[lead, at]))  # noqa: B023
         value = _value_of(copies, of, (0,), LANES)
         results = for_each(outs, lambda _, out: stack[out.dtype](LANES, zeroed=False))
-        # What comes after the last element is not read by anybody, nor are the states that it goes into.
+        # What comes after the last element is never read, nor are the states that it goes into.
         step(value, full, carry, alone, lambda found: _put(results, found, (0,)))
         if writes:
             for j in range(high - full):

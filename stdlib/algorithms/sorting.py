@@ -32,7 +32,7 @@ from ...dsl import (
     within_parallel,
 )
 from .algorithm import highest, key_dtype, lowest, order_key, product, same_sizes, unravelled
-from .monoids import NOWHERE, Monoid
+from .monoids import NO_PLACE, Monoid
 from .rows import TASK, same
 from .teams import THREADS, in_teams, reduced, thread_of
 
@@ -113,7 +113,7 @@ class Earliest(Monoid):
 
     @staticmethod
     def identity(dtype):
-        return dtype[0](highest(dtype[0])), int32(NOWHERE)
+        return dtype[0](highest(dtype[0])), int32(NO_PLACE)
 
     @staticmethod
     def lift(value, place):
@@ -143,7 +143,7 @@ def _top_k_by_team(values: Any, places: Any, x: Any, k: Any, axis: Any, descendi
             def left(place):
                 found, at = key_of(x, key, descending, (lead[:axis], place, lead[axis:])), int32(place)
                 is_left = (found > last[0]) | ((found == last[0]) & (at > last[1]))  # noqa: B023
-                return select(is_left, found, highest(keys)), select(is_left, at, NOWHERE)
+                return select(is_left, found, highest(keys)), select(is_left, at, NO_PLACE)
 
             last = reduced(team, n, left, Earliest, (keys, int32))
             if thread_of(team) == 0:

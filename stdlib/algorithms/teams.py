@@ -8,7 +8,7 @@
 
 Thread t takes the elements t, t + threads, t + 2 * threads, ... of a round, which are a row of a warp, and 16384
 elements of a block: 64 of each thread, in order. The states of the threads are joined as `collectives` says, in their
-order; then they settle, and are joined to those of the rounds before. A monoid with one lane is asked in the order of
+order; then they settle, and are joined to those of the rounds before. A monoid with one lane is used in the order of
 the elements: each thread takes neighbours. So the order depends on the number of elements and on the size of a warp
 alone, and the bits are the same in every run.
 
@@ -28,7 +28,7 @@ BLOCK = 1
 THREADS = 256  # of a block
 WARP_ROW = 1024  # elements of a row that a warp takes
 ROUND = 16384  # elements that a block takes before states settle
-ASKED = 4  # elements that a thread requests before it takes the first of them
+REQUESTED = 4  # elements that a thread requests before it takes the first of them
 STEPS = 6  # a warp has 64 lanes at most
 
 
@@ -102,12 +102,12 @@ def folded_round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dty
         for k in range(first, min(first + count, high)):
             states = stepped_once(monoids, states, element(k), int32(k - low))
     else:
-        whole = low + (high - low) // (ASKED * threads) * (ASKED * threads)
-        for first in range(low + thread, whole, ASKED * threads):
+        whole = low + (high - low) // (REQUESTED * threads) * (REQUESTED * threads)
+        for first in range(low + thread, whole, REQUESTED * threads):
             values: Any = ()
-            for r in unroll(ASKED):
+            for r in unroll(REQUESTED):
                 values = (*values, element(first + r * threads))
-            for r in unroll(ASKED):
+            for r in unroll(REQUESTED):
                 states = stepped_once(monoids, states, values[r], int32(first + r * threads - low))
         for k in range(whole + thread, high, threads):
             states = stepped_once(monoids, states, element(k), int32(k - low))

@@ -25,7 +25,7 @@ TASK = 16384  # elements that are worth a task of their own
 
 @register("buffer_create", fuse=False)
 def buffer_create(out: OutputTensor[S, "*s"]) -> None:
-    """Memory whose elements nobody has written yet."""
+    """Uninitialised memory."""
 
 
 @register("buffer_load", fuse=False)

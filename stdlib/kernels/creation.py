@@ -71,7 +71,7 @@ def one_hot(
 
 @register("sizes")
 def sizes(out: OutputTensor[int64, "k"], x: InputTensor[I, "k"]) -> None:
-    """Sizes as they are told, for the host to read."""
+    """Sizes as they are given, for the host to read."""
     foreach(out, lambda i: x[i].cast(int64))
 
 

@@ -70,7 +70,7 @@ def gather_reference(x: Any, indices: Any, *, axis: int) -> Any:
 def take_along_axis(
     out: OutputTensor[T, "*k"], x: InputTensor[T, "*s"], indices: InputTensor[I, "*k"], *, axis: int
 ) -> None:
-    """The element of x at each place, where `indices` tell the place along `axis`."""
+    """The element of x at each place, where `indices` give the place along `axis`."""
 
     def element(i):
         return x[(*i[:axis], within(indices[i], x.dim(axis)), *i[axis + 1 :])]

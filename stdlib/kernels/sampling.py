@@ -127,7 +127,7 @@ def grid_sample(
 def _find_neighbours(
     x: Any, coordinate: Any, places: Any, weights: Any, each: Any, mode: Any, padding: Any, corners: Any
 ) -> None:
-    """Stores where each neighbour lies in a channel, -1 for nowhere, and its weight."""
+    """Stores where each neighbour lies in a channel, -1 for outside, and its weight."""
     wide = weights.dtype
     axes = x.rank - 2
     count = each**axes

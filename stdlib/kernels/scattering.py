@@ -1,6 +1,6 @@
 """Writes elements into a copy of a tensor where tensors of indices say.
 
-A negative index counts from the end; one that lies outside ends the call. Where several updates meet in one place, they
+A negative index counts from the end; one that lies outside ends the call. Where several updates have one place, they
 take effect in their row-major order, whatever runs in parallel: threads share out places, never the updates of one.
 Half types add and multiply in float32, and are rounded after each update.
 """
@@ -35,8 +35,8 @@ I = TypeVar("I", bound=Integral)  # noqa: E741
 TASK = 8192  # elements that are worth a task of their own
 
 
-def _met(old: Any, new: Any, how: Any) -> Any:
-    """What is stored where an update meets an element."""
+def _combined(old: Any, new: Any, how: Any) -> Any:
+    """What is stored where an update goes to an element."""
     if how == "set":
         return new
     if how == "add":
@@ -69,7 +69,7 @@ def scatter(
         for k in range(n):
             source = (*lead[:axis], k, *lead[axis:])
             place = (*lead[:axis], within(indices[source], out.dim(axis)), *lead[axis:])
-            out[place] = _met(out[place], updates[source], how)
+            out[place] = _combined(out[place], updates[source], how)
 
     parallel_for(product(sizes), line, grain=ceildiv(TASK, n + 1))
 
@@ -99,7 +99,7 @@ def scatter_nd(
                 place = (*place, within(indices[(*lead, k)], out.dim(k)))
             for position in range(low, high):
                 rest = unravelled(position, inner)
-                out[(*place, *rest)] = _met(out[(*place, *rest)], updates[(*lead, *rest)], how)
+                out[(*place, *rest)] = _combined(out[(*place, *rest)], updates[(*lead, *rest)], how)
 
     parallel_chunks(size, some, grain=ceildiv(TASK, count + 1))
 

@@ -269,7 +269,7 @@ FREE: dict[str, str] = {
     "pointer_cast": r"(operand|result) 0: Pointer.*",
     "native": r"(operand|result) \d: .*|an operand more|no last of (operands|results)|code = everything",
     "native_pure": r"(operand|result) \d: .*|an operand more|no last of operands|code = everything",
-    "nowhere": r"result 0: Pointer.*",
+    "null_pointer": r"result 0: Pointer.*",
     "scratch": r"result 0: Pointer.*",
     "alloca": r"result 0: Pointer.*|count = 1180591620717411303424",
     "launch": "an operand more",  # bytes of dynamic shared memory

@@ -157,7 +157,7 @@ def test_nothing_is_computed_for_nobody() -> None:
     with Graph("undone", input_types=[T(F32, "n")], custom_extensions=[KERNELS]) as undone:
         with pytest.raises(EinkornError):
             custom("kept", undone.inputs[0], 0.0, out_types=[T(F32, "hits"), T(F32, "hits")])
-        assert not undone.knows_dim("hits") and str(undone).count("\n") == 1
+        assert not undone.has_dim("hits") and str(undone).count("\n") == 1
         (y,) = custom("kept", undone.inputs[0], 0.0, out_types=[T(F32, "hits")])
         undone.output(y)
 

@@ -767,7 +767,7 @@ CLASSES = (
 )
 # Methods of a graph that ops call.
 FOR_OPS = {
-    *("stage", "stage_constant", "stage_weight", "transaction", "require", "define_dims", "knows_dim", "unused_dim"),
+    *("stage", "stage_constant", "stage_weight", "transaction", "require", "define_dims", "has_dim", "unused_dim"),
     *("stage_control", "maker", "value", "check_value"),
     *("verify_fusion", "profile"),  # of a model; sessions call them
 }

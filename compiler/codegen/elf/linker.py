@@ -3,7 +3,7 @@
 The same input gives the same bytes.
 
 The phases: read (`object_file`), join several (`merge`), collect the pieces, lay out (`image`), relocate (`relocations`
-knows the machines), write (`image`).
+has the machines), write (`image`).
 """
 
 from __future__ import annotations

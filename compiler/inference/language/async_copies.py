@@ -34,7 +34,7 @@ def _neighbours(call: Point, tensor: Any, argument: str) -> tuple[Tensor, int]:
     """A side of a copy: a view of one axis, with how many neighbours it names."""
     count = None
     if isinstance(tensor, View) and tensor.rank == 1 and tensor.unbroken:
-        count = tensor.asked
+        count = tensor.requested
     elif isinstance(tensor, Stored) and tensor.rank == 1:
         count = tensor.dims[0].const
     if count is None:

@@ -2,7 +2,7 @@
 
 A loop of vectors computes both sides of every choice. Where the body of a `foreach` uses `rare`, its loop on a CPU
 becomes two for each block of elements: the first looks for the rare case on its way, and the other does the block once
-more where that was met:
+more where that was granted:
 
     for i in block: out[i] = body(x[i]); any |= condition(x[i])     # `rare` is False, known at compile time
     if any: for i in block: out[i] = body(x[i])                     # `rare` is the condition
@@ -68,11 +68,11 @@ def element_loop(call: Point, low: Value, high: Value, element: Callable[[Value]
     """`for i in range(low, high): element(i)`, in several loops where the body requests that."""
     builder, evaluator = call.builder, call.evaluator
     loop = _loop(builder, low, high)
-    asked = _build(evaluator, loop, element, without=False)
+    has_conditions = _build(evaluator, loop, element, without=False)
     with builder.inside(loop):
         builder.end()
     harmless = all(_is_harmless(op) or op.opcode is FOR for op in walk(loop))
-    if not asked or not evaluator.target.vectorizes or not harmless:
+    if not has_conditions or not evaluator.target.vectorizes or not harmless:
         return
     whole = builder.region.ops.pop()
     assert whole.opcode is FOR
@@ -114,8 +114,8 @@ def _block(evaluator: Evaluator, block: Region, high: Value, whole: Op, element:
     looks = builder.compare("eq", wait, builder.int_(0))
     needed = builder.add("if", [looks], [BOOL], regions=[look, granted])[0]
     builder.add("if", [needed], regions=[_rarely(evaluator, whole, start, stop), mostly])
-    met = builder.one("select", [needed, builder.int_(GRANTED), builder.int_(0)], INT)
-    builder.end([builder.one("select", [looks, met, builder.isub(wait, builder.int_(1))], INT)])
+    left = builder.one("select", [needed, builder.int_(GRANTED), builder.int_(0)], INT)
+    builder.end([builder.one("select", [looks, left, builder.isub(wait, builder.int_(1))], INT)])
     return True
 
 

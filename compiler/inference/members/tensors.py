@@ -363,7 +363,7 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     dims: list[Value] = []
     steps: list[tuple[int, Value]] = []
     plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
-    asked: int | None = None  # by the last slice
+    requested: int | None = None  # by the last slice
 
     def whole(part: Any, node: s.Node | None) -> Value | None:
         at = node or call.node
@@ -382,7 +382,7 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
         at = call.index_part(axis, given)
         lower, upper = (at.lower, at.upper) if isinstance(at, s.Slice) else (None, None)
         first, stop, step_by = whole(part.start, lower), whole(part.stop, upper), part.step or 1
-        asked = distance(first, tensor.dims[axis] if stop is None else stop)
+        requested = distance(first, tensor.dims[axis] if stop is None else stop)
         first, stop = (first, _at_least(call, stop, 0)) if step_by > 0 else (_at_least(call, first, -1), stop)
         start, step, extent = slice_of(builder, tensor.dims[axis], first, stop, step_by)
         dims.append(extent)
@@ -411,5 +411,5 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     guard(call)
     last = plan[-1] if plan else None
     return View(
-        tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard, tuple(steps), asked
+        tensor, tuple(dims), mapping, isinstance(last, tuple) and last[1].const == 1, guard, tuple(steps), requested
     )

@@ -145,19 +145,19 @@ def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
         found = [arm.env.get(name, _MISSING) for arm in arms]
         for k in (0, 1):
             if gone[k]:
-                found[k] = _absent_beside(found[1 - k], found[k])
+                found[k] = _absent_like(found[1 - k], found[k])
         merged[name] = joint.merge(name, found[0], found[1])
     return merged
 
 
-def _absent_beside(stays: Any, gone: Any) -> Any:
+def _absent_like(stays: Any, gone: Any) -> Any:
     """The value of a variable in an arm that never falls through: nothing, but for parts that both arms share."""
     if stays is gone:
         return gone
     if not same_kind(stays, gone):
         return ABSENT
     pairs = enumerate(zip(parts_of(stays) or (), parts_of(gone) or (), strict=True))
-    return with_parts(stays, tuple(a if is_static(stays, k) else _absent_beside(a, b) for k, (a, b) in pairs))
+    return with_parts(stays, tuple(a if is_static(stays, k) else _absent_like(a, b) for k, (a, b) in pairs))
 
 
 def _is_narrower(a: Any, b: Any) -> bool:

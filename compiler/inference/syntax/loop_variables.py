@@ -108,7 +108,7 @@ class Loop(Scoped):
             if not open_leaves or not self.trial(body):
                 break
         if self.lost:
-            # Nobody knows what type it would have met: in the body it may meet any, afterwards it is poisoned.
+            # The type that it would have had is unknown: in the body it stands for any, afterwards it is poisoned.
             shaped = self.rebuild_with({key: self._stand_in(key, value) for key, value in self.leaves()})
             self.here.frame.env.update({name: shaped[name] for name in self.lost})
             self.carried = [name for name in self.carried if name not in self.lost]

@@ -289,15 +289,15 @@ def while_(here: Point, node: s.While) -> Flow:
         nonlocal endless
         # Once the loop has been left the condition is not computed again.
         go_on = here.frame.env[GO_ON] if leaves else True
-        asked: list[Any] = []
+        decided: list[Any] = []
 
-        def ask() -> Any:
-            asked.append(decision(here.on(node.test), runtime=True))
-            return asked[0]
+        def decide() -> Any:
+            decided.append(decision(here.on(node.test), runtime=True))
+            return decided[0]
 
-        value = short_circuit(here, "and", go_on, ask, node.test)
+        value = short_circuit(here, "and", go_on, decide, node.test)
         test = truth(here.on(node.test), value)
-        endless = not isinstance(asked[0], Value) and bool(asked[0])
+        endless = not isinstance(decided[0], Value) and bool(decided[0])
         if not isinstance(test, Value):
             if test and not leaves:
                 raise here.on(node.test).error("EK0212", "this loop never ends", hint="leave it with `break`")

@@ -112,6 +112,6 @@ def same_constant(a: Any, b: Any) -> bool:
 def nothing(builder: Builder, type: Type) -> Value:
     """A placeholder value of a type, which is not read: another branch or iteration provides the real one."""
     if isinstance(type, PointerType):
-        return builder.one("nowhere", [], type)
+        return builder.one("null_pointer", [], type)
     number = 0.0 if type.dtype.is_float() else False if type.dtype is DType.bool else 0
     return builder.const(number, type)

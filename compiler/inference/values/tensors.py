@@ -270,7 +270,7 @@ class View(Tensor):
     """A slice of another tensor: `mapping` turns this view's components into the base's.
 
     In an `unbroken` one neighbours along the last axis are neighbours of the base. `steps` says of each axis which axis
-    of the base it is, and by how many elements of that it steps. `asked` is the number of elements that its bounds
+    of the base it is, and by how many elements of that it steps. `requested` is the number of elements that its bounds
     request along the last axis, where that is known at compile time, wherever the base ends.
     """
 
@@ -282,7 +282,7 @@ class View(Tensor):
         unbroken: bool,
         guard: Callable[[Any], None],
         steps: tuple[tuple[int, Value], ...] = (),
-        asked: int | None = None,
+        requested: int | None = None,
     ) -> None:
         super().__init__(base.name, base.dtype, dims, base.role, declared=base.declared, annotation=base.annotation)
         self.base = base
@@ -290,7 +290,7 @@ class View(Tensor):
         self.unbroken = unbroken
         self.guard = guard  # checks, where a call reads or stores, that the slice itself lies in the base
         self.steps = steps
-        self.asked = asked
+        self.requested = requested
 
     def strides(self, builder: Builder) -> tuple[Value, ...]:
         base = self.base.strides(builder)

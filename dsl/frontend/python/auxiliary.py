@@ -1,8 +1,8 @@
 """Checks the auxiliary functions of a kernel: `@op.reference`, in NumPy, and `@op.shape`, in the language.
 
-A shape function computes output dims that the inputs' types do not tell: it takes the op's inputs (and parameters, as
-keywords), runs before the op, and returns one Int for each dim that it computes. It becomes a kernel of its own, with
-an output that holds these numbers.
+A shape function computes output dims that the inputs' types do not determine: it takes the op's inputs (and parameters,
+as keywords), runs before the op, and returns one Int for each dim that it computes. It becomes a kernel of its own,
+with an output that holds these numbers.
 
 See also `signature.late_dims` (the schema of the kernel that computes them).
 """
@@ -33,7 +33,8 @@ def make_reference(schema: OpSchema, function: Callable[..., Any], kernel: str) 
 
 
 def late_dims(schema: OpSchema, function: Callable[..., Any], kernel: str) -> tuple[str, ...]:
-    """The output dims that the shape function of an op computes: the named ones that no input and no parameter tells.
+    """The output dims that the shape function of an op computes: the named ones that no input and no parameter
+    determines.
 
     Raises:
         CompileError: EK0340 the function cannot be called with the op's inputs, EK0342 there is nothing to compute.

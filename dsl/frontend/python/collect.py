@@ -94,7 +94,7 @@ _NOTHING = SourceFunction(syntax.Function("", (), ()), "")
 
 
 class _Collector:
-    """Follows names from function to function and numbers what it meets, in the order of meeting."""
+    """Follows names from function to function and numbers what it reaches, in that order."""
 
     def __init__(self, reads: Reads | None = None) -> None:
         self.reads = Reads() if reads is None else reads
@@ -115,11 +115,11 @@ class _Collector:
             self.mistakes.append(error)
 
     def program(self, schema: OpSchema, shape: PortableKernel | None = None) -> PortableKernel:
-        """The program of all that was met."""
+        """The program of all that was reached."""
         return PortableKernel(schema, self.table(), tuple(self.globals), shape, tuple(self.mistakes))
 
     def table(self) -> tuple[SourceFunction, ...]:
-        """All functions that were met; an empty one for each that is unusable."""
+        """All functions that were reached; an empty one for each that is unusable."""
         assert all(f is not None or k in self.unusable for k, f in enumerate(self.functions))
         return tuple(f or _NOTHING for f in self.functions)
 
@@ -133,7 +133,7 @@ class _Collector:
     def source(
         self, what: Any, file_of: Callable[[Any], str], parse: Callable[[], tuple[Any, list[EinkornError]]]
     ) -> int:
-        """The number of a function or a struct, which is read when it is met first."""
+        """The number of a function or a struct, which is read when it is reached first."""
         if what not in self.seen_functions:
             index = len(self.functions)
             self.seen_functions[what] = index
@@ -156,7 +156,7 @@ class _Collector:
             entry = self.entry(value, name)
         except (EinkornError, Reported, Unresolved, RecursionError):
             raise
-        except Exception as error:  # raised by a class of the author's that is asked what its object has
+        except Exception as error:  # raised by a class of the author's, whose object is inspected
             raise Unresolved(f"looking at it raises {type(error).__name__}") from None
         key = (entry.kind, entry.value, type(entry.value).__name__)  # 1, 1.0 and True are different constants
         if key not in self.seen_globals or entry.kind in ("constant", "instance"):

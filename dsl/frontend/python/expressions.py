@@ -1,6 +1,6 @@
 """Parses Python expressions: trees with every name resolved, and every unsupported construct refused.
 
-`ExpressionParser` is the lower half of the parser of `parse`, which adds the statements: it knows the file, the names
+`ExpressionParser` is the lower half of the parser of `parse`, which adds the statements: it has the file, the names
 in reach, and how to refuse what is not in the language.
 """
 

@@ -238,6 +238,6 @@ def _forget_imports() -> None:
 
 
 def _modules_of(finder: _TextFinder) -> list[str]:
-    """The modules of the folder that are loaded; the file system is asked once for each name of the top level."""
+    """The modules of the folder that are loaded; the file system is searched once for each name of the top level."""
     provided = {top for top in {name.partition(".")[0] for name in list(sys.modules)} if finder.provides(top)}
     return [name for name in list(sys.modules) if name.partition(".")[0] in provided] if provided else []

@@ -1,7 +1,7 @@
 """Recovers after a statement of a kernel file has failed: reads on, so that all its mistakes are found in one go.
 
 A statement that fails leaves those names broken that it would have bound, and what mentions one of these says nothing
-more. A name that is unknown in the head of a function or a class is told, and stands for anything while the head is
+more. A name that is unknown in the head of a function or a class is reported, and stands for anything while the head is
 read again. After a mistake only definitions are run: functions, classes, assignments, imports.
 
 See also `frontend.python.import_file` (how modules are found).

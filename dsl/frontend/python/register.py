@@ -80,10 +80,10 @@ class Kernel(CalledAs[Inputs, Whole, Outputs], Called, Rich):
         return function
 
     def shape(self, function: Any) -> Any:
-        """`@op.shape`: records a function of the language that computes sizes of outputs which no type tells.
+        """`@op.shape`: records a function of the language that computes sizes of outputs which no type determines.
 
         It takes the op's inputs in order and parameters as keywords, runs before the op, and returns an Int for each
-        named dim of the outputs that no input and no parameter tells, in the order of the signature.
+        named dim of the outputs that no input and no parameter determines, in the order of the signature.
 
         Raises:
             CompileError: EK0340 it does not take the op's inputs, EK0342 there is no dim to compute.
@@ -258,9 +258,10 @@ def _registered(names: dict[str, Any], op: str) -> list[Kernel]:
 
 
 def _follow_autoreload() -> None:
-    """Tells IPython's `autoreload`, where it is on, how names that were imported from a module follow their kernels.
+    """Registers with IPython's `autoreload`, where it is on, how names that were imported from a module follow their
+    kernels.
 
-    It knows how to do that with functions and classes.
+    IPython does that with functions and classes.
     """
     rules = getattr(sys.modules.get("IPython.extensions.autoreload"), "UPDATE_RULES", None)
     if rules is not None and _RELOADED not in rules:

@@ -1,4 +1,4 @@
-"""Tells which files of a folder register kernels, from their text: nothing is run to find out.
+"""Finds which files of a folder register kernels, from their text: nothing is run to find out.
 
 Loading a folder imports the files that register kernels, and what these import. Scripts, tests and helpers next to them
 are not run. A file registers kernels when it calls `register` of the language at the top level of the module (in `if`,

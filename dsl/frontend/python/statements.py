@@ -212,7 +212,7 @@ class Parser(ExpressionParser):
         return tuple(out)
 
     def in_place_of(self, node: ast.stmt) -> list[s.Stmt]:
-        """What stands for a statement that is not in the language: what it would have run, and nobody knows whether."""
+        """What stands for a statement that is not in the language: what it might have run."""
         body: list[s.Stmt] = []
         if isinstance(node, ast.With | ast.AsyncWith | ast.Try | ast.TryStar | ast.AsyncFor):
             heads = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
@@ -227,7 +227,7 @@ class Parser(ExpressionParser):
         return body
 
     def unknown(self, name: str, node: ast.AST) -> s.Stmt:
-        """A variable gets a value that nobody knows."""
+        """A variable gets an unknown value."""
         span = self.span(node)
         return s.Assign(s.Name(name, span=span), s.Wrong(span=span), span=span)
 

@@ -110,7 +110,7 @@ class GraphOp:
         self._lock = fork_lock()
         self._inputs = _number_of_inputs(function)
         self._procedure = TensorProcedure(name, self._model)
-        self._asked_name, self.name, self.torch = name, self._procedure.name, self._procedure.torch
+        self._given_name, self.name, self.torch = name, self._procedure.name, self._procedure.torch
 
     def __call__(self, *tensors: Any) -> None:
         """Computes the graph of the last tensors, and writes its outputs to the first ones."""
@@ -180,7 +180,7 @@ class GraphOp:
         if getattr(sys.modules.get(self._function.__module__), name, None) is self:
             return name  # a decorated function of a module, which is found by its name
         types = self._input_types, self._output_types
-        return graph_op, (self._function, self._asked_name, self._library, *types, self.num_outputs)
+        return graph_op, (self._function, self._given_name, self._library, *types, self.num_outputs)
 
     def __copy__(self) -> GraphOp:
         return self
