@@ -96,7 +96,7 @@ def against_float64(name: str, stride: int) -> Worst:
     worst = Worst(0.0, ())
     for x in patterns(name, stride):
         if name in ("lgamma", "y0", "y1") and x[0] < 0:
-            continue  # below 0 the errors of lgamma near its zeros are told in words
+            continue  # below 0 the errors of lgamma near its zeros are described in words
         errors = model(x)[0].to_numpy()
         at = int(np.argmax(errors))
         if errors[at] > worst.error:

@@ -417,8 +417,8 @@ _NOTHING = """
 define ptr @nothing(ptr %frame) {
   %extension.at = getelementptr i8, ptr %frame, i64 8
   %extension = load ptr, ptr %extension.at
-  %asked = icmp ne ptr %extension, null
-  br i1 %asked, label %answer, label %leave
+  %extended = icmp ne ptr %extension, null
+  br i1 %extended, label %answer, label %leave
 answer:
   %metadata.at = getelementptr i8, ptr %extension, i64 24
   %metadata = load ptr, ptr %metadata.at
@@ -448,7 +448,7 @@ def eager() -> Iterator[Row]:
     from einkorn import functional as F
     from einkorn.graph.eager.realize import MEETINGS
 
-    x = Tensor.constant(X)  # memory that nobody else may write
+    x = Tensor.constant(X)  # memory of its own
     lazy = "with lazy():\n    for _ in range(400):\n        y = x + x"
     names = {"x": x, "lazy": F.lazy, "F": F}
     add = {"x + x": "x + x", "np.add": "add(a, a)"}
@@ -603,8 +603,8 @@ def lines(names: list[str], rounds: int) -> Iterator[str]:
             bar = f"≤ + {row.shown(row.more)}" if row.more is not None else f"≤ {row.bar} x"
             if row.more is None and len(row.times) == 1:
                 bar = f"≤ {row.shown(row.bar)}"
-            beside = ", ".join(f"{name} {row.shown(took)}" for name, took in row.times.items())
-            yield f"| {row.what} | {bar} | {shown}{'' if holds else ' **above**'} | {beside} |"
+            others = ", ".join(f"{name} {row.shown(took)}" for name, took in row.times.items())
+            yield f"| {row.what} | {bar} | {shown}{'' if holds else ' **above**'} | {others} |"
 
 
 def main() -> None:

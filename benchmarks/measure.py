@@ -1,7 +1,7 @@
 """Times of several functions side by side, on a machine that does other things too.
 
 Each round calls every function once, in turning order, so that a slow minute hits all of them. After each sample the
-kernel is asked how long the threads of this process stood ready without a core (`/proc/self/task/*/schedstat`). Samples
+kernel reports how long the threads of this process stood ready without a core (`/proc/self/task/*/schedstat`). Samples
 in which that was more than `DISTURBED` of the wall time are *disturbed*; medians are over the others. What is left as
 noise: the clock of the cores, and the memory traffic of other processes.
 """
@@ -49,7 +49,7 @@ class _Sample:
 
 
 def waited() -> float:
-    """Seconds that threads of this process have stood ready without a core; 0 where the system does not tell."""
+    """Seconds that threads of this process have stood ready without a core; 0 where the system does not report it."""
     total = 0
     try:
         for task in os.listdir(_TASKS):
@@ -115,7 +115,7 @@ def settle(pause: float, at_most: float = 0.5) -> None:
     """Rests so long, and then until no other thread of this process runs.
 
     Threads of libraries look for work before they sleep: those of PyTorch for 5 to 20 ms after a call, those of ONNX
-    Runtime for 60 to 120. Whoever came behind them would have one core less.
+    Runtime for 60 to 120. A library that runs behind them would have one core less.
     """
     time.sleep(pause)
     end = time.monotonic() + at_most
@@ -124,7 +124,7 @@ def settle(pause: float, at_most: float = 0.5) -> None:
 
 
 def _others_run() -> bool:
-    """Whether a thread of this process other than the one that asks is running, or ready to."""
+    """Whether a thread of this process other than the calling one is running, or ready to."""
     mine = str(threading.get_native_id())
     with contextlib.suppress(OSError):
         for task in os.listdir(_TASKS):

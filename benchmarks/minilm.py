@@ -4,7 +4,7 @@
 
 The network is the one of examples/models: from the numbers of words to directions of sentences. Everyone takes its
 turn in every round, so that they share what else the machine does; what counts is the fastest round. With `--cpu` it is
-the time that the processor worked, which tells more on a busy machine, where it is of one thread. A ratio is the time
+the time that the processor worked, which varies less on a busy machine, where it is of one thread. A ratio is the time
 of the fastest of the others divided by ours: 1 is as fast as the best. Each number of threads is a process of its own.
 
 Needs the extra [models], torch, onnx and onnxruntime; those of the last three that are missing are left out.
@@ -160,7 +160,7 @@ def onnx_run(threads: int) -> Run:
 
 
 def runners(threads: int) -> dict[str, Run]:
-    """Everyone who is installed."""
+    """The libraries that are installed."""
     found = {"einkorn": einkorn_run(threads)}
     if find_spec("onnxruntime") and find_spec("onnx"):
         found["onnxruntime"] = onnx_run(threads)

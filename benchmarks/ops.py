@@ -148,9 +148,9 @@ def child(numbers: list[int], threads: int, rounds: int, best: bool) -> None:
 
 def results(numbers: list[int], threads: int, rounds: int, best: bool = False) -> Iterator[dict[str, Any]]:
     """What children say of rows; a child that dies costs the row at which it died."""
-    # JAX and the matrices of NumPy have as many threads as they are told by the environment.
-    told = {"NPROC": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
-    environment = {**os.environ, **told, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+    # JAX and the matrices of NumPy have as many threads as the environment says.
+    threads_of_peers = {"NPROC": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    environment = {**os.environ, **threads_of_peers, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
     left = list(numbers)
     while left:
         options = ["--threads", str(threads), "--rounds", str(rounds), *(["--best"] if best else [])]

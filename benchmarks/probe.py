@@ -10,7 +10,7 @@ START = time.perf_counter()
 
 
 def ready_without_core() -> float:
-    """Seconds that this thread has stood ready without a core; 0 where the system does not tell."""
+    """Seconds that this thread has stood ready without a core; 0 where the system does not report it."""
     try:
         with open("/proc/thread-self/schedstat") as file:
             return int(file.read().split()[1]) * 1e-9

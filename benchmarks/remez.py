@@ -23,7 +23,7 @@ class Fit:
     """What to fit.
 
     Attributes:
-        function: the wished values, of an mpf within the interval; never asked at 0 itself.
+        function: the wished values, of an mpf within the interval; never called with 0 itself.
         low, high: the interval.
         count: how many coefficients.
         weight: what a deviation is multiplied with; 1 / function(z) for relative errors.

@@ -84,7 +84,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads; by default 1 and 2")
     parser.add_argument("--rounds", type=int, help="samples of each contender, by default 9, or more")
     parser.add_argument(
-        "--peers", nargs="*", choices=["torch", "numba"], default=["torch", "numba"], help="besides NumPy"
+        "--peers", nargs="*", choices=["torch", "numba"], default=["torch", "numba"], help="in addition to NumPy"
     )
     parser.add_argument("--json", metavar="FILE", help="write the numbers there too")
     parser.add_argument("--docs", action="store_true", help="write the tables of `math` and `twenty` into the docs")

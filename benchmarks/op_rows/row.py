@@ -1,4 +1,4 @@
-"""What a row says: an op at one size, and who else computes it. Arrays for rows."""
+"""What a row says: an op at one size, and what else computes it. Arrays for rows."""
 
 from __future__ import annotations
 

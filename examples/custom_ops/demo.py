@@ -73,44 +73,44 @@ def best_of(work: Callable[[], object], times: int = 5) -> float:
     return min(b - a for a, b in itertools.pairwise(marks)) * 1e3
 
 
-def pipeline(tell: Teller) -> None:
-    tell.chapter("An image pipeline: grayscale, brightness and blur are kernels in kernels/images.py")
+def pipeline(show: Teller) -> None:
+    show.chapter("An image pipeline: grayscale, brightness and blur are kernels in kernels/images.py")
     source = str(KERNELS / "images.py")
     image = np.asarray(Image.open(DATA / "coffee.png"))
-    model = tell.step(
+    model = show.step(
         lambda: image_pipeline.load_pipeline(source),
         "Four custom and two built-in ops became one native function (this loads the compiler)",
         "compiling",
     )
-    tell.step(
+    show.step(
         lambda: image_pipeline.load_pipeline(source), "Loading it a second time finds the machine code in the cache"
     )
-    result = tell.step(lambda: model(image)[0].to_numpy(), f"The first call, on a photo of {size_of(image)} pixels")
+    result = show.step(lambda: model(image)[0].to_numpy(), f"The first call, on a photo of {size_of(image)} pixels")
     fast = best_of(lambda: model(image))
     start = time.perf_counter()
     expected = image_pipeline.reference(image)
     slow = (time.perf_counter() - start) * 1e3
-    tell.step(
+    show.step(
         lambda: compare(result, expected),
         f"The result {{0}}; later calls take {fast:.1f} ms, NumPy {slow:.0f} ms",
     )
-    before, after = tell.step(lambda: image_pipeline.save(image, result), "The pictures are written")
-    tell.say(f"before: [bold]{before}[/]   after: [bold]{after}[/]")
+    before, after = show.step(lambda: image_pipeline.save(image, result), "The pictures are written")
+    show.say(f"before: [bold]{before}[/]   after: [bold]{after}[/]")
 
 
-def fractal(tell: Teller) -> None:
-    tell.chapter("The Mandelbrot set: kernels/mandelbrot.py counts and paints")
+def fractal(show: Teller) -> None:
+    show.chapter("The Mandelbrot set: kernels/mandelbrot.py counts and paints")
     source = str(KERNELS / "mandelbrot.py")
-    model = tell.step(lambda: mandelbrot.load_mandelbrot(source), "Two kernels became one native function", "compiling")
-    steps, picture = tell.step(
+    model = show.step(lambda: mandelbrot.load_mandelbrot(source), "Two kernels became one native function", "compiling")
+    steps, picture = show.step(
         lambda: [buffer.to_numpy() for buffer in model()],
         f"{mandelbrot.HEIGHT * mandelbrot.WIDTH:,} points, at most {mandelbrot.LIMIT} steps each, on all cores",
     )
-    expected = tell.step(mandelbrot.reference, "The same steps in NumPy", "asking NumPy")
-    tell.step(lambda: compare(steps, expected), "The result {0}")
+    expected = show.step(mandelbrot.reference, "The same steps in NumPy", "computing in NumPy")
+    show.step(lambda: compare(steps, expected), "The result {0}")
     path = output_folder() / "mandelbrot.png"
-    tell.step(lambda: Image.fromarray(picture).save(path), "The picture is written")
-    tell.say(f"picture: [bold]{path}[/]")
+    show.step(lambda: Image.fromarray(picture).save(path), "The picture is written")
+    show.say(f"picture: [bold]{path}[/]")
 
 
 def size_of(image: np.ndarray) -> str:
@@ -128,30 +128,30 @@ def load_op(package: str, name: str) -> Model:
     return InferenceSession().load(graph)
 
 
-def packages(tell: Teller, folder: Path) -> None:
-    tell.chapter("The same kernels for other machines, in a package")
+def packages(show: Teller, folder: Path) -> None:
+    show.chapter("The same kernels for other machines, in a package")
     sources, package = folder / "kernels", output_folder() / "demo.pkg"
     sources.mkdir()
     for file in ("images.py", "mandelbrot.py"):
         shutil.copy(KERNELS / file, sources)
-    built = tell.step(
+    built = show.step(
         lambda: build_package(source=str(sources), output=str(package), targets=list(TARGETS)),
         f"Every kernel was compiled for {len(TARGETS)} targets; that takes no GPU and no tool of a vendor",
         "compiling",
     )
     shutil.rmtree(sources)
     image = np.asarray(Image.open(DATA / "coffee.png"))
-    model = tell.step(
+    model = show.step(
         lambda: image_pipeline.load_pipeline(str(package)),
         "The pipeline was loaded from the package; the Python sources are gone",
     )
-    tell.step(lambda: compare(model(image)[0].to_numpy(), image_pipeline.reference(image)), "Its result {0}")
+    show.step(lambda: compare(model(image)[0].to_numpy(), image_pipeline.reference(image)), "Its result {0}")
     os.environ["EINKORN_NO_JIT"] = "1"
-    tell.step(
+    show.step(
         lambda: load_op(str(package), "grayscale")(image),
         "With compiling forbidden, 'grayscale' by itself runs the machine code of the package",
     )
-    tell.say(f"package: [bold]{package}[/] ({package.stat().st_size:,} bytes)")
+    show.say(f"package: [bold]{package}[/] ({package.stat().st_size:,} bytes)")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("kernel")
     names = list(dict.fromkeys(variant.target for variant in built.variants))
@@ -164,12 +164,12 @@ def packages(tell: Teller, folder: Path) -> None:
             if variant.op == op.schema.name and dict(variant.instance.ranks).get("s", 2) == 2:
                 sizes[variant.target] = f"{len(built.code(variant)):,}"
         table.add_row(op.schema.name, *(sizes[name] for name in names))
-    tell.chapter("Bytes of code, by kernel and target")
-    tell.console.print(table)
+    show.chapter("Bytes of code, by kernel and target")
+    show.console.print(table)
 
 
-def simulated_gpu(tell: Teller) -> None:
-    tell.chapter("A GPU that is simulated: two kernels of examples/gpu/kernels/transpose.py, with checks")
+def simulated_gpu(show: Teller) -> None:
+    show.chapter("A GPU that is simulated: two kernels of examples/gpu/kernels/transpose.py, with checks")
     gpu, device = DeviceRef.GPU(), Accelerator("sim", checks="all")
     matrix = np.arange(96 * 160, dtype=np.float32).reshape(96, 160)
     given = Buffer.from_numpy(matrix).to(device)
@@ -182,32 +182,32 @@ def simulated_gpu(tell: Teller) -> None:
             custom_extensions=[KERNELS.parents[1] / "gpu" / "kernels" / "transpose.py"],
         )
         model = InferenceSession(devices=[device]).load(graph)
-        tell.step(
+        show.step(
             lambda: compare(model(given)[0].to_numpy(), np.ascontiguousarray(matrix.T)),  # noqa: B023  # called at once
             f"'{algorithm}': no race and no access outside; the result {{0}}",
         )
-        counts = tell.step(lambda: model.count_memory(given), "What it does with memory is counted")  # noqa: B023
+        counts = show.step(lambda: model.count_memory(given), "What it does with memory is counted")  # noqa: B023
         moved, least, conflicts = (sum(getattr(line, name) for line in counts.lines) for name in COUNTED)
-        tell.say(f"{moved:,} sectors of 32 bytes moved, {least:,} at least; {conflicts:,} conflicts of banks")
+        show.say(f"{moved:,} sectors of 32 bytes moved, {least:,} at least; {conflicts:,} conflicts of banks")
         path = output_folder() / f"transpose-{algorithm}.html"
         counts.save(path)
-        tell.say(f"picture: [bold]{path}[/]")
+        show.say(f"picture: [bold]{path}[/]")
 
 
 def main() -> None:
-    tell = Teller()
+    show = Teller()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["EINKORN_CACHE_DIR"] = str(Path(folder, "cache"))
-        tell.console.print("[bold]Einkorn[/]: kernels written in Python, compiled, fused into graphs, and packed")
+        show.console.print("[bold]Einkorn[/]: kernels written in Python, compiled, fused into graphs, and packed")
         start = time.perf_counter()
-        pipeline(tell)
-        fractal(tell)
-        packages(tell, Path(folder))
+        pipeline(show)
+        fractal(show)
+        packages(show, Path(folder))
         del os.environ["EINKORN_NO_JIT"]
-        simulated_gpu(tell)
-        tell.console.print(f"\nAll of this took {time.perf_counter() - start:.1f} s. To look inside:")
-        tell.console.print("  einkorn pkg info output/demo.pkg")
-        tell.console.print(
+        simulated_gpu(show)
+        show.console.print(f"\nAll of this took {time.perf_counter() - start:.1f} s. To look inside:")
+        show.console.print("  einkorn pkg info output/demo.pkg")
+        show.console.print(
             "  einkorn inspect examples/custom_ops/kernels/images.py --op blur --target sm_90a --stage asm"
         )
 

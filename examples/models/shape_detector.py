@@ -179,7 +179,7 @@ def main(folder: Path) -> None:
     features = lower.execute(images)[0].to_numpy()
     head = fitted_head(features[:3200], labels[:3200])
     guessed = np.argmax(features[3200:].reshape(800, -1) @ head["filters3"].reshape(6, -1).T + head["bias3"], 1)
-    print(f"patches that the fit has not seen: {np.mean(guessed == labels[3200:]):.1%} are told right")
+    print(f"patches that the fit has not seen: {np.mean(guessed == labels[3200:]):.1%} are recognised")
 
     model = detector(nodes, {**weights, **head})
     save(model, folder / "shapes.onnx")

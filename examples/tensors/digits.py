@@ -63,14 +63,14 @@ def main() -> None:
     pictures, labels = digits(noise=0.2)
     x, wanted = Tensor.constant(pictures), F.one_hot(Tensor.constant(labels), 10)
     weights = random.kaiming_uniform([HIDDEN, 25]), Tensor.zeros([1, HIDDEN]), random.xavier_uniform([10, HIDDEN])
-    beside = [each.numpy() for each in weights]
+    in_numpy = [each.numpy() for each in weights]
     for k in range(STEPS):
         rate = 0.5 / (1 + k / 40)
         weights, loss = step(x, wanted, weights, rate)
-        beside = numpy_step(pictures, wanted.numpy(), beside, rate)
+        in_numpy = numpy_step(pictures, wanted.numpy(), in_numpy, rate)
         if k % 20 == 0:
             print(f"step {k:2}: loss {loss.item():.3f}")
-    assert all(np.allclose(a.numpy(), b, rtol=1e-2, atol=1e-3) for a, b in zip(weights, beside, strict=True))
+    assert all(np.allclose(a.numpy(), b, rtol=1e-2, atol=1e-3) for a, b in zip(weights, in_numpy, strict=True))
     guessed = F.argmax(F.relu(x @ weights[0].T + weights[1]) @ weights[2].T)
     right = F.mean((guessed == Tensor.constant(labels).reshape([-1, 1])).cast(DType.float32), axis=None)
     print(f"right: {right.item():.1%}, as with NumPy")

@@ -89,16 +89,16 @@ def test_the_default_has_to_run() -> None:
     assert caught.value.code == "EK0737" and "too far" in str(caught.value)
 
 
-class _Told(search._Child):
+class _Recorded(search._Child):
     """A child that says what a test wants it to say."""
 
     def __init__(self, seconds: dict[int, float], raced: list[float]) -> None:
         self.seconds, self.raced, self.asked = seconds, raced, list[Any]()
 
-    def knows(self, number: int) -> bool:
+    def has_result(self, number: int) -> bool:
         return True
 
-    def ask(self, request: Any, limit: float) -> Tried | Raced | str:
+    def send(self, request: Any, limit: float) -> Tried | Raced | str:
         self.asked.append(request)
         if isinstance(request, Try):
             return Tried(self.seconds[request.number])
@@ -108,7 +108,7 @@ class _Told(search._Child):
 @pytest.mark.parametrize(("last", "best"), [(0.5, 3), (0.98, 0), (1.2, 0)])
 def test_the_best_are_timed_again_beside_the_default(last: float, best: int) -> None:
     times = {0: 1.0, 1: 1.5, 2: 0.4, 3: 0.3, 4: 0.6, 5: 0.7, 6: 0.8, 7: 2.0}
-    child = _Told(times, [1.0, 9.0, 1.1, last, 1.3, 1.4, 9.0, 9.0])
+    child = _Recorded(times, [1.0, 9.0, 1.1, last, 1.3, 1.4, 9.0, 9.0])
     subject = search.Subject("", "op", [], [np.ones((2, 3))], None, {}, True, 3)
     space = kernels.risky.tuning
     assert space is not None
@@ -304,7 +304,7 @@ def test_a_package_takes_findings_and_graphs_use_them(tmp_path: Path) -> None:
         (100, 5): 8,
         (128, 5): 2,  # out of the range
         (100, 16): 2,
-        ("n", 5): 2,  # nobody knows
+        ("n", 5): 2,  # nobody has_result
     }
     for (n, s), width in cases.items():
         types = [TensorType(x.dtype, [3, n], x.device), TensorType(x.dtype, [s], x.device)]

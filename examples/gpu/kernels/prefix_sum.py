@@ -9,7 +9,7 @@ BLOCK = 256  # threads
 
 
 def scan_thread(out, sums, x):
-    """The running sum within each block; the last thread of a block knows the sum of all of it."""
+    """The running sum within each block; the last thread of a block has the sum of all of it."""
     i = gpu.global_idx.x
     value = int64(0)
     if i < x.dim(0):
