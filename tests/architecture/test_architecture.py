@@ -1,4 +1,5 @@
-"""The house keeps its shape: who may import whom, no islands, a package list that is the tree, rooms of one idea.
+"""The house keeps its shape: which package may import which, no islands, a package list that is the tree, rooms of one
+idea.
 
 Read DESIGN's rules off the syntax trees of all files; nothing is imported here except in a process of its own.
 """
@@ -21,7 +22,7 @@ import einkorn
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("dsl", "compiler", "stdlib", "graph", "testing", "cli")
-# Which floors a floor may import besides itself, at the top of its files. Files in the root may import all.
+# Which floors a floor may import in addition to itself, at the top of its files. Files in the root may import all.
 MAY_IMPORT = {
     "dsl": set(),
     "compiler": {"dsl"},
@@ -92,7 +93,7 @@ def floor(name: str) -> str:
 
 @cache
 def imports(name: str) -> tuple[tuple[str, int, bool, bool], ...]:
-    """What a module imports of ours: (module, line, inside a function, only for type checkers)."""
+    """What a module imports of Einkorn: (module, line, inside a function, only for type checkers)."""
 
     def visit(node: ast.AST, late: bool, typing: bool) -> Iterator[tuple[str, int, bool, bool]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -110,7 +111,7 @@ def imports(name: str) -> tuple[tuple[str, int, bool, bool], ...]:
 
 
 def targets(name: str, node: ast.ImportFrom | ast.Import) -> Iterator[str]:
-    """The modules of ours that an import statement in module `name` loads."""
+    """The modules of Einkorn that an import statement in module `name` loads."""
     if isinstance(node, ast.Import):
         absolute = [alias.name for alias in node.names]
         yield from (n.removeprefix("einkorn").lstrip(".") for n in absolute if n.split(".")[0] == "einkorn")
@@ -231,7 +232,7 @@ def test_the_package_list_is_the_tree() -> None:
 
 
 HEAVY = ("llvmlite", "torch_mlir", "mlir", "torch", "jax", "numba", "onnx", "cuda", "hip")
-# What knows of kernels on devices, of which a machine without a GPU has none; and what is opened late.
+# What is about kernels on devices, of which a machine without a GPU has none; and what is opened late.
 FOR_DEVICES = {
     *("dsl.contract.checking", "dsl.contract.kernels", "graph.driver.checked_memory", "graph.driver.gpu"),
     *(
@@ -305,7 +306,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 
 
 def test_modules_of_the_root_stand_before_no_other() -> None:
-    """The root of the repository is on `sys.path` of whoever starts Python there."""
+    """The root of the repository is on `sys.path` of whatever starts Python there."""
     others = sys.stdlib_module_names | {"torch", "jax", "numba", "numpy", "tensor", "functional"}
     assert not sorted({file.stem for file in ROOT.glob("*.py")} & others)
     assert not sorted({file.parent.name for file in ROOT.glob("*/__init__.py")} & others)

@@ -1,7 +1,7 @@
 """Rooms keep their arrows, and no file imports itself in a circle.
 
 Here an import is an import wherever it stands: at the top, in a function, or for type checkers alone. What only
-checkers load still says who knows whom.
+checkers load still says which imports which.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from .test_architecture import imports, modules, where
 
 # Floor -> its rooms, from the bottom up; a room may import those further down and itself. Rooms in one tuple are
-# neighbours that do not know each other, but for what `NEIGHBOURS` allows. Files beside the rooms come last, and import
-# all, but for those that have a place of their own here.
+# neighbours that do not know each other, but for what `NEIGHBOURS` allows. Files next to the rooms come last, and
+# import all, but for those that have a place of their own here.
 ROOMS: dict[str, list[tuple[str, ...]]] = {
     "dsl": [
         ("diagnostics",),
@@ -60,7 +60,7 @@ RANKS = {f"{floor}.{room}": rank for floor, rows in ROOMS.items() for rank, row 
 
 
 def room(name: str) -> str:
-    """The room of a module: `compiler.ir`; files that stand beside rooms are rooms of their own."""
+    """The room of a module: `compiler.ir`; files that stand next to rooms are rooms of their own."""
     return ".".join(name.split(".")[:2])
 
 

@@ -25,7 +25,7 @@ def test_an_op_has_a_row_or_a_reason() -> None:
 
 
 class Zeros:
-    """What a generator gives, as fast as can be, where nobody looks at floats."""
+    """What a generator gives, as fast as can be, where nothing looks at floats."""
 
     def __init__(self, real: np.random.Generator) -> None:
         self.integers = real.integers
@@ -34,7 +34,7 @@ class Zeros:
         return np.zeros(shape, np.float32)
 
 
-def test_rows_stage_and_somebody_else_computes_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_stage_and_something_else_computes_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_of_table, "MAKE", Zeros(row_of_table.MAKE))
     for row in ROWS:
         types = [TensorType(DType.from_numpy(x.dtype), x.shape, DeviceRef.CPU()) for x in row.arrays()]
@@ -72,12 +72,12 @@ def test_a_process_that_dies_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> N
     assert [each["row"] for each in found] == [4, 7] and all("ended with 1" in str(each) for each in found)
 
 
-def test_a_sample_waits_until_nobody_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_waits_until_nothing_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads of contenders look for work before they sleep, and would take a core from code that comes next."""
     running = iter([True, True, False])
     monkeypatch.setattr(measure, "_others_run", lambda: next(running))
     measure.settle(0.0)
-    assert next(running, None) is None  # asked until nobody ran
+    assert next(running, None) is None  # requested until nothing ran
 
     at_work, end = threading.Event(), threading.Event()
 

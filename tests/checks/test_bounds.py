@@ -115,7 +115,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_read_under_a_condition(run: Run, form: str) -> None:
-    """It fails where the first round that reads does so outside, and nowhere else."""
+    """It fails where the first round that reads does so outside, and in no other place."""
     places = FORMS[form](np.arange(5))
     for size in (1, 3, 6, 9, 40):
         x = np.arange(100, 100 + size, dtype=np.float32)

@@ -35,7 +35,7 @@ def test_the_next_call_works() -> None:
 
 
 def test_everything_fails_at_once() -> None:
-    """Every task of every thread fails: one failure is reported, and nobody waits for anybody."""
+    """Every task of every thread fails: one failure is reported, and nothing waits for anything."""
     model = model_of("put", LARGE, IDS.astype(np.int32))
     for _ in range(30):
         with pytest.raises(KernelError):

@@ -1,4 +1,4 @@
-"""Storage in the stack is counted together, and threads have room for what is allowed, whoever started them."""
+"""Storage in the stack is counted together, and threads have room for what is allowed, whatever started them."""
 
 from __future__ import annotations
 

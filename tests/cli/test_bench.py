@@ -88,7 +88,7 @@ def drawn(name: str, mean: float, seed: int, count: int = 20) -> Timing:
     return Timing(name, tuple(mean * (1 + abs(rng.gauss(0, 0.03))) for _ in range(count)))
 
 
-def test_changes_are_told_from_noise() -> None:
+def test_changes_are_distinguished_from_noise() -> None:
     verdicts = {"same": [], "faster": [], "slower": []}  # type: dict[str, list[float]]
     for seed in range(40):
         for factor in (1.0, 1.2, 0.8):

@@ -1,4 +1,4 @@
-"""`einkorn build` of ops that nothing says the parameters of: told, and mended by what is told."""
+"""`einkorn build` of ops that nothing says the parameters of: refused, and mended by what the message says."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nothing_to_compile_is_an_error_and_its_hint_works(run: Run) -> None:
     assert (status, err) == (0, "") and compiled("bare.pkg") == {"mine::times": []}
 
 
-def test_what_was_not_compiled_is_told(run: Run) -> None:
+def test_what_was_not_compiled_is_reported(run: Run) -> None:
     Path("k.py").write_text(HEAD + PLAIN + TIMES)
     status, _, err = run("build", "k.py", "-o", "k.pkg", "--target", "host")
     assert status == 0

@@ -1,4 +1,4 @@
-"""Makes `kernel_harness` (which lies beside the language tests) importable here."""
+"""Makes `kernel_harness` (which lies next to the language tests) importable here."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_whole_vectors_and_masks_reach_every_element_and_no_other(name: str, har
 
 
 def compiled(path: Path, name: str, target: str = "x86-64-v4") -> Artifact:
-    """A kernel of sizes that nobody knows yet."""
+    """A kernel of sizes that are not known yet."""
     kernel = load_library(path).kernels[name]
     return compile_entry(instance_entry(kernel.portable, make_instance(kernel.schema, {}, {}, {})), lookup(target))
 

@@ -124,7 +124,7 @@ def test_rows_are_vectors(kernels: KernelFile) -> None:
     assert "idiv" not in loop_body(assembly, r"vaddps.*%ymm")
 
 
-def test_nothing_is_contracted_unless_asked(kernels: KernelFile) -> None:
+def test_nothing_is_contracted_unless_requested(kernels: KernelFile) -> None:
     types = [(F32, (4096,))] * 2
     assert "fma" not in kernels.compile("plain", types, target="x86-64-v3").asm.replace("llvm.fma", "")
     assert "vfmadd" in kernels.compile("contracted", types, target="x86-64-v3").asm

@@ -152,7 +152,7 @@ def test_a_change_of_meaning_changes_the_digest(tmp_path: Path, changes: dict[st
     assert digest(tmp_path / "b", f"{tag}_b", **changes) != before
 
 
-def test_digests_tell_zeros_apart(tmp_path: Path) -> None:
+def test_digests_distinguish_zeros(tmp_path: Path) -> None:
     found = {
         digest(tmp_path / "z", f"zero_{k}", offset=text)
         for k, text in enumerate(["0", "0.0", "-0.0", "False", "float('nan')", "float('inf')"])

@@ -48,7 +48,8 @@ LOOPS = {
 }
 WIDE = {"x86-64-v3": {"y"}, "x86-64-v4": {"y", "z"}}
 # Operands that do not change and find no register among the sixteen of AVX2: they are read from the frame, as constants
-# are from beside the code. Nothing that changes is ever put there. (No poll of a row leaves a vector of AVX-512 alone.)
+# are from next to the code. Nothing that changes is ever put there. (No poll of a row leaves a vector of AVX-512
+# alone.)
 KEPT = {"x86-64-v3": {"softplus": 7, "logsumexp": 2, "softmax": 2}, "x86-64-v4": {"softmax": 1}}
 # What sixteen elements of a running sum come to is one number, widened and added to those before.
 CARRIES = {"row_cumsum": 2}
@@ -92,7 +93,7 @@ def test_loops_are_whole_vectors(name: str, target: str) -> None:
     assert len(remainders) <= (own if target == "x86-64-v3" else 0), [loop.instructions for loop in remainders]
 
 
-def test_rows_that_only_stream_take_half_vectors_and_ask_ahead() -> None:
+def test_rows_that_only_stream_take_half_vectors_and_request_ahead() -> None:
     """Where much is computed, vectors are whole ones."""
     for name in ("row_sum", "row_dot", "row_max", "rms_norm", "layer_norm"):
         loops = [loop for loop in loops_of_tasks(name, "x86-64-v4") if loop.packed]

@@ -35,7 +35,7 @@ def module(*functions: str) -> str:
 
 
 def told(text: str) -> list[list[str]]:
-    """What each branch with a hint is told, in the order of the text."""
+    """The metadata of each branch with a hint, in the order of the text."""
     nodes = dict(re.findall(r"^(!\d+) = (?:distinct )?(!\{.*\})$", text, re.MULTILINE))
     found = []
     for node in re.findall(r"^  br label .*!llvm\.loop (!\d+)$", text, re.MULTILINE):
@@ -67,7 +67,7 @@ def test_rounds_that_stay_apart_are_not_taken_together() -> None:
     assert told(text) == [['!{!"llvm.loop.vectorize.enable", i1 false}']]
 
 
-def test_a_loop_that_ends_in_an_exit_has_no_branch_to_tell() -> None:
+def test_a_loop_that_ends_in_an_exit_has_no_branch_to_determine() -> None:
     text = lower_to_llvm(module(loop(LoopHints(vectors=2).symbol, after="llvm.call @ek.exit() : () -> ()")), host())
     assert f"@{HINT}" not in text and told(text) == []
 
@@ -82,5 +82,5 @@ def test_a_hint_behind_the_end_of_its_block_is_a_fault() -> None:
         hinted("  call void @ek.hint.vectors_2()\n")
 
 
-def test_nothing_to_tell_is_no_hint() -> None:
+def test_nothing_to_determine_is_no_hint() -> None:
     assert LoopHints().symbol == ""

@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("target", "dtype"), list(LANES))
 @pytest.mark.parametrize("op", ["scaled", "freed"])
-def test_a_loop_in_vectors_is_told_with_its_width(op: str, target: str, dtype: str, folder: Path) -> None:
+def test_a_loop_in_vectors_is_reported_with_its_width(op: str, target: str, dtype: str, folder: Path) -> None:
     found, assembly = reports(op, target, dtype, folder)
     name = dtype.capitalize()
     assert found[line_of(op)].startswith(f"vectors of {LANES[target, dtype]} {name}")
@@ -72,12 +72,12 @@ def test_a_loop_in_vectors_is_told_with_its_width(op: str, target: str, dtype: s
 
 
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 8), ("float64", 4)])
-def test_masks_and_places_are_not_told_as_numbers(dtype: str, lanes: int, folder: Path) -> None:
+def test_masks_and_places_are_not_reported_as_numbers(dtype: str, lanes: int, folder: Path) -> None:
     found, _ = reports("scaled", "x86-64-v4", dtype, folder)  # of the rest under a mask, whose places are Int64
     assert found[line_of("scaled")].startswith(f"vectors of {lanes} {dtype.capitalize()}")
 
 
-def test_a_sum_in_order_is_told_with_its_reason(folder: Path) -> None:
+def test_a_sum_in_order_is_reported_with_its_reason(folder: Path) -> None:
     found, assembly = reports("total", "x86-64-v3", "float32", folder)
     assert found == {line_of("total"): found[line_of("total")]}
     assert found[line_of("total")].startswith("no vectors: floats are added in the order that is written")

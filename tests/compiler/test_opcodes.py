@@ -1,4 +1,4 @@
-"""The records of operations: every phase knows each of them, and the verifier refuses what they do not say.
+"""The records of operations: every phase has each of them, and the verifier refuses what they do not say.
 
 The verifier is tried with mutants: an operation of a compiled kernel, of which one part is broken.
 """
@@ -323,8 +323,8 @@ def test_effects_agree() -> None:
         assert bool(opcode.loops or opcode.spreads or opcode.name == "if") == bool(opcode.regions), opcode
 
 
-def test_operations_are_told_apart_by_their_records() -> None:
-    """Code that asks what an operation is compares records; names are for the algebra of rows, and are known."""
+def test_operations_are_distinguished_by_their_records() -> None:
+    """Code that checks what an operation is compares records; names are for the algebra of rows, and are known."""
     wrong = []
     for file in sorted(COMPILER.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -1,4 +1,5 @@
-"""Loops along axes of known size: cut where the counter is asked, vectors in each part, and the numbers of NumPy."""
+"""Loops along axes of known size: cut where conditions on the counter change, vectors in each part, and the numbers of
+NumPy."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_code_of_known_sizes_stays_small(op: str) -> None:
 
 
 def asked(rng: random.Random, n: int) -> tuple[str, Any]:
-    """A line of a kernel that asks something of k, and the same for NumPy."""
+    """A line of a kernel with a condition on k, and the same for NumPy."""
     a, c = rng.randint(-3, 3), rng.randint(1, max(1, n))
     at = f"(k + {a})" if a >= 0 else f"(k - {-a})"
     choices = [

@@ -1,8 +1,8 @@
-"""What people write on their first day who come from NumPy, PyTorch, Triton, Numba, CUDA, Mojo, or plain Python.
+"""The code of a first day with Einkorn by users of NumPy, PyTorch, Triton, Numba, CUDA, Mojo, or plain Python.
 
 Each row is a mistake: its name, the kernel file, and what the hint has to lead to. That is `FOLLOW` where the hint
 names a replacement, which is then put in by `support.hints` and has to compile. Otherwise it is words that the hint has
-to say, and the kernel that an author writes who reads them; it has to compile, too.
+to say, and the kernel that an author writes to read them; it has to compile, too.
 """
 
 from __future__ import annotations

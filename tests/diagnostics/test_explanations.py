@@ -163,7 +163,7 @@ def test_examples(hundred: str, place: Path, capfd: pytest.CaptureFixture[str]) 
     assert not false, "\n".join(false)
 
 
-def test_how_a_code_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+def test_how_a_code_is_requested(capfd: pytest.CaptureFixture[str]) -> None:
     for text in ("EK0213", "ek0213", "ek213", "213", " 0213 "):
         assert explain(text).code == "EK0213"
     assert run(["explain", "EK0213"]) == 0

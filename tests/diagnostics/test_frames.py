@@ -63,7 +63,7 @@ def run(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mistake", [load, build, stage, open_folder, open_nothing, within_forward, run])
-def test_frames_are_the_users_unless_asked(
+def test_frames_are_the_users_unless_requested(
     mistake: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "wrong.py"

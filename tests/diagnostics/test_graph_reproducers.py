@@ -120,7 +120,7 @@ def test_a_fault_of_the_interpreter_leaves_one_too(
     assert run(["reproduce", str(file)]) == 0
 
 
-def test_a_fault_is_told_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_reported_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the graph is available: the fault is reported, and no other takes its place."""
     monkeypatch.setattr(pipeline, "plan_memory", trips)
     monkeypatch.setattr(reproducer, "graph_to_json", trips)

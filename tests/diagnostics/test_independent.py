@@ -118,7 +118,7 @@ FILES = {
             return v + w + (Float32(2) + Int32(8))
         """,
     ),
-    # A variable of which nobody knows the type says nothing after the loop either.
+    # A variable of unknown type says nothing after the loop either.
     "loops": kernel(
         """
         total, count = 0.0, 0
@@ -381,7 +381,7 @@ def op(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
 
 
 def test_different_mistakes_at_one_place(workplace) -> None:  # type: ignore[no-untyped-def]
-    """Each way in which a text goes wrong is told, with one code as with several, but not again for each dtype."""
+    """Each way in which a text goes wrong is reported, with one code as with several, but not again for each dtype."""
     found = errors_of(workplace.folder, PRELUDE + TWO_WAYS)
     told = [(error.code, str(error.place).split(":", 1)[1], error.message) for error in found]  # type: ignore[attr-defined]
     assert told == [

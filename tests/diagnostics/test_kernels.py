@@ -211,7 +211,7 @@ def test_mistake(name: str, workplace, golden: Callable[[str, object], None]) ->
 
 
 def test_wrong_store(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    """The shape that the language reference shows: both types, where each comes from, who requested it."""
+    """The shape that the language reference shows: both types, where each comes from, and where it is required."""
     text = """
         acc = 0.0
         for j in range(x.dim(0)):

@@ -63,7 +63,7 @@ def test_there_are_many_and_each_once() -> None:
 
 
 def test_a_cast_is_right_for_every_dtype(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hints are told for one dtype of a type variable, and hold for all."""
+    """Hints are reported for one dtype of a type variable, and hold for all."""
     monkeypatch.chdir(tmp_path)
     for mistake in newcomers.MISTAKES:
         for error in (error for error in wrong(with_own_imports(mistake.wrong)) if error.code != "EK0113"):
@@ -91,7 +91,7 @@ def test_a_hint_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 UNTOLD = newcomers.declared('out: OutputTensor[T, "k"], x: InputTensor[T, "n"]', "out[0] = x[0]")
 OPEN_PACK = newcomers.declared('out: OutputTensor[T, "*s"], x: InputTensor[T, "n"]', "foreach(out, lambda i: x[0])")
-TOLD = (
+REPORTED = (
     newcomers.element("x[i]"),
     newcomers.declared('out: OutputTensor[T, "k"], x: InputTensor[T, "n"], *, k: int', "out[0] = x[0]"),
     UNTOLD + "\n\n@op.shape\ndef op_shape(x):\n    return x.dim(0)\n",
@@ -99,7 +99,7 @@ TOLD = (
 
 
 @pytest.mark.parametrize("text", [UNTOLD, OPEN_PACK], ids=["axis", "pack"])
-def test_an_output_dim_that_nothing_tells_is_told(
+def test_an_output_dim_that_nothing_determines_is_reported(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,8 +114,10 @@ def test_an_output_dim_that_nothing_tells_is_told(
         assert "warning[EK0314]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", TOLD, ids=["input", "parameter", "shape"])
-def test_an_output_dim_that_something_tells_is_not(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", REPORTED, ids=["input", "parameter", "shape"])
+def test_an_output_dim_that_something_determines_is_not(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kernels.py").write_text(text)
     assert check_kernels("kernels.py").remarks == ()

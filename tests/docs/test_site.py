@@ -1,4 +1,4 @@
-"""The site has every page once, no link that leads nowhere, and every public name; it is built where Sphinx is."""
+"""The site has every page once, no broken link, and every public name; it is built where Sphinx is."""
 
 from __future__ import annotations
 

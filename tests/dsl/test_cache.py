@@ -348,7 +348,7 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (tmp_path / "named").stat().st_mode & 0o777 == 0o700
 
 
-def test_content_keys_tell_parts_apart() -> None:
+def test_content_keys_distinguish_parts() -> None:
     different: list[tuple[object, ...]] = [
         *[(part,) for part in ("ab", b"ab", ["ab"], "", 1, 1.0, True, None, 0.0, -0.0, {"a": 1}, {"a": 1.0})],
         *[("a", "b"), ("a", b"b"), ("", "ab"), ()],

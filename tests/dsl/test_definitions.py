@@ -86,7 +86,7 @@ def test_a_kernel_made_by_a_function_after_the_edit(tmp_path: Path) -> None:
 
 
 def test_a_helper_of_another_module_that_was_edited_before_it_was_read(tmp_path: Path) -> None:
-    """Nobody has kept its text: a mistake that says so, not the other function."""
+    """Its text was not kept: a mistake that says so, not the other function."""
     (tmp_path / "other.py").write_text("def factor(v):\n    return v * 3.0\n")
     body = """
     import other

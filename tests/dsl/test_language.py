@@ -54,7 +54,7 @@ def test_every_name_has_a_meaning() -> None:
     assert lacking == []
 
 
-def test_checkers_see_the_members_that_the_compiler_knows() -> None:
+def test_checkers_see_the_members_that_the_compiler_has() -> None:
     """Each member of a number, vector, tensor, pointer or target is declared for editors, and the other way round."""
     assert einkorn.compiler.pipeline
     known: dict[str, set[str]] = {}

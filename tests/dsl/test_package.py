@@ -214,8 +214,8 @@ def test_truncated_at_every_length(demo: Package) -> None:
     assert refused("cut.pkg") == "error[EK0553]: 'cut.pkg' is cut short, or something was added to its end" + FETCH
 
 
-def test_tampered_code_is_found_when_it_is_asked_for(demo: Package) -> None:
-    """A careful forger mends the CRC-32 too; the SHA-256 in the manifest still tells."""
+def test_tampered_code_is_found_when_it_is_requested(demo: Package) -> None:
+    """A careful forger mends the CRC-32 too; the SHA-256 in the manifest still differs."""
     (variant,) = [v for v in demo.variants if v.kind == "ptx"]
     forged = b".version 6.6"
     members = [(n, demo.archive.read(n) if n != variant.code.member else forged) for n in demo.archive.members]

@@ -272,7 +272,7 @@ def entry(program: Any, kind: str) -> tuple[Any, ...]:
 
 
 ENTRIES: list[tuple[str, Any, str]] = [
-    ("function", 0, "should be the index of a function and is 0"),  # nobody calls the kernel
+    ("function", 0, "should be the index of a function and is 0"),  # nothing calls the kernel
     ("function", 10**6, "should be the index of a function"),
     ("function", True, "should be the index of a function and is true"),
     ("struct", 0, "should be the index of a struct"),

@@ -1,4 +1,4 @@
-"""What stands under a shield ends before Ctrl-C is heard; and nobody's handler of signals is lost."""
+"""What stands under a shield ends before Ctrl-C is handled; and unused handler of signals is lost."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_error_and_an_interrupt() -> None:
     assert isinstance(caught.value.__context__, ValueError)
 
 
-def test_a_window_hears_at_once_and_closes_again() -> None:
+def test_a_window_receives_at_once_and_closes_again() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), shielded():
         try:
@@ -91,7 +91,7 @@ def test_a_window_hears_at_once_and_closes_again() -> None:
     assert done == ["closed", "all of it"]
 
 
-def test_a_window_hears_what_came_before() -> None:
+def test_a_window_receives_what_came_before() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), shielded():
         interrupt()

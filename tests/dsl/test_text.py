@@ -53,7 +53,7 @@ def test_kernels_of_a_text() -> None:
     assert place.source_line() == '@register("typed")'
 
 
-def test_texts_of_one_name_are_told_apart() -> None:
+def test_texts_of_one_name_are_distinguished() -> None:
     first = dsl.kernels_of(HEAD + KERNEL.format(value=1.5), name="<made>")["typed"]
     second = dsl.kernels_of(HEAD + KERNEL.format(value=2.5), name="<made>")["typed"]
     assert [str(kernel.schema.place) for kernel in (first, second)] == ["<made>:2:1", "<made 2>:2:1"]
@@ -72,7 +72,7 @@ def test_a_text_with_names_of_the_program_gives_what_it_adds() -> None:
     assert entry == 3.5
 
 
-def test_all_mistakes_of_a_text_are_told_with_its_lines() -> None:
+def test_all_mistakes_of_a_text_are_reported_with_its_lines() -> None:
     bad = 'import nothing_here\n\n@register("bad")\ndef bad(out: OutputTensor[flot32, "n"]):\n    pass\n'
     with pytest.raises(CompileError) as caught:
         dsl.kernels_of(HEAD + bad, name="<wrong>")
@@ -107,7 +107,7 @@ def test_the_text_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Prompt:
-    """A plain prompt up to Python 3.12: all it knows of a text is the history of lines."""
+    """A plain prompt up to Python 3.12: all it has of a text is the history of lines."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, older: list[str]) -> None:
         self.lines = older

@@ -117,9 +117,14 @@ def test_a_checker_agrees_with_a_stub(file: Path, tmp_path: Path) -> None:
     lines, errors, _ = api.run([*options, f"--cache-dir={tmp_path / 'cache'}", str(tmp_path / "use.py")])
     assert not errors
     array, revealed = "ndarray", [line for line in lines.splitlines() if "Revealed type" in line]
-    told = [line.partition("Revealed type is ")[2] for line in revealed]
-    assert [array in line for line in told] == [True, False, True, True, False, True, False], lines
-    assert "Buffer" in told[1] and told[2].startswith('"tuple[') and told[4] == '"None"' and told[6] == '"Any"'
+    reported = [line.partition("Revealed type is ")[2] for line in revealed]
+    assert [array in line for line in reported] == [True, False, True, True, False, True, False], lines
+    assert (
+        "Buffer" in reported[1]
+        and reported[2].startswith('"tuple[')
+        and reported[4] == '"None"'
+        and reported[6] == '"Any"'
+    )
     wrong = [line for line in lines.splitlines() if ": error:" in line]
     assert {line.partition("use.py:")[2].partition(":")[0] for line in wrong} == {*map(str, range(14, 19))}, lines
 

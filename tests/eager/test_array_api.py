@@ -258,7 +258,7 @@ def test_numbers_and_lists() -> None:
     assert xp.from_dlpack(array).tolist() == xp.from_dlpack(Buffer.from_numpy(array)).tolist() == [5, 0]
 
 
-def test_dtypes_are_asked() -> None:
+def test_dtypes_are_requested() -> None:
     assert xp.isdtype(xp.int8, "signed integer") and xp.isdtype(xp.uint8, ("bool", "integral"))
     assert not xp.isdtype(xp.float32, "integral") and xp.isdtype(xp.float32, (xp.float64, xp.float32))
     assert xp.result_type(xp.uint8, xp.int8) is xp.int16 and xp.result_type(xp.asarray(1.0), 2) is xp.float32

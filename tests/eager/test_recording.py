@@ -137,7 +137,7 @@ def test_a_loop_is_cut_and_compiled_once() -> None:
     assert one.real
 
 
-def test_values_that_somebody_sees_are_kept_and_others_are_not() -> None:
+def test_values_that_something_sees_are_kept_and_others_are_not() -> None:
     x = vector(5)
     with F.lazy():
         a = x * 2
@@ -220,7 +220,7 @@ def test_errors_of_kernels_name_the_line_that_called_the_op() -> None:
         BACKGROUND.wait()
 
 
-def test_sizes_that_only_a_run_tells() -> None:
+def test_sizes_that_only_a_run_determines() -> None:
     x = Tensor.constant([[1, 0, 2], [0, 0, 3]])
     with F.lazy():
         found = F.nonzero(x)

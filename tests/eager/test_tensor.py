@@ -129,7 +129,7 @@ def test_indices_pick_elements_as_those_of_numpy() -> None:
             value[[0, 1]]
 
 
-def test_what_numpy_knows_and_tensors_say_otherwise() -> None:
+def test_what_numpy_has_and_tensors_say_otherwise() -> None:
     x = Tensor.constant([[1, 2], [3, 4]])
     array = np.ones((2, 2), np.float32)
     assert isinstance(array + x, Tensor) and isinstance(x - array, Tensor) and isinstance(array < x, Tensor)
@@ -275,9 +275,9 @@ def test_values_of_graphs() -> None:
             and y.dtype is DType.float32
             and isinstance(F.exp(graph.inputs[0]), type(graph.inputs[0]))
         )
-        for ask in (y.item, lambda: bool(y), y.numpy):
+        for request in (y.item, lambda: bool(y), y.numpy):
             with pytest.raises(EinkornError, match="EK0840"):
-                ask()
+                request()
         with realization_context(GraphRealizationContext(graph)):
             assert "%" in repr(Tensor.from_graph_value(graph.inputs[0]))
         graph.output(y.state.value)  # type: ignore[union-attr]

@@ -120,7 +120,7 @@ def test_the_pictures_are_what_the_kernels_say(runs: Runs) -> None:
     assert np.abs(np.diff(after.astype(int), axis=1)).mean() < np.abs(np.diff(before.astype(int), axis=1)).mean() / 2
 
 
-def test_the_demo_tells_its_story_where_there_is_no_terminal(tmp_path: Path) -> None:
+def test_the_demo_prints_its_steps_where_there_is_no_terminal(tmp_path: Path) -> None:
     output = run("demo.py", tmp_path, PYTHONIOENCODING="ascii")
     assert output.count("matches NumPy, bit for bit") == 5
     assert "\x1b" not in output

@@ -1,8 +1,8 @@
-"""What a person who knows NumPy and PyTorch writes in a first week with Einkorn, as it is written at first.
+"""What a user of NumPy and PyTorch writes in a first week with Einkorn, as it is written at first.
 
-Each program of the folder `programs` has kernels, and a function `main` that yields what they compute beside what NumPy
-or PyTorch does. Most compile as they are written. The others are refused with hints; doing what the hints say, and
-nothing else, makes them right.
+Each program of the folder `programs` has kernels, and a function `main` that yields what they compute next to what
+NumPy or PyTorch does. Most compile as they are written. The others are refused with hints; doing what the hints say,
+and nothing else, makes them right.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 SKIPS = Path(__file__).with_name("array_api_skips.txt")
-LEFT_OUT = "EINKORN: "  # before the reasons of this file, which tells them from those of the suite
+LEFT_OUT = "EINKORN: "  # before the reasons of this file, which distinguishes them from those of the suite
 
 
 def rules(text: str) -> list[tuple[re.Pattern[str], str]]:

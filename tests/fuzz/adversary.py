@@ -68,7 +68,7 @@ class Fenced:
         self.rest = (usable[:start], usable[start + size :])
 
     def is_whole(self) -> bool:
-        """Whether nothing was written beside the array."""
+        """Whether nothing was written next to the array."""
         return all(bool((part == PATTERN).all()) for part in self.rest)
 
 

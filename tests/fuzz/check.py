@@ -1,4 +1,4 @@
-"""One program four ways: interpreted; compiled without optimisation; with all of it, and its ops melted together; and
+"""One program four ways: interpreted; compiled without optimisation; with all of it, and its ops fused together; and
 this by two threads. All bits have to agree, and so have failures.
 
 As a program, it is the child of a fuzzing campaign: one request a line on standard input, one answer a line on standard
@@ -50,7 +50,7 @@ from programs import Program, arrays_of
 Array = np.ndarray[Any, Any]
 HOST = DeviceRef.CPU()
 FIXED = (1, 16)  # sizes that signatures may have as numbers
-GUARD = 64  # bytes around each output that nobody may write
+GUARD = 64  # bytes around each output that nothing may write
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def difference(found: dict[str, Found]) -> str | None:
     (first, wanted), *others = found.items()
     for way, got in others:
         if isinstance(wanted, Failure) or isinstance(got, Failure):
-            # Of several failures, the one that is reported is the first that a thread meets.
+            # Of several failures, the one that is reported is the first that a thread reaches.
             if type(wanted) is not type(got) or (way != "two threads" and wanted != got):
                 return f"{first}: {shown(wanted)}; {way}: {shown(got)}"
             continue

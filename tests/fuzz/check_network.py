@@ -2,7 +2,7 @@
 optimisation by LLVM; and in NumPy, in float64.
 
 The first two have to agree in all bits, and NumPy's intervals have to hold them (see `networks.oracle`). Buffers are
-outputs, too. Nothing may be written beside an output.
+outputs, too. Nothing may be written next to an output.
 
 As a program, it is a child of a campaign: one network a line on standard input, one answer a line on standard output.
 """

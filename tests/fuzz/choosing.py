@@ -48,7 +48,8 @@ def called(step: tuple[str, tuple[object, ...], dict[str, object]]) -> str:
 
 
 def traits_of_network(network: Network) -> set[Hashable]:
-    """Its steps, six times as much; who reads what of whom; what is computed of which dtype, and what as it ships."""
+    """Its steps, six times as much; which reads what of which; what is computed of which dtype, and what as it
+    ships."""
     draft, values = drafted(network)
     found: set[Hashable] = {(called(step), again) for step in network.steps for again in range(6)}
     if as_shipped(network):

@@ -39,7 +39,7 @@ ROWS, COLUMNS = 3, 41
 
 
 class Wide:
-    """A whole number of 64 bits that widens what it meets.
+    """A whole number of 64 bits that widens what it is combined with.
 
     A sum of unsigned numbers may be an Int64 or a UInt64. Below zero it is an Int64, or refused; from 2**63 on a
     comparison of it is `doubtful`.

@@ -27,8 +27,8 @@ INDEXERS = subjects.SUBJECTS[2]
 def test_a_short_campaign(tmp_path: Path) -> None:
     """Few, in which any two features come together, and nearly any three that do in sixty that are not chosen."""
     programs = choosing.chosen(INDEXERS.random, choosing.traits_of_indexer, choosing.cost_of_indexer, 20)
-    met = set[Hashable]().union(*map(choosing.traits_of_indexer, programs))
-    assert len(met) > 1540 and set(combinations(sorted(FEATURES), 2)) <= met
+    reached = set[Hashable]().union(*map(choosing.traits_of_indexer, programs))
+    assert len(reached) > 1540 and set(combinations(sorted(FEATURES), 2)) <= reached
     campaign = campaigns.Campaign(tmp_path, lambda campaign: None, INDEXERS)
     for program in programs:
         campaign.one(program)

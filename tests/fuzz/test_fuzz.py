@@ -96,7 +96,7 @@ def test_a_campaign_finds_makes_small_and_stores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trouble", ["text", "error", "input", "guard"])
 def test_what_differs_is_seen(trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results, failures, and memory that is nobody's, of one way alone."""
+    """Results, failures, and memory that is unused, of one way alone."""
     file = tmp_path / "k.py"
     text = (
         "from einkorn.dsl import *\n@register('k')\ndef k(out: OutputTensor[int8, '3'], x: InputTensor[int8, '3']):\n"

@@ -26,8 +26,9 @@ TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 GPU = DeviceRef.GPU()
 CDNA, RDNA = ("gfx90a", "gfx942", "gfx950"), ("gfx1100", "gfx1201")
 FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
-# Cases that meet a fault of the emulator (see support.amd_faults) which depends on lanes that are off or barriers: by
-# the beginning of a case's name, with the targets. Cases that meet the other faults are known by their instructions.
+# Cases that run into a fault of the emulator (see support.amd_faults) which depends on lanes that are off or
+# barriers: by the beginning of a case's name, with the targets. Cases that run into the other faults are known by
+# their instructions.
 LEFT_OUT = {
     "warps shuffle int32 100": ("local reads", ("gfx90a",)),
     "collectives of a warp": ("local reads", CDNA),

@@ -125,7 +125,7 @@ def clusters(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx:
 """
 
 
-def asked(tmp_path: Path, op: str, target: str) -> list[str]:
+def requested(tmp_path: Path, op: str, target: str) -> list[str]:
     """The code of each kernel of an op of `WISHES`."""
     file = tmp_path / "kernels.py"
     file.write_text(WISHES)
@@ -136,11 +136,11 @@ def asked(tmp_path: Path, op: str, target: str) -> list[str]:
     return artifact.asm.split(".visible .entry" if target.startswith("sm_") else ".globl")[1:]
 
 
-def test_a_launch_asks_for_registers_blocks_and_clusters(tmp_path: Path) -> None:
-    plain, few, two = asked(tmp_path, "wishes", "sm_80")
+def test_a_launch_requests_registers_blocks_and_clusters(tmp_path: Path) -> None:
+    plain, few, two = requested(tmp_path, "wishes", "sm_80")
     assert ".maxnreg 48" in few and ".maxnreg" not in plain + two
     assert ".minnctapersm 2" in two and ".minnctapersm" not in plain + few and ".reqntid 1024, 1, 1" in two
-    (clustered,) = asked(tmp_path, "clusters", "sm_90a")
+    (clustered,) = requested(tmp_path, "clusters", "sm_90a")
     for line in (".reqnctapercluster 2, 1, 2", ".maxnreg 64", ".minnctapersm 1", ".reqntid 32, 1, 1"):
         assert line in clustered
     assert "ncta" not in plain
@@ -156,12 +156,12 @@ def test_the_product_of_the_example_stays_in_registers(algorithm: str, tmp_path:
     )[0]
     (tmp_path / "code.ptx").write_text(artifact.asm)
     command = [str(find_ptxas()), "-v", "-arch=sm_80", str(tmp_path / "code.ptx"), "-o", str(tmp_path / "code.cubin")]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert "0 bytes spill stores, 0 bytes spill loads" in told, told
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "0 bytes spill stores, 0 bytes spill loads" in reported, reported
 
 
 @pytest.mark.parametrize(("target", "registers"), [("gfx908", 64), ("gfx942", 64), ("gfx1100", 96)])
-def test_amd_keeps_to_what_a_launch_asks_for(target: str, registers: int, tmp_path: Path) -> None:
+def test_amd_keeps_to_what_a_launch_requests(target: str, registers: int, tmp_path: Path) -> None:
     """Two blocks of 1024 threads are 8 warps of 64 lanes, or 16 of 32, for each of four SIMDs."""
-    used = [int(n) for n in re.findall(r"amdhsa_next_free_vgpr (\d+)", "".join(asked(tmp_path, "wishes", target)))]
+    used = [int(n) for n in re.findall(r"amdhsa_next_free_vgpr (\d+)", "".join(requested(tmp_path, "wishes", target)))]
     assert used[0] > 96 and used[1] <= 48 and used[2] <= registers

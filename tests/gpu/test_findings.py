@@ -83,7 +83,7 @@ def test_an_access_outside_of_a_buffer() -> None:
     assert shown(error)[1] == "thread (63, 0, 0) of block (0, 0, 0) writes"
 
 
-def test_a_read_of_what_nobody_wrote() -> None:
+def test_a_read_of_what_nothing_wrote() -> None:
     error = failure("early", how=1)
     assert error.code == "EK0742" and error.message.startswith("uninitialised read: ")
     assert shown(error)[1:] == [
@@ -100,7 +100,7 @@ def test_a_use_of_what_is_being_copied() -> None:
     run("copied", "races,bounds", waits="own")
 
 
-def test_elements_that_nobody_stores() -> None:
+def test_elements_that_nothing_stores() -> None:
     """Of a result, also where an earlier one lay in the same memory."""
     device = Accelerator("sim", checks="all")
     ring = model_of(device, ("ring", {}))
@@ -118,7 +118,7 @@ def test_elements_that_nobody_stores() -> None:
     assert run("ring", "races,bounds,copies")[:3].tolist() == [1, 2, 3]
 
 
-def test_what_is_not_asked_for_is_not_found() -> None:
+def test_what_is_not_requested_is_not_found() -> None:
     assert failure("ring", "races,bounds", first=0).code == "EK0740"
     run("ring", "bounds", first=0)
     run("early", "races, bounds", how=1)
@@ -138,7 +138,7 @@ def test_a_device_goes_on_after_a_finding() -> None:
 
 
 def test_threads_of_the_host_take_turns_on_a_device() -> None:
-    """Each hears of what its own calls did: races in the one, nothing in the others."""
+    """Each receives of what its own calls did: races in the one, nothing in the others."""
     device = Accelerator("sim", checks="all")
     models = [model_of(device, ("rounds", {"count": 100})) for _ in range(2)]
     wrong = model_of(device, ("ring", {"first": 0}))

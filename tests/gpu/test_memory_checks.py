@@ -1,4 +1,5 @@
-"""Races, accesses outside of buffers, and reads of uninitialised memory: found where they are, and nowhere else."""
+"""Races, accesses outside of buffers, and reads of uninitialised memory: found where they are, and in no other
+place."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def test_races_of_a_block_and_of_blocks(op: str, params: dict[str, int], found: 
         assert set(outcome.lines) == lines and outcome.threads[0] != outcome.threads[1]
 
 
-FLAG = Check.RACES | Check.BOUNDS  # the flag of these kernels is nobody's before
+FLAG = Check.RACES | Check.BOUNDS  # the flag of these kernels is unused before
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ FLAG = Check.RACES | Check.BOUNDS  # the flag of these kernels is nobody's befor
         ("handed_on", {"waits": 0}, Found.RACE),
     ],
 )
-def test_what_blocks_tell_each_other(op: str, params: dict[str, Any], found: Found) -> None:
+def test_what_blocks_publish_to_each_other(op: str, params: dict[str, Any], found: Found) -> None:
     assert run(op, FLAG, **params).found is found
 
 
@@ -138,7 +139,7 @@ def test_accesses_outside_of_a_buffer() -> None:
         (5, "out[t] = gpu.warp.shuffle_xor(v, 1)  # given to another thread"),
     ],
 )
-def test_reads_of_what_nobody_wrote(how: int, line: str) -> None:
+def test_reads_of_what_nothing_wrote(how: int, line: str) -> None:
     outcome = run("early", how=how)
     assert (outcome.found, outcome.lines[0]) == (Found.UNINITIALISED, line)
     assert how == 4 or outcome.lines[1] == "v = out[t]"

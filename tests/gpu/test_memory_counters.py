@@ -127,7 +127,7 @@ def test_conflicts_of_banks(wide: int, conflicts: int, tmp_path: Path) -> None:
 
 
 def test_barriers(tmp_path: Path) -> None:
-    """Once for each block that met there, in the kernel that they stand in."""
+    """Once for each block that waited there, in the kernel that they stand in."""
     found, lines = counted(tmp_path, "c::rounds")
     barrier, sync = lines["gpu.barrier()"], lines["gpu.warp.sync()"]
     assert (barrier.barriers, barrier.space, barrier.kernel, barrier.op) == (8 * 3, "barrier", "rounds", "c::rounds")
@@ -226,7 +226,7 @@ def test_the_command_profile(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     )
 
 
-def test_a_device_that_does_not_tell() -> None:
+def test_a_device_that_does_not_report_it() -> None:
     row = TensorType(DType.float32, [4], DeviceRef.CPU())
     model = InferenceSession().load(Graph("g", lambda x: x + 1, [row]))
     with pytest.raises(DeviceError, match="does not report the memory accesses of kernels") as raised:

@@ -308,7 +308,7 @@ def each_thread(
     return out.reshape(grid, block)
 
 
-def test_threads_that_parted_meet_again() -> None:
+def test_threads_that_parted_join_again() -> None:
     """A loop of another length for each thread, with a vote behind it."""
     found = each_thread("""
         mov.b32 %r70, 0;

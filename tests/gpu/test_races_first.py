@@ -1,4 +1,4 @@
-"""A missing barrier is told as a race, whatever its consequences are: an index out of bounds, a failed assert."""
+"""A missing barrier is reported as a race, whatever its consequences are: an index out of bounds, a failed assert."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RACES = {
     "an assert": f"{SET}kept[i] = 5\nv = kept[(i + 33) % 64]\nassert v == 5\nout[i] = v",
     "a neighbour's index": f"{SET}kept[i] = i.cast(int32)\nout[i] = x[kept[(i + 1) % 64].cast(Int)]",
 }
-# What is told as it is: nothing but it is wrong.
+# What is reported as it is: nothing but it is wrong.
 OTHERS = {
     "an index of the author's": (f"{SET}out[i] = x[kept[63 - i].cast(Int)]", "EK0703"),
     "what nobody writes": ("kept[i // 2] = 1\ngpu.barrier()\nout[i] = x[kept[63 - i].cast(Int)]", "EK0740"),
@@ -63,7 +63,7 @@ def error_of(tmp_path: Path, body: str, seed: int) -> KernelError:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", RACES)
-def test_the_race_is_told(name: str, seed: int, tmp_path: Path) -> None:
+def test_the_race_is_reported(name: str, seed: int, tmp_path: Path) -> None:
     error = error_of(tmp_path, RACES[name], seed)
     assert error.code == "EK0740", error
     assert {label.text.split(" of block ")[1].split()[-1] for label in error.labels} == {"reads", "writes"}
@@ -71,6 +71,6 @@ def test_the_race_is_told(name: str, seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_else_is_wrong_is_told(name: str, seed: int, tmp_path: Path) -> None:
+def test_what_else_is_wrong_is_reported(name: str, seed: int, tmp_path: Path) -> None:
     body, code = OTHERS[name]
     assert error_of(tmp_path, body, seed).code == code

@@ -75,7 +75,7 @@ def test_many_batches_are_no_axis_of_the_grid(driver: RecordingDriver) -> None:
 
 
 def test_no_python_runs_between_two_ops(driver: RecordingDriver) -> None:
-    """The only Python that an entry calls is the recording function, which says nobody but the entry called it."""
+    """The only Python that an entry calls is the recording function, which says nothing but the entry called it."""
     model = load(lambda x: [ops.softmax(ops.sum(x, axis=0)), ops.cumsum(x)], (F32, ["m", "n"]))
     x = Buffer.from_numpy(np.zeros((5, 7), np.float32)).to(GPU)
     kept = model.execute(x)

@@ -134,10 +134,10 @@ def test_schedules_as_text() -> None:
 
 def test_the_fewest_switches() -> None:
     drawn = [Switch(0, 0, step, 32 * (step % 3) + 5, 7) for step in range(40)]
-    asked: list[int] = []
+    requested: list[int] = []
 
     def shows(switches: Any) -> bool:
-        asked.append(len(switches))
+        requested.append(len(switches))
         return {3, 17, 31} <= {switch.step for switch in switches}
 
     least = shortest(drawn, shows, 32)
@@ -146,7 +146,7 @@ def test_the_fewest_switches() -> None:
         (17, 0, 1),
         (31, 0, 1),
     ]
-    assert len([count for count in asked if count > 2]) < 90
+    assert len([count for count in requested if count > 2]) < 90
     assert shortest(drawn, lambda switches: False, 32) is None
     assert shortest(drawn, lambda switches: True, 32) == []
     kept = shortest(drawn, lambda switches: drawn[9] in switches, 32)

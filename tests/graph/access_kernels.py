@@ -1,4 +1,4 @@
-"""Kernels that reach their tensors by masks, steps, indices and pointers, and promise enough to melt together."""
+"""Kernels that reach their tensors by masks, steps, indices and pointers, and promise enough to fuse together."""
 
 from typing import TypeVar
 
@@ -64,7 +64,7 @@ def element_by_pointer(out: OutputTensor[N, "m n"], x: InputTensor[N, "m n"]):
 
 @register("race")
 def race(counts: OutputTensor[int64, "4"], sums: OutputTensor[float32, "2"], x: InputTensor[int64, "n"]):
-    """Every thread at the same few elements; what comes out does not depend on who comes first."""
+    """Every thread at the same few elements; what comes out does not depend on which comes first."""
     foreach(counts, lambda i: int64(0))
     foreach(sums, lambda i: float32(0))
 

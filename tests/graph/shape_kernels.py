@@ -1,4 +1,4 @@
-"""Kernels whose outputs have sizes that only the elements of their inputs tell."""
+"""Kernels whose outputs have sizes that only the elements of their inputs determine."""
 
 from typing import TypeVar
 
@@ -145,5 +145,5 @@ def asks_too_much(out: OutputTensor[E, "k"], x: InputTensor[E, "n"], k_wanted: I
 
 
 @asks_too_much.shape
-def asks_too_much_shape(x, k_wanted):
+def requests_too_much_shape(x, k_wanted):
     return k_wanted

@@ -1,4 +1,4 @@
-"""Attention refuses what does not fit, and takes shapes that meet only half-way."""
+"""Attention refuses what does not fit, and takes shapes that fit only half-way."""
 
 from __future__ import annotations
 

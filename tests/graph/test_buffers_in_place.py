@@ -196,7 +196,7 @@ WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_mistakes_are_told_where_they_are_staged(name: str) -> None:
+def test_mistakes_are_reported_where_they_are_staged(name: str) -> None:
     forward, code, message = WRONG[name]
     with pytest.raises((GraphError, DTypeError), match=message) as caught:
         build(forward, held(F32, 4), TensorType(F32, [4], HOST))
@@ -204,7 +204,7 @@ def test_mistakes_are_told_where_they_are_staged(name: str) -> None:
     assert caught.value.place is not None and caught.value.place.file == __file__
 
 
-def test_types_tell_tensors_from_buffers() -> None:
+def test_types_distinguish_tensors_from_buffers() -> None:
     tensor, buffer = TensorType(F32, ["n", 3], HOST), held(F32, "n", 3)
     assert tensor != buffer and tensor.as_buffer() == buffer and buffer.as_tensor() == tensor
     assert {tensor: 1, buffer: 2}[buffer] == 2

@@ -212,7 +212,7 @@ def test_damaged_entries_are_replaced(file: Path, folder: Path) -> None:
     ]
     for damage in damages:
         for name, data in good.items():
-            # Written anew, as a copying tool would: changing mapped code under a running process helps nobody.
+            # Written anew, as a copying tool would: changing mapped code under a running process helps nothing.
             (folder / name).unlink()
             (folder / name).write_bytes(damage(data))
         assert value(file) == 5
@@ -283,7 +283,7 @@ def test_code_that_vanishes_before_it_is_loaded(
     assert caught.value.code == "EK0518" and "EINKORN_CACHE_DIR" in str(caught.value)
 
 
-def test_parameters_are_told_apart_by_their_bits(tmp_path: Path) -> None:
+def test_parameters_are_distinguished_by_their_bits(tmp_path: Path) -> None:
     """0.0 is not -0.0, in memory and in the cache; neither are NaNs of two signs in constants."""
     file = tmp_path / "signs.py"
     file.write_text(

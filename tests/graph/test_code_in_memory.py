@@ -36,7 +36,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[weakref.WeakSet[SharedLibrary]]:
-    """The libraries that live; nothing is collected but what nobody refers to."""
+    """The libraries that live; nothing is collected but what nothing refers to."""
     alive: weakref.WeakSet[SharedLibrary] = weakref.WeakSet()
     open_library = SharedLibrary.__init__
 

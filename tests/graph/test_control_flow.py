@@ -1,4 +1,4 @@
-"""Branches and loops in graphs: what people write with them, compiled and interpreted, beside the same in Python."""
+"""Branches and loops in graphs: what people write with them, compiled and interpreted, next to the same in Python."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_counted_loop_with_an_early_exit() -> None:
 
 
 def test_what_is_outside_of_a_loop_is_read_in_every_round() -> None:
-    """Temporaries of outside live until the loop ends, those of the body share memory with nobody who lives."""
+    """Temporaries of outside live until the loop ends, those of the body share memory with nothing that lives."""
 
     def forward(x: Any, n: Any) -> Any:
         outside = ops.softmax(x * 2)
@@ -338,7 +338,7 @@ def test_sizes_that_are_computed_before_a_loop_serve_in_it() -> None:
                 np.testing.assert_array_equal(got, wanted)
 
 
-def test_sizes_are_computed_before_the_bodies_that_ask_for_them() -> None:
+def test_sizes_are_computed_before_the_bodies_that_request_them() -> None:
     """Elements are picked in branches and loops, by what outer values, inner branches and other sizes say."""
 
     def forward(x: Any, p: Any, n: Any) -> Any:
@@ -408,7 +408,7 @@ def test_a_failure_in_a_body_names_both_lines() -> None:
 
 
 def test_what_bodies_print_comes_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also of a loop whose results nobody wants."""
+    """Also of a loop whose results nothing wants."""
 
     def forward(n: Any) -> None:
         def body(k: Any) -> Any:

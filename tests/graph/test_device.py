@@ -61,7 +61,7 @@ def test_no_accelerator_is_explained() -> None:
 
 
 def test_devices_by_their_specs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Specs, names and devices are opened alike; what is not here is told, or found out before."""
+    """Specs, names and devices are opened alike; what is not here is reported, or found out before."""
     host = DeviceSpec.cpu()
     assert (host.id, host.device_type) == (-1, "cpu") and DeviceSpec(0) == DeviceSpec.cpu(0)
     assert load_devices([host, DeviceSpec(0), DeviceRef.CPU(), *scan_available_devices()]) == [CPU()] * 4

@@ -284,7 +284,7 @@ def test_what_cannot_be_replayed(model: Model) -> None:
         kept.capture(np.float32([1]))
 
 
-def test_a_replay_that_differs_is_told(model: Model) -> None:
+def test_a_replay_that_differs_is_reported(model: Model) -> None:
     x, y = pair(3, 5)
     model.capture(7, x, y)
     model._captures.known[7].caller.enqueue = lambda arrays: None  # type: ignore[method-assign]

@@ -257,7 +257,7 @@ def test_a_buffer_is_cast_where_it_lies() -> None:
 # *** buffers and streams ***
 
 
-def test_a_stream_knows_its_device_and_a_buffer_its_stream() -> None:
+def test_a_stream_has_its_device_and_a_buffer_its_stream() -> None:
     for device in (CPU(), Accelerator("sim")):
         stream = DeviceStream(device)
         assert stream.device == device == device.default_stream.device

@@ -133,7 +133,7 @@ def test_index_maps_fuse() -> None:
     np.testing.assert_array_equal(model(x, w)[0], np.concatenate([y, w * F(3)], 0))
 
 
-def test_a_prologue_melts_into_a_reduction() -> None:
+def test_a_prologue_fuses_into_a_reduction() -> None:
     model = load(lambda x: ops.sum(ops.relu(x * 2.0 + 1.0), 1), (F, ["m", "n"]))
     assert len(model.groups) == 1
     for m, n in [(3, 5), (1, 40), (70, 1), (2, 0), (0, 3)]:
@@ -141,14 +141,14 @@ def test_a_prologue_melts_into_a_reduction() -> None:
         np.testing.assert_array_equal(model(x)[0], np.maximum(x * F(2) + F(1), F(0)).sum(axis=1, keepdims=True))
 
 
-def test_an_epilogue_melts_into_a_reduction() -> None:
+def test_an_epilogue_fuses_into_a_reduction() -> None:
     model = load(lambda x, y: ops.relu(ops.sum(x, 0) * 2.0 + y), (F, ["m", "n"]), (F, [1, "n"]))
     assert len(model.groups) == 1
     x, y = numbers(6, 7), numbers(1, 7, seed=1)
     np.testing.assert_array_equal(model(x, y)[0], np.maximum(x.sum(0, keepdims=True) * F(2) + y, F(0)))
 
 
-def test_an_epilogue_melts_into_a_matrix_product() -> None:
+def test_an_epilogue_fuses_into_a_matrix_product() -> None:
     model = load(lambda x, w, b: ops.relu(x @ w + b) * 0.5, (F, ["m", "k"]), (F, ["k", "n"]), (F, ["n"]))
     assert len(model.groups) == 1
     for m, k, n in [(3, 4, 5), (1, 1, 1), (17, 33, 9), (0, 2, 3), (2, 0, 3), (64, 70, 65)]:
@@ -232,7 +232,7 @@ def test_a_root_read_at_two_places() -> None:
     np.testing.assert_array_equal(load(forward, (np.int64, [4, 4, "n"]))(x)[0], total + total.T * 10)
 
 
-def test_two_roots_meet() -> None:
+def test_two_roots_combine() -> None:
     def forward(x: Any, y: Any) -> Any:
         return ops.sum(x, 1) * ops.max(y, axis=1) + ops.relu(ops.sum(x, 1))
 
@@ -242,7 +242,7 @@ def test_two_roots_meet() -> None:
     np.testing.assert_array_equal(load(forward, (F, ["m", "n"]), (F, ["m", "n"]))(x, y)[0], wanted)
 
 
-# *** an epilogue, and others who read what it reads ***
+# *** an epilogue, and others that read what it reads ***
 
 
 def test_what_several_groups_read_of_a_root_is_its_epilogue() -> None:
@@ -346,23 +346,23 @@ def test_custom_ops_fuse_with_built_in_ones() -> None:
     np.testing.assert_array_equal(model(x, y)[0], (x + 1) * 5 + y * 2 - 1)
 
 
-def test_only_neighbours_are_asked_for_facts() -> None:
+def test_only_neighbours_are_requested_facts() -> None:
     """Facts take long to find: not of a kernel that stands by itself, and of none where nothing is fused."""
 
     def forward(x: Any, y: Any) -> list[Any]:
         return [ops.exp(x), ops.tanh(ops.relu(y)), ops.sum(x, axis=0)]
 
     ir = Graph("g", forward, [TensorType(DType.float32, ["m", "n"])] * 2).ir
-    asked: list[str] = []
+    requested: list[str] = []
 
     def facts_of(node: Any) -> Any:
-        asked.append(node.name)
+        requested.append(node.name)
         return node_facts(ir, host(), node)
 
     groups = [group.nodes for group in partition(ir, facts_of).groups]
-    assert asked == ["relu", "tanh"] and len(groups) == 3 and max(map(len, groups)) == 2
-    asked.clear()
-    assert len(partition(ir, facts_of, fuse=False).groups) == 4 and asked == []
+    assert requested == ["relu", "tanh"] and len(groups) == 3 and max(map(len, groups)) == 2
+    requested.clear()
+    assert len(partition(ir, facts_of, fuse=False).groups) == 4 and requested == []
 
 
 def test_fuse_false_is_respected() -> None:

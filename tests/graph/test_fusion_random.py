@@ -31,7 +31,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 class Recorder:
-    """Stages ops, and keeps beside each value the NumPy function that computes it from earlier ones.
+    """Stages ops, and keeps next to each value the NumPy function that computes it from earlier ones.
 
     Which op is staged depends on the staged shapes alone, so that the record is right at every size.
     """

@@ -163,7 +163,7 @@ def test_the_same_code_comes_out_however_threads_take_turns(monkeypatch: pytest.
     assert len(alike) == 1
 
 
-def test_reports_are_told_apart(kernels: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
+def test_reports_are_distinguished(kernels: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
     """Each group numbers its own; which it is of all shows by its place, its values and its op."""
 
     def forward(x: Any) -> Any:
@@ -204,14 +204,14 @@ def test_groups_link_for_other_machines(target: str, kernels: list[Path]) -> Non
     assert piece.code[:4] == b"\x7fELF" and piece == compile_groups(unit, machine)
 
 
-def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[int, int]] = []
+def test_progress_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[tuple[int, int]] = []
     graph = graphs.build(layers(2), X)
     unit = make_plan(graph.ir, partition(graph.ir, lambda n: compiling.node_facts(graph.ir, lookup("host"), n))).entry
     assert unit is not None
-    compile_groups(unit, lookup("host"), lambda done, count: told.append((done, count)))
-    count = told[-1][1]
-    assert count > 2 and told == [(n + 1, count) for n in range(count)]
+    compile_groups(unit, lookup("host"), lambda done, count: reported.append((done, count)))
+    count = reported[-1][1]
+    assert count > 2 and reported == [(n + 1, count) for n in range(count)]
 
 
 def test_group_code_survives_bytes() -> None:

@@ -1,4 +1,4 @@
-"""What the ops of images refuse, and what their cases do not say: sizes that only a call tells, layouts, fusion."""
+"""What the ops of images refuse, and what their cases do not say: sizes that only a call has, layouts, fusion."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_ops_of_images_refuse(what: str) -> None:
     assert error.op is not None and error.place is not None and "test_image_ops.py" in str(error)
 
 
-def test_sizes_that_only_a_call_tells() -> None:
+def test_sizes_that_only_a_call_determines() -> None:
     """Groups and blocks that do not divide, and windows that find no place, are errors of the call."""
 
     def forward(x: TensorValue, w: TensorValue, b: TensorValue) -> list[TensorValue]:
@@ -146,7 +146,7 @@ def test_sizes_that_only_a_call_tells() -> None:
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("names", ["ciob", "4iob", "ci4b"])
-def test_channels_that_only_a_call_tells(groups: int, first: bool, names: str) -> None:
+def test_channels_that_only_a_call_determines(groups: int, first: bool, names: str) -> None:
     """Channels of image, filter and bias with names of their own: they are compared at the call."""
     layout = ConvInputLayout.NCHW if first else ConvInputLayout.NHWC
     c, i, o, b = (int(name) if name.isdigit() else name for name in names)
@@ -201,7 +201,7 @@ def test_layouts_give_the_same_numbers() -> None:
         np.testing.assert_allclose(result, like, rtol=1e-5, atol=1e-5, err_msg=str(k))
 
 
-def test_neighbours_melt_in() -> None:
+def test_neighbours_fuse_in() -> None:
     """Bias and relu are computed where a convolution stores; one before it is computed in its padding."""
 
     def forward(x: TensorValue, w: TensorValue, b: TensorValue) -> TensorValue:

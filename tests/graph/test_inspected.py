@@ -125,8 +125,8 @@ def test_mistakes(
     write_graphs(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert cli.run(["inspect", *arguments]) == 1
-    told = capsys.readouterr().err
-    assert (code in told or code == "EK0401") and words in told and "click" not in told
+    reported = capsys.readouterr().err
+    assert (code in reported or code == "EK0401") and words in reported and "click" not in reported
 
 
 def write_graphs(folder: Path) -> None:

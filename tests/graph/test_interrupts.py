@@ -25,7 +25,7 @@ PATIENCE = 300.0  # seconds in which every process must have ended
 
 @pytest.mark.parametrize("seed", range(3))
 def test_interrupts_of_import_compile_load_and_run(seed: int, tmp_path: Path) -> None:
-    """Four at random moments of a process: what each costs is little beside what the process does anyway."""
+    """Four at random moments of a process: what each costs is little next to what the process does anyway."""
     moments = random.Random(seed)
     environment = {**os.environ, "EINKORN_CACHE_DIR": str(tmp_path), "EINKORN_NUM_THREADS": "2"}
     process = subprocess.Popen(
@@ -88,7 +88,7 @@ def test_what_a_signal_raises_at_the_edge_of_a_report_is_kept() -> None:
 
 
 class Hearer:
-    """An owner of calls that notes what it hears."""
+    """An owner of calls that notes what it receives."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int, Any]] = []
@@ -121,6 +121,6 @@ def test_reports_find_the_owner_of_their_context() -> None:
     native(5, values)
     assert owners[1].told[1:] == [(99, 5, 7)]
     del owners[:]
-    for context in contexts:  # nobody hears it
+    for context in contexts:  # nothing receives it
         abi.ReportFunction(context.report)(ctypes.addressof(context), 3, values)
     native(5, values)

@@ -1,4 +1,4 @@
-"""What a model says of its kernels; fused kernels beside their ops; progress of a compilation."""
+"""What a model says of its kernels; fused kernels next to their ops; progress of a compilation."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_buffers_and_control_flow_have_reasons() -> None:
     assert any("different control flow bodies" in reason for reason in found)
 
 
-# *** fused beside unfused ***
+# *** fused next to unfused ***
 
 
 @pytest.fixture
@@ -215,18 +215,18 @@ def test_long_compilations_show_how_far_they_are(watched: bool, monkeypatch: pyt
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(progress, "DELAY", 0.0)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.shown_progress("encoder [0]") as tell:
-        tell(1, 3)
+    with progress.shown_progress("encoder [0]") as report:
+        report(1, 3)
         for _ in range(500 if watched else 1):
             time.sleep(0.01)
             if "1 of 3 kernels" in stream.getvalue():
                 break
-        tell(3, 3)
+        report(3, 3)
     assert ("compiling graph 'encoder [0]'" in stream.getvalue() and "1 of 3" in stream.getvalue()) is watched
     monkeypatch.setenv("EINKORN_PROGRESS", "0")
     length = len(stream.getvalue())
-    with progress.shown_progress("encoder") as tell:
-        tell(1, 3)
+    with progress.shown_progress("encoder") as report:
+        report(1, 3)
         time.sleep(0.02)
     assert len(stream.getvalue()) == length
 
@@ -234,8 +234,8 @@ def test_long_compilations_show_how_far_they_are(watched: bool, monkeypatch: pyt
 def test_short_compilations_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    with progress.shown_progress("short") as tell:
-        tell(1, 1)
+    with progress.shown_progress("short") as report:
+        report(1, 1)
     assert stream.getvalue() == ""
 
 
@@ -253,10 +253,10 @@ def test_a_notebook_shows_a_line_without_widgets(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(progress, "DELAY", 0.0)
     monkeypatch.setattr(sys, "stderr", written)
     monkeypatch.setattr(progress, "interactive_shell", lambda: SimpleNamespace(kernel="of Jupyter"))
-    with progress.shown_progress("encoder") as tell:
+    with progress.shown_progress("encoder") as report:
         while not written.getvalue():
             time.sleep(0.001)
-        tell(2, 5)
+        report(2, 5)
     lines = written.getvalue().split("\r")
     assert lines[:3] == ["", "compiling graph 'encoder'", "compiling graph 'encoder': 2 of 5 kernels"]
     assert [line.strip() for line in lines[3:]] == ["", ""] and len(lines[3]) == len(lines[2])

@@ -48,8 +48,8 @@ REGISTERING = {
 }  # fmt: skip
 SHARED = "from einkorn.dsl import register\n\n\ndef op(name):\n    return register(name)\n"
 
-# Files that lie beside kernels and are not run.
-BESIDE = {
+# Files that lie next to kernels and are not run.
+NEXT_TO = {
     "script.py": "import sys\n" + RUNS,
     "uses.py": "from einkorn.graph import Graph\n" + RUNS,
     "other_register.py": "import atexit\natexit.register(print)\n" + RUNS,
@@ -88,7 +88,7 @@ def test_every_way_to_register_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", REGISTERING)
 def test_each_way_alone(tmp_path: Path, way: str) -> None:
     text = REGISTERING[way].replace("{name}", f"k_{way}")
-    folder = folder_with(tmp_path, {"kernels.py": text, "shared.py": SHARED, **BESIDE})
+    folder = folder_with(tmp_path, {"kernels.py": text, "shared.py": SHARED, **NEXT_TO})
     assert ops_of(folder) == [way]
 
 
@@ -118,7 +118,7 @@ def test_a_package_with_relative_imports(tmp_path: Path) -> None:
     assert ops_of(folder_with(tmp_path / "kernels", files)) == ["a", "b", "c"]
 
 
-def test_a_broken_kernel_file_is_told(tmp_path: Path) -> None:
+def test_a_broken_kernel_file_is_reported(tmp_path: Path) -> None:
     good = {"good.py": REGISTERING["plain"].replace("{name}", "good"), "script.py": "def broken(:\n"}
     folder = folder_with(tmp_path, {**good, "bad.py": DSL + "from einkorn.dsl import register\n@register('bad'\n"})
     with pytest.raises(EinkornError) as caught:
@@ -127,12 +127,12 @@ def test_a_broken_kernel_file_is_told(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_registers_nothing_says_what_it_left_out(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, {k: v for k, v in BESIDE.items() if k not in ("broken.py", "bytes.py")})
+    folder = folder_with(tmp_path, {k: v for k, v in NEXT_TO.items() if k not in ("broken.py", "bytes.py")})
     with pytest.raises(PackageError) as caught:
         load_library(folder)
     assert caught.value.code == "EK0502" and "conftest.py, kernels_test.py, test_kernels.py" in str(caught.value)
     with pytest.raises(EinkornError) as broken:  # what cannot be read may have been meant
-        load_library(folder_with(tmp_path, {"broken.py": BESIDE["broken.py"]}))
+        load_library(folder_with(tmp_path, {"broken.py": NEXT_TO["broken.py"]}))
     assert broken.value.code == "EK0100"
     with pytest.raises(EinkornError, match="this file was run"):  # code that names a file means it
         load_library(folder / "test_kernels.py")

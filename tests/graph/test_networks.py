@@ -30,7 +30,7 @@ def agree(got: Any, wanted: Array, dtype: DType) -> None:
 
 
 class Weights:
-    """Random numbers by name, the same code that asks."""
+    """Random numbers by name, the same by the same code."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

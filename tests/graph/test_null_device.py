@@ -201,7 +201,7 @@ def test_code_comes_in_two_halves_and_half_of_it_is_a_miss(driver: NullDriver, t
     assert session.load(scaled())._code.tier == "compiled"
 
 
-def test_keys_tell_devices_and_targets_apart() -> None:
+def test_keys_distinguish_devices_and_targets() -> None:
     keys = {
         graph_key(scaled(device).ir, targets, True, None)  # type: ignore[arg-type]  # checks are only printed
         for device in (DeviceRef.CPU(), GPU)

@@ -1,4 +1,4 @@
-"""ONNX models become graphs: names, shapes, constants, functions; and what is wrong with a model is told."""
+"""ONNX models become graphs: names, shapes, constants, functions; and what is wrong with a model is reported."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_sums_of_integers_keep_their_dtype_and_wrap(dtype: Any) -> None:
         assert result.dtype == dtype and result.tolist() == expected.tolist()
 
 
-def test_all_unknown_op_types_are_told_at_once() -> None:
+def test_all_unknown_op_types_are_reported_at_once() -> None:
     nodes = [
         helper.make_node("Fancy", ["x"], ["a"], domain="other", name="one"),
         helper.make_node("StringConcat", ["a", "a"], ["b"], name="two"),

@@ -1,4 +1,4 @@
-"""Ops of shape and indexing: what they refuse, what stops a call, buffers whose parts are told by tensors."""
+"""Ops of shape and indexing: what they refuse, what stops a call, buffers whose parts are given by tensors."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_refused(code: str, op: str, forward: Callable[..., Any], types:
 
 
 def test_what_a_call_refuses() -> None:
-    """Sizes that only the call tells; the same graph goes on with others."""
+    """Sizes that only the call has; the same graph goes on with others."""
     cases: list[tuple[Callable[..., Any], list[Any], list[Any], list[Any]]] = [
         (lambda x: ops.pad(x, [-2, 0]), [T(F32, "n")], [np.zeros(1, np.float32)], [np.zeros(2, np.float32)]),
         (lambda x: ops.pad(x, [1, 0], "reflect"), [T(F32, "n")], [np.zeros(0, np.float32)], [np.ones(1, np.float32)]),
@@ -201,7 +201,7 @@ def test_run_time_ranges_and_masks() -> None:
 
 
 def test_scatters_keep_the_order_of_updates() -> None:
-    """Many updates meet in few places, in parallel parts: the last one stays, and sums are the same in every run."""
+    """Many updates share few places, in parallel parts: the last one stays, and sums are the same in every run."""
     generator = np.random.default_rng(0)
     rows, places = generator.standard_normal((4000, 64)).astype(np.float32), generator.integers(-3, 3, 4000)
     start = np.zeros((3, 64), np.float32)
@@ -241,7 +241,7 @@ def test_sizes_from_tensors_feed_what_follows() -> None:
     assert picked.tolist() == [3, 4, -6] and sizes.tolist() == [6, 5] and numbers.tolist() == [0, 1, 2]
 
 
-def test_parts_of_buffers_told_by_tensors() -> None:
+def test_parts_of_buffers_given_by_tensors() -> None:
     def forward(cache: Any, rows: Any, at: Any) -> Any:
         cache[2, 2] = 2
         cache[at] = 7.0

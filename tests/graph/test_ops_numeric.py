@@ -196,7 +196,7 @@ def test_plain_operands_on_either_side(dtype: Any) -> None:
     graphs.check(cases, x)
 
 
-def test_plain_floats_meet_floats() -> None:
+def test_plain_floats_combine_with_floats() -> None:
     x = np.linspace(0.1, 3, 50).astype(np.float32)
     cases: dict[str, Case] = {
         "1.5 / x": (lambda x: 1.5 / x, lambda x: np.float32(1.5) / x),

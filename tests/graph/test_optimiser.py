@@ -256,7 +256,7 @@ def test_what_fails_is_reported_by_the_call() -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, F16, DType.float64])
-def test_permutes_meet(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permutes_cancel(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     """NCHW to NHWC and back around elementwise ops: nothing is left."""
     bias = np.arange(3).reshape(1, 1, 1, 3)
 

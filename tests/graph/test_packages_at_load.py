@@ -313,8 +313,8 @@ def test_a_helper_that_has_the_name_of_a_module_of_the_program(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("layout", ("file", "package"))
-def test_kernels_installed_beside_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
-    """As in site-packages: what lies beside them is the program's, not theirs, and numpy cannot be imported twice."""
+def test_kernels_installed_next_to_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    """As in site-packages: what lies next to them is the program's, not theirs, and numpy cannot be imported twice."""
     site = tmp_path / "site-packages"
     site.mkdir()
     (site / "numpy").symlink_to(Path(np.__file__).parent)

@@ -47,7 +47,7 @@ def groups(model: Model) -> list[str]:
 
 
 def divisions_of_innermost_loops(model: Model) -> int:
-    """How often an index is divided, by a size that only a call tells, in loops that hold no other loop."""
+    """How often an index is divided, by a size that only a call has, in loops that hold no other loop."""
     entry = model._code.plan.entry
     assert entry is not None
     program = typed_program(entry, host())
@@ -111,7 +111,7 @@ def test_no_index_is_divided_for_each_element() -> None:
 
 
 def test_a_transposed_factor_is_read_as_it_lies() -> None:
-    """Whatever the transpose is made of, and whoever else reads it."""
+    """Whatever the transpose is made of, and whatever else reads it."""
 
     def forward(x: Any, w: Any, y: Any) -> Any:
         turned = ops.transpose(w * 2.0, 0, 1)
@@ -181,7 +181,7 @@ def test_an_epilogue_goes_on_behind_moves() -> None:
         np.testing.assert_array_equal(model(x, w, b)[0].to_numpy(), wanted)
 
 
-def test_nobody_reads_on_both_sides_of_a_move() -> None:
+def test_nothing_reads_on_both_sides_of_a_move() -> None:
     """The sum is read as it is and transposed, and a square one could be taken for the same shape."""
 
     def forward(x: Any, w: Any) -> Any:
@@ -195,7 +195,7 @@ def test_nobody_reads_on_both_sides_of_a_move() -> None:
 
 
 def test_reshapes_of_what_is_computed_where_it_is_read() -> None:
-    """All ways in which axes meet: equal, split, joined, of size 1, and by sizes that only a call tells."""
+    """All ways in which axes match: equal, split, joined, of size 1, and by sizes that only a call has."""
 
     def forward(x: Any) -> Any:
         y = x + ops.broadcast_to(ops.constant(np.arange(6, dtype=F), DType.float32, DeviceRef.CPU()), x.shape)

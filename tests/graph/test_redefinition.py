@@ -48,7 +48,7 @@ def test_graphs_and_models_keep_the_kernel_they_were_made_with() -> None:
 def test_a_failure_names_the_cell_that_has_the_kernel_now(tmp_path: Path) -> None:
     """The code of the first is taken from the cache for the second, whose text stands elsewhere, and moved."""
     with graphs.cache_in(tmp_path / "cache"):
-        told = []
+        reported = []
         for cell, before in (("<cell 1>", ""), ("<cell 2>", "\n\n# moved\n")):
             text = HEAD + before + KERNEL.format(factor=2.0)
             kernel = kernels_of(text, name=cell)["again"]
@@ -56,9 +56,9 @@ def test_a_failure_names_the_cell_that_has_the_kernel_now(tmp_path: Path) -> Non
                 kernel(-ONES)
             assert caught.value.place is not None and caught.value.place.file == cell
             line = text.splitlines()[caught.value.place.line - 1]
-            told.append((line.strip(), str(caught.value).count("<cell 1>"), str(caught.value).count("<cell 2>")))
-    assert [line for line, *_ in told] == ['assert v > 0.0, "not positive"'] * 2
-    assert told[0][2] == 0 and told[1][1] == 0  # nothing of the other cell, in notes either
+            reported.append((line.strip(), str(caught.value).count("<cell 1>"), str(caught.value).count("<cell 2>")))
+    assert [line for line, *_ in reported] == ['assert v > 0.0, "not positive"'] * 2
+    assert reported[0][2] == 0 and reported[1][1] == 0  # nothing of the other cell, in notes either
 
 
 def test_structs_and_classes_and_closures_of_texts() -> None:

@@ -90,7 +90,7 @@ def test_code_from_the_cache_names_the_lines_of_the_text_as_it_is(tmp_path: Path
         check(model, file)
 
 
-def test_code_from_the_cache_names_the_file_that_asks(tmp_path: Path) -> None:
+def test_code_from_the_cache_names_the_file_that_uses_it(tmp_path: Path) -> None:
     write(tmp_path / "kernels" / "one.py")
     check(load(tmp_path / "kernels"), tmp_path / "kernels" / "one.py")
     write(tmp_path / "other" / "two.py", "# elsewhere\n")

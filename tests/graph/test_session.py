@@ -287,7 +287,7 @@ def test_a_raise_in_threads_and_then_a_good_call() -> None:
         np.testing.assert_array_equal(model(x)[0].to_numpy(), x)
 
 
-def test_an_assertion_that_meets_nan() -> None:
+def test_an_assertion_about_nan() -> None:
     model = graphs.load(
         lambda x: ops.custom("positive", device=HOST, values=[x]), (np.float64, ["n"]), extensions=[KERNELS]
     )

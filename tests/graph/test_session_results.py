@@ -1,6 +1,6 @@
-"""The memory of results: distinct between calls, and never written again while anybody can see it.
+"""The memory of results: distinct between calls, and never written again while anything can see it.
 
-The runtime takes the memory of large results again once nobody sees it (`graph/calling/call.py`), so every way to hold
+The runtime takes the memory of large results again once nothing sees it (`graph/calling/call.py`), so every way to hold
 on to a result is tried here.
 """
 
@@ -86,7 +86,7 @@ HOLDERS: dict[str, tuple[Callable[[Buffer], Any], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", HOLDERS)
 @pytest.mark.parametrize("size", (LARGE, 16))
-def test_what_somebody_holds_is_never_written(shifted: Model, name: str, size: int) -> None:
+def test_what_something_holds_is_never_written(shifted: Model, name: str, size: int) -> None:
     hold, look = HOLDERS[name]
     if size == 16 and name == "one element":
         return
@@ -157,7 +157,7 @@ def test_a_result_may_be_the_next_input(shifted: Model) -> None:
     assert (nested.to_numpy() == 10).all()
 
 
-def test_memory_that_nobody_sees_is_taken_again(shifted: Model) -> None:
+def test_memory_that_nothing_sees_is_taken_again(shifted: Model) -> None:
     """The reason for all of this: a loop over large results uses few pages."""
     addresses = set()
     for value in range(30):

@@ -145,7 +145,7 @@ def test_a_size_that_cannot_be_is_refused() -> None:
         assert graphs.results(model, x, 2)[0].tolist() == [2, 2]
 
 
-def test_nothing_is_computed_for_nobody() -> None:
+def test_nothing_is_computed_for_nothing() -> None:
     def forward(x: Any) -> Any:
         custom("kept", x, 0.0)
         return x + 1
@@ -241,7 +241,7 @@ def test_ops_with_shape_functions_have_code_for_gpus(target: str, kind: str, tmp
 def test_an_op_that_no_gpu_can_run_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.py").write_text(GPU_KERNELS + ON_THE_HOST)
     source, into = str(tmp_path / "k.py"), str(tmp_path / "k.pkg")
-    with pytest.raises(EinkornError) as caught:  # who does not request the reasons gets them as mistakes
+    with pytest.raises(EinkornError) as caught:  # without a request for the reasons gets them as mistakes
         build_package(source, into, ["sm_90a"])
     assert {error.code for error in getattr(caught.value, "errors", [caught.value])} == {"EK0820"}
     assert main(["build", source, "-o", into, "--target", "sm_90a", "--target", "x86-64-v3"]) == 0
@@ -259,7 +259,7 @@ def test_an_op_that_no_gpu_can_run_does_not_stop_the_others(tmp_path: Path, caps
     assert "error[EK0101]" in capsys.readouterr().err
 
 
-def test_references_stand_beside_shape_functions() -> None:
+def test_references_stand_next_to_shape_functions() -> None:
     kernel = load_library(KERNELS).kernels["kept"]
     assert kernel.reference is not None and kernel.shape is not None
     x = graphs.numbers((20,), np.float32)
@@ -282,7 +282,7 @@ def test_shape_functions_that_cannot_be_are_refused() -> None:
         assert caught.value.code == code
 
 
-def test_mistakes_in_shape_functions_are_told(tmp_path: Path) -> None:
+def test_mistakes_in_shape_functions_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "kernels.py"
     start = (
         "from einkorn.dsl import *\n"

@@ -159,7 +159,7 @@ BELOW_ZERO: dict[str, tuple[Callable[..., Any], str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", BELOW_ZERO)
-def test_a_size_below_zero_is_told_at_the_call(name: str) -> None:
+def test_a_size_below_zero_is_reported_at_the_call(name: str) -> None:
     forward, op, reference = BELOW_ZERO[name]
     graph = build(forward, T("n", "m"))
     for checks in ("off", "safe", "all"):
@@ -206,7 +206,7 @@ def test_each_stage_of_computed_sizes() -> None:
         assert graphs.results(model, ones(1), 3)[0].tolist() == [1]
 
 
-def test_conditions_hold_also_for_what_nobody_reads() -> None:
+def test_conditions_hold_also_for_what_nothing_reads() -> None:
     def forward(x: Any, count: Any) -> Any:
         ops.rebind(custom("counted", x, count), ["n"])
         ops.max(custom("counted", x, count))
@@ -238,7 +238,7 @@ TOO_LARGE: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TOO_LARGE)
-def test_what_is_too_large_is_told_at_the_call(name: str) -> None:
+def test_what_is_too_large_is_reported_at_the_call(name: str) -> None:
     forward, op = TOO_LARGE[name]
     model = InferenceSession(checks="off").load(build(forward, T("n")))
     error = refused(model, ones(2))

@@ -297,6 +297,6 @@ def test_a_missing_library_kernel_is_an_error(kernels: Any, monkeypatch: pytest.
         assert graph._nodes == []
 
 
-def test_a_list_as_one_output_is_told_how_to_give_it_back() -> None:
+def test_a_list_as_one_output_has_a_hint_how_to_give_it_back() -> None:
     with pytest.raises(GraphError, match=r"output 1 is not a value but list(.|\n)*\*values"):
         graphs.build(lambda x: [x, list(ops.top_k(x, 1))], (np.float32, [3]))

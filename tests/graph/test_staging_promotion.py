@@ -93,7 +93,7 @@ def test_casts_are_staged() -> None:
 
 
 def stage_with(dtype: DType, value: Any) -> Any:
-    """What a plain value becomes beside a tensor of `dtype`."""
+    """What a plain value becomes next to a tensor of `dtype`."""
     node = traced(lambda x: x + value, TensorType(dtype, [3])).ir.nodes[0]
     assert isinstance(node, Constant) and node.type.dtype is dtype
     return node.array.tolist()

@@ -123,20 +123,20 @@ def test_an_op_that_fails_leaves_no_weight_behind(w: Weight) -> None:
         graph.output(graph.inputs[0] @ w)
 
 
-def test_all_that_is_wrong_is_told_at_once(w: Weight, b: Weight) -> None:
+def test_all_that_is_wrong_is_reported_at_once(w: Weight, b: Weight) -> None:
     s = Weight("scale", DType.float32, [])
     graph = Graph("g", forward=lambda x: (x @ w + b) * s, input_types=[N])
     with pytest.raises(CallErrors) as caught:
         InferenceSession().load(graph, weights_registry={"w": W.T, "bias": B, "scale": np.float64(1)})
-    told = {(error.code, error.argument): error for error in caught.value.errors}
-    assert set(told) == {
+    reported = {(error.code, error.argument): error for error in caught.value.errors}
+    assert set(reported) == {
         ("EK0433", "w"),
         ("EK0433", "b"),
         ("EK0452", "scale"),
     }
-    assert all(error.place is not None and error.place.file == __file__ for error in told.values())
-    assert "weights_registry has nothing" in str(told["EK0433", "b"])  # what else it has is not looked at
-    assert "(3, 2)" in str(told["EK0433", "w"]) and "(2, 3)" in str(told["EK0433", "w"])
+    assert all(error.place is not None and error.place.file == __file__ for error in reported.values())
+    assert "weights_registry has nothing" in str(reported["EK0433", "b"])  # what else it has is not looked at
+    assert "(3, 2)" in str(reported["EK0433", "w"]) and "(2, 3)" in str(reported["EK0433", "w"])
 
 
 def refusals(w: Weight) -> Iterator[tuple[str, Any]]:

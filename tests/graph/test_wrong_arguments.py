@@ -1,4 +1,5 @@
-"""Wrong arguments everywhere: what is not an argument of an op, a type, a dim, a buffer or a session is told by name.
+"""Wrong arguments everywhere: what is not an argument of an op, a type, a dim, a buffer or a session is reported by
+name.
 
 Each public function is called with one argument replaced by each of many things that are not meant for it. It gives a
 valid result or raises an `EinkornError` that names what was called and where; a graph is left as it was.
@@ -56,7 +57,7 @@ F32, I64 = DType.float32, DType.int64
 
 
 class Stubborn:
-    """Whatever it is asked, it raises."""
+    """Whatever it is called, it raises."""
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("I will not say")
@@ -336,8 +337,8 @@ def substituted(given: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
         yield argument, label, {**given, argument: make()}
 
 
-# What these are about they name themselves: a type variable, a number that is too large, a dim that nobody knows.
-SELF_TOLD = ("EK0310", "EK0335", "EK0431")
+# What these are about they name themselves: a type variable, a number that is too large, a dim that is unknown.
+SELF_REPORTED = ("EK0310", "EK0335", "EK0431")
 # Arguments that are called back, and what their functions are called with: they raise what they like.
 CALLED = {"cond": ("then_fn", "else_fn"), "while_loop": ("initial_values", "predicate", "body")}
 
@@ -357,7 +358,7 @@ def trouble(error: BaseException, op: str | None, argument: str, elsewhere: bool
             return f"too long is {told}"
         if op is not None and each.op is None:
             return f"no op in {told}"
-        if op is not None and each.argument is None and argument not in each.message and each.code not in SELF_TOLD:
+        if op is not None and each.argument is None and argument not in each.message and each.code not in SELF_REPORTED:
             return f"no argument in {told}"
     return None
 

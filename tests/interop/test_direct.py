@@ -124,7 +124,7 @@ def test_buffers_come_back_for_buffers() -> None:
 
 def test_other_libraries_by_dlpack() -> None:
     class Tensor:
-        """One of a library that knows nothing but DLPack."""
+        """One of a library that has nothing but DLPack."""
 
         def __init__(self, array: Any) -> None:
             self.array = array

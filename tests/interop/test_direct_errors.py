@@ -31,7 +31,7 @@ FIXED.flags.writeable = False
 
 
 class Cuda:
-    """A tensor of another device, as DLPack tells it."""
+    """A tensor of another device, as DLPack gives it."""
 
     shape = (5,)
 
@@ -117,7 +117,7 @@ def test_the_traceback_is_the_callers() -> None:
         k.add(X, X[:2])
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert [frame.name for frame in frames if frame.filename == __file__] == ["test_the_traceback_is_the_callers"]
-    # Only the method that every call goes through stands there beside the caller.
+    # Only the method that every call goes through stands there next to the caller.
     assert {frame.name for frame in frames if frame.filename != __file__} <= {"__call__", "call"}
 
 
@@ -181,12 +181,12 @@ def test_calls_in_a_child_after_a_fork() -> None:
     assert (k.add(x, x) == 2).all()
 
 
-def test_dtypes_are_told_by_out() -> None:
+def test_dtypes_are_given_by_out() -> None:
     assert k.converted(X, out=np.empty(5, np.float16)).dtype == np.float16
     assert k.converted(X, out=Buffer(DType.int8, (5,))).dtype is DType.int8
 
 
-def test_impossible_sizes_are_told_by_the_op() -> None:
+def test_impossible_sizes_are_refused_by_the_op() -> None:
     text = "from einkorn.dsl import *\n" + (
         '@register("window")\n'
         'def window(out: OutputTensor[float32, "(n - k + 1)"], x: InputTensor[float32, "n"], '
@@ -199,12 +199,12 @@ def test_impossible_sizes_are_told_by_the_op() -> None:
         window(X[:2], X)
 
 
-def test_a_first_call_tells_how_far_its_compilation_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+def test_a_first_call_shows_how_far_its_compilation_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[str] = []
 
     @contextmanager
     def shown(name: str, verb: str) -> Iterator[Any]:
-        told.append(f"{verb} {name}")
+        reported.append(f"{verb} {name}")
         yield lambda done, count: None
 
     monkeypatch.setattr(load, "shown_progress", shown)
@@ -216,11 +216,11 @@ def test_a_first_call_tells_how_far_its_compilation_is(monkeypatch: pytest.Monke
     fresh = kernels_of(text, name="<fresh>")["fresh"]
     fresh(np.ones(3))
     fresh(np.ones(4))
-    assert told == ["compiling op fresh"]
+    assert reported == ["compiling op fresh"]
     host = DeviceRef.CPU()
     twice = Graph("twice", custom_extensions=[fresh], input_types=[TensorType(DType.float64, ["n"], host)])
     with twice:
         x = twice.inputs[0]
         twice.output(ops.custom(fresh, host, [x + x], [x.type])[0])
     InferenceSession().load(twice)
-    assert told == ["compiling op fresh", "compiling graph twice"]
+    assert reported == ["compiling op fresh", "compiling graph twice"]

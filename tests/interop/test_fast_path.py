@@ -297,7 +297,7 @@ def test_a_warm_start_loads_no_compiler_and_children_call_on() -> None:
     assert done.stdout.splitlines() == ["[]", "[]", "0"], done.stderr
 
 
-def test_calls_see_that_the_environment_asks_for_other_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_see_that_the_environment_requests_other_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones(9, np.float32)[:8]  # what lies behind it is there
 
     def refused() -> bool:
@@ -330,7 +330,7 @@ def test_models_have_doors_for_views() -> None:
     assert [steps(lambda given=given: model(*given)) for given in kinds[:4]] == [1] * 4  # type: ignore[misc]
     with pytest.raises(EinkornError, match="input1"):
         model(x[::2], x)
-    model.cancel()  # nobody is there
+    model.cancel()  # nothing is there
     np.testing.assert_array_equal(model(x, x)[0].to_numpy(), x)
 
 

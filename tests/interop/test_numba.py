@@ -97,7 +97,7 @@ def test_memory_that_is_changed_is_not_shared() -> None:
 
 
 @pytest.mark.parametrize("variable", [("EINKORN_CHECKS", "all"), ("EINKORN_DOORS", "0")])
-def test_without_a_native_entry_python_is_asked(variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_native_entry_python_is_called(variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*variable)
 
     @numba.njit(nogil=True)
@@ -219,7 +219,7 @@ def test_prange_calls_kernels_and_nothing_hangs(capfd: pytest.CaptureFixture[str
 
     x = np.random.default_rng(3).random((40, 3000)).astype(np.float32) + 1
     assert np.array_equal(rows(x), x)
-    big = np.ones((4, 100_000), np.float32)  # large enough for our own threads, beside those of numba
+    big = np.ones((4, 100_000), np.float32)  # large enough for our own threads, next to those of numba
     assert np.array_equal(rows(big), big)
     x[:, 7] = -1
     try:
@@ -227,8 +227,12 @@ def test_prange_calls_kernels_and_nothing_hangs(capfd: pytest.CaptureFixture[str
     except (KernelError, SystemError):
         pass
     else:
-        told = capfd.readouterr().err
-        assert "elements have to be positive" in told and "op 'in_parallel' was called" in told and "None" not in told
+        reported = capfd.readouterr().err
+        assert (
+            "elements have to be positive" in reported
+            and "op 'in_parallel' was called" in reported
+            and "None" not in reported
+        )
 
 
 def test_what_is_compiled_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_memory_with_strides_and_of_other_kinds() -> None:
     assert buffers[0].to_numpy().tolist() == [x.tolist()] * 2
 
 
-def test_changed_in_place_beside() -> None:
+def test_changed_in_place_next_to() -> None:
     counts, seen = np.empty(4, np.int32), np.zeros(1, np.int32)
     for _ in range(2):
         counted(seen, np.array([0, 3, 3], np.int32), out=counts)

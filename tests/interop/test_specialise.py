@@ -66,7 +66,7 @@ def test_computed_sizes_of_inputs_are_checked() -> None:
     assert made.mutable == (1,) and list(twice) == [1, 1, 1, 3, 1, 5]
 
 
-def test_numbers_take_the_dtype_of_what_they_meet() -> None:
+def test_numbers_take_the_dtype_of_what_they_combine_with() -> None:
     assert specialise(k.axpy, [2, (I64, 1), (I64, 1)]).inputs[0].dtype is I64
     assert specialise(k.axpy, [2, (F32, 1), (F32, 1)]).inputs[0].dtype is F32
     assert specialise(k.add_one, [True and 3]).inputs[0].dtype is I64
@@ -74,7 +74,7 @@ def test_numbers_take_the_dtype_of_what_they_meet() -> None:
     assert specialise(k.follow, [(F32, 1), (F32, 1), 1]).inputs[2].dtype is F32
 
 
-def test_what_only_the_caller_can_tell() -> None:
+def test_what_only_the_caller_can_determine() -> None:
     made = specialise(k.converted, [(F32, 1)], outputs=[I64])
     assert made.model(np.array([1.5, -2.5], np.float32))[0].to_numpy().tolist() == [1, -2]
     assert specialise(k.tile_twice, [(F32, 1)], {"k": 3}).output_shapes([(2,)]) == [(2, 3)]

@@ -1,4 +1,4 @@
-"""What kernels can do beside being called: compile ahead, show their stages, and be timed."""
+"""What kernels can do next to being called: compile ahead, show their stages, and be timed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_compiled_kernels_are_called_like_kernels() -> None:
     assert "add" in repr(k.add.compile(X, X)) and "float32" in k.add.compile(X, X)._repr_html_()
 
 
-def test_checks_are_those_that_were_asked_for() -> None:
+def test_checks_are_those_that_were_requested() -> None:
     bad = np.array([1, -1], np.float32)
     with pytest.raises(KernelError):
         k.positive.compile(bad)(bad)

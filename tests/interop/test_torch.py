@@ -336,7 +336,7 @@ def test_libraries_are_given_their_outputs():
     double(out.T, ROWS.T)
     assert torch.equal(out, ROWS * 2)
     whole = torch.empty(3, 4, dtype=torch.int32)
-    library.converted(whole, ROWS)  # whose dtype only the caller tells
+    library.converted(whole, ROWS)  # whose dtype only the caller has
     assert torch.equal(whole, ROWS.int())
     compiled = torch.compile(lambda x: (library.add_one(out, x), out * 2)[1], fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(ROWS), (ROWS + 1) * 2)
@@ -411,7 +411,7 @@ def test_direct_calls(monkeypatch):
         k.add_one(torch.ones(3, requires_grad=True))
 
 
-def test_arrays_beside_tensors_and_given_outputs():
+def test_arrays_next_to_tensors_and_given_outputs():
     out = torch.empty(4)
     op = ek.op(k.add)
     assert op.call([ROWS[0], np.ones(4, np.float32)], {}).tolist() == [1.0, 2.0, 3.0, 4.0]

@@ -248,7 +248,7 @@ def test_graphs_keep_what_they_read(needed, compiled):
     assert all(each == tuple(map(bool, needed)) for each in staged)
 
 
-def test_graphs_compute_what_is_asked_of_autograd():
+def test_graphs_compute_what_is_requested_of_autograd():
     op = ek.op(kept_three)
     values = [torch.rand(3, 4, requires_grad=True) for _ in range(3)]
     result = op(*values)

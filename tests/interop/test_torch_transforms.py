@@ -1,4 +1,4 @@
-"""Derivatives of ops under torch.func: in compositions, beside autograd of the caller, in compiled programs."""
+"""Derivatives of ops under torch.func: in compositions, next to autograd of the caller, in compiled programs."""
 
 from __future__ import annotations
 

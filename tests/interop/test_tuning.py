@@ -1,4 +1,4 @@
-"""Tuning: candidates in a child process, what is kept and for whom, packages with findings."""
+"""Tuning: candidates in a child process, what is kept and for which devices, packages with findings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_candidate_that_hangs_fails_or_errs_costs_itself_alone() -> None:
 
 
 def test_a_candidate_that_crashes_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EINKORN_CHECKS", "off")  # so that nobody stops it before
+    monkeypatch.setenv("EINKORN_CHECKS", "off")  # so that nothing stops it before
     loaded = loaded_kernel(kernels.risky)
     space = tuning_space(kernels.risky.schema, {"way": (1, 6)}, (), 3, 10, True, None)
     table, _ = tune_op(loaded, space, {"x": (64,)}, {}, {})
@@ -106,7 +106,7 @@ class _Recorded(search._Child):
 
 
 @pytest.mark.parametrize(("last", "best"), [(0.5, 3), (0.98, 0), (1.2, 0)])
-def test_the_best_are_timed_again_beside_the_default(last: float, best: int) -> None:
+def test_the_best_are_timed_again_next_to_the_default(last: float, best: int) -> None:
     times = {0: 1.0, 1: 1.5, 2: 0.4, 3: 0.3, 4: 0.6, 5: 0.7, 6: 0.8, 7: 2.0}
     child = _Recorded(times, [1.0, 9.0, 1.1, last, 1.3, 1.4, 9.0, 9.0])
     subject = search.Subject("", "op", [], [np.ones((2, 3))], None, {}, True, 3)
@@ -119,10 +119,10 @@ def test_the_best_are_timed_again_beside_the_default(last: float, best: int) -> 
 
 
 def test_a_first_call_tunes_and_later_ones_of_such_sizes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def instead(loaded: Any, space: Any, kinds: Any, values: Any, parameters: Any, device: Any, **_: Any) -> Any:
-        told.append((parameters, [getattr(value, "shape", ()) for value in values]))
+        reported.append((parameters, [getattr(value, "shape", ()) for value in values]))
         rows = [Candidate({"width": 2}, 2.0), Candidate({"width": 8}, 1.0, ratio=2.0)]
         return TuningTable("row_sums", [], rows, 1)
 
@@ -132,16 +132,16 @@ def test_a_first_call_tunes_and_later_ones_of_such_sizes_do_not(monkeypatch: pyt
         x = rng.integers(0, 9, (m, n)).astype(f32)
         width = 8
         assert np.array_equal(kernels.row_sums(x, shift), x[:, : n - n % width].sum(1))
-    assert told == [({"width": 2}, [(3, 40), (2, 2)])]
+    assert reported == [({"width": 2}, [(3, 40), (2, 2)])]
     x = rng.integers(0, 9, (3, 9)).astype(f32)
-    assert np.array_equal(kernels.row_sums(x, shift, width=4), x[:, :8].sum(1)) and len(told) == 1
+    assert np.array_equal(kernels.row_sums(x, shift, width=4), x[:, :8].sum(1)) and len(reported) == 1
     kernels.row_sums(x, shift)  # another power of two
     kernels.row_sums(x.astype(np.float64), shift.astype(np.float64))  # another dtype
     kernels.row_sums(x, np.zeros((5, 2), f32))  # another power of two of the starred dim
-    assert len(told) == 4
+    assert len(reported) == 4
     findings.forget()  # as another process reads it
     kernels.row_sums(x, shift)
-    assert len(told) == 4
+    assert len(reported) == 4
 
 
 def test_candidates_are_judged_against_float64() -> None:
@@ -304,7 +304,7 @@ def test_a_package_takes_findings_and_graphs_use_them(tmp_path: Path) -> None:
         (100, 5): 8,
         (128, 5): 2,  # out of the range
         (100, 16): 2,
-        ("n", 5): 2,  # nobody has_result
+        ("n", 5): 2,  # nothing has_result
     }
     for (n, s), width in cases.items():
         types = [TensorType(x.dtype, [3, n], x.device), TensorType(x.dtype, [s], x.device)]

@@ -97,7 +97,7 @@ def test_sizes_without_memory() -> None:
 def test_memory_may_be_resized_after_a_call() -> None:
     array = np.ones(60_000, np.float32)
     kernels.add_one(array)
-    array.resize((4,), refcheck=True)  # nobody else has it
+    array.resize((4,), refcheck=True)  # nothing else has it
 
 
 # *** places ***

@@ -81,7 +81,7 @@ def test_access_outside(interpret: Interpret) -> None:
     interpret(WRONG, "wide_outside", np.arange(8, dtype=np.float32))
 
 
-def test_reads_of_what_nobody_wrote(interpret: Interpret) -> None:
+def test_reads_of_what_nothing_wrote(interpret: Interpret) -> None:
     error = failure(interpret, "reads_early", x.reshape(2, 3))
     assert error.message == "op 'reads_early' reads element (1, 1) of 'out', which is uninitialised"
     assert (error.code, error.argument) == ("EK0721", "out")

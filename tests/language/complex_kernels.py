@@ -134,7 +134,7 @@ def powers(out: OutputTensor[C, "7 n"], x: InputTensor[C, "n"], y: InputTensor[C
 
 @register("escape")
 def escape(out: OutputTensor[int32, "*s"], c: InputTensor[C, "*s"], *, limit: int = 40):
-    """Numbers that begin a loop adopt the type that they meet."""
+    """Numbers that begin a loop adopt the type that they are combined with."""
 
     def steps(i):
         z, w = 0j, 0

@@ -158,7 +158,7 @@ def swaps(out: OutputTensor[N, "m n"], x: InputTensor[N, "m n"]) -> None:
 
 @register("open_conditionals")
 def open_conditionals(out: OutputTensor[T, "4 n"], x: InputTensor[T, "n"]) -> None:
-    """Conditionals of numbers alone take the type of what they meet."""
+    """Conditionals of numbers alone take the type of what they are combined with."""
     for i in range(x.dim(0)):
         v = x[i]
         out[0, i] = v * (1.0 if v > 0 else -1.0)

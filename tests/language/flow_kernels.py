@@ -65,7 +65,7 @@ def nested_sums(out: OutputTensor[T, "4"], x: InputTensor[T, "m n"]) -> None:
 
 @register("alternating")
 def alternating(out: OutputTensor[T, "m"], x: InputTensor[T, "m n"]) -> None:
-    """`sign` is assigned nothing but itself; it meets the elements of x, so it is one of them."""
+    """`sign` is assigned nothing but itself; it is combined with the elements of x, so it is one of them."""
     for i in range(x.dim(0)):
         total = 0.0
         sign = 1.0
@@ -465,7 +465,7 @@ def annotated(out: OutputTensor[float64, "n"], x: InputTensor[float64, "n"]) -> 
 
 @register("steps_of_the_program")
 def steps_of_the_program(out: OutputTensor[int64, "n 4"], bounds: InputTensor[int64, "n 3"]) -> None:
-    """Loops whose steps only the program knows: of either sign, 0, above 0 for sure; one that is left, one within."""
+    """Loops whose steps only the program has: of either sign, 0, above 0 for sure; one that is left, one within."""
     for row in range(0, out.dim(0), out.dim(1) // 4):
         low, high, step = bounds[row, 0], bounds[row, 1], bounds[row, 2]
         total, count, first = 0, 0, 0

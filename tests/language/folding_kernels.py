@@ -1,4 +1,4 @@
-"""What Python computes while compiling, beside the same expressions computed when running."""
+"""What Python computes while compiling, next to the same expressions computed when running."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def smooth(get, i):
 
 
 def power_of(n):
-    """A factory: gives a function that knows n."""
+    """A factory: gives a function that has n."""
 
     def power(v):
         result = v

@@ -114,7 +114,7 @@ class KernelFile:
         key = (op, tuple(types), str(outs), target, str(sorted(parameters.items())))
         if key not in self._loaded:
             spec, outputs = self.entry(op, types, parameters, outs)
-            # What a debugger is told changes no result: every second kernel has it.
+            # Debug information changes no result: every second kernel has it.
             interpreted, sites, code = self._made(spec, target, notes=len(self._loaded) % 2 == 1)
             with tempfile.NamedTemporaryFile(suffix=".so") as file:
                 file.write(code)
@@ -124,7 +124,7 @@ class KernelFile:
         entry, outputs, sites, interpreted = self._loaded[key]
         results = [np.full(s, 0, t.to_numpy()) for t, s in outputs]
         for result in results:
-            result.reshape(-1).view(np.uint8)[:] = 0xA5  # what nobody writes is seen
+            result.reshape(-1).view(np.uint8)[:] = 0xA5  # what nothing writes is seen
         again = [a.copy() for a in [*given, *results]]
         whole = [*given, *results]
         native = [pack(a) if DType.from_numpy(a.dtype).is_packed() else a for a in whole]

@@ -189,7 +189,7 @@ def atomic_bits(o: MutableInputTensor[I, "3 n"], old: OutputTensor[I, "3 n"], x:
 
 @register("contended")
 def contended(o: MutableInputTensor[N, "4"], x: InputTensor[N, "n"]) -> None:
-    """Every thread at the same elements: what comes out does not depend on who comes first."""
+    """Every thread at the same elements: what comes out does not depend on which comes first."""
 
     def one(i):
         atomic.add(o, 0, 1)

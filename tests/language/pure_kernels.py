@@ -150,5 +150,5 @@ def floats(
 
 @register("adopted")
 def adopted(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]) -> None:
-    """A folded number is a float64, rounded once when it meets a float32."""
+    """A folded number is a float64, rounded once when it is combined with a float32."""
     foreach(out, lambda i: x[i] * mixed(0.5, 2.0))

@@ -1,4 +1,4 @@
-"""Kernels that call a case rare: alone, in a branch, beside a print, of several outputs."""
+"""Kernels that call a case rare: alone, in a branch, next to a print, of several outputs."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def selects(
 
 @register("splats")
 def splats(o: OutputTensor[F, "5 n"], x: InputTensor[F, "n"], s: InputTensor[F, ""]) -> None:
-    """A scalar meets a vector; a number meets a vector."""
+    """A scalar is combined with a vector; a number is combined with a vector."""
     for b in range(0, x.dim(0), 4):
         v = x.load(b, width=4)
         a = s[()]

@@ -58,7 +58,7 @@ def downwards(v: Any, w: Any) -> Any:
     return total
 
 
-def asked(v: Any, w: Any) -> Any:
+def requested(v: Any, w: Any) -> Any:
     kinds = ((1, int), (2.5, float), (True, bool), ("a", str), ((1, 2), tuple), (3, (str, int)))
     right = sum(
         1 for value, kind in kinds if isinstance(value, kind) and (isinstance(value, tuple) or str(value) != "3")
@@ -128,7 +128,7 @@ def unrolled_in_each_other(v: Any, w: Any) -> Any:
 
 @register("sequences")
 def sequences(out: OutputTensor[int64, "7 n"], v: InputTensor[int64, "n"], w: InputTensor[int64, "n"]) -> None:
-    functions = (generated, quantified, walked, downwards, asked, unrolled, unrolled_in_each_other)
+    functions = (generated, quantified, walked, downwards, requested, unrolled, unrolled_in_each_other)
 
     def column(i: Any) -> None:
         for k in unroll(7):

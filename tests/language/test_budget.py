@@ -117,7 +117,7 @@ def compiled(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", EXCESSIVE)
-def test_what_asks_too_much_is_refused_soon(
+def test_what_requests_too_much_is_refused_soon(
     name: str, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builders: list[Builder] = []  # which count the steps

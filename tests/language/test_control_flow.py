@@ -46,7 +46,7 @@ def test_nested_loops(kernels: KernelFile, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=dtype_name)
-def test_a_number_takes_the_type_that_it_meets(kernels: KernelFile, dtype: Any) -> None:
+def test_a_number_takes_the_type_that_it_combines_with(kernels: KernelFile, dtype: Any) -> None:
     x = whole(3, 7).astype(dtype)
     (got,) = kernels("alternating", x)
     assert_same_bits(got, (x * np.resize([1, -1], 7)).sum(axis=1).astype(dtype))

@@ -124,7 +124,7 @@ def test_storage(kernels: KernelFile, dtype: Any) -> None:
     assert_same_bits(got, np.stack(wanted, axis=1))
 
 
-def test_pointers_beside_their_tensor(kernels: KernelFile) -> None:
+def test_pointers_next_to_their_tensor(kernels: KernelFile) -> None:
     o = np.arange(10, dtype=np.float32)
     kernels("alias", o)
     assert o.tolist() == ((np.arange(10) + 1) * 2 + 3).tolist()

@@ -101,7 +101,7 @@ def test_select(kernels: KernelFile, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=dtype_name)
-def test_scalars_meet_vectors(kernels: KernelFile, dtype: Any) -> None:
+def test_scalars_combine_with_vectors(kernels: KernelFile, dtype: Any) -> None:
     x, _ = pairs_of(special_values(dtype))
     s = np.array(2.5, dtype)
     (values,) = kernels("splats", x, s)

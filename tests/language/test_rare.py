@@ -1,4 +1,4 @@
-"""`rare(condition)`: the numbers are those of the condition itself, whoever else is in the block."""
+"""`rare(condition)`: the numbers are those of the condition itself, whatever else is in the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integers of two types meet without a cast where nothing is lost; what may lose something is refused."""
+"""Integers of two types are combined without a cast where nothing is lost; what may lose something is refused."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_narrow_number_of_rounds() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_numbers_meet_any_floats(dtype: Any, kernels: KernelFile) -> None:
+def test_numbers_combine_with_any_floats(dtype: Any, kernels: KernelFile) -> None:
     x = np.linspace(-2, 2, 9).astype(dtype)
     (got,) = kernels("numbers", x)
     if np.dtype(dtype).itemsize > 2:

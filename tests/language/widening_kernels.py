@@ -1,4 +1,4 @@
-"""Kernels in which integers of two types meet, without a cast."""
+"""Kernels in which integers of two types are combined, without a cast."""
 
 import math
 from typing import TypeVar

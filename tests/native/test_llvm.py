@@ -98,7 +98,7 @@ def test_calls_outside_must_be_known() -> None:
         llvm.compile_module(text, lookup("x86-64-v2"))
 
 
-def test_libraries_are_asked_for_only_when_needed(tmp_path: Path) -> None:
+def test_libraries_are_requested_only_when_needed(tmp_path: Path) -> None:
     plain = llvm.compile_module("define float @f(float %x) { ret float %x }", host())
     assert (plain.undefined, plain.needed) == ((), ())
     text = """

@@ -154,7 +154,7 @@ def test_sleeping_workers_wake_up(libraries: tuple[Library, ctypes.CDLL]) -> Non
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_who_wakes_on_the_callers_core_may_run_where_it_might_before(
+def test_a_thread_that_wakes_on_the_callers_core_may_run_where_it_might_before(
     libraries: tuple[Library, ctypes.CDLL], narrow: bool
 ) -> None:
     bench = Bench(libraries, 2, 0)
@@ -163,7 +163,7 @@ def test_who_wakes_on_the_callers_core_may_run_where_it_might_before(
     core = min(before)
     (worker,) = (thread.native_id for thread in bench.pool._workers)
     assert worker is not None
-    allowed = {core} if narrow else before  # with one core there is nowhere to go
+    allowed = {core} if narrow else before  # with one core there is in no place to go
     os.sched_setaffinity(worker, allowed)
     os.sched_setaffinity(0, {core})
     try:

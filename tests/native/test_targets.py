@@ -20,7 +20,7 @@ gfx1030, gfx1100, gfx1101, gfx1151, gfx1200, gfx1201
 hint: did you mean 'sm_90' or 'sm_90a' or 'sm_89'?"""
 
 
-def test_an_unknown_target_is_told_from_all_others() -> None:
+def test_an_unknown_target_is_distinguished_from_all_others() -> None:
     with pytest.raises(TargetError) as caught:
         lookup("sm_91")
     assert str(caught.value).replace("'sm_89' or 'sm_90a'", "'sm_90a' or 'sm_89'") == UNKNOWN
@@ -41,7 +41,7 @@ def test_targets_agree_with_llvm(name: str) -> None:
     assert target.vectorizes != target.has_grid
 
 
-def test_llvm_knows_every_processor() -> None:
+def test_llvm_has_every_processor() -> None:
     # LLVM only warns of a processor that it does not know, on standard error: behind the name of the target.
     script = (
         "import sys; from einkorn.compiler.codegen import llvm; from einkorn.compiler.targets import lookup\n"
@@ -63,7 +63,7 @@ def test_code_for_this_machine_alone_is_optimised_as_the_environment_says(monkey
     assert {name: lookup(name) for name in names} == usual
 
 
-def test_keys_tell_targets_apart() -> None:
+def test_keys_distinguish_targets() -> None:
     keys = [lookup(name).key for name in known()]
     assert len(set(keys)) == len(keys)
     assert all(key.startswith(name) for key, name in zip(keys, known(), strict=True))
@@ -126,7 +126,7 @@ def test_names_of_intrinsics(name: str, base: str, element: str | None) -> None:
     assert split_intrinsic(name) == (base, element)
 
 
-def test_a_missing_ptxas_is_told_from_an_unknown_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ptxas_is_distinguished_from_an_unknown_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvptx, "find_ptxas", lambda: None)
     with pytest.raises(TargetError, match="ptxas is not installed") as caught:
         nvptx.assemble("", lookup("sm_90"))

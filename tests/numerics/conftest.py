@@ -1,4 +1,4 @@
-"""The tables of what functions should give stand beside the programs that measure them."""
+"""The tables of what functions should give stand next to the programs that measure them."""
 
 from __future__ import annotations
 

@@ -70,10 +70,10 @@ def test_lgamma_below_zero_is_close_to_its_neighbours_size(run_kernel: Run) -> N
             assert distance(float(value32), precise("lgamma")(mpf(float(at32))), np.float32) <= 1, at32
 
 
-def test_lgamma_of_a_float32_is_right_beside_its_zeros(run_kernel: Run) -> None:
+def test_lgamma_of_a_float32_is_right_next_to_its_zeros(run_kernel: Run) -> None:
     """Below -2 there are two zeros between whole numbers, until no float32 is left between zero and number."""
     lgamma = precise("lgamma")
-    beside: list[np.float32] = []
+    next_to: list[np.float32] = []
     with mp.workprec(200):
         for whole in range(2, 12):
             for end in (np.float32(whole), np.float32(whole + 1)):  # |gamma(-x)| is infinite there, and below 1 between
@@ -83,9 +83,9 @@ def test_lgamma_of_a_float32_is_right_beside_its_zeros(run_kernel: Run) -> None:
                 for side in (low - end, end - low):
                     at = low
                     for _ in range(4):
-                        beside.append(at)
+                        next_to.append(at)
                         at = np.nextafter(at, np.float32(at + side))
-        x = -np.array([at for at in beside if at != np.floor(at)], np.float32)
+        x = -np.array([at for at in next_to if at != np.floor(at)], np.float32)
         (got,) = run_kernel(KERNELS, "lgamma_each", [x])
         errors = [distance(float(y), lgamma(mpf(float(at))), np.float32) for at, y in zip(x, got, strict=True)]
     assert len(x) > 100 and max(errors) < 0.75, (max(errors), x[int(np.argmax(errors))])

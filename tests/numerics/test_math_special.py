@@ -98,16 +98,16 @@ def test_subnormal_results_and_arguments(dtype: Any, run_kernel: Run) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_powers_are_the_same_beside_rare_ones(dtype: Any, run_kernel: Run) -> None:
+def test_powers_are_the_same_next_to_rare_ones(dtype: Any, run_kernel: Run) -> None:
     info = np.finfo(dtype)
     rng = np.random.default_rng(27)
     x = (2.0 ** rng.uniform(-3, 3, 2000)).astype(dtype)
     y = (rng.uniform(-0.3, 0.3, 2000) * info.maxexp / np.log2(x)).astype(dtype)
     (alone,) = run_kernel(KERNELS, "pow_each", [x, y])
     x[::7], y[::5] = info.smallest_subnormal, info.max
-    (beside,) = run_kernel(KERNELS, "pow_each", [x, y])
+    (next_to,) = run_kernel(KERNELS, "pow_each", [x, y])
     ordinary = (np.arange(2000) % 7 != 0) & (np.arange(2000) % 5 != 0)
-    assert np.array_equal(alone[ordinary], beside[ordinary])
+    assert np.array_equal(alone[ordinary], next_to[ordinary])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

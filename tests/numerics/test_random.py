@@ -36,7 +36,7 @@ def test_philox_4x64_is_numpys(run_kernel: Run) -> None:
     rng = np.random.default_rng(1)
     key = rng.integers(0, 1 << 64, (20, 2), dtype=np.uint64)
     counter = rng.integers(0, 1 << 64, (20, 4), dtype=np.uint64)
-    counter[:, 0] |= np.uint64(1)  # NumPy adds 1 before it asks; no carry
+    counter[:, 0] |= np.uint64(1)  # NumPy adds 1 before it shifts; no carry
     before = counter.copy()
     before[:, 0] -= np.uint64(1)
     want = [np.random.Philox(counter=c, key=k).random_raw(4) for c, k in zip(before, key, strict=True)]

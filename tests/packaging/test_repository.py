@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 def test_every_dependency_has_its_reason() -> None:
     with open(ROOT / "pyproject.toml", "rb") as file:
         project = tomllib.load(file)["project"]
-    asked = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
-    names = {re.match(r"[A-Za-z0-9_.-]+", requirement)[0] for requirement in asked}  # type: ignore[index]
+    requested = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
+    names = {re.match(r"[A-Za-z0-9_.-]+", requirement)[0] for requirement in requested}  # type: ignore[index]
     text = (ROOT / "docs" / "dependencies.md").read_text()
     cells = {word for row in re.findall(r"^\|.*\|$", text, re.M) for word in re.findall(r"[\w.-]+", row)}
     assert names <= cells | {"setuptools"}, f"docs/dependencies.md gives no reason for {sorted(names - cells)}"

@@ -152,7 +152,7 @@ def extremes_of_strided(
 
 
 class Farthest(Max):
-    """The largest distance from 0: what `Max` knows to be faster is not for what this one changes."""
+    """The largest distance from 0: what is faster for `Max` is not for what this one changes."""
 
     @staticmethod
     def lift(value, place):

@@ -238,7 +238,7 @@ def turned(
 
 
 class Sums(Monoid):
-    """The sum of each part, with what `Monoid` does unless told otherwise."""
+    """The sum of each part, with what `Monoid` does unless overridden."""
 
     @staticmethod
     def combine(a, b):

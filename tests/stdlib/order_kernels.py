@@ -50,7 +50,7 @@ def best_of_columns(places: OutputTensor[int64, "k n"], x: InputTensor[float32, 
 
 @register("smoothed")
 def smoothed(out: OutputTensor[float32, "*s"], x: InputTensor[float32, "*s"], *, border: str):
-    """Weights that tell all neighbours apart; the last axis only."""
+    """Weights that distinguish all neighbours; the last axis only."""
     stencil(out, x, lambda near, i: near(-2) * 4 + near(-1) * 2 + near() + near(3) * 8, reach=(3,), border=border)
 
 

@@ -121,7 +121,7 @@ def test_several_monoids_over_pairs(kernels: KernelFile) -> None:
     assert np.allclose(length, np.abs(x + 1j * y).sum(1), rtol=1e-13)
 
 
-def test_what_a_monoid_does_unless_told(kernels: KernelFile) -> None:
+def test_what_a_monoid_does_unless_overridden(kernels: KernelFile) -> None:
     x = numbers((70, 6)).astype(ml_dtypes.bfloat16)
     out, _ = kernels("sums", x)
     squares = (x * x).astype(np.float64)
@@ -149,7 +149,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("call", WRONG)
-def test_mistakes_are_told_at_the_call(call: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_at_the_call(call: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text(
         "from einkorn.dsl import *\nfrom einkorn.stdlib import Max, Monoid, Sum, rowwise, scan\n\n\n"

@@ -1,4 +1,4 @@
-"""Kernels that move elements, against NumPy, with sizes that the code knows and with sizes that it does not."""
+"""Kernels that move elements, against NumPy, with sizes that are known to the code and with sizes that are not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def move(request: pytest.FixtureRequest, run: Run, run_symbolic: Run) -> Run:
 
 
 def counted(shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
-    """Elements that tell where they come from."""
+    """Elements that show where they come from."""
     return (np.arange(int(np.prod(shape))) % 101).astype(dtype).reshape(shape)
 
 

@@ -61,7 +61,7 @@ def test_sum_maximum_and_minimum_in_one_pass(run: Any, dtype: Any) -> None:
             assert np.array_equal(largest, x.max(axis)) and np.array_equal(smallest, x.min(axis)), (shape, axis)
 
 
-def test_maximum_keeps_nan_and_knows_signs_of_zero(run: Any) -> None:
+def test_maximum_keeps_nan_and_signs_of_zero(run: Any) -> None:
     for width in (5, 40, 5000):
         x = np.full((4, width), -math.inf, np.float32)
         x[1, width // 2] = math.nan

@@ -157,7 +157,7 @@ class Loaded:
             self.memory[place : place + 8] = struct.pack("<Q", self.base + value + addend)
 
     def _without_caches(self, start: int, size: int) -> None:
-        """Writes nothing-to-do over instructions about caches: the emulator has none, and knows most of them not."""
+        """Writes nothing-to-do over instructions about caches: the emulator has none, and lacks most of them."""
         begins, mask, words = _CACHES[self.kind]
         for at in range(start, start + size - 4 * words + 4, 4):
             first, *rest = struct.unpack_from(f"<{words}I", self.memory, at)

@@ -24,7 +24,7 @@ from einkorn.dsl.contract.checking import Check, CheckState, Found
 
 Array = np.ndarray[Any, Any]
 ALL = Check.RACES | Check.BOUNDS | Check.UNINITIALISED | Check.COPIES | Check.PROMISES
-ZONE = 64  # bytes around a buffer that are nobody's
+ZONE = 64  # bytes around a buffer that are unused
 _NO_RESERVE = 0x4000
 
 

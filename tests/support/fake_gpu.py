@@ -1,6 +1,6 @@
 """A GPU that is none: what a driver's library does, in Python, for the runtime's calls to be looked at.
 
-Its memory is the host's. Work on a stream is not done before somebody waits for it, so that what is read too early is
+Its memory is the host's. Work on a stream is not done before something waits for it, so that what is read too early is
 wrong, and what is freed too early is found. Every call is written into `log`; whatever a real library would refuse,
 or be broken by without saying so, is a line of `violations`.
 
@@ -62,7 +62,7 @@ class Event:
 class FakeGpu:
     """What the devices of one library share. `status` has its numbers: memory, invalid, fault, capture, …"""
 
-    knows_arguments = True  # whether the code of a kernel says how many it has
+    has_arguments = True  # whether the code of a kernel says how many it has
     first_device: int | None = 0  # of a thread that has chosen none
 
     def __init__(self, status: dict[str, int], count: int = 2) -> None:
@@ -354,7 +354,7 @@ class FakeGpu:
     def destroy_graph(self, graph: int) -> None:
         del self.graphs[graph]
 
-    # --- what tests ask ---
+    # --- what tests call ---
 
     def calls(self, *kinds: str) -> list[tuple[Any, ...]]:
         """The lines of the log of these kinds."""

@@ -40,7 +40,7 @@ NAMES = (
 class FakeHip(FakeGpu):
     """AMD's GPUs."""
 
-    knows_arguments = False
+    has_arguments = False
 
     def __init__(self) -> None:
         super().__init__(STATUS)

@@ -1,8 +1,8 @@
 """Makes the shared libraries that stand for a GPU's driver: their functions call whatever a process puts in a table.
 
-`libcuda.so.1` exports `cuGetProcAddress_v2` alone, by which CUDA's users find everything else, and asks `ek_resolve`.
-`libamdhip64.so` exports each function by its name; each jumps to its place in `ek_functions`. Both are made by the
-project's own compiler and linker.
+`libcuda.so.1` exports `cuGetProcAddress_v2` alone, by which CUDA's users find everything else, and requests
+`ek_resolve`. `libamdhip64.so` exports each function by its name; each jumps to its place in `ek_functions`. Both are
+made by the project's own compiler and linker.
 """
 
 from __future__ import annotations

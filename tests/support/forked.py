@@ -90,7 +90,7 @@ CHECKS: list[Callable[[float], None]] = [check_graph, check_call, check_eager]
 
 
 class Compiling:
-    """Threads that compile until they are told to stop."""
+    """Threads that compile until they are stopped."""
 
     def __init__(self, seed: int) -> None:
         self.over = threading.Event()

@@ -40,7 +40,7 @@ def _histogram(file: str, n: int) -> GpuCase:
 
 
 def _places(cluster: tuple[int, int, int], lanes: int) -> Array:
-    """What every thread of a grid of (4, 3, 2) blocks of (5, 3, 7) threads knows of itself."""
+    """What every thread of a grid of (4, 3, 2) blocks of (5, 3, 7) threads has of itself."""
     rows = []
     for (bz, by, bx), (z, y, x) in itertools.product(np.ndindex(2, 3, 4), np.ndindex(7, 3, 5)):
         thread = x + 5 * (y + 3 * z)

@@ -38,7 +38,7 @@ SEEDS = (0, 1, 2, 3)
 LIKE = "sm_90a"
 LEAST = 0.95  # of all mutants that have to be found
 
-# What survives, by the mutant's name, and why no run can tell it from the kernel.
+# What survives, by the mutant's name, and why no run distinguishes it from the kernel.
 _OF_64 = "it stands in code for warps of 64, which the simulated GPU has not"
 EXPLAINED = {
     "mask dropped barriers.py hand_over_thread: if t < 64: #1": _OF_64,
@@ -141,8 +141,8 @@ def _changes(statement: ast.stmt, lines: list[str]) -> Iterator[tuple[str, list[
 
 def _may_swap(line: str, blank: str) -> bool:
     """Whether a line is a statement of the same block that does something with memory."""
-    beside = line.startswith(blank) and line[len(blank) :][:1] not in ("", " ") and not line.endswith(":")
-    return beside and re.search(r"\w\[[^\]]*\]|\.load\(|\.store\(|\.fill\(|atomic|copy_async", line) is not None
+    next_to = line.startswith(blank) and line[len(blank) :][:1] not in ("", " ") and not line.endswith(":")
+    return next_to and re.search(r"\w\[[^\]]*\]|\.load\(|\.store\(|\.fill\(|atomic|copy_async", line) is not None
 
 
 def cases_of(mutant: Mutant, cases: Sequence[GpuCase]) -> list[GpuCase]:

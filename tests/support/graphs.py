@@ -39,7 +39,7 @@ def kind_of(dtype: Any) -> str:
 
 
 def tried(shipped: bool, *values: Any) -> Any:
-    """Parameters of a test; whether its kernels are compiled as they ship, or as the tests beside it compile."""
+    """Parameters of a test; whether its kernels are compiled as they ship, or as the tests next to it compile."""
     return pytest.param(*values, marks=[pytest.mark.as_shipped] if shipped else [])
 
 

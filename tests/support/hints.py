@@ -77,13 +77,13 @@ def _followed(source: str, error: EinkornError, hint: str, place: Place) -> str 
             return None
         if "no attribute" in error.message:
             return "\n".join([*lines[: place.line - 1], _call(line, place, code), *lines[place.line :]])
-        beside = re.fullmatch(r"\((.+)\)\.cast\(([\w.]+)\)", code)
-        if beside is not None and beside[1] not in marked and beside[1] in line[: place.column - 1]:
-            head, _, tail = line.rpartition(beside[1])  # the other operand is cast
+        next_to = re.fullmatch(r"\((.+)\)\.cast\(([\w.]+)\)", code)
+        if next_to is not None and next_to[1] not in marked and next_to[1] in line[: place.column - 1]:
+            head, _, tail = line.rpartition(next_to[1])  # the other operand is cast
             lines[place.line - 1] = head + code + tail
             return "\n".join(lines)
-        if beside is not None and beside[1] not in marked and beside[1] in line[place.end_column - 1 :]:
-            head, _, tail = line[place.end_column - 1 :].partition(beside[1])
+        if next_to is not None and next_to[1] not in marked and next_to[1] in line[place.end_column - 1 :]:
+            head, _, tail = line[place.end_column - 1 :].partition(next_to[1])
             lines[place.line - 1] = line[: place.end_column - 1] + head + code + tail
             return "\n".join(lines)
         written = _within(marked, code)

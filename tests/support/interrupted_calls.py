@@ -118,7 +118,7 @@ def in_place() -> None:
 
 
 def loops() -> None:
-    """Loops of graphs: their kernels are too short to ask by themselves, and a body may have none."""
+    """Loops of graphs: their kernels are too short to request by themselves, and a body may have none."""
 
     def forward(x: Any) -> Any:
         ops.while_loop(x, lambda v: x[1] > 1, lambda v: v)

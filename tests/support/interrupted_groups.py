@@ -32,7 +32,7 @@ _once = threading.Lock()
 
 
 def interrupted(self: GroupCompilation) -> bytes:
-    if _once.acquire(blocking=False):  # a second one would come when nobody expects it
+    if _once.acquire(blocking=False):  # a second one would come when nothing expects it
         signal.pthread_kill(MAIN, signal.SIGINT)
     return MAKE(self)
 
@@ -43,7 +43,7 @@ def load() -> Any:
 
 def main() -> None:
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started this may ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started this may ignore it
     groups._processors = lambda: 2
     GroupCompilation.make = interrupted  # type: ignore[method-assign]
     try:

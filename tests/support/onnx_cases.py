@@ -23,7 +23,7 @@ from einkorn.graph import InferenceSession, from_onnx
 
 KNOWN = Path(__file__).with_name("onnx_cases.json")  # the cases that do not pass, and why
 RANDOM = ("bernoulli", "training_dropout")  # compared by dtype and shape: the numbers are of another generator
-# Something has to be known at import, or sizes of which nobody knows before a call that they are equal.
+# Something has to be known at import, or sizes of which unknown before a call that they are equal.
 NEED_CONSTANTS = ("EK0529", "EK0420", "EK0445")
 SMALL = 16  # elements of an input that serves as a shape
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")

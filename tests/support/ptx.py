@@ -3,9 +3,9 @@
     memory = Memory()
     run(text, "vector_add", grid=(4,), block=(128,), arguments=[memory.lend(x), memory.lend(y), n], memory=memory)
 
-Threads that stand at the lowest place in the text go first, so that those that parted meet again. A barrier waits for
-every thread of its block, and an operation of a warp for every lane of its mask: what would hang is an error, as are
-accesses outside of memory, with the line of the text, the block and the thread.
+Threads that stand at the lowest place in the text go first, so that those that parted join again. A barrier
+waits for every thread of its block, and an operation of a warp for every lane of its mask: what would hang is an error,
+as are accesses outside of memory, with the line of the text, the block and the thread.
 
 What is not known is a `PtxError` with its line.
 """

@@ -67,7 +67,7 @@ class Group:
 
 @dataclass
 class Code:
-    """What instructions ask about their kernel: widths of registers, places of variables."""
+    """What instructions request about their kernel: widths of registers, places of variables."""
 
     kernel: Kernel
     variables: dict[str, Variable]

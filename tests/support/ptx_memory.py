@@ -2,7 +2,7 @@
 
 Global memory is this process's own: arrays that are lent to it, at their addresses. Shared memory has a slab for each
 block, local memory one for each thread; their addresses count from 0, and as generic addresses from a window far away.
-What nobody wrote has the byte `UNWRITTEN`.
+What nothing wrote has the byte `UNWRITTEN`.
 """
 
 from __future__ import annotations

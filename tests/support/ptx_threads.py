@@ -269,7 +269,7 @@ def _atomic(ins: Instruction, code: Code) -> Step:
     return _placed(ins, run)
 
 
-# *** copies beside the thread ***
+# *** copies next to the thread ***
 
 
 @step("cp")

@@ -21,9 +21,9 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 def version_of(interpreter: str) -> str | None:
     """The version of an interpreter, such as "3.12"; None where it does not run."""
-    asked = [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    requested = [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True)
+        done = subprocess.run(requested, capture_output=True, text=True)
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None

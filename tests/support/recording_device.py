@@ -102,7 +102,7 @@ class RecordingDriver(MallocDriver):
         return array
 
     def look(self, each: Recorded) -> None:
-        """Notes what is wrong with a launch: a pointer that leads nowhere, a grid without threads."""
+        """Notes what is wrong with a launch: a pointer that leads to no place, a grid without threads."""
         for parameter, value in zip(each.kernel.parameters, each.arguments, strict=True):
             if parameter.kind == "pointer" and not any(at <= value <= at + n for at, n in self.live.items()):
                 self.problems.append(f"{each.kernel.symbol}: {parameter} leads out of all memory")
@@ -129,7 +129,7 @@ class RecordingDriver(MallocDriver):
 
         def copy(device: int, to: int, source: int, size: int, kind: int) -> int:
             self.copies.append((kind, size))
-            if kind == abi.TO_HOST:  # nobody has computed it
+            if kind == abi.TO_HOST:  # nothing has computed it
                 ctypes.memset(to, self.answers.pop(0) if self.answers else 0, size)
             else:
                 ctypes.memmove(to, source, size)

@@ -1,7 +1,7 @@
 """Compiles a unit for many GPUs: what comes before LLVM is done once for all targets that would give the same.
 
-What the compiler asked of the first target is noted with the answers. A target that answers the same gets the same LLVM
-IR; only the name of the target in the words of reports is then that of the first one.
+What the compiler read of the first target is noted with the answers. A target that answers the same gets the same
+LLVM IR; only the name of the target in the words of reports is then that of the first one.
 
 LLVM's optimiser, too, is run once for all GPUs of a maker that get the same LLVM IR and have as many lanes: it makes
 the same of it for each of them, as `tests/gpu/test_cases.py` says. Code is generated for each.
@@ -33,10 +33,10 @@ Heard = list[tuple[Question, Any]]  # with the answers
 
 
 class Listener:
-    """A target, or a part of one, which notes what it is asked."""
+    """A target, or a part of one, which notes what it is called."""
 
-    def __init__(self, of: Any, heard: Heard, path: Question = ()) -> None:
-        self._of, self._heard, self._path = of, heard, path
+    def __init__(self, of: Any, handled: Heard, path: Question = ()) -> None:
+        self._of, self._heard, self._path = of, handled, path
 
     def __getattr__(self, name: str) -> Any:
         value, path = getattr(self._of, name), (*self._path, name)
@@ -64,9 +64,9 @@ class Listener:
 class Limit(int):
     """A limit, which notes what it is compared with: most targets with other limits give the same answers."""
 
-    def __new__(cls, value: int, heard: Heard, path: Question) -> Limit:
+    def __new__(cls, value: int, handled: Heard, path: Question) -> Limit:
         made = super().__new__(cls, value)
-        made.note = lambda name, other: Listener(value, heard, path)._note((*path, name, (other,)))
+        made.note = lambda name, other: Listener(value, handled, path)._note((*path, name, (other,)))
         return made
 
     note: Callable[[str, int], bool]
@@ -89,19 +89,19 @@ _NONE = object()  # equal to no answer
 
 def _answer(of: Any, question: Question) -> Any:
     for step in question:
-        if of is None:  # a target without such operations cannot be asked about one of them
+        if of is None:  # a target without such operations cannot be requested about one of them
             return _NONE
         of = of(*step) if isinstance(step, tuple) else getattr(of, step)
     return of
 
 
-def _agrees(target: Target, heard: Heard) -> bool:
+def _agrees(target: Target, handled: Heard) -> bool:
     """Whether a target answers all questions the same."""
-    return all(_answer(target, question) == answer for question, answer in heard)
+    return all(_answer(target, question) == answer for question, answer in handled)
 
 
 class Fronts:
-    """The halves before LLVM that were made of one unit, and what they asked."""
+    """The halves before LLVM that were made of one unit, and what they requested."""
 
     def __init__(self, spec: EntrySpec, level: int) -> None:
         self.spec, self.level = spec, level
@@ -113,7 +113,7 @@ class Fronts:
         target = replace(lookup(name), level=self.level)
         if not target.has_grid or target.simulates:
             return compile_entry(self.spec, target)
-        front = next((each for heard, each in self.made if _agrees(target, heard)), None) or self._make(target)
+        front = next((each for handled, each in self.made if _agrees(target, handled)), None) or self._make(target)
         c, watch = Compilation(self.spec, target), pipeline._Watch()
         c.program, c.emitted, c.text = front.program, front.emitted, front.text
         c.compiled = replace(self._generate(c.text, target), text=c.text)

@@ -29,7 +29,7 @@ OPS: dict[str, dict[str, Any]] = {
     "spread": {"dtypes": T32, "parameters": {"count": 2}},
     "kept": {"dtypes": {"T": [DType.int8]}},
 }
-LATE = ("kept",)  # JAX knows no sizes that depend on elements
+LATE = ("kept",)  # JAX has no sizes that depend on elements
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels"

@@ -25,7 +25,7 @@ def failure(tmp_path: Path, op: str, **options: Any) -> CheckError:
     return found.value
 
 
-def test_a_reference_beside_the_kernel() -> None:
+def test_a_reference_next_to_the_kernel() -> None:
     report = check_op("scaled", KERNELS, sizes=(1, 2, 3, 17, 33), parameters=[{}, {"shift": 2.0}])
     assert report.compared == ("the reference", "the interpreter")
     assert report.instances == 4 + 2 + 3  # dtypes; ranks of the first; ranks with the second parameters

@@ -1,4 +1,4 @@
-"""`check_op(..., gradients=True)`: backwards beside finite differences."""
+"""`check_op(..., gradients=True)`: backwards next to finite differences."""
 
 from __future__ import annotations
 

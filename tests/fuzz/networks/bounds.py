@@ -4,8 +4,8 @@ Floats are intervals of float64 that take in the exact result and what rounding 
 and bools are intervals of int64, wrapped round as the dtype wraps. NaN as a bound means that nothing is known: an
 overflow, a division by an interval with 0 in it, an uninitialised element.
 
-So a comparison of two floats that are too close to each other to tell is neither true nor false, and what is chosen by
-it is either: no tolerance has to be guessed, and a sum of floats that cancel may be off by as much as it is.
+So a comparison of two floats that are too close to each other to decide is neither true nor false, and what is
+chosen by it is either: no tolerance has to be guessed, and a sum of floats that cancel may be off by as much as it is.
 
 See also `oracle`.
 """

@@ -86,7 +86,7 @@ def total(*given: Any) -> list[Bounds]:
 
 
 def kept(x: Bounds, p: Parameters) -> list[Bounds]:
-    """Of what is known only: a network never asks it of what is not."""
+    """Of what is known only: a network never uses it for what is not."""
     assert x.sure().all(), "a shape function reads what is not known"
     found = x.low[x.low > p["numbers"][0]]
     return [Bounds(found, found, x.dtype)]

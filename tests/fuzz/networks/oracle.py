@@ -1,6 +1,6 @@
 """What a network gives, by NumPy in float64 and int64, as intervals: the oracle of random networks.
 
-One function an op, of the operands' `Bounds` and the step's parameters. How many roundings it may take is said beside
+One function an op, of the operands' `Bounds` and the step's parameters. How many roundings it may take is said next to
 it: one where the op is correctly rounded, `FUNCTION` for functions of the mathematical library, and for sums what
 summing in any order may be off by.
 
@@ -49,7 +49,7 @@ def unary(function: Callable[[Array], Array], ulps: float = 1.0) -> Rule:
 
 
 def sloped(function: Callable[[Array], Array], slope: float, near: float = 0.0) -> Rule:
-    """A function that is nowhere steeper than `slope`, and off by `near` roundings of its argument."""
+    """A function that is in no place steeper than `slope`, and off by `near` roundings of its argument."""
 
     def rule(x: Bounds, p: Parameters) -> Bounds:
         off = near * fine(x.dtype) * x.largest
@@ -67,7 +67,7 @@ def absolute(x: Bounds, p: Parameters) -> Bounds:
 
 
 def number(x: Bounds, p: Parameters) -> Bounds:
-    """The plain number of a step, in the dtype that it meets."""
+    """The plain number of a step, in the dtype that it is combined with."""
     return b.exact(np.full(x.shape, p["number"], np.float64).astype(x.dtype.to_numpy()), x.dtype)
 
 

@@ -369,7 +369,7 @@ def custom(w: Writer) -> None:
 
 
 def choose(w: Writer, x: int) -> None:
-    """A size that only the elements tell."""
+    """A size that only the elements determine."""
     bound = w.values[x].shape[0].substitute(w.late)
     made = w.add("custom", x, name="kept", numbers=[1])
     for name in w.values[made].shape.parameters:

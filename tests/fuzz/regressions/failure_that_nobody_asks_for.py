@@ -1,4 +1,4 @@
-"""An op that divides by zero, melted into one that takes its result and does not read it, computes nothing."""
+"""An op that divides by zero, fused into one that takes its result and does not read it, computes nothing."""
 
 from einkorn.dsl import *
 

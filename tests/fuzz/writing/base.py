@@ -124,7 +124,7 @@ class Base:
         self.alone = True  # no other op in the graph
         self.quiet = False  # whether nothing is asserted, so that an op may is fused with others
         self.failing = False  # whether accesses may fall outside
-        # Few types in one program, so that its values meet.
+        # Few types in one program, so that its values are combined.
         self.dtypes = [self.pick(DTYPES) for _ in range(3)] + [DType.bool]
 
     # choices

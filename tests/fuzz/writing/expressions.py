@@ -100,7 +100,7 @@ class Expressions(Base):
         return f"{name}[{self.place(depth)}]"
 
     def _elsewhere(self, type: Type, depth: int) -> str:
-        """Another element of a tensor that nobody changes."""
+        """Another element of a tensor that nothing changes."""
         found = [n for n, dtype in self.scope.tensors.items() if dtype is type[0] and not n.startswith("y")]
         if not found:
             return self.leaf(type)

@@ -1,4 +1,4 @@
-"""What the runtime asks of a driver's library, call by call; these need a library that notes it."""
+"""What the runtime requests of a driver's library, call by call; these need a library that notes it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_a_call_is_its_launches(gpu: Accelerator, fake: Any) -> None:
     fake.log.clear()
     first, second = model(x)
     launches = fake.calls("launch")
-    assert fake.log == launches and len(launches) == 2  # nothing is waited for, copied or asked
+    assert fake.log == launches and len(launches) == 2  # nothing is waited for, copied or requested
     stream = gpu.default_stream.handle
     assert all(line[6] == stream and line[2] == (1, 1, 1) and line[4] == (1, 1, 1) for line in launches)
     if fake.knows_arguments:
@@ -179,7 +179,7 @@ def check_memory_goes_between_devices_directly(gpu: Accelerator, fake: Any) -> N
     assert fake.peers == {(1, 0), (0, 1)}
 
 
-def check_other_numbers_are_told_by_name(gpu: Accelerator, fake: Any) -> None:
+def check_other_numbers_are_reported_by_name(gpu: Accelerator, fake: Any) -> None:
     with pytest.raises(DeviceError) as caught:
         DeviceStream(gpu, 0xBAD).synchronize()
     assert caught.value.code == "EK0837" and "INVALID" in caught.value.message.upper()
@@ -214,7 +214,7 @@ def check_code_that_the_driver_does_not_take(gpu: Accelerator, fake: Any) -> Non
     fake.load_status = 0
 
 
-def check_shared_memory_beyond_the_usual_is_asked_for(gpu: Accelerator, fake: Any) -> None:
+def check_shared_memory_beyond_the_usual_is_requested(gpu: Accelerator, fake: Any) -> None:
     """A launch as generated code makes it: the table's functions, with a structure on the stack."""
     model = InferenceSession([gpu]).load(network())
     model(Buffer.from_numpy(X).to(GPU))
@@ -231,7 +231,7 @@ def check_shared_memory_beyond_the_usual_is_asked_for(gpu: Accelerator, fake: An
     fake.runner = before
 
 
-def check_shared_memory_is_asked_for_when_code_is_loaded(gpu: Accelerator, fake: Any) -> None:
+def check_shared_memory_is_requested_when_code_is_loaded(gpu: Accelerator, fake: Any) -> None:
     """Threads share the attributes of a kernel: none is set at a launch."""
     if not fake.knows_arguments:
         return  # AMD's GPUs have no such attribute

@@ -226,7 +226,7 @@ def positive(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
 
 
 def check_assertions_of_kernels(gpu: Accelerator, tmp_path: Path) -> None:
-    """Who waits behind a call is given it, and behind a replay; the device goes on."""
+    """Which waits behind a call is given it, and behind a replay; the device goes on."""
     (tmp_path / "positive.py").write_text(POSITIVE)
 
     def forward(x: Any) -> Any:

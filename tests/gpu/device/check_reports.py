@@ -141,7 +141,7 @@ def check_prints_that_fill_the_memory_are_shown_by_the_next_call(
     assert "found no room" not in capfd.readouterr().out
 
 
-def check_threads_are_told_of_their_own_calls(load: Any, gpu: Accelerator) -> None:
+def check_threads_receive_findings_of_their_own_calls(load: Any, gpu: Accelerator) -> None:
     """Callers go from thread to thread, each with its own stream: no failure is raised where it does not belong."""
     model, told = load("risky"), list[tuple[bool, bool]]()  # whether it was a bad call, whether an error was raised
 

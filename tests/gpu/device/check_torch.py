@@ -28,7 +28,7 @@ def check_tensors_go_in_and_out(gpu: Accelerator) -> None:
 
 
 def check_order_with_streams_of_torch(gpu: Accelerator) -> None:
-    """Each side enqueues, and nobody waits on the host; the last result is right only in this order."""
+    """Each side enqueues, and nothing waits on the host; the last result is right only in this order."""
     call = model(gpu)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), DeviceStream(gpu, stream.cuda_stream):

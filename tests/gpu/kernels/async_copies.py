@@ -1,4 +1,4 @@
-"""Copies into shared memory that run beside the threads."""
+"""Copies into shared memory that run next to the threads."""
 
 from __future__ import annotations
 

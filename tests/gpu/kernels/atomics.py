@@ -44,7 +44,7 @@ def combine(
 
 
 def bits_thread(out, x):
-    """Threads of two blocks meet at a few elements; the order does not matter."""
+    """Threads of two blocks use a few elements; the order does not matter."""
     kept, t = gpu.shared[x.dtype](3), gpu.thread_idx.x
     if t == 0:
         kept[0] = ~(x[0] ^ x[0])

@@ -48,7 +48,7 @@ def histogram(out: OutputTensor[int32, "c b"], x: IN, ctx: DeviceContext, *, bin
 
 
 def square_thread(out):
-    """Who is where in clusters of two by two blocks."""
+    """Which is where in clusters of two by two blocks."""
     mine = gpu.shared[int64](1)
     x, y = gpu.block_idx.x, gpu.block_idx.y
     if gpu.thread_idx.x == 0:

@@ -67,7 +67,7 @@ def histogram(out: OutputTensor[int32, "16"], values: InputTensor[uint8, "n"], c
 
 
 def place_thread(out):
-    """What a thread knows of itself, a row each."""
+    """What a thread has of itself, a row each."""
     block = gpu.block_idx.x + gpu.grid_dim.x * (gpu.block_idx.y + gpu.grid_dim.y * gpu.block_idx.z)
     x, y, z = gpu.thread_idx.x, gpu.thread_idx.y, gpu.thread_idx.z
     thread = x + gpu.block_dim.x * (y + gpu.block_dim.y * z)

@@ -106,7 +106,7 @@ def slices(out: OutputTensor[float32, "4 16"], x: InputTensor[float32, "4 4"], c
 
 
 def dynamic_thread(out, x, n: Int):
-    """Two parts of dynamic shared memory, the first of an odd number of bytes, beside static memory."""
+    """Two parts of dynamic shared memory, the first of an odd number of bytes, next to static memory."""
     seen = gpu.dynamic_shared[uint8](n + 1)
     kept = gpu.dynamic_shared[float32](2, n)
     fixed = gpu.shared[float32](1)

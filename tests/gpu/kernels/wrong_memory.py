@@ -1,4 +1,4 @@
-"""Kernels that do with memory what they must not, beside the same ones done right."""
+"""Kernels that do with memory what they must not, next to the same ones done right."""
 
 from einkorn.dsl import (
     DeviceContext,
@@ -144,7 +144,7 @@ def message_op(
 
 
 def warp_message(out, x, syncs: int):
-    """Lane 0 tells another block of what its whole warp has written."""
+    """Lane 0 publishes to another block what its whole warp has written."""
     t = gpu.thread_idx.x
     if gpu.block_idx.x == 0:
         out[64 + t] = x[t]
@@ -205,7 +205,7 @@ def last_block_op(out: OUT, x: IN, ctx: DeviceContext, *, ordering: str = "seq_c
 
 
 def handed_on(out, x, waits: int):
-    """What thread 0 acquired, its block knows behind a barrier."""
+    """What thread 0 acquired, its block has behind a barrier."""
     t = gpu.thread_idx.x
     if gpu.block_idx.x == 0:
         out[64 + t] = x[t]

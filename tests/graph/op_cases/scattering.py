@@ -1,4 +1,4 @@
-"""Cases of writing updates by indices; some meet in one place."""
+"""Cases of writing updates by indices; some share one place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOW: dict[str, Callable[..., Any]] = {
 }
 
 
-def met(how: str, old: Any, new: Any) -> Any:
+def reached(how: str, old: Any, new: Any) -> Any:
     wide = np.float32 if old.dtype in HALVES else old.dtype
     return HOW[how](old.astype(wide), new.astype(wide)).astype(old.dtype)
 
@@ -31,7 +31,7 @@ def scattered(how: str, axis: int) -> Callable[..., Any]:
     def reference(x: Any, updates: Any, indices: Any) -> Any:
         for at in np.ndindex(indices.shape):
             place = (*at[:axis], int(indices[at]), *at[axis + 1 :])
-            x[place] = met(how, x[place], updates[at])
+            x[place] = reached(how, x[place], updates[at])
         return x
 
     return reference
@@ -41,7 +41,7 @@ def scattered_nd(how: str) -> Callable[..., Any]:
     def reference(x: Any, updates: Any, indices: Any) -> Any:
         for at in np.ndindex(indices.shape[:-1]):
             place = tuple(int(k) for k in indices[at])
-            x[place] = met(how, x[place], updates[at])
+            x[place] = reached(how, x[place], updates[at])
         return x
 
     return reference

@@ -15,7 +15,7 @@ ROWS = [{"m": 3}, {"m": 1}, {"m": 0}]
 
 
 def high(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
-    """Numbers whose transform is nowhere near 0: a peak at the beginning, little elsewhere."""
+    """Numbers whose transform is far from 0: a peak at the beginning, little elsewhere."""
     x = numbers(shape, np.float64, seed) / 300
     x[..., :1] += 4
     return x.astype(dtype)
@@ -31,19 +31,19 @@ def complex_numbers(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
 
 
 def complex_peaks(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
-    """Complex numbers whose transforms are nowhere near 0: a peak at the beginning, little elsewhere."""
+    """Complex numbers whose transforms are far from 0: a peak at the beginning, little elsewhere."""
     z = numbers(shape, np.float64, seed) / 3000 + 1j * numbers(shape, np.float64, seed + 1) / 3000
     z[(..., *([0] * min(len(shape) - 1, 2)))] += 4 - 2j
     return z.astype(dtype)
 
 
 def corner(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
-    """Numbers whose transforms along two axes are nowhere near 0."""
+    """Numbers whose transforms along two axes are far from 0."""
     return complex_peaks(shape, np.complex128, sizes, seed).real.astype(dtype)
 
 
 def peaks(axis: int) -> Any:
-    """Pairs whose transforms along an axis are nowhere near 0, real and imaginary parts alike."""
+    """Pairs whose transforms along an axis are far from 0, real and imaginary parts alike."""
 
     def make(shape: Any, dtype: Any, sizes: Any, seed: int) -> Any:
         x = numbers(shape, np.float64, seed) / 300
