@@ -46,7 +46,7 @@ everything: $(READY)
 test-pythons: $(READY)  ## all tests on every interpreter from 3.11 to 3.14 that is found (PYTHONS="python3.12" picks)
 	@PYTEST_ARGS="$(PYTEST_ARGS)" $(BIN)/python tests/support/pythons.py $(PYTHONS)
 
-callers: $(READY)  ## install PyTorch and JAX, so that make test tests calls by them, too
+callers: $(READY)  ## install PyTorch, JAX and ONNX Runtime, so that make test compares with them, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[callers]'
 
 test-callers: callers  ## every test that checks an op, with direct calls, PyTorch and JAX beside graphs

@@ -54,6 +54,7 @@ LONG = (
     "graph/test_networks.py::test_an_encoder_of_six_layers",
     "graph/test_onnx.py::test_recurrent_layers_of_any_length",
     "graph/test_onnx_nodes.py",
+    "graph/test_onnx_runtime_files.py",
     "graph/test_op_cases.py",
     "graph/test_op_rows.py",
     "graph/test_ops_numeric.py::test_plain_operands_on_either_side",

@@ -38,7 +38,20 @@ Value = TensorValue | Known | list[Any] | None
 Ints = list[int]
 Dims = list[Dim]
 Items = list[Any]
-__all__ = ["ROWS", "Array", "Dims", "Ints", "Items", "OpTypeRow", "Value", "find_row", "onnx_op", "same_op"]
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own op types, whose schemas the package onnx has not
+__all__ = [
+    "MICROSOFT",
+    "ROWS",
+    "Array",
+    "Dims",
+    "Ints",
+    "Items",
+    "OpTypeRow",
+    "Value",
+    "find_row",
+    "onnx_op",
+    "same_op",
+]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from ..table import find_row
 from . import (
+    attention,
+    blocked,
+    caches,
     control,
     elementwise,
+    encoders,
+    fused,
     images,
     indexing,
     matmul,
@@ -14,6 +19,8 @@ from . import (
     ordering,
     others,
     quantisation,
+    quantised,
+    quantised_products,
     recurrent,
     reduction,
     sampling,
@@ -24,8 +31,13 @@ from . import (
 
 __all__ = ["FAMILIES", "find_row"]
 FAMILIES = (
+    attention,
+    blocked,
+    caches,
     control,
     elementwise,
+    encoders,
+    fused,
     images,
     indexing,
     matmul,
@@ -34,6 +46,8 @@ FAMILIES = (
     ordering,
     others,
     quantisation,
+    quantised,
+    quantised_products,
     recurrent,
     reduction,
     sampling,

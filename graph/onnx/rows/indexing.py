@@ -32,6 +32,13 @@ def steps(size: int | Dim, device: Any, dtype: DType = DType.int64) -> TensorVal
     return ops.range(0, size, 1, dtype=dtype, device=device)
 
 
+def known_size(call: NodeCall, dim: Dim) -> int:
+    """A size that has to be known at import."""
+    if not isinstance(dim, StaticDim):
+        call.fail(f"needs sizes that are known at import, and one is {dim}", code="EK0529")
+    return int(dim)
+
+
 def along(values: TensorValue, axis: int, rank: int) -> TensorValue:
     """A tensor of one axis, shaped to lie along an axis of others."""
     return ops.reshape(values, [values.shape[0] if k == axis else 1 for k in range(rank)])

@@ -17,7 +17,8 @@ from ..call import NodeCall
 from ..table import onnx_op
 
 
-def _wide(x: TensorValue) -> TensorValue:
+def widen(x: TensorValue) -> TensorValue:
+    """Half types as float32."""
     return ops.cast(x, DType.float32) if x.dtype.is_half() else x
 
 
@@ -26,7 +27,7 @@ def _channels(values: TensorValue, x: TensorValue, axis: int = 1) -> TensorValue
     return ops.reshape(values, [values.shape[0] if k == axis else 1 for k in range(x.rank)])
 
 
-def _standardised(x: TensorValue, axes: Sequence[int], epsilon: float) -> tuple[TensorValue, TensorValue, TensorValue]:
+def standardised(x: TensorValue, axes: Sequence[int], epsilon: float) -> tuple[TensorValue, TensorValue, TensorValue]:
     """(x - mean) / sqrt(var + epsilon), with the mean and the reciprocal deviation."""
     mean = ops.mean(x, tuple(axes))
     centred = x - mean
@@ -51,18 +52,18 @@ def batch_normalization(
     """By the statistics given; with training_mode by those of the batch, which are given back, too."""
     if not spatial:
         call.fail("statistics of single elements (spatial=0) have no counterpart")
-    wide = _wide(x)
+    wide = widen(x)
     if not training_mode:
-        factor = ops.rsqrt(_wide(var) + epsilon) * _wide(scale)
-        shifted = (wide - _channels(_wide(mean), x)) * _channels(factor, x) + _channels(_wide(bias), x)
+        factor = ops.rsqrt(widen(var) + epsilon) * widen(scale)
+        shifted = (wide - _channels(widen(mean), x)) * _channels(factor, x) + _channels(widen(bias), x)
         return ops.cast(shifted, x.dtype)
     axes = tuple(k for k in range(x.rank) if k != 1)
     here = ops.mean(wide, axes)
     centred = wide - here
     variance = ops.mean(centred * centred, axes)
-    result = centred * ops.rsqrt(variance + epsilon) * _channels(_wide(scale), x) + _channels(_wide(bias), x)
+    result = centred * ops.rsqrt(variance + epsilon) * _channels(widen(scale), x) + _channels(widen(bias), x)
     running = [
-        ops.cast(_wide(old) * momentum + ops.reshape(new, old.shape) * (1 - momentum), old.dtype)
+        ops.cast(widen(old) * momentum + ops.reshape(new, old.shape) * (1 - momentum), old.dtype)
         for old, new in ((mean, here), (var, variance))
     ]
     return ops.cast(result, x.dtype), *running
@@ -71,8 +72,8 @@ def batch_normalization(
 @onnx_op("InstanceNormalization")
 def instance_normalization(x: TensorValue, scale: TensorValue, bias: TensorValue, *, epsilon: float) -> TensorValue:
     """Each channel of each item by its own statistics."""
-    plain, _, _ = _standardised(_wide(x), range(2, x.rank), epsilon)
-    return ops.cast(plain * _channels(_wide(scale), x) + _channels(_wide(bias), x), x.dtype)
+    plain, _, _ = standardised(widen(x), range(2, x.rank), epsilon)
+    return ops.cast(plain * _channels(widen(scale), x) + _channels(widen(bias), x), x.dtype)
 
 
 @onnx_op("LayerNormalization")
@@ -87,7 +88,7 @@ def layer_normalization(
 ) -> Any:
     """Over all axes from this one on."""
     axes = range(axis % x.rank, x.rank)
-    plain, mean, inverse = _standardised(_wide(x), axes, epsilon)
+    plain, mean, inverse = standardised(widen(x), axes, epsilon)
     result = ops.cast(plain, x.dtype) * scale if x.dtype.is_half() else plain * scale
     return result if bias is None else result + bias, mean, inverse
 
@@ -97,16 +98,16 @@ def rms_normalization(
     x: TensorValue, scale: TensorValue, *, axis: int, epsilon: float, stash_type: int = 1
 ) -> TensorValue:
     """x over its root mean square, over all axes from this one on."""
-    wide = _wide(x)
+    wide = widen(x)
     axes = tuple(range(axis % x.rank, x.rank))
     inverse = ops.rsqrt(ops.mean(wide * wide, axes) + epsilon)
     return ops.cast(wide * inverse, x.dtype) * ops.cast(scale, x.dtype)
 
 
 def _groups(x: TensorValue, num_groups: int, epsilon: float) -> TensorValue:
-    wide = _wide(x)
+    wide = widen(x)
     grouped = ops.reshape(wide, [x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]])
-    plain, _, _ = _standardised(grouped, range(2, grouped.rank), epsilon)
+    plain, _, _ = standardised(grouped, range(2, grouped.rank), epsilon)
     return ops.reshape(plain, x.shape)
 
 
@@ -116,7 +117,7 @@ def group_normalization(
 ) -> TensorValue:
     """Groups of channels by their own statistics; scale and bias a channel."""
     plain = _groups(x, num_groups, epsilon)
-    return ops.cast(plain * _channels(_wide(scale), x) + _channels(_wide(bias), x), x.dtype)
+    return ops.cast(plain * _channels(widen(scale), x) + _channels(widen(bias), x), x.dtype)
 
 
 @onnx_op("GroupNormalization", since=18)
@@ -128,7 +129,7 @@ def group_normalization_18(
     each = x.shape[1] // num_groups
 
     def spread(values: TensorValue) -> TensorValue:
-        wide = ops.broadcast_to(ops.unsqueeze(_wide(values), 1), [values.shape[0], each])
+        wide = ops.broadcast_to(ops.unsqueeze(widen(values), 1), [values.shape[0], each])
         return _channels(ops.reshape(wide, [x.shape[1]]), x)
 
     return ops.cast(plain * spread(scale) + spread(bias), x.dtype)
@@ -137,7 +138,7 @@ def group_normalization_18(
 @onnx_op("MeanVarianceNormalization")
 def mean_variance_normalization(x: TensorValue, *, axes: list[int]) -> TensorValue:
     """(x - mean) / (deviation + 1e-9)."""
-    wide = _wide(x)
+    wide = widen(x)
     over = tuple(axes)
     centred = wide - ops.mean(wide, over)
     return ops.cast(centred / (ops.sqrt(ops.mean(centred * centred, over)) + 1e-9), x.dtype)
@@ -146,7 +147,7 @@ def mean_variance_normalization(x: TensorValue, *, axes: list[int]) -> TensorVal
 @onnx_op("LpNormalization")
 def lp_normalization(call: NodeCall, x: TensorValue, *, axis: int, p: int) -> TensorValue:
     """x over its norm along an axis; 0 where that is 0."""
-    wide = _wide(x)
+    wide = widen(x)
     if p == 1:
         norm = ops.sum(ops.abs(wide), axis)
     elif p == 2:

@@ -29,7 +29,7 @@ def _spread(call: NodeCall, values: TensorValue, x: TensorValue, axis: int, bloc
     return merged[tuple(slice(0, dim) if k == at else slice(None) for k, dim in enumerate(x.shape))]
 
 
-def _rounded(x: TensorValue, zero: TensorValue | None, dtype: DType) -> TensorValue:
+def rounded(x: TensorValue, zero: TensorValue | None, dtype: DType) -> TensorValue:
     """Floats as a quantised type: rounded to even, moved by the zero point, cut off."""
     if dtype.is_float():
         moved = x if zero is None else x + ops.cast(zero, x.dtype)
@@ -64,7 +64,7 @@ def quantize_linear(
     zero = None
     if y_zero_point is not None:
         zero = _spread(call, _plain(y_zero_point), x, axis, block_size)
-    return _rounded(ops.cast(x, computed) / scale, zero, dtype)
+    return rounded(ops.cast(x, computed) / scale, zero, dtype)
 
 
 def _plain(x: TensorValue) -> TensorValue:
@@ -94,17 +94,18 @@ def dequantize_linear(
     return ops.cast(ops.cast(value, wide) * scale, call.dtype(output_dtype) if output_dtype else x_scale.dtype)
 
 
-def _requantised(product: TensorValue, scale: TensorValue, zero: TensorValue) -> TensorValue:
-    result = _rounded(ops.cast(product, DType.float32) * scale, _plain(zero), zero.dtype)
-    return result
+def requantised(product: TensorValue, scale: TensorValue, zero: TensorValue) -> TensorValue:
+    """Sums of products, times a scale, in the dtype of a zero point."""
+    return rounded(ops.cast(product, DType.float32) * scale, _plain(zero), zero.dtype)
 
 
-def _scalar(x: TensorValue) -> TensorValue:
+def scalar(x: TensorValue) -> TensorValue:
+    """A tensor of one axis and one element without the axis."""
     return ops.reshape(x, []) if x.rank == 1 and x.shape[0] == 1 else x
 
 
 def _float(x: TensorValue) -> TensorValue:
-    return ops.cast(_scalar(x), DType.float32)
+    return ops.cast(scalar(x), DType.float32)
 
 
 @onnx_op("QLinearMatMul")
@@ -119,12 +120,12 @@ def qlinear_matmul(
     y_zero_point: TensorValue,
 ) -> TensorValue:
     """The product of quantised tensors, quantised again."""
-    zero = _scalar(_plain(a_zero_point))
+    zero = scalar(_plain(a_zero_point))
     left = _plain(a) - (ops.unsqueeze(zero, -1) if zero.rank == 1 else zero)
-    product = ops.matmul(left, _plain(b) - _scalar(_plain(b_zero_point)))
+    product = ops.matmul(left, _plain(b) - scalar(_plain(b_zero_point)))
     scale_a = _float(a_scale)
     scale = (ops.unsqueeze(scale_a, -1) if scale_a.rank == 1 else scale_a) * _float(b_scale) / _float(y_scale)
-    return _requantised(product, scale, _scalar(y_zero_point))
+    return requantised(product, scale, scalar(y_zero_point))
 
 
 @onnx_op("QLinearConv")
@@ -155,4 +156,4 @@ def qlinear_conv(
         product = product + ops.reshape(b, channels)
     scale_w = _float(w_scale)
     scale = _float(x_scale) * (ops.reshape(scale_w, channels) if scale_w.rank else scale_w) / _float(y_scale)
-    return _requantised(product, scale, _scalar(y_zero_point))
+    return requantised(product, scale, scalar(y_zero_point))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ....dsl.types.dtype import DType
@@ -16,11 +17,13 @@ from ...types.dims import StaticDim
 from ...types.tensor_type import BufferType
 from ..agreement import equal_size, with_sizes
 from ..call import NodeCall
-from ..table import onnx_op
+from ..table import MICROSOFT, onnx_op
+from .quantised_products import dynamic_product
 
 MOST_UNROLLED = 32  # steps; each is compiled as part of the whole
 Function = Callable[[TensorValue], TensorValue]
 Step = Callable[[TensorValue, list[TensorValue]], list[TensorValue]]
+Products = Callable[[int], Function]
 
 
 def _activation(call: NodeCall, name: str, alpha: float | None, beta: float | None) -> Function:
@@ -317,30 +320,119 @@ def lstm(
         direction=direction,
         layout=layout,
     )
-    layer = _layer(call, (x, w, lengths, initial_h, initial_c), ["Sigmoid", "Tanh", "Tanh"], given)
-    n = int(r.shape[-1])
+    operands = Operands(b, initial_h, initial_c, p, int(r.shape[-1]), bool(input_forget))
+
+    def product(of: TensorValue) -> Products:
+        return lambda number: partial(_product, w=of[number])
+
+    return lstm_layer(call, x, w, lengths, operands, product(w), product(r), given)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What an LSTM has in addition to its products: biases, first states, peepholes; its hidden size; and whether the
+    gate that forgets follows from that of the input."""
+
+    b: TensorValue | None
+    initial_h: TensorValue | None
+    initial_c: TensorValue | None
+    p: TensorValue | None
+    n: int
+    coupled: bool
+
+
+def lstm_layer(
+    call: NodeCall,
+    x: TensorValue,
+    w: TensorValue,
+    lengths: TensorValue | None,
+    operands: Operands,
+    of_input: Products,
+    of_state: Products,
+    given: dict[str, Any],
+) -> Any:
+    """An LSTM in one direction or two.
+
+    Args:
+        call: the node.
+        x: (steps, batch, features).
+        w: (directions, 4 * hidden, features), for its sizes.
+        lengths: of the items of the batch.
+        operands: see there.
+        of_input, of_state: for the number of a direction the product with the weights of the input, or of the state.
+        given: the attributes that all recurrent layers have.
+    """
+    states = (operands.initial_h, operands.initial_c)
+    layer = _layer(call, (x, w, lengths, *states), ["Sigmoid", "Tanh", "Tanh"], given)
+    n, b, p, layout = operands.n, operands.b, operands.p, given["layout"]
     outputs, lasts = [], []
     for number in range(len(layer.reverse)):
-        projected = _product(layer.x, w[number])
+        projected = of_input(number)(layer.x)
         if b is not None:
             projected = projected + b[number][: 4 * n] + b[number][4 * n :]
         peepholes = None if p is None else p[number]
-        step = _lstm_step(layer, layer.of_direction(number), r[number], peepholes, n, bool(input_forget))
-        start = [_start(layer, each, number, n, layout) for each in (initial_h, initial_c)]
+        step = _lstm_step(layer, layer.of_direction(number), of_state(number), peepholes, n, operands.coupled)
+        start = [_start(layer, each, number, n, layout) for each in states]
         found, last = layer.run(number, start, step, projected)
         outputs.append(found)
         lasts.append(last)
     return _results(outputs, lasts, layout)
 
 
+@onnx_op("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_quantize_lstm(
+    call: NodeCall,
+    x: TensorValue,
+    w: TensorValue,
+    r: TensorValue,
+    b: TensorValue | None,
+    lengths: TensorValue | None,
+    initial_h: TensorValue | None,
+    initial_c: TensorValue | None,
+    p: TensorValue | None,
+    w_scale: TensorValue,
+    w_zero_point: TensorValue,
+    r_scale: TensorValue,
+    r_zero_point: TensorValue,
+    *,
+    activations: list[str] | None = None,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+) -> Any:
+    """The same with quantised weights, (directions, features, 4 * hidden). Input and states are quantised by the range
+    of their elements: the input as a whole, the states in each step."""
+    given = _attributes(
+        activations=activations,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        clip=clip,
+        direction=direction,
+        layout=0,
+    )
+    operands = Operands(b, initial_h, initial_c, p, int(r.shape[-2]), bool(input_forget))
+
+    def product(of: TensorValue, scale: TensorValue, zero: TensorValue) -> Products:
+        def with_weights(number: int) -> Function:
+            return partial(dynamic_product, b=of[number], b_scale=scale[number], b_zero=zero[number], bias=None)
+
+        return with_weights
+
+    products = product(w, w_scale, w_zero_point), product(r, r_scale, r_zero_point)
+    return lstm_layer(call, x, ops.transpose(w, 1, 2), lengths, operands, *products, given)
+
+
 def _lstm_step(
-    layer: Layer, functions: list[Function], own: TensorValue, p: TensorValue | None, n: int, coupled: bool
+    layer: Layer, functions: list[Function], own: Function, p: TensorValue | None, n: int, coupled: bool
 ) -> Step:
     f, g, h_function = functions
 
     def step(now: TensorValue, states: list[TensorValue]) -> list[TensorValue]:
         h, c = states
-        gates = now + _product(h, own)
+        gates = now + own(h)
         i, o, forget, cell = (gates[:, k * n : (k + 1) * n] for k in range(4))
         if p is not None:
             i, forget = i + p[:n] * c, forget + p[2 * n :] * c
