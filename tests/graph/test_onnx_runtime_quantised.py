@@ -43,6 +43,14 @@ def test_sums_and_products(dtype: Any, shapes: Any) -> None:
         compare("QLinearMul", {**given, "sc": number(sc * 30)}, units=1, share=0.05)
 
 
+def test_sizes_that_the_call_compares() -> None:
+    given = {"a": whole(0, 3, 4), "sa": number(0.1), "za": number(3, np.uint8), "b": whole(1, 3, 4), "sb": number(0.2)}
+    given |= {"zb": number(9, np.uint8), "sc": number(0.3), "zc": number(7, np.uint8)}
+    compare("QLinearAdd", given, symbolic={"a": ["n", 4], "b": ["m", 4]})
+    floats = {"a": drawn(0, 3, 5), "b": whole(1, 5, 7), "sb": number(0.1)}
+    compare("DynamicQuantizeMatMul", floats, symbolic={"a": ["n", "k"], "b": ["l", 7]})
+
+
 def test_zero_points_that_are_left_out_are_0() -> None:
     given = {"a": whole(0, 3, 4), "sa": number(0.1), "za": None, "b": whole(1, 4), "sb": number(0.2), "zb": None}
     given |= {"sc": number(0.3)}

@@ -17,9 +17,11 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim
+from ..agreement import broadcast_to_sizes
 from ..call import NodeCall
 from ..table import MICROSOFT, onnx_op
 from .indexing import known_size, steps
+from .matmul import product_operands
 from .normalisation import widen
 from .quantised_products import product_of_integers
 
@@ -64,7 +66,8 @@ def masked_scores(
     """
     added = []
     if mask is not None:
-        counts = _counting(call, heads, mask)
+        shape = [heads.q.shape[0], heads.q.shape[1], heads.q.shape[2], heads.k.shape[2]]
+        counts = broadcast_to_sizes(call, _counting(call, heads, mask), shape)
         added.append(ops.where(counts, 0.0, ops.constant(filter_value, DType.float32, mask.device)))
     if unidirectional:
         places = ops.unsqueeze(steps(heads.q.shape[2], heads.q.device) + heads.past, 1)
@@ -143,7 +146,7 @@ def attention(
     """Queries, keys and values are input @ weights + bias; the keys and values are the second output."""
     refuse(call, do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     refuse(call, past_sequence_length=past_sequence_length, rotary_embedding_dim=rotary_embedding_dim)
-    projected = ops.matmul(input, weights)
+    projected = ops.matmul(*product_operands(call, input, weights))
     projected = projected if bias is None else projected + bias
     sizes = qkv_hidden_sizes or [known_size(call, weights.shape[1]) // 3] * 3
     rest = (mask_index, past, attention_bias, num_heads, mask_filter_value, scale, unidirectional)
@@ -197,7 +200,7 @@ def quantised_attention(
     factor = ops.reshape(input_scale, []) * (
         weight_scale if weight_scale.rank and weight_scale.shape[0] != 1 else ops.reshape(weight_scale, [])
     )
-    product = product_of_integers(input, weight, input_zero_point, weight_zero_point)
+    product = product_of_integers(call, input, weight, input_zero_point, weight_zero_point)
     projected = ops.cast(product, bias.dtype) * factor + bias
     sizes = [known_size(call, weight.shape[1]) // 3] * 3
     rest = (mask_index, past, None, num_heads, mask_filter_value, scale, unidirectional)

@@ -13,6 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
+from ..agreement import broadcast_sizes
 from ..call import NodeCall
 from ..table import MICROSOFT, onnx_op
 from .indexing import steps
@@ -38,8 +39,9 @@ def _normalised(
     return ops.cast(result if beta is None else result + widen(beta), dtype), mean, inverse
 
 
-def _added(input: TensorValue, skip: TensorValue, bias: TensorValue | None) -> TensorValue:
+def _added(call: NodeCall, input: TensorValue, skip: TensorValue, bias: TensorValue | None) -> TensorValue:
     """The sum, in float32 where the dtype is narrower. `skip` may lack the batch, or have one item for all."""
+    input, skip = broadcast_sizes(call, [input, skip])
     total = widen(input) + widen(skip)
     return total if bias is None else total + widen(bias)
 
@@ -56,7 +58,7 @@ def skip_layer_normalization(
     epsilon: float = 1e-12,
 ) -> Any:
     """The layer normalisation of input + skip + bias; the sum is the fourth output."""
-    total = _added(input, skip, bias)
+    total = _added(call, input, skip, bias)
     return *_normalised(call, total, gamma, beta, epsilon, False), ops.cast(total, input.dtype)
 
 
@@ -71,7 +73,7 @@ def skip_simplified_layer_normalization(
     epsilon: float = 1e-12,
 ) -> Any:
     """The same by the root mean square."""
-    total = _added(input, skip, bias)
+    total = _added(call, input, skip, bias)
     return *_normalised(call, total, gamma, None, epsilon, True), ops.cast(total, input.dtype)
 
 
@@ -87,6 +89,7 @@ def simplified_layer_normalization(
 
 @onnx_op("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(
+    call: NodeCall,
     input_ids: TensorValue,
     segment_ids: TensorValue | None,
     word_embedding: TensorValue,
@@ -102,13 +105,15 @@ def embed_layer_normalization(
 ) -> Any:
     """The layer normalisation of a word's embedding, its position's and its segment's; how many elements of each row
     of the mask are 1; and the sum before."""
-    total = widen(ops.gather(word_embedding, input_ids, 0))
+    parts = [ops.gather(word_embedding, input_ids, 0)]
     if position_ids is None:
-        total = total + widen(position_embedding[: input_ids.shape[1]])
+        parts.append(ops.unsqueeze(position_embedding[: input_ids.shape[1]], 0))
     else:
-        total = total + widen(ops.gather(position_embedding, position_ids, 0))
+        parts.append(ops.gather(position_embedding, position_ids, 0))
     if segment_ids is not None and segment_embedding is not None:
-        total = total + widen(ops.gather(segment_embedding, segment_ids, 0))
+        parts.append(ops.gather(segment_embedding, segment_ids, 0))
+    first, *others = (widen(each) for each in broadcast_sizes(call, parts))
+    total = sum(others, first)
     result = ops.cast(ops.layer_norm(total, widen(gamma), widen(beta), epsilon), gamma.dtype)
     return result, _counted(input_ids, mask), ops.cast(total, gamma.dtype)
 

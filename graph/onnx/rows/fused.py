@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 from ... import ops
 from ...staging.value import TensorValue
+from ..agreement import same_sizes
 from ..call import NodeCall
 from ..table import MICROSOFT, onnx_op
 from .images import conv
-from .matmul import gemm
+from .matmul import gemm, product_operands
 from .normalisation import widen
 
 Activation = Callable[[TensorValue, list[float]], TensorValue]
@@ -70,7 +71,7 @@ def gelu(x: TensorValue) -> TensorValue:
     return ops.gelu(x)
 
 
-@onnx_op("BiasGelu", domain=MICROSOFT)
+@onnx_op("BiasGelu", domain=MICROSOFT, broadcasts=True)
 def bias_gelu(a: TensorValue, b: TensorValue) -> TensorValue:
     """The same of a + b."""
     return ops.gelu(a + b)
@@ -100,6 +101,7 @@ def _transposed(x: TensorValue, inner: int, batch: int) -> TensorValue:
 
 @onnx_op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(
+    call: NodeCall,
     a: TensorValue,
     b: TensorValue,
     *,
@@ -110,7 +112,8 @@ def fused_matmul(
     transBatchB: int = 0,
 ) -> TensorValue:
     """alpha * A @ B, each transposed on request."""
-    product = ops.matmul(_transposed(a, transA, transBatchA), _transposed(b, transB, transBatchB))
+    operands = _transposed(a, transA, transBatchA), _transposed(b, transB, transBatchB)
+    product = ops.matmul(*product_operands(call, *operands))
     return product if alpha == 1 else product * alpha
 
 
@@ -156,4 +159,7 @@ def fused_conv(
     """The activation of a convolution, to which Z is added before."""
     attributes = {"kernel_shape": kernel_shape, "strides": strides, "dilations": dilations, "pads": pads}
     result = conv(call, x, w, b, auto_pad=auto_pad, group=group, **attributes)
-    return activated(call, result if z is None else result + z, activation, activation_params)
+    if z is not None:
+        left, right = same_sizes(call, [result, z])
+        result = left + right
+    return activated(call, result, activation, activation_params)

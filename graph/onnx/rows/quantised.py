@@ -13,6 +13,7 @@ from typing import Any
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
+from ..agreement import same_sizes
 from ..call import NodeCall
 from ..table import MICROSOFT, onnx_op
 from .encoders import embed_layer_normalization
@@ -37,7 +38,7 @@ def _zero(zero: TensorValue | None) -> TensorValue | float:
     return 0.0 if zero is None else ops.cast(scalar(zero), DType.float32)
 
 
-@onnx_op("QLinearAdd", domain=MICROSOFT)
+@onnx_op("QLinearAdd", domain=MICROSOFT, broadcasts=True)
 def qlinear_add(
     a: TensorValue,
     a_scale: TensorValue,
@@ -55,7 +56,7 @@ def qlinear_add(
     return rounded(total, None, a.dtype)
 
 
-@onnx_op("QLinearMul", domain=MICROSOFT)
+@onnx_op("QLinearMul", domain=MICROSOFT, broadcasts=True)
 def qlinear_mul(
     a: TensorValue,
     a_scale: TensorValue,
@@ -134,10 +135,11 @@ def qlinear_concat(
         call.fail(f"has {len(inputs)} inputs behind the scale and the zero point, and they come in threes")
     dtype = y_zero_point.dtype
     numbers = [_number(*inputs[k : k + 3]) for k in range(0, len(inputs), 3)]
-    return ops.concat([_quantised(each, y_scale, y_zero_point, dtype) for each in numbers], axis)
+    parts = [_quantised(each, y_scale, y_zero_point, dtype) for each in numbers]
+    return ops.concat(same_sizes(call, parts, axis % parts[0].rank), axis)
 
 
-@onnx_op("QLinearWhere", domain=MICROSOFT)
+@onnx_op("QLinearWhere", domain=MICROSOFT, broadcasts=True)
 def qlinear_where(
     condition: TensorValue,
     x: TensorValue,
@@ -192,7 +194,7 @@ def quantised_embed_layer_normalization(
         _number(gamma, gamma_scale, gamma_zero_point),
         _number(beta, beta_scale, beta_zero_point),
     )
-    return embed_layer_normalization(input_ids, segment_ids, *tables, mask, epsilon=epsilon)[:2]
+    return embed_layer_normalization(call, input_ids, segment_ids, *tables, mask, epsilon=epsilon)[:2]
 
 
 # *** images; with `channels_last` their channels are the last axis ***

@@ -14,16 +14,17 @@ from ... import ops
 from ...staging.value import TensorValue
 from ..call import NodeCall
 from ..table import MICROSOFT, onnx_op
-from .matmul import matmul_integer
+from .matmul import matmul_integer, product_operands
 from .normalisation import widen
 from .quantisation import requantised, scalar
 
 
 def product_of_integers(
-    a: TensorValue, b: TensorValue, a_zero: TensorValue | None, b_zero: TensorValue | None
+    call: NodeCall, a: TensorValue, b: TensorValue, a_zero: TensorValue | None, b_zero: TensorValue | None
 ) -> TensorValue:
     """A @ B without their zero points, of the tensor or one a column, in int32."""
-    return matmul_integer(a, b, None if a_zero is None else scalar(a_zero), None if b_zero is None else scalar(b_zero))
+    zeros = (None if each is None else scalar(each) for each in (a_zero, b_zero))
+    return matmul_integer(call, a, b, *zeros)
 
 
 def quantised_by_range(x: TensorValue) -> tuple[TensorValue, TensorValue, TensorValue]:
@@ -39,6 +40,7 @@ def quantised_by_range(x: TensorValue) -> tuple[TensorValue, TensorValue, Tensor
 
 @onnx_op("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(
+    call: NodeCall,
     a: TensorValue,
     b: TensorValue,
     b_scale: TensorValue,
@@ -46,21 +48,27 @@ def dynamic_quantize_matmul(
     bias: TensorValue | None = None,
 ) -> TensorValue:
     """A @ B + bias, with A quantised by the range of its elements."""
-    return dynamic_product(a, b, b_scale, b_zero_point, bias)
+    return dynamic_product(call, a, b, b_scale, b_zero_point, bias)
 
 
 def dynamic_product(
-    a: TensorValue, b: TensorValue, b_scale: TensorValue, b_zero: TensorValue | None, bias: TensorValue | None
+    call: NodeCall,
+    a: TensorValue,
+    b: TensorValue,
+    b_scale: TensorValue,
+    b_zero: TensorValue | None,
+    bias: TensorValue | None,
 ) -> TensorValue:
     """A @ B + bias for floats A, quantised by their range, and quantised B with scales of the tensor or its columns."""
     values, scale, zero = quantised_by_range(a)
-    product = product_of_integers(values, b, ops.cast(zero, DType.int32), b_zero)
+    product = product_of_integers(call, values, b, ops.cast(zero, DType.int32), b_zero)
     result = ops.cast(product, DType.float32) * (scale * scalar(b_scale))
     return result if bias is None else result + bias
 
 
 @onnx_op("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(
+    call: NodeCall,
     a: TensorValue,
     b: TensorValue,
     a_scale: TensorValue,
@@ -70,19 +78,20 @@ def matmul_integer_to_float(
     bias: TensorValue | None = None,
 ) -> TensorValue:
     """A @ B of quantised matrices as floats, and a bias."""
-    product = product_of_integers(a, b, a_zero_point, b_zero_point)
+    product = product_of_integers(call, a, b, a_zero_point, b_zero_point)
     result = ops.cast(product, DType.float32) * (widen(scalar(a_scale)) * widen(scalar(b_scale)))
     return ops.cast(result if bias is None else result + widen(bias), a_scale.dtype)
 
 
 @onnx_op("MatMulInteger16", domain=MICROSOFT)
-def matmul_integer16(a: TensorValue, b: TensorValue) -> TensorValue:
+def matmul_integer16(call: NodeCall, a: TensorValue, b: TensorValue) -> TensorValue:
     """The product of 16-bit integers, in int32."""
-    return ops.matmul(ops.cast(a, DType.int32), ops.cast(b, DType.int32))
+    return ops.matmul(*product_operands(call, ops.cast(a, DType.int32), ops.cast(b, DType.int32)))
 
 
 @onnx_op("QGemm", domain=MICROSOFT)
 def quantised_gemm(
+    call: NodeCall,
     a: TensorValue,
     a_scale: TensorValue,
     a_zero_point: TensorValue,
@@ -99,7 +108,7 @@ def quantised_gemm(
 ) -> TensorValue:
     """alpha * A @ B of quantised matrices, with C of int32 in their scale; quantised where there is a scale for it."""
     left, right = (ops.transpose(a, 0, 1) if transA else a), (ops.transpose(b, 0, 1) if transB else b)
-    product = product_of_integers(left, right, a_zero_point, b_zero_point)
+    product = product_of_integers(call, left, right, a_zero_point, b_zero_point)
     product = product if c is None else product + c
     factor = scalar(a_scale) * scalar(b_scale) * alpha
     if y_scale is None or y_zero_point is None:

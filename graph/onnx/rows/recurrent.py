@@ -417,7 +417,7 @@ def dynamic_quantize_lstm(
 
     def product(of: TensorValue, scale: TensorValue, zero: TensorValue) -> Products:
         def with_weights(number: int) -> Function:
-            return partial(dynamic_product, b=of[number], b_scale=scale[number], b_zero=zero[number], bias=None)
+            return partial(dynamic_product, call, b=of[number], b_scale=scale[number], b_zero=zero[number], bias=None)
 
         return with_weights
 
