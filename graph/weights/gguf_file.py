@@ -1,9 +1,9 @@
 """Reads GGUF files without copying: checked metadata, a checked table of tensors, and a map of the bytes behind them.
 
 A file is "GGUF", a version, the numbers of tensors and of metadata, the metadata (a name, a type and a value each), the
-table (name, sizes with the innermost first, format and place of each tensor), and the elements, aligned. A file may be
-hostile: every count, length and place is compared with the bytes that are left before anything is made of it,
-so that what is allocated is bounded by the size of the file. (The reader of the `gguf` package is not used: it raises
+table (name, sizes with the innermost first, format and place of each tensor), and the elements, aligned. The file may
+be hostile: every count, length and place is compared with the bytes that are left before anything is made of it, so
+that what is allocated is bounded by the size of the file. (The reader of the `gguf` package is not used: it raises
 whatever NumPy or Python raises.)
 
 See also `access` (names with dots in them as a hierarchy), `gguf_writer`. The format:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, float32, fma, int8, int16, int32, parallel_for, scratch, store, unroll
+from ...dsl import SIMD, ceildiv, dot4, float32, fma, int8, int32, parallel_for, scratch, store, unroll
 from .algorithm import product, unravelled
 from .encodings import PART, lanes_of
 from .products import WORK
@@ -41,14 +41,6 @@ def multiply_blocks(ctx: Any, out: Any, x: Any, w: Any, part: Any, elements: Any
         _several(out, x, part_of, elements)
 
 
-def _dot(a: Any, b: Any) -> Any:
-    """Products of 8-bit integers, four neighbours added: exact, in int32."""
-    products = a.cast(int16) * b.cast(int16)
-    even, odd = products.deinterleave()
-    first, second = (even.cast(int32) + odd.cast(int32)).deinterleave()
-    return first + second
-
-
 def _single(out: Any, x: Any, part_of: Any, elements: Any) -> None:
     n, depth = out.dim(-1), x[0].dim(-1)
 
@@ -75,7 +67,7 @@ def _row_sums(out: Any, x: Any, first: Any, j: Any, count: Any, part: Any, eleme
             new: tuple[Any, ...] = ()
             for r in unroll(count):
                 total, less = totals[r]
-                dot = _dot(digits, integers.load(*leads[r], at * PART, width=PART)).cast(float32)
+                dot = dot4(SIMD[int32, LANES](0), digits, integers.load(*leads[r], at * PART, width=PART)).cast(float32)
                 total = fma(dot, lanes_of(factors, LANES) * scales[(*leads[r], at)], total)
                 if subtracted is not None:
                     less = fma(subtracted, sums[(*leads[r], at)], less)
