@@ -19,6 +19,7 @@
     rearranging   repeating, padding, rolling
     gathering     elements where indices point
     scattering    updates where indices point
+    experts       mixtures of experts: orders of tokens, products
     quantization  quantised tensors: encoding, decoding, products
     matrices      bands, triangles, outer products
     factorising   linear systems, determinants, eigenvalues, singular values
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .debugging import *
     from .einsum import *
     from .elementwise import *
+    from .experts import *
     from .factorising import *
     from .gathering import *
     from .indexing import *
@@ -93,6 +95,7 @@ else:
         debugging,
         einsum,
         elementwise,
+        experts,
         factorising,
         gathering,
         indexing,

@@ -1,0 +1,55 @@
+"""Layers of networks: a module holds parameters and children, and computes at once or as one compiled graph.
+
+    from einkorn.graph import nn
+
+    model = nn.Sequential(nn.Linear(784, 128), nn.LayerNorm(128), nn.Linear(128, 10))
+    model.load_state_dict({name: w.data() for name, w in weights.items()})
+    compiled = model.compile(TensorType(DType.float32, ["batch", 784], DeviceRef.CPU()))
+
+See docs/modules.md.
+"""
+
+from .attention import Attention
+from .containers import MLP, ModuleList, Sequential
+from .convolution import Conv2d
+from .experts import MoE, MoEGate
+from .linear import Embedding, Linear
+from .module import CompiledModule, Module, module_dataclass
+from .norms import GroupNorm, LayerNorm, RMSNorm
+from .recurrent import GRU, LSTM
+from .rotary import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    RotaryEmbedding,
+    YarnScaling,
+    rotary_table,
+)
+from .state import StateError
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "MLP",
+    "Attention",
+    "CompiledModule",
+    "Conv2d",
+    "DynamicScaling",
+    "Embedding",
+    "GroupNorm",
+    "LayerNorm",
+    "Linear",
+    "LinearScaling",
+    "Llama3Scaling",
+    "MoE",
+    "MoEGate",
+    "Module",
+    "ModuleList",
+    "RMSNorm",
+    "RotaryEmbedding",
+    "Sequential",
+    "StateError",
+    "YarnScaling",
+    "module_dataclass",
+    "rotary_table",
+]

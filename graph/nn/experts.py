@@ -1,0 +1,98 @@
+"""Mixtures of experts: a gate chooses a few of them for each token, and one kernel multiplies by all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dsl.types.dtype import DType
+from ..arguments import flag_of
+from ..driver.devices import Device, DeviceRef
+from ..eager import functional as F
+from .linear import Linear, drawn, size_of
+from .module import Module
+from .state import misused
+
+
+class MoEGate(Module[[Any], tuple[Any, Any]]):
+    """Chooses experts for tokens by a linear layer and a softmax.
+
+    Args:
+        dim: the size of the last axis.
+        num_experts: experts to choose from.
+        num_experts_per_token: how many are chosen for a token.
+        normalized: whether the shares of the chosen ones are divided by their sum.
+        dtype, device: of the layer; the defaults when left out.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_experts: int,
+        num_experts_per_token: int,
+        *,
+        normalized: bool = True,
+        dtype: DType | None = None,
+        device: Device | DeviceRef | None = None,
+    ) -> None:
+        self.num_experts = size_of("num_experts", num_experts)
+        self.num_experts_per_token = size_of("num_experts_per_token", num_experts_per_token)
+        if self.num_experts_per_token > self.num_experts:
+            text = f"{num_experts_per_token} of {num_experts} experts cannot be chosen"
+            raise misused(text, "num_experts_per_token", f"at most {num_experts}", num_experts_per_token)
+        self.gate_score = Linear(dim, num_experts, bias=False, dtype=dtype, device=device)
+        self.normalized = flag_of("normalized", normalized)
+
+    def forward(self, x: Any) -> tuple[Any, Any]:
+        """The numbers of the chosen experts, the best first, and their shares; (..., num_experts_per_token) each."""
+        shares, indices = F.top_k(F.softmax(self.gate_score(x), -1), self.num_experts_per_token, -1)
+        if self.normalized:
+            shares = shares / F.sum(shares, -1)
+        return indices, shares
+
+
+class MoE(Module[[Any], Any]):
+    """A mixture of experts, each of which is a gated block of three linear layers.
+
+    Args:
+        dim: the size of the last axis.
+        hidden_dim: the size between the layers of an expert.
+        num_experts, num_experts_per_token: see `MoEGate`.
+        gate: chooses experts; a `MoEGate` when left out.
+        activation: silu when left out.
+        dtype, device: of the weights; the defaults when left out.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int,
+        num_experts: int,
+        num_experts_per_token: int,
+        *,
+        gate: Module[[Any], tuple[Any, Any]] | None = None,
+        activation: Callable[[Any], Any] | None = None,
+        dtype: DType | None = None,
+        device: Device | DeviceRef | None = None,
+    ) -> None:
+        sizes = size_of("dim", dim), size_of("hidden_dim", hidden_dim)
+        self.gate = gate or MoEGate(dim, num_experts, num_experts_per_token, dtype=dtype, device=device)
+        self.num_experts, self.num_experts_per_token = num_experts, num_experts_per_token
+        self.gate_proj: Any = drawn([num_experts, sizes[1], sizes[0]], sizes[0], dtype, device)
+        self.up_proj: Any = drawn([num_experts, sizes[1], sizes[0]], sizes[0], dtype, device)
+        self.down_proj: Any = drawn([num_experts, sizes[0], sizes[1]], sizes[1], dtype, device)
+        self.activation = F.silu if activation is None else activation
+
+    def forward(self, x: Any) -> Any:
+        """The tensor (..., dim), each token the sum of what its experts make of it, by their shares."""
+        each, dim = self.num_experts_per_token, x.shape[-1]
+        indices, shares = self.gate(x)
+        flat = F.reshape(x, [-1, dim])
+        order, starts, restore = F.moe_create_indices(indices, self.num_experts)
+        rows = F.gather(flat, F.floordiv(order, each), 0)
+        hidden = self.activation(F.grouped_matmul_ragged(rows, self.gate_proj, starts))
+        hidden = hidden * F.grouped_matmul_ragged(rows, self.up_proj, starts)
+        found = F.grouped_matmul_ragged(hidden, self.down_proj, starts)
+        found = F.reshape(F.gather(found, restore, 0), [*x.shape[:-1], each, dim])
+        weighted = found * F.cast(F.unsqueeze(shares, -1), found.dtype)
+        return F.squeeze(F.sum(weighted, -2), -2)

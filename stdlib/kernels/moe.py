@@ -1,0 +1,133 @@
+"""Routes tokens to experts: an order by expert, and products of each expert's tokens with its matrix."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...dsl import (
+    DeviceContext,
+    Floating,
+    InputTensor,
+    OutputTensor,
+    fma,
+    int32,
+    parallel_for,
+    register,
+    scratch,
+    store,
+)
+from ..algorithms.algorithm import wide_dtype
+from .matmul import multiply
+
+T = TypeVar("T", bound=Floating)
+
+
+@register("moe_create_indices", writes_once=True)
+def moe_create_indices(
+    order: OutputTensor[int32, "n"],
+    starts: OutputTensor[int32, "(experts + 1)"],
+    restore: OutputTensor[int32, "n"],
+    ids: InputTensor[int32, "n"],
+    ctx: DeviceContext,
+    *,
+    experts: int,
+) -> None:
+    """The places of `ids` sorted by expert, stably; where each expert begins; and the place of each in that order."""
+    n = ids.dim(0)
+
+    def all_experts(_):
+        for e in range(experts + 1):
+            count = int32(0)
+            for i in range(n):
+                count += 1 if ids[i] < e else 0
+            starts[e] = count
+
+    def one(i):
+        mine = ids[i]
+        place = int32(0)
+        for k in range(n):
+            other = ids[k]
+            place += 1 if other < mine or (other == mine and k < i) else 0
+        order[place] = int32(i)
+        restore[i] = place
+
+    if ctx.target.is_gpu:
+        parallel_for(1, all_experts)
+        parallel_for(n, one)
+    else:
+        _counted(order, starts, restore, ids, experts)
+
+
+def _counted(order: Any, starts: Any, restore: Any, ids: Any, experts: Any) -> None:
+    """A counting sort."""
+    n = ids.dim(0)
+    next = scratch[int32](experts + 1, zeroed=True)
+    for i in range(n):
+        next[ids[i] + 1] += 1
+    for e in range(experts):
+        next[e + 1] += next[e]
+    for e in range(experts + 1):
+        starts[e] = next[e]
+    for i in range(n):
+        place = next[ids[i]]
+        next[ids[i]] = place + 1
+        order[place] = int32(i)
+        restore[i] = place
+
+
+@moe_create_indices.reference
+def _(ids: Any, *, experts: int) -> Any:
+    order = np.argsort(ids, kind="stable").astype(np.int32)
+    starts = np.searchsorted(np.sort(ids), np.arange(experts + 1)).astype(np.int32)
+    return order, starts, np.argsort(order, kind="stable").astype(np.int32)
+
+
+@register("grouped_matmul_ragged", writes_once=True)
+def grouped_matmul_ragged(
+    out: OutputTensor[T, "n d"],
+    x: InputTensor[T, "n k"],
+    weight: InputTensor[T, "e d k"],
+    starts: InputTensor[int32, "(e + 1)"],
+    ctx: DeviceContext,
+) -> None:
+    """Rows starts[i] to starts[i + 1] of x times the transposed matrix i; experts without rows cost nothing."""
+    wide = wide_dtype(out.dtype)
+    n, d, depth = x.dim(0), weight.dim(1), x.dim(1)
+
+    def element(task):
+        row, column = task // d, task % d
+        e = 0
+        while e + 1 < weight.dim(0) and starts[e + 1] <= row:
+            e += 1
+        total = wide(0)
+        for k in range(depth):
+            total = fma(x[row, k].cast(wide), weight[e, column, k].cast(wide), total)
+        out[row, column] = total.cast(T)
+
+    if ctx.target.is_gpu:
+        parallel_for(n * d, element)
+    else:
+        for e in range(weight.dim(0)):
+            first = starts[e]
+            count = starts[e + 1] - first
+            if count > 0:
+                multiply(
+                    ctx,
+                    (1, count, d, depth),
+                    out.dtype,
+                    lambda batch, i, first=first: lambda k: x[first + i, k],
+                    lambda batch, e=e: lambda j, k, width: weight.load((e, j, k), width=width),
+                    lambda batch, i, first=first: lambda j, value: store(out, (first + i, j), value),
+                    True,
+                )
+
+
+@grouped_matmul_ragged.reference
+def _(x: Any, weight: Any, starts: Any) -> Any:
+    out = np.zeros((len(x), weight.shape[1]), np.float64)
+    for e in range(len(weight)):
+        rows = slice(int(starts[e]), int(starts[e + 1]))
+        out[rows] = x[rows].astype(np.float64) @ weight[e].astype(np.float64).T
+    return out.astype(x.dtype)
