@@ -25,6 +25,7 @@ from .rotary import (
     YarnScaling,
     rotary_table,
 )
+from .sampling import SamplingParams, sample
 from .state import StateError
 
 __all__ = [
@@ -47,9 +48,11 @@ __all__ = [
     "ModuleList",
     "RMSNorm",
     "RotaryEmbedding",
+    "SamplingParams",
     "Sequential",
     "StateError",
     "YarnScaling",
     "module_dataclass",
     "rotary_table",
+    "sample",
 ]

@@ -59,8 +59,10 @@ def refuse(module: str, problems: Iterable[str], names: Iterable[str], left_over
     )
 
 
-def misused(message: str, argument: str, expected: str, got: Any, hint: str | None = None) -> EinkornError:
+def misused(
+    message: str, argument: str, expected: str, got: Any, hint: str | None = None, code: str = "EK0472"
+) -> EinkornError:
     """The error of a module that is used incorrectly."""
     return GraphError(
-        message, code="EK0472", place=user_place(), argument=argument, expected=expected, got=str(got), hint=hint
+        message, code=code, place=user_place(), argument=argument, expected=expected, got=str(got), hint=hint
     )

@@ -20,6 +20,7 @@
     gathering     elements where indices point
     scattering    updates where indices point
     experts       mixtures of experts: orders of tokens, products
+    token_sampling  choosing tokens from logits
     quantization  quantised tensors: encoding, decoding, products
     matrices      bands, triangles, outer products
     factorising   linear systems, determinants, eigenvalues, singular values
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from .scans import *
     from .scattering import *
     from .signal import *
+    from .token_sampling import *
     from .transforms import *
 else:
     from . import (
@@ -117,6 +119,7 @@ else:
         scans,
         scattering,
         signal,
+        token_sampling,
         transforms,
     )
 

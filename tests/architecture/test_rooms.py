@@ -51,6 +51,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("onnx", "drawing"),
         ("tuning", "bench"),
         ("interop", "eager"),
+        ("nn",),
         ("array_api",),
         ("public",),
     ],

@@ -66,8 +66,8 @@ def test_an_irregular_op_has_a_case_and_an_example(name: str) -> None:
 
 
 CHECKED = {"attention", "matrices", "norms", "order", "sampling"}
-# Ops without a form for GPUs: they read, in the host's code, what lies on the device.
-HOST_ONLY = {"print", "non_maximum_suppression"}
+# Ops without a form for GPUs: they read, in the host's code, what lies on the device, or take memory in a thread.
+HOST_ONLY = {"print", "non_maximum_suppression", "sample_tokens"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -90,7 +90,8 @@ def test_ops_without_a_form_for_gpus() -> None:
             try:
                 Batch([case], np.dtype(case.dtypes[0])).load()
             except CompileError as error:
-                refused |= {case.op} if {e.code for e in getattr(error, "errors", [error])} == {"EK0820"} else set()
+                codes = {e.code for e in getattr(error, "errors", [error])}
+                refused |= {case.op} if codes <= {"EK0820", "EK0227"} else set()
     assert refused == HOST_ONLY
 
 

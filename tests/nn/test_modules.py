@@ -179,7 +179,7 @@ def test_layers_that_cannot_be() -> None:
         nn.Module()(3)
 
 
-# *** beside PyTorch ***
+# *** compared with PyTorch ***
 
 
 def both_ways(module: Any, *arrays: Any, types: Any = None) -> list[Any]:
