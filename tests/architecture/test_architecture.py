@@ -56,7 +56,7 @@ OPENED_LATE = {
     "graph.drawing.page",
 }
 # Imported by users, by Python itself, by kinds of devices that are added.
-ENTRIES = {"", "__main__", "testing", "errors", "graph.weights", "graph.driver.halves"}
+ENTRIES = {"", "__main__", "testing", "errors", "graph.nn", "graph.weights", "graph.driver.halves"}
 ENTRIES |= {"graph.interop.tuning_child"}  # a process of its own
 MAX_FILE, MAX_FUNCTION = 600, 60
 

@@ -1,4 +1,4 @@
-"""Cases of choosing tokens; `tests/nn/test_sampling.py` draws many, and compares frequencies."""
+"""Cases of choosing tokens; `tests/graph/test_token_sampling.py` draws many, and compares frequencies."""
 
 from __future__ import annotations
 
