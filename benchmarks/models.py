@@ -1,0 +1,186 @@
+"""Measures ONNX files that others have trained next to ONNX Runtime, and writes the tables of docs/models.md.
+
+    python benchmarks/models.py                      # all tables
+    python benchmarks/models.py --update             # and docs/models.md
+    python benchmarks/models.py --update magika      # some rows anew; the others of the page stay
+
+Each file is measured in a process of its own, on one thread, with an empty cache: what its first load takes is the time
+that the processor worked. Then both sides take turns, and what counts is the median of the ratios of their processor
+times: 1 is as fast as ONNX Runtime, 2 twice as fast.
+
+A table is a row of `TABLES`: its columns, the names of its rows, and a function that measures one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from model_files import FILES, difference
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
+ROUNDS, SECONDS = 21, 6.0
+Cells = list[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page.
+
+    Attributes:
+        columns: what stands above the cells, that of the names first.
+        names: of the rows.
+        measure: the cells of a row but its name, called in a process of its own.
+        summary: a line below the table.
+    """
+
+    columns: Sequence[str]
+    names: Sequence[str]
+    measure: Callable[[str], Cells]
+    summary: Callable[[Mapping[str, Cells]], str]
+
+
+# *** files ***
+
+
+def measure_file(name: str) -> Cells:
+    """Whether a file runs as it is shipped, how far it is from ONNX Runtime, and how fast."""
+    import onnxruntime
+
+    from einkorn.graph import InferenceSession, from_onnx
+
+    (file,) = (each for each in FILES if each.name == name)
+    if not file.file.exists():
+        return ["not installed", "", "", "", "", ""]
+    begun = time.process_time()
+    try:
+        graph = from_onnx(file.file)
+        model = InferenceSession().load(graph)
+    except Exception as error:
+        code = getattr(error, "code", None) or type(error).__name__
+        return [f"no: {code}", "", "", "", "", ""]
+    load = time.process_time() - begun
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    theirs = onnxruntime.InferenceSession(str(file.file), options)
+    worst = 0.0
+    for size in file.sizes:
+        inputs = file.inputs(size)
+        results = model.execute(*(inputs[each] for each in graph.ir.names))
+        worst = max(worst, difference([buffer.to_numpy() for buffer in results], theirs.run(None, inputs)))
+    inputs = file.inputs(file.sizes[1])
+    arguments = [inputs[each] for each in graph.ir.names]
+    ours, beside, ratios = _turns(lambda: model.execute(*arguments), lambda: theirs.run(None, inputs))
+    return ["yes", f"{worst:.0e}", f"{ours * 1e3:.2f}", f"{beside * 1e3:.2f}", f"{ratios:.2f}", f"{load:.1f}"]
+
+
+def _turns(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float, float]:
+    """Processor seconds of a call of each, and the median of the ratios."""
+    first = time.process_time()
+    ours()
+    calls = max(1, int(2e-3 / max(time.process_time() - first, 1e-5)))
+    pairs: list[tuple[float, float]] = []
+    end = time.monotonic() + SECONDS
+    while len(pairs) < 5 or (len(pairs) < ROUNDS and time.monotonic() < end):
+        times = []
+        for function in (ours, theirs):
+            start = time.process_time()
+            for _ in range(calls):
+                function()
+            times.append((time.process_time() - start) / calls)
+        pairs.append((times[0], times[1]))
+    own, other = (statistics.median(each) for each in zip(*pairs, strict=True))
+    return own, other, statistics.median(theirs / ours for ours, theirs in pairs)
+
+
+def _of_files(rows: Mapping[str, Cells]) -> str:
+    run = [cells for cells in rows.values() if cells[0] == "yes"]
+    if not run:
+        return "No file was measured."
+    ratios, loads = [float(cells[4]) for cells in run], [float(cells[5]) for cells in run]
+    speed = f"median {statistics.median(ratios):.2f}, worst {min(ratios):.2f} of ONNX Runtime's"
+    load = f"median {statistics.median(loads):.1f}, worst {max(loads):.1f} s"
+    return f"{len(run)} of {len(rows)} files run as they are shipped. Speed: {speed}. First load: {load}."
+
+
+TABLES: Mapping[str, Table] = {
+    "files": Table(
+        ("file", "runs", "difference", "ours, ms", "ONNX Runtime, ms", "speed", "first load, s"),
+        [each.name for each in FILES],
+        measure_file,
+        _of_files,
+    ),
+}
+
+
+# *** the page ***
+
+
+def rows_of(text: str, table: str) -> dict[str, Cells]:
+    """The rows of a table that a page has."""
+    found = re.search(_PART.format(table), text, re.DOTALL)
+    lines = [line for line in (found[2] if found else "").splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+    return {name: rest for name, *rest in cells}
+
+
+_PART = r"(<!-- {0}: written by make models-speed -->\n)(.*?)(<!-- end -->)"
+
+
+def with_rows(text: str, table: str, rows: Mapping[str, Cells]) -> str:
+    """A page with other rows in a table."""
+    spec = TABLES[table]
+    lines = [f"| {' | '.join(spec.columns)} |", f"|{'---|' * len(spec.columns)}"]
+    lines += [f"| {' | '.join([name, *cells])} |" for name, cells in rows.items()]
+    made = "\n".join([*lines, "", spec.summary(rows), ""])
+    return re.sub(_PART.format(table), lambda found: f"{found[1]}{made}{found[3]}", text, flags=re.DOTALL)
+
+
+def measured(table: str, name: str) -> Cells:
+    """The cells of a row, measured in a process of its own with an empty cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        settings = {"EINKORN_CACHE_DIR": cache, "EINKORN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, "--row", table, name]
+        done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=1800)
+    if done.returncode:
+        return [f"no: {done.stderr.strip().splitlines()[-1][:60]}", *[""] * (len(TABLES[table].columns) - 2)]
+    cells: Cells = json.loads(done.stdout.splitlines()[-1])
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures models next to other libraries.")
+    parser.add_argument("names", nargs="*", help="rows; all when left out")
+    parser.add_argument("--update", action="store_true", help="write docs/models.md")
+    parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.row:
+        table, name = given.row
+        print(json.dumps(TABLES[table].measure(name)))
+        return
+    for table, spec in TABLES.items():
+        known = rows_of(PAGE.read_text(encoding="utf-8"), table)
+        rows = {name: known.get(name, ["not measured", *[""] * (len(spec.columns) - 2)]) for name in spec.names}
+        for name in spec.names:
+            if not given.names or name in given.names:
+                rows[name] = measured(table, name)
+                print(f"{name:20}  {'  '.join(rows[name])}", flush=True)
+                if given.update:
+                    PAGE.write_text(with_rows(PAGE.read_text(encoding="utf-8"), table, rows), encoding="utf-8")
+        print(spec.summary(rows))
+
+
+if __name__ == "__main__":
+    main()
