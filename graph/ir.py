@@ -421,12 +421,8 @@ class GraphIR:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
 
 
-SEEN = (
-    "print_tensor",
-    "print_text",
-    "fence",
-    "require_sizes",
-)  # shipped kernels whose running is seen, though they change nothing
+# Shipped kernels that run in their turn, though they change nothing.
+SEEN = ("print_tensor", "print_text", "fence", "require_sizes")
 
 
 def has_effects(node: Node) -> bool:

@@ -38,6 +38,7 @@ LONG = (
     "gpu/test_ptx_ops.py::test_rows_along_axes",
     "gpu/test_simulated.py::test_gpu_kernels",
     "gpu/test_waiting.py",
+    "graph/test_buffer_order_random.py::test_many_random_programs",
     "graph/test_cache_at_load.py::test_eight_processes_start_with_one_empty_cache",
     "graph/test_complex.py",
     "graph/test_control_flow_random.py::test_random_programs",

@@ -33,7 +33,7 @@ from ..ir import Constant, External, GraphIR, Item, Node
 from ..loading.code import LoadedCode
 from ..passes.fusion import Group, Partition
 from ..types.dims import Dim, Shape
-from ..types.tensor_type import ShapedType
+from ..types.tensor_type import BufferType, ShapedType
 
 UNITS = 64  # in the last place, for the rounding of the ops themselves
 SPREAD = 16  # times what a change of the inputs in the last place makes
@@ -86,6 +86,7 @@ class FusionCheck:
             len(nodes) > 1
             and not any(self.ir.regions.of[n] for n in group.nodes)
             and not any(isinstance(node, Node) and self.ir.ordered(node) for node in nodes)
+            and not any(isinstance(self.ir.types[self._origin(value)], BufferType) for value in self._reads(group))
         )
 
     def _maker(self, value: int) -> Item | None:

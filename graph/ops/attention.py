@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,23 @@ from ...dsl.diagnostics.errors import DTypeError, brief
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of, int_of
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.dims import StaticDim
-from ..types.tensor_type import shown
+from ..types.dims import Dim, StaticDim
+from ..types.tensor_type import TensorType, shown
 from .elementwise import where
-from .operands import HINT_FOR_SYMBOLS, as_shape, broadcast_shapes, check_kind, expand, tensor, tensors
+from .operands import (
+    HINT_FOR_SYMBOLS,
+    as_indices,
+    as_shape,
+    broadcast_shapes,
+    cast_to,
+    check_kind,
+    expand,
+    same_device,
+    scalar,
+    sizes_tensor,
+    tensor,
+    tensors,
+)
 from .stage import builtin, fail, op
 
 _FAMILY = "attention"
@@ -35,6 +49,8 @@ def attention(
     causal: bool = False,
     window: int | None = None,
     scale: float | None = None,
+    valid_length: TensorValueLike | None = None,
+    offset: TensorValueLike | None = None,
 ) -> TensorValue:
     """softmax(scale * query @ transposed key + mask) @ value, without ever storing the scores.
 
@@ -42,36 +58,59 @@ def attention(
     values have fewer heads than queries, neighbouring heads of queries share one. Half types compute in float32. A
     query that sees no key at all gives 0.
 
+    With a cache of keys and values that has room for more, `valid_length` says how many of them are there, and `offset`
+    where the queries stand among them. What lies behind is not read, and costs no time:
+
+        ops.attention(q, keys[layer], values[layer], causal=True, valid_length=start + 1, offset=start)
+
     Args:
         query, key, value: float tensors of one dtype; keys are as long as queries are wide, and as many as values.
         mask: broadcasts to (..., heads, queries, keys): bool, True where a query sees a key; or floats that are added
             to the scores.
-        causal: query i sees keys 0 to i only.
+        causal: query i sees keys 0 to i only; with an `offset` keys 0 to `offset` + i.
         window: query i sees keys that are less than so many places away; with `causal` the last `window`, its own
             included.
         scale: 1 / sqrt(the size of a query) when left out.
+        valid_length: how many keys count, from the first on: a number, or one for each row of the first axis; all when
+            left out.
+        offset: the place of the first query among the keys, as for `valid_length`; 0 when left out.
 
     Raises:
         GraphError: EK0421 ranks, EK0427 sizes that differ, EK0420 axes that do not broadcast, EK0495 heads that cannot
             be shared evenly, EK0414 a window below 1 or a scale that is not a finite number.
         DTypeError: EK0413 operands that are not floats, or a mask that is neither bool nor float.
+        KernelError: when it runs, a valid length is negative, or there are fewer keys.
     """
+    q, k, v, plain = _checked(query, key, value)
+    outer = broadcast_shapes(_NAME, q.shape[:-3], k.shape[:-3], "key")
+    outer = broadcast_shapes(_NAME, outer, v.shape[:-3], "value")
+    operands = [expand(x, [*outer, *x.shape[-3:]]) for x in (q, k, v)]
+    parameters = {"causal": flag_of("causal", causal), "window": _window(window), "scale": _scale(scale, q)}
+    masked = "" if mask is None else "masked_"
+    if mask is not None:
+        operands.append(_mask(mask, q, [*outer, q.shape[-3], q.shape[-2], k.shape[-2]]))
+    bounded = "" if valid_length is None and offset is None else "bounded_"
+    if bounded:
+        count = k.shape[-2] if valid_length is None else valid_length
+        operands += [
+            _by_row("valid_length", count, q, outer),
+            _by_row("offset", 0 if offset is None else offset, q, outer),
+        ]
+    result = builtin(_FAMILY, f"{masked}{bounded}attention", operands, parameters)[0]
+    return as_shape(result, result.shape[1:]) if plain else result
+
+
+def _checked(
+    query: TensorValueLike, key: TensorValueLike, value: TensorValueLike
+) -> tuple[TensorValue, TensorValue, TensorValue, bool]:
+    """The three with an axis for heads, and whether they had none."""
     q, k, v = tensors(_NAME, query=query, key=key, value=value)
     check_kind(_NAME, "query", q, "float")
     plain = _check_ranks(q, k, v)
     if plain:
         q, k, v = (as_shape(x, [1, *x.shape]) for x in (q, k, v))
     _check_sizes(q, k, v)
-    outer = broadcast_shapes(_NAME, q.shape[:-3], k.shape[:-3], "key")
-    outer = broadcast_shapes(_NAME, outer, v.shape[:-3], "value")
-    operands = [expand(x, [*outer, *x.shape[-3:]]) for x in (q, k, v)]
-    parameters = {"causal": flag_of("causal", causal), "window": _window(window), "scale": _scale(scale, q)}
-    if mask is None:
-        result = builtin(_FAMILY, "attention", operands, parameters)[0]
-    else:
-        added = _mask(mask, q, [*outer, q.shape[-3], q.shape[-2], k.shape[-2]])
-        result = builtin(_FAMILY, "masked_attention", [*operands, added], parameters)[0]
-    return as_shape(result, result.shape[1:]) if plain else result
+    return q, k, v, plain
 
 
 def _check_ranks(q: TensorValue, k: TensorValue, v: TensorValue) -> bool:
@@ -109,6 +148,23 @@ def _check_sizes(q: TensorValue, k: TensorValue, v: TensorValue) -> None:
             got=str(shared),
             hint=None if static else HINT_FOR_SYMBOLS,
         )
+
+
+def _by_row(argument: str, given: TensorValueLike, q: TensorValue, outer: Sequence[Any]) -> TensorValue:
+    """A number for each entry of the axes before the heads: one for all, or one for each row of the first axis."""
+    if isinstance(given, Dim):
+        value = as_shape(sizes_tensor(_NAME, [given], q.device), [])
+    elif isinstance(given, int | np.integer) and not isinstance(given, bool):
+        value = scalar(_NAME, argument, int_of(argument, given, "EK0414"), TensorType(DType.int64, [], q.device))
+    else:
+        value = cast_to(as_indices(_NAME, argument, tensor(_NAME, argument, given)), DType.int64)
+    same_device(_NAME, {"query": q, argument: value})
+    if value.rank and (value.rank > 1 or not outer or value.shape[0] != outer[0]):
+        wanted = f"no axes, or shape {shown(outer[:1])}" if outer else "no axes"
+        text = f"argument '{argument}' has shape {shown(value.shape)}, and needs {wanted}"
+        fail(_NAME, text, code="EK0421", argument=argument, expected=wanted, got=shown(value.shape))
+    lined = as_shape(value, [*value.shape, *[1] * (len(outer) - 1)]) if value.rank else value
+    return expand(lined, outer)
 
 
 def _window(window: Any) -> int:

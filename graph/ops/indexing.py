@@ -74,7 +74,7 @@ def ranges_of(value: Value, indices: Any, sizes: Sequence[Dim] | None = None) ->
 
     `sizes` are what the axes of the part have to be, if that is known: slices by tensors then need no other names.
     """
-    alone = _is_named_slice(indices) and isinstance(indices[1], str)
+    alone = _is_named_slice(indices) and (isinstance(indices[1], str) or value.rank == 1)  # x[(slice(i, j), 2)]
     items = list(indices) if isinstance(indices, tuple | list) and not alone else [indices]
     ranges: list[Range] = []
     shape: list[Dim] = []
@@ -176,15 +176,15 @@ def known(ranges: Sequence[Range]) -> bool:
 
 def parameters_of(ranges: Sequence[Range]) -> dict[str, str]:
     """The parameters that select elements for kernels."""
-    steps = ",".join(str(r.step if isinstance(r.step, int) else 0) for r in ranges)
-    return {"starts": ",".join(str(r.start) for r in ranges), "steps": steps} if known(ranges) else {"steps": steps}
+    starts = ",".join(str(r.start) if isinstance(r.start, int) else "?" for r in ranges)
+    return {"starts": starts, "steps": ",".join(str(r.step if isinstance(r.step, int) else 0) for r in ranges)}
 
 
 def tensors_of(value: Value, ranges: Sequence[Range]) -> list[TensorValue]:
-    """The tensors with run-time starts and strides for kernels."""
+    """The tensors with the starts that are not known before, and with run-time strides, for kernels."""
     if known(ranges):
         return []
-    starts = _joined(value, [r.start for r in ranges])
+    starts = _joined(value, [r.start for r in ranges if not isinstance(r.start, int)] or [0])
     return [starts, _joined(value, [0 if isinstance(r.step, int) else r.step for r in ranges])]
 
 
@@ -308,6 +308,10 @@ def _run_time_range(given: Sequence[Bound | None], value: Value, axis: int, step
     ]
     numbers = [as_shape(_joined(value, [0 if each is None else each]), []) for each in given]
     size = as_shape(sizes_tensor(_NAME, [value.shape[axis]], value.device), [])
+    if current(_NAME).has_size(out_dim):
+        stated = as_shape(sizes_tensor(_NAME, [out_dim], value.device), [])
+        start = builtin(_FAMILY, "slice_start", [size, *numbers, stated], {"step": step, "bounds": bounds})[0]
+        return Range(as_shape(start, []), step, out_dim)
     start, count = builtin(_FAMILY, "slice_range", [size, *numbers], {"step": step, "bounds": bounds})
     define_sizes(_NAME, count, [out_dim], [f"{_NAME}: the slice on axis {axis} has another size than {out_dim}"])
     return Range(as_shape(start, []), step, out_dim)

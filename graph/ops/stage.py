@@ -20,6 +20,7 @@ from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
 from ..ir import Constraint
 from ..staging.graph import Graph, active_graph
+from ..staging.sizes import stage_dim
 from ..staging.value import TensorValue, Value
 from ..types.dims import Dim, SymbolicDim
 from ..types.tensor_type import TensorType
@@ -265,7 +266,8 @@ def define_sizes(name: str, value: Value, wanted: Sequence[Dim], messages: Seque
     """Says that the elements of an int64 tensor of one axis are the sizes of the wanted dims.
 
     A dim that is new in the graph gets its size there. One that has a size already has to have that one, which is
-    checked when the graph runs; with a message for each dim.
+    checked when the graph runs; with a message for each dim. In a body of control flow a kernel checks sizes that
+    change from round to round.
     """
     graph = current(name)
     names = [graph.unused_dim(f"{name}_size_{k}") for k in range(len(wanted))]
@@ -277,6 +279,14 @@ def _define_sizes(
 ) -> None:
     graph = current(name)
     new = [isinstance(dim, SymbolicDim) and not graph.has_dim(dim.name) for dim in wanted]
+    if all(map(graph.has_size, wanted)) and graph.changes_in_body(value):
+        for k, (dim, message) in enumerate(zip(wanted, messages, strict=True)):
+            one, number = (TensorType(DType.int64, shape, value.device) for shape in ([1], []))
+            part = builtin("movement", "slice", [value], {"starts": str(k), "steps": "1"}, [one])
+            found = builtin("movement", "reshape", part, expected=[number])[0]
+            stated = stage_dim(graph, dim, value.device, user_place())
+            builtin("creation", "require_sizes", [found, stated], {"kind": "equal", "text": message}, [one])
+        return
     defined = [str(dim if is_new else other) for dim, other, is_new in zip(wanted, fresh, new, strict=True)]
     graph.define_dims(value, defined, name, user_place())
     for dim, other, is_new, message in zip(wanted, fresh, new, messages, strict=True):

@@ -38,6 +38,8 @@ from ...dsl.signature.schema import Form
 from ..driver.devices import DeviceRef
 from ..ir import Control, GraphIR, Node
 from ..types.dims import Shape
+from ..types.tensor_type import BufferType
+from .loads_in_place import Loads, Read
 
 MAX_RECOMPUTED_COST = 6  # operations that may be done again for every reader
 MAX_INLINE_COST = 400  # operations that one inlined element may take in all
@@ -112,8 +114,9 @@ def _made_of(ir: GraphIR, members: Iterable[int], root: int) -> Iterator[tuple[i
 class Partition:
     """The groups in the order of the nodes that they store; one is in the body that this node is in.
 
-    `aliases` are reshapes of materialised values: they cost nothing. `controls` are the numbers of the branches and
-    loops that are wanted. `apart` are nodes with which nothing was found to fuse: each is its own group.
+    `aliases` are reshapes of materialised values, and loads of buffers that are read in place: they cost nothing.
+    `controls` are the numbers of the branches and loops that are wanted. `apart` are nodes with which nothing was found
+    to fuse: each is its own group.
     """
 
     groups: tuple[Group, ...]
@@ -175,6 +178,8 @@ class Fusion:
         self.loops: set[int] = set()  # what has a loop in its element, of its own or of a kernel before it
         self.stored: set[int] = set()  # epilogues that several groups read
         self.stands: dict[int, set[int]] = {}  # the roots of the groups in which a kernel stands
+        self.early: set[int] = set()  # what has to be computed before a store to the buffer that it reads
+        self.loads = Loads(ir, self.live if fuse else (), self._keeps)
 
     def node(self, number: int) -> Node:
         found = self.ir.nodes[number]
@@ -220,12 +225,44 @@ class Fusion:
         return found
 
     def run(self) -> Partition:
-        while self._decide():
-            pass
-        aliases = self._aliases()
-        groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
-        made, controls = tuple(self._with_epilogues(groups)), tuple(sorted(self.controls))
-        return Partition(made, tuple(sorted(aliases)), controls, self.apart)
+        settled = False
+        while not settled:
+            while self._decide():
+                pass
+            aliases = self._aliases()
+            groups = [self._group(n) for n in self.live if n in self.materialised and n not in aliases]
+            groups = self._with_epilogues(groups)
+            settled = self._reads_in_time(groups, aliases)
+        return Partition(tuple(groups), tuple(sorted(aliases)), tuple(sorted(self.controls)), self.apart)
+
+    def _keeps(self, n: int, operand: int) -> bool:
+        """Whether a node reads an operand at the index of its result only."""
+        facts = self.facts[n]
+        return facts.elementwise and facts.identity[operand]
+
+    def _reads_in_time(self, groups: Iterable[Group], aliases: Collection[int]) -> bool:
+        """Whether no store changes what a load gives before it is read.
+
+        Where one does, a slice of the load is computed at its turn, or else the load copies.
+        """
+        early: set[int] = set()
+        copied: set[int] = set()
+        for value, load in self.loads.loads.items():
+            for group in groups:
+                time = group.root if group.epilogue is None else group.epilogue
+                for read in self.loads.reads(value, group.nodes, group.root, aliases):
+                    if not self.loads.is_late(load, read, time):
+                        continue
+                    alone = len(self.readers[load]) == 1 or is_slice(self.node(read.reader))
+                    in_turn = Read(read.reader, self.loads.part_read(value, read.reader))
+                    if alone and read.reader != time and not self.loads.is_late(load, in_turn, read.reader):
+                        early.add(read.reader)
+                    else:
+                        copied.add(value)
+        for value in copied:
+            del self.loads.loads[value]
+        self.early |= early
+        return not early and not copied
 
     def _decide(self) -> bool:
         """What is materialised; whether more is known than before of what is done in a root's stores.
@@ -259,7 +296,7 @@ class Fusion:
                 loops = loops or made_by in self.loops
         (self.loops.add if loops else self.loops.discard)(n)
         self.weight[n], self.depth[n] = weight, depth
-        alone = n in self.apart or self.ir.ordered(self.node(n))
+        alone = n in self.apart or n in self.early or self.ir.ordered(self.node(n))
         if alone or not self.fuse or not facts.elementwise or weight > MAX_INLINE_COST or depth > MAX_INLINE_DEPTH:
             self.materialised.add(n)
 
@@ -332,28 +369,29 @@ class Fusion:
         return 1 if _as_many(source, result) else 8
 
     def _aliases(self) -> set[int]:
-        """Materialised reshapes of values that lie in memory anyway.
+        """Materialised reshapes of values that lie in memory anyway, and loads of buffers that are read in place.
 
         One that is an output gives its memory to what it is a reshape of, if that is neither an output nor given.
         """
-        found: set[int] = set()
+        found: set[int] = set(self.loads.loads.values())
         outputs = set(self.ir.outputs)
         taken = set(self.kept)
         for n in self.live:
             node = self.node(n)
-            if n not in self.materialised or not is_reshape(node):
+            if n not in self.materialised or n in self.early or not is_reshape(node):
                 continue
             if node.results[0] in self.kept and node.results[0] not in outputs:
                 continue  # control flow says where it lies
             if node.results[0] in outputs:
                 origin = self._origin(node.operands[0], found)
                 made_by = self.producer.get(origin)
-                if made_by in self.materialised and origin not in taken and not self.ir.steps:
+                own = not isinstance(self.ir.types[origin], BufferType)
+                if own and made_by in self.materialised and origin not in taken and not self.ir.steps:
                     taken.add(origin)
                     found.add(n)
                 continue
             made_by = self.producer.get(node.operands[0])
-            if self.ir.pattern(node.operands[0]) is not None:
+            if self.ir.pattern(self._origin(node.operands[0], found)) is not None:
                 continue  # its elements lie in another order
             if made_by is None or made_by in self.materialised or not isinstance(self.ir.nodes[made_by], Node):
                 found.add(n)
@@ -445,6 +483,11 @@ class Fusion:
 def is_reshape(node: Node) -> bool:
     """Whether a node only gives its operand another shape."""
     return node.move == "reshape"
+
+
+def is_slice(node: Node) -> bool:
+    """Whether a node takes a part of its operand."""
+    return node.name in ("slice", "slice_from") and node.kernel.shipped
 
 
 def is_move(node: Node) -> bool:

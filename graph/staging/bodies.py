@@ -15,7 +15,7 @@ from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import Place
 
 
-@dataclass
+@dataclass(eq=False)
 class OpenBody:
     """A body that is being staged, or was.
 

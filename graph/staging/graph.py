@@ -55,7 +55,7 @@ from .active import ACTIVE
 from .bodies import Bodies, lost_value
 from .debug import GRAPH_DEBUG
 from .drawn import Drawn
-from .hoist import Needs, hoist_sizes
+from .hoist import Needs, hoist_sizes, late_size
 from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .removal import without
 from .signature import check_outputs, input_types_of, output_types_of, parameters_of, refuse
@@ -496,6 +496,10 @@ class Graph(Drawn, Rich):
         """Whether a dim of this name has a size: from an input, or computed on the way."""
         return name in self._dim_names
 
+    def has_size(self, dim: Dim) -> bool:
+        """Whether a dim is made of numbers and of names that have sizes."""
+        return self._dim_names.issuperset(dim.parameters)
+
     def unused_dim(self, name: str) -> Dim:
         """A dim with a name like this one that the graph does not know yet."""
         names = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2)))
@@ -508,28 +512,23 @@ class Graph(Drawn, Rich):
         Raises:
             GraphError: EK0448, in a body they depend on what a loop carries or on a buffer.
         """
-        if self.bodies.open:
-            needs = Needs(self._types, self._nodes, self._steps, self.unused)
-            self._check_before(op, needs, needs.of([value.number], self.bodies.open[0].first_node), place)
+        obstacle = self._obstacle(value)
+        if obstacle is not None:
+            raise late_size(op, obstacle, self.bodies.open[-1].name, place)
         step = SizeStep(value.number, tuple(names), op, place)
         self._steps.append(step)
         self._dim_names = self._dim_names | set(step.names)
 
-    def _check_before(self, op: str, needs: Needs, needed: set[int], place: Place | None) -> None:
-        obstacle = needs.obstacle(needed)
-        if obstacle is None:
-            return
-        name = obstacle.name if isinstance(obstacle, Node) else None
-        what = f"on '{name}', which runs in its turn" if name else "on what a loop carries"
-        raise GraphError(
-            f"{op}: the size of its result depends {what}, in {self.bodies.open[-1].name}; "
-            "sizes have to be known before a body runs",
-            code="EK0448",
-            place=place,
-            op=op,
-            notes=[f"{'that op' if name else 'the loop'} is staged at {obstacle.place}"] if obstacle.place else [],
-            hint="keep the largest size, together with a mask or a count: ops.where(mask, x, 0)",
-        )
+    def changes_in_body(self, value: Value) -> bool:
+        """Whether a value cannot be computed before the bodies of control flow that are being staged."""
+        return self._obstacle(value) is not None
+
+    def _obstacle(self, value: Value) -> Carried | Node | None:
+        """Why a value cannot be computed before the bodies that are being staged; None where it can."""
+        if not self.bodies.open:
+            return None
+        needs = Needs(self._types, self._nodes, self._steps, self.unused)
+        return needs.obstacle(needs.of([value.number], self.bodies.open[0].first_node))
 
     def require(self, constraint: Constraint) -> None:
         """Adds a condition on run-time dims. In an arm of a branch it is checked where the arm runs, and only then."""

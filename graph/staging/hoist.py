@@ -13,6 +13,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import Place
 from ..ir import Body, Carried, Control, GraphIR, Item, Loop, Node, SizeStep, begin_of, has_effects
 from ..renumbering import renumbered
 from ..types.tensor_type import BufferType, ShapedType
@@ -96,6 +98,21 @@ class Needs:
         return (has_effects(node) and not checks) or any(
             isinstance(self.types[value], BufferType) for value in node.operands
         )
+
+
+def late_size(op: str, obstacle: Carried | Node, body: str, place: Place | None) -> GraphError:
+    """The error of a size that is computed in a body from what cannot be moved out of it."""
+    name = obstacle.name if isinstance(obstacle, Node) else None
+    what = f"on '{name}', which runs in its turn" if name else "on what a loop carries"
+    return GraphError(
+        f"{op}: the size of its result depends {what}, in {body}; sizes have to be known before a body runs",
+        code="EK0448",
+        place=place,
+        op=op,
+        notes=[f"{'that op' if name else 'the loop'} is staged at {obstacle.place}"] if obstacle.place else [],
+        hint="state a size that is known, where it is always the same: x[(slice(i, i + 2), 2),], out_dim=2; or keep "
+        "the largest size, together with a mask or a count: ops.where(mask, x, 0)",
+    )
 
 
 def hoist_sizes(ir: GraphIR, copy: LoadedKernel) -> GraphIR:

@@ -164,3 +164,29 @@ def whole_number(text: Any, position: Any) -> Any:
             else:
                 number = 10 * number + int(text[k])
     return sign * number
+
+
+def place_of_unknown(text: Any, position: Any) -> Any:
+    """How many "?" a comma-separated list has before its item at `position`, if that is one; else -1."""
+    count = 0
+    field = 0
+    found = -1
+    for k in unroll(len(text)):
+        if text[k] == ",":
+            field = field + 1
+        elif text[k] == "?":
+            if field == position:
+                found = count
+            count = count + 1
+    return found
+
+
+def start_of(text: Any, axis: Any, starts: Any, size: Any) -> Any:
+    """Where a slice begins on an axis of this size: a number of the list `text`, or for a "?" of it the next of
+    `starts`. Negative ones count from the end."""
+    place = place_of_unknown(text, axis)
+    if place < 0:
+        start = whole_number(text, axis)
+        return start if start >= 0 else size + start
+    begin = starts[place]
+    return begin + size if begin < 0 else begin

@@ -26,15 +26,16 @@ from ...dsl import (
     exp,
     fma,
     gpu,
+    int64,
     parallel_for,
     register,
     select,
     stack,
     store,
-    tile,
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
+from ..algorithms.few_queries import DEPTH, VALUES, WORK, by_query, ends
 from ..algorithms.teams import across_warp, by_warps
 
 T = TypeVar("T", bound=Floating)
@@ -42,13 +43,9 @@ M = TypeVar("M", bound=Floating)
 
 QUERIES = 4  # vectors of queries that a task takes at most
 STRIPS = 8  # strips of keys of a block
-DEPTH = 256  # numbers of a query that are multiplied in one go
-VALUES = 256  # numbers of a value that a task takes at most
 ROWS = 8  # queries whose share of values is computed in registers
 VECTORS = 2  # vectors of numbers of a value, the same
-WORK = 1 << 16  # multiplications that are worth a task of their own
 SINGLE_QUERIES = 2  # queries that are taken one by one
-KEYS = 256  # keys of which one query's scores are kept
 GPU_VALUES = 128  # numbers of a value that a warp takes at most
 
 
@@ -69,7 +66,9 @@ def attention(
     Of h heads of queries, h / g neighbours share one of keys and values. `causal`: a query sees no key behind its own
     place. `window`: it sees keys that are less than so many places away; 0 for all of them.
     """
-    _attend(ctx, out, query, key, value, lambda wide, lead, head, i, j: wide(0), False, (causal, window, scale))
+    n = key.dim(-2)
+    none = lambda wide, lead, head, i, j: wide(0)  # noqa: E731
+    _attend(ctx, (out, query, key, value), none, False, (causal, window, scale), lambda lead: (n, 0))
 
 
 @attention.reference
@@ -95,7 +94,8 @@ def masked_attention(
     def added(wide, lead, head, i, j):
         return mask[(*lead, head, i, j)].cast(wide)
 
-    _attend(ctx, out, query, key, value, added, True, (causal, window, scale))
+    n = key.dim(-2)
+    _attend(ctx, (out, query, key, value), added, True, (causal, window, scale), lambda lead: (n, 0))
 
 
 @masked_attention.reference
@@ -103,13 +103,81 @@ def masked_attention_reference(query, key, value, mask, *, causal, window, scale
     return _reference(query, key, value, mask.astype(np.float64), causal, window, scale)
 
 
-def _reference(query, key, value, mask, causal, window, scale):
+@register("bounded_attention", writes_once=True, reads={"query": 1, "key": 1, "value": 1, "lengths": 1, "offsets": 1})
+def bounded_attention(
+    out: OutputTensor[T, "*s h m e"],
+    query: InputTensor[T, "*s h m d"],
+    key: InputTensor[T, "*s g n d"],
+    value: InputTensor[T, "*s g n e"],
+    lengths: InputTensor[int64, "*s"],
+    offsets: InputTensor[int64, "*s"],
+    ctx: DeviceContext,
+    *,
+    causal: bool,
+    window: int,
+    scale: float,
+) -> None:
+    """As `attention`; of the keys only the first `lengths` count, and query i stands at place `offsets` + i."""
+    n = key.dim(-2)
+    none = lambda wide, lead, head, i, j: wide(0)  # noqa: E731
+    bounds = lambda lead: _bounds(lengths[lead], offsets[lead], n)  # noqa: E731
+    _attend(ctx, (out, query, key, value), none, False, (causal, window, scale), bounds)
+
+
+@bounded_attention.reference
+def bounded_attention_reference(query, key, value, lengths, offsets, *, causal, window, scale):
+    return _reference(query, key, value, 0.0, causal, window, scale, lengths, offsets)
+
+
+@register(
+    "masked_bounded_attention",
+    writes_once=True,
+    reads={"query": 1, "key": 1, "value": 1, "mask": 1, "lengths": 1, "offsets": 1},
+)
+def masked_bounded_attention(
+    out: OutputTensor[T, "*s h m e"],
+    query: InputTensor[T, "*s h m d"],
+    key: InputTensor[T, "*s g n d"],
+    value: InputTensor[T, "*s g n e"],
+    mask: InputTensor[M, "*s h m n"],
+    lengths: InputTensor[int64, "*s"],
+    offsets: InputTensor[int64, "*s"],
+    ctx: DeviceContext,
+    *,
+    causal: bool,
+    window: int,
+    scale: float,
+) -> None:
+    """As `bounded_attention`, with the mask of `masked_attention`."""
+
+    def added(wide, lead, head, i, j):
+        return mask[(*lead, head, i, j)].cast(wide)
+
+    n = key.dim(-2)
+    bounds = lambda lead: _bounds(lengths[lead], offsets[lead], n)  # noqa: E731
+    _attend(ctx, (out, query, key, value), added, True, (causal, window, scale), bounds)
+
+
+@masked_bounded_attention.reference
+def masked_bounded_attention_reference(query, key, value, mask, lengths, offsets, *, causal, window, scale):
+    return _reference(query, key, value, mask.astype(np.float64), causal, window, scale, lengths, offsets)
+
+
+def _bounds(length: Any, offset: Any, n: Any) -> Any:
+    assert 0 <= length <= n, f"valid_length {length} is out of range for {n} keys"
+    return length, offset
+
+
+def _reference(query, key, value, mask, causal, window, scale, lengths=None, offsets=0):
     q, k, v = (x.astype(np.float64) for x in (query, key, value))
     group = q.shape[-3] // max(k.shape[-3], 1)
     k, v = np.repeat(k, group, -3), np.repeat(v, group, -3)
     scores = scale * (q @ k.swapaxes(-1, -2)) + mask
-    away = np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])
+    place = np.arange(q.shape[-2])[:, None] + np.asarray(offsets)[..., None, None, None]
+    away = place - np.arange(k.shape[-2])
     seen = (away >= 0 if causal else True) & ((np.abs(away) < window) if window else True) & (scores != -inf)
+    if lengths is not None:
+        seen = seen & (np.arange(k.shape[-2]) < np.asarray(lengths)[..., None, None, None])
     scores = np.where(seen, scores, -inf)
     top = np.max(scores, -1, keepdims=True, initial=-inf)
     powers = np.where(seen, np.exp(scores - np.where(top == -inf, 0, top)), 0)
@@ -117,27 +185,20 @@ def _reference(query, key, value, mask, causal, window, scale):
     return (powers @ v / np.where(total == 0, 1, total)).astype(query.dtype)
 
 
-def _attend(ctx: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, masked: Any, how: Any) -> None:
+def _attend(ctx: Any, tensors: Any, mask: Any, masked: Any, how: Any, bounds: Any) -> None:
+    """`bounds` gives for the axes before the heads how many keys count, and at which place the first query stands."""
+    out, query, key, _ = tensors
     wide = wide_dtype(out.dtype)
     outer = out.shape[:-2]
     group = max(out.dim(-3) // max(key.dim(-3), 1), 1)
     lanes = ctx.target.vector_bits // wide.bits
     if ctx.target.is_gpu:
-        _by_warp(wide, outer, group, (out, query, key, value), mask, how)
+        _by_warp(wide, outer, group, tensors, mask, how, bounds)
     elif (query.dim(-2) <= SINGLE_QUERIES) & (query.dim(-1) <= DEPTH) & (out.dim(-1) <= VALUES):
-        _by_query(wide, outer, group, lanes, (out, query, key, value), mask, how)
+        by_query(wide, outer, group, lanes, tensors, mask, how, bounds)
     else:
-        _by_block(
-            wide, outer, group, lanes, 14 if ctx.target.vector_bits >= 512 else 8, (out, query, key, value),
-            mask, masked, how,
-        )  # fmt: skip
-
-
-def _ends(first: Any, last: Any, n: Any, causal: Any, window: Any) -> Any:
-    """Between which keys those lie that queries `first` to `last` see at most."""
-    low = max(first - window + 1, 0) if window > 0 else 0
-    high = min(n, last + 1) if causal else n
-    return low, (min(high, last + window) if window > 0 else high)
+        rows = 14 if ctx.target.vector_bits >= 512 else 8
+        _by_block(wide, outer, group, lanes, rows, tensors, mask, masked, how, bounds)
 
 
 def _sees(i: Any, j: Any, causal: Any, window: Any) -> Any:
@@ -149,11 +210,11 @@ def _sees(i: Any, j: Any, causal: Any, window: Any) -> Any:
 # *** a warp for each query and some numbers of the values, on a GPU ***
 
 
-def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: Any) -> None:
+def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: Any, bounds: Any) -> None:
     """Each lane computes the score of a key; then all add the values of each of these keys, one after the other."""
     out, query, key, value = tensors
     causal, window, scale = how
-    m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
+    m, e, depth = out.dim(-2), out.dim(-1), key.dim(-1)
     parts = ceildiv(e, GPU_VALUES)
     lanes = gpu.warp_size
     each = GPU_VALUES // lanes
@@ -164,7 +225,8 @@ def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: An
         lead = at[:-1]
         head = at[-1]
         first = task % parts * GPU_VALUES + gpu.lane_idx
-        low, high = _ends(i, i, n, causal, window)
+        n, offset = bounds(lead)
+        low, high = ends(i + offset, i + offset, n, causal, window)
         sums: Any = ()
         for _ in unroll(each):
             sums = (*sums, wide(0))
@@ -203,75 +265,20 @@ def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: An
     by_warps(product(outer) * m * parts, one)
 
 
-# *** a few queries, as where a text is written word by word, on a CPU ***
-
-
-def _by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: Any, how: Any) -> None:
-    """A task takes one query. Numbers of a key, and of a value, lie along the lanes of vectors."""
-    out, query, key, value = tensors
-    m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
-    whole = depth // lanes * lanes
-
-    def one(task):
-        i = task % m
-        at = unravelled(task // m, outer)
-        lead = at[:-1]
-        head = at[-1]
-        shared = (*lead, head // group)
-        numbers = stack[wide](DEPTH, zeroed=False)
-        scores = stack[wide](KEYS, zeroed=False)
-        sums = stack[wide](VALUES)
-        for k in range(depth):
-            numbers[k] = query[(*lead, head, i, k)].cast(wide) * wide(how[2])
-
-        def score(j):
-            some = SIMD[wide, lanes](0)
-            for k in range(0, whole, lanes):
-                some = fma(key.load(*shared, j, k, width=lanes).cast(wide), numbers.load(k, width=lanes), some)
-            total = some.reduce_add()
-            for k in range(whole, depth):
-                total = fma(key[(*shared, j, k)].cast(wide), numbers[k], total)
-            return total + mask(wide, lead, head, i, j)
-
-        top, total = wide(-inf), wide(0)
-        low, high = _ends(i, i, n, how[0], how[1])
-        for first in range(low, high, KEYS):
-            count = min(high - first, KEYS)
-            before = top
-            for j in range(count):
-                found = score(first + j)
-                scores[j] = found
-                top = select(found > top, found, top)
-            for j in range(count, ceildiv(count, lanes) * lanes):
-                scores[j] = wide(-inf)
-            shift = select(top == -inf, wide(0), top)
-            change = exp(before - shift)
-            added = SIMD[wide, lanes](0)
-            for j in range(0, count, lanes):
-                power = exp(scores.load(j, width=lanes) - shift)
-                scores.store(power, j)
-                added = added + power
-            total = total * change + added.reduce_add()
-
-            def share(k, width, first=first, count=count, change=change):
-                some = sums.load(k, width=width) * change
-                for j in range(count):
-                    some = fma(scores[j], value.load(*shared, first + j, k, width=width).cast(wide), some)
-                sums.store(some, k)
-
-            tile(e, (4 * lanes, lanes, 1), share)
-        factor = select(total == 0, wide(0), 1 / total)
-        for k in range(e):
-            store(out, (*lead, head, i, k), (sums[k] * factor).cast(out.dtype))
-
-    parallel_for(product(outer) * m, one, grain=ceildiv(WORK, n * (depth + e) + 16))
-
-
 # *** blocks of queries and keys, on a CPU ***
 
 
 def _by_block(
-    wide: Any, outer: Any, group: Any, lanes: Any, rows: Any, tensors: Any, mask: Any, masked: Any, how: Any
+    wide: Any,
+    outer: Any,
+    group: Any,
+    lanes: Any,
+    rows: Any,
+    tensors: Any,
+    mask: Any,
+    masked: Any,
+    how: Any,
+    bounds: Any,
 ) -> None:
     """A task takes some vectors of queries of one head, all keys, and some numbers of the values."""
     out, query, key, value = tensors
@@ -297,8 +304,9 @@ def _by_block(
         def put(i, k, found):
             store(out, (*lead, head, first + i, left + k), found.cast(out.dtype))
 
-        sizes = (min(m - first, span), n, depth, min(e - left, VALUES))
-        _attend_block(wide, lanes, rows, sizes, first, reads, masked, how, put)
+        length, offset = bounds(lead)
+        sizes = (min(m - first, span), length, depth, min(e - left, VALUES))
+        _attend_block(wide, lanes, rows, sizes, offset + first, reads, masked, how, put)
 
     grain = ceildiv(WORK, span * n * (depth + min(e, VALUES)) + 16)
     parallel_for(product(outer) * ceildiv(m, span) * ceildiv(e, VALUES), block, grain=grain)
@@ -329,7 +337,7 @@ def _attend_block(
         for v in range(ceildiv(many, width)):
             for k in range(width):
                 sums[(v * QUERIES * lanes + q) * width + k] = wide(0)
-    low, high = _ends(place, place + here - 1, n, causal, window)
+    low, high = ends(place, place + here - 1, n, causal, window)
     for first_key in range(low, high, keys):
         count = min(high - first_key, keys)
         for first in range(0, max(depth, 1), DEPTH):

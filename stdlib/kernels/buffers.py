@@ -16,7 +16,7 @@ from ...dsl import (
     store,
     unroll,
 )
-from ..algorithms.algorithm import unravelled, whole_number
+from ..algorithms.algorithm import start_of, unravelled, whole_number
 
 S = TypeVar("S", bound=Storable)
 
@@ -60,9 +60,10 @@ def buffer_store_slice(y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*t"], 
 def buffer_store_from(
     y: MutableInputTensor[S, "*s"],
     x: InputTensor[S, "*t"],
-    starts: InputTensor[int64, "r"],
+    given: InputTensor[int64, "u"],
     strides: InputTensor[int64, "r"],
     *,
+    starts: str,
     steps: str,
 ) -> None:
     """As `buffer_store_slice`, with starts and strides as `slice_from` has them."""
@@ -71,8 +72,7 @@ def buffer_store_from(
         index = unravelled(position, x.shape)
         there: tuple[Any, ...] = ()
         for axis in unroll(y.rank):
-            start = starts[axis]
-            first = start + y.dim(axis) if start < 0 else start
+            first = start_of(starts, axis, given, y.dim(axis))
             step = whole_number(steps, axis)
             there = (*there, first + (strides[axis] if step == 0 else step) * index[axis])
         store(y, there, x[index])

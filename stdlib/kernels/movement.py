@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, min, register, unroll
-from ..algorithms.algorithm import whole_number
+from ..algorithms.algorithm import start_of, whole_number
 
 T = TypeVar("T", bound=Storable)
 
@@ -111,18 +111,18 @@ def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, s
 def slice_from(
     out: OutputTensor[T, "*t"],
     x: InputTensor[T, "*s"],
-    starts: InputTensor[int64, "r"],
+    given: InputTensor[int64, "u"],
     strides: InputTensor[int64, "r"],
     *,
+    starts: str,
     steps: str,
 ) -> None:
-    """As `slice`, but the starts are known when it runs, and a step of 0 stands for one of `strides`."""
+    """As `slice`, but the starts that are "?" are those of `given`, and a step of 0 stands for one of `strides`."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
-            start = starts[axis]
-            first = start + x.dim(axis) if start < 0 else start
+            first = start_of(starts, axis, given, x.dim(axis))
             step = whole_number(steps, axis)
             index = (*index, first + (strides[axis] if step == 0 else step) * i[axis])
         return x[index]
@@ -146,16 +146,31 @@ def slice_range(
     `bounds` says which are given: "both", "start" or "stop". They have to lie on the axis.
     """
 
-    def found(_):
-        begin = Int(0) if step > 0 else size - 1
-        end = size if step > 0 else Int(-1)
-        if bounds != "stop":
-            assert -size <= low <= size, f"start {low} of a slice is out of range for an axis of size {size}"
-            begin = low + size if low < 0 else low
-        if bounds != "start":
-            assert -size - 1 <= high <= size, f"stop {high} of a slice is out of range for an axis of size {size}"
-            end = high + size if high < 0 else high
-        span = end - begin if step > 0 else begin - end
-        return begin, ceildiv(max(span, 0), step if step > 0 else -step)
+    foreach((start, count), lambda _: _range(size, low, high, step, bounds))
 
-    foreach((start, count), found)
+
+@register("slice_start", fuse=False)
+def slice_start(
+    start: OutputTensor[int64, "1"], size: Int, low: Int, high: Int, stated: Int, *, step: int, bounds: str
+) -> None:
+    """As `slice_range`, of a slice that has to have so many elements as are stated."""
+
+    def found(_):
+        begin, count = _range(size, low, high, step, bounds)
+        assert count == stated, f"a slice has another size than stated: {count} instead of {stated}"
+        return begin
+
+    foreach(start, found)
+
+
+def _range(size: Any, low: Any, high: Any, step: Any, bounds: Any) -> Any:
+    begin = Int(0) if step > 0 else size - 1
+    end = size if step > 0 else Int(-1)
+    if bounds != "stop":
+        assert -size <= low <= size, f"start {low} of a slice is out of range for an axis of size {size}"
+        begin = low + size if low < 0 else low
+    if bounds != "start":
+        assert -size - 1 <= high <= size, f"stop {high} of a slice is out of range for an axis of size {size}"
+        end = high + size if high < 0 else high
+    span = end - begin if step > 0 else begin - end
+    return begin, ceildiv(max(span, 0), step if step > 0 else -step)

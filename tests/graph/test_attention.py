@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support import graphs
 
-from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.dsl.diagnostics.errors import EinkornError, KernelError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
-from einkorn.stdlib.kernels.attention import attention_reference
+from einkorn.stdlib.kernels.attention import _reference, attention_reference
 
 pytestmark = pytest.mark.as_shipped
 
@@ -76,3 +76,52 @@ def test_large_scores_and_nan(tmp_path: Any) -> None:
         graph = staged(lambda q, k, v: ops.attention(q, k, v, causal=True), q.shape, k.shape, v.shape)
         (result,) = graphs.results(InferenceSession().load(graph), q, k, v)
     np.testing.assert_array_equal(result, [[[1], [1], [np.nan]]])
+
+
+# *** caches that are filled in part ***
+
+
+@pytest.mark.parametrize("queries", [1, 2, 5, 40])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal, window", [(False, None), (True, None), (True, 7)])
+def test_keys_that_count(queries: int, masked: bool, causal: bool, window: int | None, tmp_path: Any) -> None:
+    """What lies behind the keys that count is never read: it is NaN here."""
+    rng = np.random.default_rng(queries)
+    batch, heads, shared, room, size = 3, 4, 2, 150, 19
+    q, k, v = (
+        rng.standard_normal(shape).astype(np.float32)
+        for shape in ((batch, heads, queries, size), (batch, shared, room, size), (batch, shared, room, 23))
+    )
+    mask = rng.standard_normal((queries, room)).astype(np.float32)
+    lengths = np.array([room, max(queries, 70), 0])
+    offsets = np.array([room - queries, 3, 5])
+    for row, length in enumerate(lengths):
+        k[row, :, length:] = v[row, :, length:] = np.nan
+
+    def forward(q: Any, k: Any, v: Any, mask: Any, lengths: Any, offsets: Any) -> Any:
+        added = mask if masked else None
+        rows: Any = {"mask": added, "causal": causal, "window": window}
+        one = ops.attention(q[1:2], k[1:2], v[1:2], valid_length=lengths[1], offset=3, **rows)
+        return ops.attention(q, k, v, valid_length=lengths, offset=offsets, **rows), one
+
+    types = [TensorType(DType.float32, x.shape, DeviceRef.CPU()) for x in (q, k, v, mask)]
+    types += [TensorType(DType.int32, [batch], DeviceRef.CPU()), TensorType(DType.int64, [batch], DeviceRef.CPU())]
+    with graphs.cache_in(tmp_path):
+        model = InferenceSession().load(Graph("test", forward=forward, input_types=types))
+        result, one = graphs.results(model, q, k, v, mask, lengths.astype(np.int32), offsets)
+        with pytest.raises(KernelError, match="valid_length 151 is out of range for 150 keys"):
+            model(q, k, v, mask, np.array([151, 0, 0], np.int32), offsets)
+    k, v = np.nan_to_num(k), np.nan_to_num(v)
+    wanted = _reference(q, k, v, mask if masked else 0.0, causal, window or 0, size**-0.5, lengths, offsets)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(one, wanted[1:2], rtol=1e-4, atol=1e-5)
+
+
+def test_lengths_of_other_shapes_are_refused() -> None:
+    for lengths, code in (([2, 1], "EK0421"), ([3], "EK0421")):
+        with pytest.raises(EinkornError) as raised:
+            staged(lambda q, n: ops.attention(q, q, q, valid_length=n.cast(DType.int64)), [2, 3, 4, 8], lengths)
+        assert raised.value.code == code and raised.value.argument == "valid_length"
+    with pytest.raises(EinkornError) as raised:
+        staged(lambda q, n: ops.attention(q, q, q, offset=n), [2, 3, 4, 8], [])
+    assert raised.value.code == "EK0413" and raised.value.argument == "offset"

@@ -513,3 +513,43 @@ def test_a_condition_of_one_element_needs_no_reshape() -> None:
 
     x = np.float32([1, -2, 3])
     assert graphs.run(forward, x)[0].tolist() == [64 * 1.0, 64 * -2.0, 64 * 3.0]
+
+
+# *** sizes that are stated ***
+
+
+def test_slices_of_a_stated_size_move_with_a_loop() -> None:
+    def forward(x: Any, y: Any, n: Any) -> Any:
+        def body(i: Any, total: Any, inner: Any) -> Any:
+            first = ops.cond(i > 1, [TensorType(F32, [2], HOST)], lambda: y[(slice(i, i + 2), 2)], lambda: y[:2])[0]
+            return i + 1, total + x[(slice(i, i + 2), 2),], inner + first
+
+        start = ops.broadcast_to(ops.constant(0.0, F32, HOST), [2, x.shape[1]])
+        begin = ops.broadcast_to(ops.constant(0.0, F32, HOST), [2])
+        return ops.while_loop((0, start, begin), lambda i, total, inner: i < n, body)[1:]
+
+    types = [TensorType(F32, ["m", "k"], HOST), TensorType(F32, ["m"], HOST), TensorType(DType.int64, [], HOST)]
+    model = InferenceSession().load(Graph("moves", forward=forward, input_types=types))
+    x, y = np.arange(30, dtype=np.float32).reshape(6, 5), np.arange(6, dtype=np.float32)
+    for rounds in (0, 1, 5):
+        total, inner = (result.to_numpy() for result in model(x, y, rounds))
+        np.testing.assert_array_equal(total, sum((x[i : i + 2] for i in range(rounds)), np.zeros((2, 5))))
+        parts = [y[i : i + 2] if i > 1 else y[:2] for i in range(rounds)]
+        np.testing.assert_array_equal(inner, sum(parts, np.zeros(2)))
+    with pytest.raises(KernelError, match="out of range"):
+        model(x, y, 6)
+
+
+def test_a_stated_size_is_checked_in_each_round() -> None:
+    def forward(x: Any, n: Any) -> Any:
+        def body(i: Any, total: Any) -> Any:
+            part = ops.nonzero(x > i, 2)
+            return i + 1, total + ops.sum(part.reshape([2]), 0).reshape([])
+
+        return ops.while_loop((0, 0), lambda i, total: i < n, body)[1]
+
+    types = [TensorType(DType.int64, ["m"], HOST), TensorType(DType.int64, [], HOST)]
+    model = InferenceSession().load(Graph("finds", forward=forward, input_types=types))
+    assert int(model(np.array([9, 0, 0, 9]), 2)[0].to_numpy()) == 6
+    with pytest.raises(KernelError, match="another number of them: 3 and 2"):
+        model(np.array([9, 0, 8, 9]), 2)

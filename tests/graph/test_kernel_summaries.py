@@ -102,8 +102,10 @@ def test_an_interpreted_graph_says_that_nothing_is_fused() -> None:
 
 def test_buffers_and_control_flow_have_reasons() -> None:
     def forward(b: Any, p: Any) -> Any:
-        x = ops.buffer_load(b) + 1.0
-        y = ops.cond(p, VECTOR, lambda: ops.exp(x), lambda: ops.log(x))[0]
+        before = ops.buffer_load(b)
+        x = before + 1.0
+        b[...] = x
+        y = ops.cond(p, VECTOR, lambda: ops.exp(x), lambda: ops.log(before))[0]
         return y * 2.0
 
     types = [BufferType(DType.float32, ["n"], HOST), TensorType(DType.bool, [], HOST)]
