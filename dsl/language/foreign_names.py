@@ -101,7 +101,6 @@ _REDUCED = {
     "all": "reduce({}, All)",
     "logsumexp": "reduce({}, LogSumExp)",
 }
-_PRODUCT = "write the loops of the product, or use ops.matmul in the graph"
 _STORAGE = (
     "outputs are declared in the signature; storage of a fixed size is stack[T](n), of a run-time size scratch[T](n)"
 )

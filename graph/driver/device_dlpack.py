@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,6 @@ from .streams import DeviceStream, current_stream
 HOST = 1  # kDLCPU
 NO_STREAM = -1  # nothing is to be ordered
 LEGACY_DEFAULT = 1  # the handle of CUDA's default stream, which None means
-
-Export = Callable[[Array, dict[str, Any]], Any]
 
 
 def shell(address: int, shape: tuple[int, ...], dtype: Any, keep: object) -> Array:
