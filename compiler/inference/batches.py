@@ -141,13 +141,15 @@ class Batch:
         """Whether all tensors have the batch, and rows lie along an axis of a member."""
         if not all(self._begins(tensor) for tensor in tensors) or type(axis) is not int:
             return False
-        rank = tensors[0].rank
+        if len(ranks := {tensor.rank for tensor in tensors}) != 1:
+            return False
+        (rank,) = ranks
         self.functions.append(f"{closure.name} {axis % rank - rank}")
         return bool(axis % rank >= len(self.dims))
 
     def _rowwise(self, call: Point, closure: Closure, given: dict[str, Any]) -> Any:
         xs, axis = _items(given.get("x")), given.get("axis", -1)
-        if not self._whole_rows(closure, [x for x in xs if not (isinstance(x, Tensor) and x.rank == 1)], axis):
+        if not self._whole_rows(closure, [x for x in xs if not (isinstance(x, _Shared) and x.rank == 1)], axis):
             return UNKNOWN
         values = self._opaque(call, closure, given)
         self._elements(call, given.get("of"), xs)

@@ -198,6 +198,17 @@ def all_in_each(out: Out[float32, "*b n"], x: In[float32, "*b n"]):
     rowwise(x, Sum, lambda row, value: foreach(out, lambda i: x[i] + value))
 
 
+@register("batches::across")
+def across(out: Out[float32, "*b"], x: In[float32, "*b n"]):
+    """The second tensor lies along the rows of the first."""
+    rowwise((x, x[:, 0]), Sum, lambda row, value: store(out, row, value), of=lambda a, b: a * b)
+
+
+@register("batches::along")
+def along(out: Out[float32, "*b"], x: In[float32, "*b n"], y: In[float32, "*b"]):
+    rowwise((x, y), Sum, lambda row, value: store(out, row, value), of=lambda a, b: a * b)
+
+
 DEPENDENT = [
     less_the_mean,
     by_place,

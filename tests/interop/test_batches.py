@@ -10,7 +10,7 @@ from einkorn.graph import DType
 from einkorn.graph.interop.elementwise import batch_axes, same_member
 from einkorn.graph.interop.specialise import specialise
 
-from .batch_kernels import DEPENDENT, INDEPENDENT, arguments
+from .batch_kernels import DEPENDENT, INDEPENDENT, across, along, arguments
 
 
 def made_for(kernel, arrays):
@@ -48,6 +48,15 @@ def test_members_that_depend_on_others(kernel):
     whole = kernel(x)
     apart = np.concatenate([kernel(x[:2]), kernel(x[2:])])
     assert not np.allclose(whole, apart)  # a split would change what is computed
+
+
+@pytest.mark.parametrize("kernel", [across, along], ids=["a view", "a tensor"])
+def test_rows_with_a_tensor_of_the_batch_along_them(kernel):
+    """With as many rows as each has elements, numbers of other rows are read."""
+    arrays = arguments("5", 5) + ([] if kernel is across else arguments("w5"))
+    assert batch_axes(made_for(kernel, arrays), [np.ndim(a) for a in arrays]) is None
+    x, y = arrays[0], arrays[-1] if kernel is along else arrays[0][:, 0]
+    assert np.allclose(kernel(*arrays), x @ y, rtol=1e-5)
 
 
 def test_signatures_without_a_batch():
