@@ -1,0 +1,130 @@
+"""Packs the filters of convolutions when a model is loaded, for images whose channels come before their places.
+
+    conv(pad_places(x), filter)        conv_packed(split_places(x), prepared)
+
+Filters that are weights or constants are cut into strips of results; see the kernels in `packed_convolution`. No bit of
+a result differs. The strips take as much memory as the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, Final
+
+from ...dsl.types.dtype import DType
+from ..ir import GraphIR, Held, Item, Node
+from ..renumbering import Rewriting
+from ..types.dims import StaticDim
+from ..types.tensor_type import TensorType
+from .pack_weights import KernelOf
+from .prepare_weights import prepared_by
+
+FAMILY: Final = "packed_convolution"
+DTYPES: Final = (DType.float32, DType.float64)
+PANEL: Final = 32  # places that may be read behind the last plane; as in the kernels
+
+
+def pack_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> GraphIR:
+    """The graph with packed filters; `vector_bits` finds the width of the target's vectors, 0 of a GPU."""
+    if len(ir.devices) > 1 or not any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes):
+        return ir
+    bits = vector_bits(ir)
+    return _Packing(ir, bits, kernel_of).run() if bits else ir
+
+
+def strip_rows(results: int, vector_bits: int) -> int:
+    """How many results a strip has: so many that few are computed in vain, and many at a time."""
+    most = 14 if vector_bits >= 512 else 6
+    if results <= most:
+        return max(results, 1)
+    return min(range(most, most // 2, -1), key=lambda rows: -(-results // rows) * (rows + 0.4))
+
+
+class _Packing(Rewriting):
+    pass_name = "pack_filters"
+
+    def __init__(self, ir: GraphIR, vector_bits: int, kernel_of: KernelOf) -> None:
+        super().__init__(ir)
+        self.vector_bits = vector_bits
+        self.kernel_of = kernel_of
+        self.held = {item.results[0]: item for item in ir.nodes if isinstance(item, Held)}
+        self.packed: dict[int, int] = {}  # by filter, a value of `ir`, that in strips
+
+    def rewrite(self, number: int, item: Item) -> None:
+        if not isinstance(item, Node) or self.ir.regions.of[number] or not self._may_pack(item):
+            return self.keep(item)
+        parameters = dict(item.parameters)
+        x, filter = item.operands
+        type, out = self.ir.types[filter], item.out_types[0]
+        taps = [int(size) for size in type.shape[2:]]
+        image, before, after = self._image(self.values[x], len(taps))
+        if after is None:
+            return self.keep(item)
+        stride, dilation = (_numbers(parameters[name]) for name in ("stride", "dilation"))
+        rows = strip_rows(int(type.shape[0]) // parameters["groups"], self.vector_bits)
+        given = {"taps": _text(taps), "stride": parameters["stride"], "dilation": parameters["dilation"]}
+        is_direct = not any((*before, *after)) and all(n == 1 for n in (*taps, *stride)) and self._is_wide(out)
+        if not is_direct:
+            shape = self._split_shape(image, out, taps, stride, dilation)
+            edges = {"before": _text(before), "after": _text(after)}
+            (image,) = self.add(self._node("split_places", given | edges, [image], out.with_shape(shape), item))
+        if filter not in self.packed:
+            self.packed[filter] = self._strips(filter, rows, parameters["groups"])
+        given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct}
+        operands = [image, self.packed[filter]]
+        return self.replace(item, self.add(self._node("conv_packed", given, operands, out, item)))
+
+    def _may_pack(self, node: Node) -> bool:
+        if node.name != "conv" or not node.kernel.shipped or node.operands[1] not in self.held:
+            return False
+        type = self.ir.types[node.operands[1]]
+        static = all(isinstance(size, StaticDim) and int(size) > 0 for size in type.shape)
+        return static and bool(dict(node.parameters)["first"]) and type.dtype in DTYPES
+
+    def _image(self, x: int, axes: int) -> tuple[int, list[int], list[int] | None]:
+        """What is padded, and how many zeros lie before and after each axis; None where that is not known."""
+        pad = self.made_by(x, "pad_places")
+        if pad is None:
+            return x, [0] * axes, [0] * axes
+        before = _numbers(dict(pad.parameters)["before"])
+        image = pad.operands[0]
+        sizes = zip(self.types[x].shape[2:], self.types[image].shape[2:], before, strict=True)
+        after = [padded - size - low for padded, size, low in sizes]
+        known = all(isinstance(each, StaticDim) for each in after)
+        return image, before, [int(each) for each in after] if known else None
+
+    def _is_wide(self, out: Any) -> bool:
+        """Whether a result has as many places as a panel."""
+        sizes = out.shape[2:]
+        return all(isinstance(size, StaticDim) for size in sizes) and prod(map(int, sizes)) >= PANEL
+
+    def _split_shape(self, image: int, out: Any, taps: list[int], stride: list[int], dilation: list[int]) -> list[Any]:
+        size = self.types[image].shape[1]
+        for t, places in enumerate(out.shape[2:]):
+            phases = stride[t] if taps[t] > 1 else 1
+            size = size * phases * (places + (taps[t] - 1) * dilation[t] // stride[t])
+        return [out.shape[0], size + PANEL]
+
+    def _strips(self, filter: int, rows: int, groups: int) -> int:
+        type = self.ir.types[filter]
+        assert isinstance(type, TensorType)
+        results, depth = int(type.shape[0]) // groups, prod(int(size) for size in type.shape[1:])
+        strips = type.with_shape([groups * -(-results // rows), depth, rows])
+        kernel = self.kernel_of(FAMILY, "pack_filter")
+        parameters = (("groups", groups),)
+        held = self.held[filter]
+        (value,) = self.add(prepared_by(self.ir, kernel, parameters, [filter], strips, len(self.made), held))
+        return value
+
+    def _node(self, name: str, parameters: dict[str, Any], operands: list[int], type: Any, item: Node) -> Node:
+        kernel = self.kernel_of(FAMILY, name)
+        return Node(kernel, tuple(parameters.items()), tuple(operands), (type,), (0,), item.place)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+def _text(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))

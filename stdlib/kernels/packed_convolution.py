@@ -1,0 +1,260 @@
+"""Computes convolutions of images (batch, channels, places) with filters that were packed when the model was loaded.
+
+    split_places(x) --> conv_packed(split, strips)
+
+`split_places` pads an image and sorts its places by their remainder in the stride: the places of one phase lie side by
+side, a *plane* for each channel and phase. So whatever stride and dilation are, a tap of the filter sees for the places
+of the result neighbours of one plane, from an offset on. The rows of a plane are a little longer than those of the
+result; what is computed for the places between is not stored.
+
+The filter lies in strips of some results: for each channel and tap their weights side by side. Tiles are those of
+`matmul`, and sums are taken in the order of `conv`: the bits are the same.
+
+See also `pack_filters` of the graph (which convolutions are packed).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ...dsl import (
+    SIMD,
+    InputTensor,
+    Numeric,
+    OutputTensor,
+    ceildiv,
+    compiled_for,
+    fma,
+    int64,
+    max,
+    min,
+    parallel_for,
+    register,
+    scratch,
+    stack,
+    unroll,
+)
+from ..algorithms.algorithm import product, unravelled
+from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK
+from ..algorithms.rows import TASK
+from ..algorithms.windows import numbers, three_axes
+
+T = TypeVar("T", bound=Numeric)
+
+PANELS = 8  # panels of a block of columns
+PANEL = 32  # places behind the last plane that may be read
+
+
+def _planes(places: Any, taps: Any, strides: Any, dilations: Any) -> Any:
+    """How many phases there are along each axis, and the sizes of a plane."""
+    phases = tuple(strides[t] if taps[t] > 1 else 1 for t in unroll(3))
+    sizes = tuple(places[t] + (taps[t] - 1) * dilations[t] // strides[t] for t in unroll(3))
+    return phases, sizes
+
+
+@register("pack_filter", writes_once=True)
+def pack_filter(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "*f"], *, groups: int) -> None:
+    """A filter (results, channels, taps) in strips of `r` results of one group, zeros behind the last one."""
+    strips, depth, rows = out.shape
+    results = filter.dim(0) // groups
+    each = strips // groups
+
+    def strip(s):
+        first = s % each * rows
+        for i in range(rows):
+            start = (s // each * results + first + i) * depth
+            for k in range(depth):
+                out[s, k, i] = filter.at(start + k) if first + i < results else T(0)
+
+    parallel_for(strips, strip, grain=ceildiv(WORK, depth * rows + 16))
+
+
+@register("split_places", writes_once=True, reads={"x": 1})
+def split_places(
+    out: OutputTensor[T, "n l"],
+    x: InputTensor[T, "*s"],
+    *,
+    taps: str,
+    stride: str,
+    dilation: str,
+    before: str,
+    after: str,
+) -> None:
+    """The places of each channel of x, with zeros around them, in one plane for each phase; zeros behind the last."""
+    axes = x.rank - 2
+    counts, strides = three_axes(numbers(taps, axes)), three_axes(numbers(stride, axes))
+    dilations = three_axes(numbers(dilation, axes))
+    low, high = three_axes(numbers(before, axes), 0), three_axes(numbers(after, axes), 0)
+    inner = three_axes(x.shape[2:])
+    places = tuple(
+        (inner[t] + low[t] + high[t] - (counts[t] - 1) * dilations[t] - 1) // strides[t] + 1 for t in unroll(3)
+    )
+    phases, sizes = _planes(places, counts, strides, dilations)
+    planes = product(phases) * x.dim(1)
+
+    def plane(task):
+        n, number = task // planes, task % planes
+        channel, u, v, w = unravelled(number, (x.dim(1), *phases))
+        phase = (u, v, w)
+        start = number * product(sizes)
+        first = ceildiv(max(low[2] - phase[2], 0), strides[2])
+        last = max(min(ceildiv(inner[2] + low[2] - phase[2], strides[2]), sizes[2]), first)
+        for a in range(sizes[0]):
+            for b in range(sizes[1]):
+                i, j = a * strides[0] + phase[0] - low[0], b * strides[1] + phase[1] - low[1]
+                at = start + (a * sizes[1] + b) * sizes[2]
+                if (i >= 0) & (i < inner[0]) & (j >= 0) & (j < inner[1]):
+                    index = (n, channel, *(i, j)[3 - axes :])
+                    from_there = phase[2] - low[2]
+                    for k in range(min(first, sizes[2])):
+                        out[n, at + k] = T(0)
+                    for k in range(first, last):
+                        out[n, at + k] = x[(*index, k * strides[2] + from_there)]
+                    for k in range(last, sizes[2]):
+                        out[n, at + k] = T(0)
+                else:
+                    for k in range(sizes[2]):
+                        out[n, at + k] = T(0)
+        if number == planes - 1:
+            for k in range(planes * product(sizes), out.dim(1)):
+                out[n, k] = T(0)
+
+    parallel_for(out.dim(0) * planes, plane, grain=ceildiv(TASK, product(sizes) + 16))
+
+
+@register("conv_packed", writes_once=True)
+def conv_packed(
+    out: OutputTensor[T, "*t"],
+    x: InputTensor[T, "*s"],
+    strips: InputTensor[T, "p k r"],
+    *,
+    taps: str,
+    stride: str,
+    dilation: str,
+    groups: int,
+    rows: int,
+    direct: bool,
+) -> None:
+    """The convolution of split images with a filter in strips of `rows` results; `direct` if they are not split."""
+    axes = out.rank - 2
+    places, counts = three_axes(out.shape[2:]), three_axes(numbers(taps, axes))
+    strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
+    phases, sizes = _planes(places, counts, strides, dilations)
+    depth, each = strips.dim(1), strips.dim(0) // groups  # strips of a group
+    channels = depth // product(counts)
+    lanes = max(compiled_for().vector_bits // T.bits, 1)
+    width = VECTORS * lanes
+    total = max(((places[0] - 1) * sizes[1] + places[1] - 1) * sizes[2] + places[2], 0)
+    image = x.size // max(out.dim(0), 1)
+    batches = out.dim(0) * groups
+    column_blocks = max(ceildiv(total, PANELS * width), 1)
+    wanted = min(batches * out.dim(1) // groups * total * depth // (1 << 20), TASKS)
+    strip_blocks = max(min(ceildiv(wanted, max(batches * column_blocks, 1)), each), 1)
+    height = ceildiv(each, strip_blocks)
+
+    def block(task):
+        batch, column_block, strip_block = unravelled(task, (batches, column_blocks, strip_blocks))
+        n, group = batch // groups, batch % groups
+        first_column = column_block * PANELS * width
+        columns = min(total - first_column, PANELS * width)
+        offsets = scratch[int64](depth)
+        sums = stack[T](rows * PANELS * width, zeroed=False)
+        start = n * image + group * channels * product(phases) * product(sizes)
+        _fill_offsets(offsets, channels, counts, strides, dilations, phases, sizes)
+
+        def vector(column, k):
+            """A vector of what a channel and tap see, from a column on."""
+            if direct:
+                return x.at(start + column + k * product(sizes), width=lanes)
+            return x.pointer(*_origin(x)).load(start + column + offsets[k], width=lanes)
+
+        for s in range(strip_block * height, min((strip_block + 1) * height, each)):
+            for first in range(0, depth, DEPTH):
+                steps = min(depth - first, DEPTH)
+                for p in range(ceildiv(columns, width)):
+                    left = _first_of(first_column + p * width, total, width)
+                    _tile(
+                        lambda k, v, left=left, first=first: vector(left + v * lanes, first + k),
+                        lambda k, i, s=s, first=first: strips[group * each + s, first + k, i],
+                        sums, p * width, first == 0, steps, rows, lanes,
+                    )  # fmt: skip
+            result = group * (out.dim(1) // groups) + s * rows
+            here = min(out.dim(1) // groups - s * rows, rows)
+            _store_strip(out, sums, n, (result, here), (first_column, columns), places, sizes, total)
+
+    parallel_for(batches * column_blocks * strip_blocks, block, grain=ceildiv(WORK, rows * height * depth * width + 16))
+
+
+def _first_of(column: Any, total: Any, width: Any) -> Any:
+    """Where the panel of a column begins: the last one so early that it ends with the last column, if it can."""
+    return min(column, total - width) if total >= width else column
+
+
+def _store_strip(out: Any, sums: Any, n: Any, results: Any, block: Any, places: Any, sizes: Any, total: Any) -> None:
+    """Stores the results of a strip: of each row of a plane those that are places of the result."""
+    first_result, rows = results
+    first_column, columns = block
+    width = VECTORS * max(compiled_for().vector_bits // sums.dtype.bits, 1)
+    last_panel = total // width * width
+    end = first_column + columns
+    done = first_column
+    while done < end:
+        a, b, c = unravelled(done, (places[0], sizes[1], sizes[2]))
+        count = min(sizes[2] - c, (min(last_panel, end) if done < last_panel else end) - done)
+        at = done - first_column + (last_panel - _first_of(last_panel, total, width) if done >= last_panel else 0)
+        if b < places[1]:
+            for i in range(rows):
+                lead = (n, first_result + i, *(a, b)[2 - (out.rank - 3) :])
+                for j in range(min(places[2] - c, count)):
+                    out[(*lead, c + j)] = sums[i * PANELS * width + at + j]
+        done = done + count
+
+
+def _origin(x: Any) -> Any:
+    """The index of the first element."""
+    index: tuple[Any, ...] = ()
+    for _ in unroll(x.rank):
+        index = (*index, 0)
+    return index
+
+
+def _fill_offsets(
+    offsets: Any, channels: Any, taps: Any, strides: Any, dilations: Any, phases: Any, sizes: Any
+) -> None:
+    """How far from its place each channel and tap sees an element."""
+    k = int64(0)
+    for channel in range(channels):
+        for i in range(taps[0]):
+            for j in range(taps[1]):
+                for l in range(taps[2]):  # noqa: E741
+                    tap = (i * dilations[0], j * dilations[1], l * dilations[2])
+                    plane, place = channel, int64(0)
+                    for t in unroll(3):
+                        plane = plane * phases[t] + tap[t] % strides[t]
+                        place = place * sizes[t] + tap[t] // strides[t]
+                    offsets[k] = plane * product(sizes) + place
+                    k = k + 1
+
+
+def _tile(vector: Any, weight: Any, sums: Any, at: Any, is_first: Any, steps: Any, rows: Any, lanes: Any) -> None:
+    """Rows of sums from `at` on: the products of weight(k, i) and vector(k, v), added to what they were."""
+    pitch = PANELS * VECTORS * lanes
+    totals: tuple[Any, ...] = ()
+    for _ in unroll(rows * VECTORS):
+        totals = (*totals, SIMD[sums.dtype, lanes](0))
+    for k in range(steps):
+        seen: tuple[Any, ...] = ()
+        for v in unroll(VECTORS):
+            seen = (*seen, vector(k, v))
+        new: tuple[Any, ...] = ()
+        for i in unroll(rows):
+            factor = weight(k, i)
+            for v in unroll(VECTORS):
+                new = (*new, fma(factor, seen[v], totals[i * VECTORS + v]))
+        totals = new
+    for i in unroll(rows):
+        for v in unroll(VECTORS):
+            place, value = at + i * pitch + v * lanes, totals[i * VECTORS + v]
+            if not is_first:
+                value = value + sums.load(place, width=lanes)
+            sums.store(value, place)

@@ -1,0 +1,97 @@
+"""Filters that are packed when a model is loaded: sizes, strides and padding of all kinds against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.passes.pack_filters import strip_rows
+from einkorn.graph.types.layouts import ConvInputLayout, FilterLayout
+
+Array = np.ndarray[Any, Any]
+
+
+def reference(x: Array, filter: Array, stride: Any, dilation: Any, padding: Any, groups: int) -> Array:
+    """A convolution of (batch, channels, places) in float64, by windows of a padded image."""
+    axes = x.ndim - 2
+    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *padding])
+    reach = [(size - 1) * apart + 1 for size, apart in zip(filter.shape[2:], dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, 2 + axes)))
+    places, taps = (tuple(slice(None, None, n) for n in steps) for steps in (stride, dilation))
+    windows = windows[(slice(None), slice(None), *places, *taps)]
+    parts = zip(np.split(windows, groups, 1), np.split(filter.astype(np.float64), groups), strict=True)
+    summed = [1, *range(2 + axes, 2 + 2 * axes)], [1, *range(2, 2 + axes)]
+    return np.concatenate([np.moveaxis(np.tensordot(w, f, summed), -1, 1) for w, f in parts], 1)
+
+
+CASES = [  # x, filter, stride, dilation, padding, groups
+    ((2, 5, 13, 17), (19, 5, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),
+    ((1, 70, 9, 9), (33, 70, 3, 3), (2, 2), (1, 1), [(1, 1), (1, 1)], 1),  # more steps than a slab has
+    ((1, 3, 30, 23), (16, 3, 7, 7), (2, 2), (1, 1), [(3, 3), (3, 3)], 1),
+    ((2, 20, 8, 9), (30, 20, 1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)], 1),  # read where it lies
+    ((1, 20, 3, 3), (30, 20, 1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)], 1),  # fewer places than a panel has
+    ((2, 6, 11, 10), (8, 6, 1, 1), (2, 3), (1, 1), [(0, 0), (0, 0)], 1),
+    ((1, 6, 20, 15), (9, 2, 3, 2), (3, 2), (2, 3), [(0, 2), (1, 0)], 3),
+    ((1, 4, 300), (5, 4, 5), (2,), (2,), [(3, 1)], 1),
+    ((1, 2, 6, 7, 8), (3, 2, 3, 2, 3), (1, 2, 1), (2, 1, 1), [(2, 2), (0, 1), (1, 1)], 1),
+    ((0, 2, 6, 7), (3, 2, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),
+]
+
+
+def load(case: Any, dtype: DType, filter: Array, *, symbolic: bool) -> Any:
+    shape, _, stride, dilation, padding, groups = case
+    axes = len(shape) - 2
+    conv = (ops.conv1d, ops.conv2d, ops.conv3d)[axes - 1]
+    layout = FilterLayout.FCQRS if axes == 3 else FilterLayout.FCRS
+    type = TensorType(dtype, filter.shape, DeviceRef.CPU())
+
+    def forward(x: Any) -> Any:
+        sides = [size for pair in padding for size in pair]
+        w = ops.constant_external("w", type)
+        y = conv(
+            x + 1, w, stride, dilation, sides, groups=groups, input_layout=ConvInputLayout.NCHW, filter_layout=layout
+        )
+        return ops.relu(y)
+
+    sizes = [f"s{k}" if symbolic and k != 1 else size for k, size in enumerate(shape)]
+    graph = Graph("conv", forward=forward, input_types=[TensorType(dtype, sizes, DeviceRef.CPU())])
+    return InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": filter})
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_packed_filters(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that are known and those of a call; the bits are those of filters that are not packed."""
+    shape, sizes, stride, dilation, padding, groups = case
+    rng = np.random.default_rng(len(shape))
+    x, filter = (rng.standard_normal(each).astype(np.float32) for each in (shape, sizes))
+    exact = np.maximum(reference(x + 1, filter, stride, dilation, padding, groups), 0)
+    results = []
+    for symbolic, without in ((False, ""), (True, ""), (False, "graph.pack_filters")):
+        monkeypatch.setenv("EINKORN_WITHOUT", without)
+        model = load(case, DType.float32, filter, symbolic=symbolic)
+        packed = sum(each.prepared for each in model.passes if each.name == "pack_filters")
+        assert packed == (0 if without else 1)
+        results.append(model(x)[0].to_numpy())
+    assert results[0].shape == exact.shape
+    assert np.abs(results[0] - exact).max(initial=0) <= 2e-6 * np.abs(exact).max(initial=1)
+    for other in results[1:]:
+        assert other.tobytes() == results[0].tobytes()
+
+
+def test_packed_filters_of_float64() -> None:
+    rng = np.random.default_rng(0)
+    shape, sizes, stride, dilation, padding, groups = CASES[0]
+    x, filter = rng.standard_normal(shape), rng.standard_normal(sizes)
+    model = load(CASES[0], DType.float64, filter, symbolic=False)
+    exact = np.maximum(reference(x + 1, filter, stride, dilation, padding, groups), 0)
+    assert np.abs(model(x)[0].to_numpy() - exact).max() <= 1e-13 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize(
+    ("results", "bits", "rows"), [(1, 512, 1), (14, 512, 14), (16, 512, 8), (64, 512, 13), (7, 256, 4)]
+)
+def test_strips_have_few_rows_in_vain(results: int, bits: int, rows: int) -> None:
+    assert strip_rows(results, bits) == rows
