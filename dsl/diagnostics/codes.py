@@ -108,7 +108,7 @@ MEANINGS: dict[str, str] = {
     "EK0403": "An argument of an op is not a tensor.",
     "EK0404": "An op is added to a finished graph.",
     "EK0405": "A graph has no valid output.",
-    "EK0406": "An input type of a graph is not a type, or has a computed dim.",
+    "EK0406": "An input type of a graph is not a type, or has a size from which a name in it does not follow.",
     "EK0407": "A tensor type has no valid dtype.",
     "EK0408": "A graph is constructed incorrectly.",
     "EK0409": "An object that is not a graph is loaded.",

@@ -38,7 +38,7 @@ from ..findings.report_callbacks import REPORT, owner_number
 from ..findings.reports import Failure
 from ..ir import GraphIR, Node
 from ..loading.compile import door_code, host_target, node_facts
-from ..types.dims import Dim, StaticDim
+from ..types.dims import AlgebraicDim, Dim, StaticDim
 from ..types.polynomial import Atom, Terms
 from ..types.strides import stride_dims
 from ..types.tensor_type import BufferType
@@ -90,6 +90,8 @@ def door_spec(
         arena: whether the door has memory for intermediate results.
         late: whether the door calls entries of two stages, the first of which computes sizes.
     """
+    if any(isinstance(dim, AlgebraicDim) for type in caller.ir.inputs for dim in type.shape):
+        return None  # its names are solved for in Python
     if not _is_plain(caller) or (caller.code.plan.temps and not arena) or (caller.ir.steps and not late):
         return None
     ir, plan = caller.ir, caller.code.plan

@@ -5,7 +5,7 @@ See also `call` (the memory of a call).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
 from ..driver.arrays import check_unmasked
 from ..driver.buffer import Buffer
-from ..types.dims import StaticDim, SymbolicDim
+from ..types.dims import AlgebraicDim, Dim, StaticDim, SymbolicDim, linear_in
 from ..types.promotion import weak_array
 from ..types.strides import whole
 from ..types.tensor_type import BufferType, ShapedType
@@ -218,6 +218,7 @@ def sizes_of(
             error = _misfit(sizes, f"input{position}", type, shape)
             if error is not None:
                 wrong[position] = error
+    _solve(sizes, wrong, types, shapes)
     return {name: size for name, (size, _) in sizes.items()}, wrong
 
 
@@ -235,12 +236,58 @@ def _misfit(
                 text = f"'{name}' has size {size} on axis {axis}, the graph takes {dim}"
                 return _shape_error(name, str(type), str(shape), text)
             continue
+        if isinstance(dim, AlgebraicDim):
+            continue  # when all names have values
         assert isinstance(dim, SymbolicDim)
         known, where = sizes.setdefault(dim.name, (size, f"axis {axis} of '{name}'"))
         if known != size:
             text = f"dim '{dim.name}' is {known} on {where} and {size} on axis {axis} of '{name}'"
             return _shape_error(name, f"{dim.name} = {known}", f"{dim.name} = {size}", text)
     return None
+
+
+def _solve(
+    sizes: dict[str, tuple[int, str]],
+    wrong: dict[int, GraphError],
+    types: Sequence[ShapedType],
+    shapes: Sequence[tuple[int, ...] | None],
+) -> None:
+    """Compares sizes that are expressions; one with a single name without a value gives it its value."""
+    waiting = [
+        (position, axis, dim, shape[axis])
+        for position, (type, shape) in enumerate(zip(types, shapes, strict=True))
+        if shape is not None and position not in wrong
+        for axis, dim in enumerate(type.shape)
+        if isinstance(dim, AlgebraicDim)
+    ]
+    count = -1
+    while waiting and count != len(waiting):
+        count = len(waiting)
+        for each in list(waiting):
+            position, axis, dim, size = each
+            unknown = [name for name in dim.parameters if name not in sizes]
+            form = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
+            if unknown and form is None:
+                continue
+            waiting.remove(each)
+            values = {name: value for name, (value, _) in sizes.items()}
+            if form is not None:
+                value = (size - form[1].evaluate(values)) // form[0]
+                sizes[unknown[0]] = max(value, 0), f"axis {axis} of 'input{position}'"
+                values[unknown[0]] = max(value, 0)
+            if _value_of(dim, values) != size:
+                known = ", ".join(f"{name} = {values[name]}" for name in dim.parameters if name not in unknown)
+                text = f"'input{position}' has size {size} on axis {axis}, the graph takes {dim}"
+                text = f"{text}, with {known}" if known else text
+                wrong.setdefault(position, _shape_error(f"input{position}", str(dim), str(size), text))
+
+
+def _value_of(dim: Dim, values: Mapping[str, int]) -> int | None:
+    """The size that an expression is; None where it divides by zero."""
+    try:
+        return dim.evaluate(values)
+    except GraphError:
+        return None
 
 
 def _shape_error(name: str, expected: str, got: str, text: str) -> GraphError:

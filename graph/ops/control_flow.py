@@ -35,7 +35,7 @@ from ..staging.bodies import OpenBody
 from ..staging.graph import Graph
 from ..staging.inline import inline
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
-from ..types.dims import Dim, StaticDim, SymbolicDim
+from ..types.dims import AlgebraicDim, Dim, StaticDim, SymbolicDim, linear_in
 from ..types.promotion import is_weak, literal_array, weak_array
 from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .draws import Draws, counting, draws, go_on
@@ -186,6 +186,7 @@ def call(graph: Graph, *args: TensorValueLike | BufferValue, prefix: str = "") -
     dims: dict[str, Dim] = {}
     pairs = zip(args, called.inputs, strict=True)
     values = [_argument(target, called.name, k, arg, type, dims) for k, (arg, type) in enumerate(pairs)]
+    _solve(called.name, called.inputs, values, dims)
     return [value.tensor for value in inline(target, called, values, dims, start, place)]
 
 
@@ -215,12 +216,30 @@ def _argument(graph: Graph, called: str, k: int, given: Any, type: ShapedType, d
         _misfit(called, argument, type, f"has rank {value.rank}", f"rank {value.rank}", None)
     for axis, (wanted, dim) in enumerate(zip(type.shape, value.shape, strict=True)):
         known = dims.setdefault(wanted.name, dim) if isinstance(wanted, SymbolicDim) else wanted
-        if known != dim:
+        if known != dim and not isinstance(wanted, AlgebraicDim):
             size = f", which is {known} here" if known != wanted else ""
             text = f"has size {dim} on axis {axis}{size}"
             hint = None if isinstance(dim, StaticDim) and isinstance(known, StaticDim) else HINT_FOR_SYMBOLS
             _misfit(called, argument, type, text, shown(value.shape), hint)
     return value
+
+
+def _solve(called: str, types: Sequence[ShapedType], values: Sequence[Value], dims: dict[str, Dim]) -> None:
+    """Compares sizes that are expressions; one with a single name without a value gives it its value."""
+    pairs = [(k, axis, dim) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)]
+    waiting = [each for each in pairs if isinstance(each[2], AlgebraicDim)]
+    while waiting:  # the graph was refused if a name does not follow from them
+        unknown = [[name for name in dim.parameters if name not in dims] for _, _, dim in waiting]
+        position = next(p for p, names in enumerate(unknown) if len(names) < 2)
+        k, axis, wanted = waiting.pop(position)
+        dim = values[k].shape[axis]
+        for name in unknown[position]:
+            form = linear_in(wanted, name)
+            assert form is not None
+            dims[name] = (dim - form[1].substitute(dims)) // form[0]
+        if wanted.substitute(dims) != dim:
+            text = f"has size {dim} on axis {axis}"
+            _misfit(called, f"args[{k}]", types[k], text, shown(values[k].shape), HINT_FOR_SYMBOLS)
 
 
 def _misfit(called: str, argument: str, type: ShapedType, what: str, got: str, hint: str | None) -> NoReturn:

@@ -24,6 +24,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value
 from ..types.dims import StaticDim
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import TensorType
+from .buffers import buffer_load
 from .operands import same_device, tensor
 from .stage import current, fail, op, stage
 from .tuned import tuned
@@ -42,9 +43,10 @@ def custom(
     Args:
         name: the name under which the kernel is registered, or the kernel itself.
         device: where it runs; all `values` lie there.
-        values: one tensor for each input of the signature, in order. Where it has no axes (a scalar, `s: Float32`), a
-            plain number does, and becomes a constant of the declared dtype. The tensors of a variadic argument are a
-            list in its place; without other open arguments they may stand among the rest.
+        values: one tensor for each input of the signature, in order; a buffer is read as it is at this point. Where an
+            input has no axes (a scalar, `s: Float32`), a plain number does, and becomes a constant of the declared
+            dtype. The tensors of a variadic argument are a list in its place; without other open arguments they may
+            stand among the rest.
         out_types: one type for each output. May be left out where the signature derives the outputs from the inputs;
             when given, it is checked against the signature.
         parameters: the compile-time parameters by name; those with defaults may be left out.
@@ -144,8 +146,8 @@ def _operands(
     numbers = {k for k, value in enumerate(values[: len(inputs)]) if not inputs[k].dims.strip() and _is_number(value)}
     operands: dict[int, Value] = {}
     for k, value in enumerate(values):
-        if isinstance(value, BufferValue) and inplace:
-            operands[k] = value
+        if isinstance(value, BufferValue):
+            operands[k] = value if inplace else buffer_load(value)
         elif k not in numbers:
             operands[k] = tensor(name, labels[k], value)
     same_device(name, {labels[k]: value for k, value in operands.items()}, device)

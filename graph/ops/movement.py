@@ -18,7 +18,7 @@ from ..arguments import axes_given, axis_of, list_of, text_of
 from ..driver.devices import Device, DeviceRef
 from ..ir import TRANSFER, Constant
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero
+from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero, linear_in
 from ..types.tensor_type import TensorType, shown
 from .operands import (
     HINT_FOR_SYMBOLS,
@@ -363,11 +363,8 @@ def _solved(dim: Dim, wanted: Dim) -> dict[str, Dim] | None:
     unknown = [name for name in wanted.parameters if not current("rebind").has_dim(name)]
     if len(unknown) != 1:
         return None
-    rest = wanted.substitute({unknown[0]: 0})
-    factor = wanted.substitute({unknown[0]: 1}) - rest
-    if not isinstance(factor, StaticDim) or factor == 0 or wanted != factor * Dim(unknown[0]) + rest:
-        return None
-    return {unknown[0]: (dim - rest) // factor}
+    form = linear_in(wanted, unknown[0])
+    return None if form is None else {unknown[0]: (dim - form[1]) // form[0]}
 
 
 @op(dtypes={"x": "storable"}, example="ops.transfer_to(x, DeviceRef.CPU())", method="to")

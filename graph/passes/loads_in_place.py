@@ -168,8 +168,7 @@ class Loads:
         if node.name == "reshape":
             return replace(part, axes=())
         if node.name == "permute":
-            order = [int(axis) for axis in str(dict(node.parameters)["order"]).split(",") if axis]
-            return replace(part, axes=tuple(part.axes[axis] for axis in order) if part.axes else ())
+            return replace(part, axes=tuple(part.axes[axis] for axis in node.order) if part.axes else ())
         return self._sliced(node, part, self.ir.types[node.operands[0]].shape, node.out_types[0].shape)
 
     def _stored(self, node: Node) -> Part:

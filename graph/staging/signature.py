@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ...dsl.diagnostics.errors import GraphError, plural, shown_value
 from ...dsl.diagnostics.places import Place, user_place
 from ..arguments import list_of, wrong
-from ..types.dims import AlgebraicDim
+from ..types.dims import AlgebraicDim, SymbolicDim, linear_in
 from ..types.tensor_type import ShapedType
 
 
@@ -24,12 +24,39 @@ def input_types_of(graph: str, types: Any) -> tuple[ShapedType, ...]:
     """What `input_types` lists.
 
     Raises:
-        GraphError: EK0406, something is not a type, or has a computed dim.
+        GraphError: EK0406, something is not a type, or has an expression for a size from which a name in it does not
+            follow.
     """
     listed = tuple(list_of("input_types", types, "types", "EK0406"))
     for position, type in enumerate(listed):
         _check_input_type(graph, position, type)
+    _check_names_follow(graph, listed)
     return listed
+
+
+def _check_names_follow(graph: str, types: Sequence[ShapedType]) -> None:
+    """That the sizes of a call give a value to each name in expressions, one after the other."""
+    axes = [(k, axis, dim) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)]
+    known = {name for _, _, dim in axes if isinstance(dim, SymbolicDim) for name in dim.parameters}
+    waiting = [each for each in axes if isinstance(each[2], AlgebraicDim)]
+    count = -1
+    while waiting and count != len(waiting):
+        count = len(waiting)
+        for each in list(waiting):
+            unknown = set(each[2].parameters) - known
+            if not unknown or (len(unknown) == 1 and linear_in(each[2], *unknown) is not None):
+                known |= unknown
+                waiting.remove(each)
+    for position, axis, dim in waiting:
+        name = next(name for name in dim.parameters if name not in known)
+        refuse(
+            f"graph {graph!r}: axis {axis} of input {position} has the size {dim}, from which {name!r} does not follow",
+            code="EK0406",
+            argument="input_types",
+            expected="an expression with one name that no other axis determines, times a number, as in 2*n + 1",
+            got=str(dim),
+            hint=f"give the axis a name of its own, or {name!r} to an axis",
+        )
 
 
 def _check_input_type(graph: str, position: int, type: Any) -> None:
@@ -42,16 +69,6 @@ def _check_input_type(graph: str, position: int, type: Any) -> None:
             got=shown_value(type),
             hint="input_types is a list, also for one input",
         )
-    for axis, dim in enumerate(type.shape):
-        if isinstance(dim, AlgebraicDim):
-            refuse(
-                f"graph {graph!r}: axis {axis} of input {position} is computed, {dim}",
-                code="EK0406",
-                argument="input_types",
-                expected="a size or a name",
-                got=str(dim),
-                hint="give the axis a name of its own, and rebind the input where the sizes have to agree",
-            )
 
 
 def _name_of(value: Any) -> str:

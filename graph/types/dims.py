@@ -294,6 +294,16 @@ def _is_less(left: object, right: object) -> bool:
     _fail(f"whether {shown} depends on the sizes that come when the graph runs", code="EK0333")
 
 
+def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:
+    """The number and the rest for which `dim` is number * name + rest; None where it has another form, or the number
+    is 0."""
+    rest = dim.substitute({name: 0})
+    factor = dim.substitute({name: 1}) - rest
+    if not isinstance(factor, StaticDim) or factor == 0 or dim != factor * Dim(name) + rest:
+        return None
+    return int(factor), rest
+
+
 def is_below_zero(dim: Dim) -> bool:
     """Whether a dim is surely negative, whatever the sizes that come when the graph runs."""
     return never_negative(collect(scale(dim._terms, -1) + number(-1)))

@@ -12,7 +12,18 @@ from support import graphs
 
 from einkorn.compiler.build import build_package
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, KernelError
-from einkorn.graph import Buffer, BufferType, BufferValue, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import (
+    Buffer,
+    BufferType,
+    BufferValue,
+    DeviceRef,
+    Dim,
+    DType,
+    Graph,
+    InferenceSession,
+    TensorType,
+    ops,
+)
 from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
@@ -239,3 +250,107 @@ def test_packages_hold_ready_made_code_for_them(tmp_path: Path, monkeypatch: pyt
         rows = np.ones((2, 2), np.float32)
         assert graphs.results(model, rows, x)[0].tolist() == [32, 32]
         assert rows.tolist() == [[11, 21], [11, 21]]
+
+
+# *** loads that are read in place ***
+
+
+def test_an_op_that_only_reads_takes_a_buffer() -> None:
+    def forward(y: BufferValue) -> Any:
+        before = ops.custom("row_total", HOST, [y])[0]
+        y[0] = 0.0
+        return before, ops.custom("row_total", HOST, [y])[0]
+
+    y = graphs.numbers((3, 4), np.float32)
+    start = y.copy()
+    before, after = graphs.results(load(forward, held(F32, 3, 4)), y)
+    np.testing.assert_allclose(before, start.sum(1), rtol=1e-6)
+    np.testing.assert_allclose(after, [0, *start[1:].sum(1)], rtol=1e-6)
+
+
+COPIES = {  # by name: what a graph does with a buffer of (4, 3), and whether a kernel copies all of it
+    "a part": (lambda b, x: b[1] + x, False),
+    "a part of a part, turned": (lambda b, x: ops.permute(b[1:3], [1, 0])[0] * x[0], False),
+    "a store to another part": (lambda b, x: then(b[1] + 0, lambda: store(b, 2, x), b[1]), False),
+    "a part before its store": (lambda b, x: then(b[1], lambda: store(b, 1, x)), False),
+    "in place": (lambda b, x: store(b, Ellipsis, b[...] * 2), False),
+    "a part in place": (lambda b, x: store(b, slice(1, 3), b[1:3] * 2), False),
+    "the whole before a store": (lambda b, x: then(b[...], lambda: store(b, 1, x)), True),
+    "turned in place": (lambda b, x: store(b, slice(0, 3), ops.permute(b[...][:3], [1, 0])), False),
+}
+
+
+def store(b: BufferValue, index: Any, x: Any) -> Any:
+    b[index] = x
+    return ops.buffer_load(b)[0]
+
+
+def then(value: Any, change: Callable[[], Any], other: Any = None) -> Any:
+    change()
+    return value + 1 if other is None else value + other
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_loads_copy_where_a_store_comes_before_their_use(name: str) -> None:
+    call, copies = COPIES[name]
+    graph = build(call, held(F32, 4, 3), TensorType(F32, [3], HOST))
+    model = InferenceSession().load(graph)
+    whole = [kernel for kernel in model.kernel_summaries if kernel.name == "buffer_load"]
+    assert bool(whole) == copies, str(model.kernel_summaries)
+    b, x = graphs.numbers((4, 3), np.float32), graphs.numbers((3,), np.float32, 1)
+    memory = b.copy()
+    (result,) = graphs.results(model, memory, x)
+    plain = InferenceSession(interpret=True).load(graph)
+    other = b.copy()
+    (wanted,) = graphs.results(plain, other, x)
+    np.testing.assert_array_equal(result, wanted)
+    np.testing.assert_array_equal(memory, other)
+
+
+# *** sizes that are expressions ***
+
+
+def test_sizes_of_inputs_may_be_expressions() -> None:
+    s = Dim("s")
+    types = [TensorType(F32, ["s"], HOST), held(F32, s + 1), TensorType(F32, [2 * s, 3 * Dim("k") + s], HOST)]
+
+    def forward(x: Any, y: BufferValue, z: Any) -> Any:
+        y[1:] = x
+        return y[:-1] + x, z.reshape([2, s, 3 * Dim("k") + s])[0]
+
+    model = InferenceSession().load(Graph("expressions", forward=forward, input_types=types))
+    for n, k in ((3, 1), (0, 2), (5, 0)):
+        x, y, z = np.arange(n, dtype=np.float32), np.full(n + 1, 7, np.float32), np.ones((2 * n, 3 * k + n), np.float32)
+        found, first = graphs.results(model, x, y, z)
+        np.testing.assert_array_equal(y, [7, *x])
+        np.testing.assert_array_equal(found, y[:-1] + x)
+        assert first.shape == (n, 3 * k + n)
+    for sizes, text in (
+        ((3, 3, (6, 3)), "'input1' has size 3 on axis 0, the graph takes s + 1, with s = 3"),
+        ((3, 4, (5, 3)), "'input2' has size 5 on axis 0, the graph takes 2*s, with s = 3"),
+        ((3, 4, (6, 4)), "'input2' has size 4 on axis 1, the graph takes 3*k + s, with s = 3"),
+        ((3, 4, (6, 0)), "'input2' has size 0 on axis 1"),
+    ):
+        with pytest.raises(GraphError) as raised:
+            model(*(np.zeros(size, np.float32) for size in sizes))
+        assert raised.value.code == "EK0454" and text in raised.value.message, raised.value.message
+
+
+@pytest.mark.parametrize("size", [Dim("s") * Dim("s"), Dim("s") // 2, Dim("s") + Dim("t")])
+def test_sizes_from_which_no_name_follows_are_refused(size: Dim) -> None:
+    with pytest.raises(GraphError) as raised:
+        Graph("unsolved", forward=lambda x: x, input_types=[TensorType(F32, [size], HOST)])
+    assert raised.value.code == "EK0406" and "'s' does not follow" in raised.value.message
+    Graph("solved", forward=lambda x, s, t: x, input_types=[TensorType(F32, [d], HOST) for d in (size, "s", "t")])
+
+
+def test_subgraphs_take_expressions() -> None:
+    s = Dim("s")
+    types = [TensorType(F32, [s + 1], HOST), TensorType(F32, ["s"], HOST)]
+    inner = Graph("inner", forward=lambda x, y: x[1:] * y, input_types=types)
+    model = load(lambda z: ops.call(inner, z, z[1:])[0], TensorType(F32, ["n"], HOST))
+    z = graphs.numbers((6,), np.float32)
+    np.testing.assert_array_equal(graphs.results(model, z)[0], z[1:] * z[1:])
+    with pytest.raises(GraphError) as raised:
+        build(lambda z: ops.call(inner, z, z)[0], TensorType(F32, ["n"], HOST))
+    assert raised.value.code == "EK0449"
