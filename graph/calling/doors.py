@@ -90,8 +90,6 @@ def door_spec(
         arena: whether the door has memory for intermediate results.
         late: whether the door calls entries of two stages, the first of which computes sizes.
     """
-    if any(isinstance(dim, AlgebraicDim) for type in caller.ir.inputs for dim in type.shape):
-        return None  # its names are solved for in Python
     if not _is_plain(caller) or (caller.code.plan.temps and not arena) or (caller.ir.steps and not late):
         return None
     ir, plan = caller.ir, caller.code.plan
@@ -134,6 +132,8 @@ def door_spec(
 def _is_plain(caller: Caller) -> bool:
     code, ir = caller.code, caller.ir
     plan = code.plan
+    if any(isinstance(dim, AlgebraicDim) for type in ir.inputs for dim in type.shape):
+        return False  # its names are solved for in Python
     return (
         caller.plan.device.is_host
         and code.keep is not None
