@@ -1,9 +1,9 @@
-"""Widens integers where operands have two types, and where a value of another integer type is wanted: what loses
-nothing.
+"""Widens numbers where operands have two types, and where a value of another type is wanted: what loses nothing.
 
 Every number of Int8, Int16, Int32, UInt8, UInt16 and UInt32 is one of Int64, so an index, a bound, an operand or a
-stored value of these needs no cast where an Int64 is wanted. Comparisons are exact for integers of any two types. What
-may lose something, such as Int64 to Int32, UInt32 to Int32 or an integer to a float, is refused: the author casts it.
+stored value of these needs no cast where an Int64 is wanted. Comparisons are exact for integers of any two types. A
+float is a complex number whose parts have its dtype. What may lose something, such as Int64 to Int32, UInt32 to Int32
+or an integer to a float, is refused: the author casts it.
 
 See also `conversion` (which adopt a type), `accumulators` (which are wider than their terms).
 """
@@ -23,7 +23,9 @@ _UNSIGNED = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint6
 
 
 def widens(narrow: DType, wide: DType) -> bool:
-    """Whether every number of one type of integers is one of another type of integers."""
+    """Whether every number of one type of integers is one of another, or a float the part of a complex type."""
+    if wide.is_complex():
+        return narrow is wide.part
     if narrow is wide or not (_computes(narrow) and _computes(wide)):
         return False
     (low, high), (first, last) = narrow.range, wide.range
@@ -31,7 +33,7 @@ def widens(narrow: DType, wide: DType) -> bool:
 
 
 def may_widen(value: Any, type: Any) -> bool:
-    """Whether a value is a typed integer, and `type` one of wider integers."""
+    """Whether a value has a type, and `type` is one that holds all its numbers."""
     typed = isinstance(value, Value) and value.weak is None and isinstance(value.type, SIMDType)
     return typed and isinstance(type, SIMDType) and widens(value.dtype, type.dtype)
 
@@ -139,7 +141,7 @@ def reason_for_cast(given: DType, wanted: DType) -> str | None:
     if widens(given, wanted):
         return "this operation depends on how wide its operands are"
     if wanted.is_complex() and not given.is_complex():
-        return "real numbers become complex ones by a cast only"
+        return f"a real number becomes a {SIMDType(wanted)} by a cast, unless it is a {SIMDType(wanted.part)}"
     if given.is_complex() and not wanted.is_complex():
         return f"{SIMDType(wanted)} has no imaginary part: choose the real number explicitly"
     if given.is_float() and wanted.is_integral():

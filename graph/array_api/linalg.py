@@ -1,6 +1,6 @@
 """Linear algebra as the standard's extension has it: systems, factors, norms, products of vectors and matrices.
 
-Matrices are the last two axes; those before them are batches. `eig` and `eigvals` need complex numbers.
+Matrices are the last two axes; those before them are batches. `eig` and `eigvals` are missing.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
         a runtime assertion, EK0701: a matrix is not positive definite.
     """
     value = tensor("x", x)
-    return F.cholesky(value.mT if upper and value.rank > 1 else value, upper)
+    return F.cholesky(_adjoint(value) if upper and value.rank > 1 else value, upper)
 
 
 @placed
@@ -105,8 +105,7 @@ def eigh(x: Tensor, /) -> EighResult:
 @placed
 def eigvalsh(x: Tensor, /) -> Tensor:
     """The eigenvalues of symmetric matrices, the smallest first."""
-    value = tensor("x", x)
-    return F.eigh(_as_reals(value))[0][..., ::2] if value.dtype.is_complex() else F.eigh(value)[0]
+    return F.eigh(tensor("x", x))[0]
 
 
 @placed
@@ -118,15 +117,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
 @placed
 def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, the largest first."""
-    value = tensor("x", x)
-    return F.svd(_as_reals(value))[1][..., ::2] if value.dtype.is_complex() else F.svd(value)[1]
-
-
-def _as_reals(x: Tensor) -> Tensor:
-    """The real matrix of blocks [[re, -im], [im, re]]: products of these are products of the complex matrices, and it
-    has each singular value, and each eigenvalue of a Hermitian matrix, twice."""
-    re, im = F.real(x), F.imag(x)
-    return F.concat([F.concat([re, F.negate(im)], -1), F.concat([im, re], -1)], -2)
+    return F.svd(tensor("x", x))[1]
 
 
 # *** systems ***
@@ -170,16 +161,16 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
     `rtol` is the larger size times the epsilon of the dtype when it is left out.
     """
-    value = tensor("x", x)
-    if value.dtype.is_complex():
-        rows, columns = value.shape[-1], value.shape[-2]
-        of_blocks = pinv(_as_reals(value), rtol=_part(value, rtol))
-        return F.complex_of(of_blocks[..., :rows, :columns], of_blocks[..., rows:, :columns])
-    u, s, v = F.svd(value)
-    if s.size == 0:
-        return F.matmul(v.mT, u.mT)
-    turned = F.where(F.greater(s, _least(x, s, rtol)), F.reciprocal(s), 0.0)
-    return F.matmul(F.mul(v.mT, F.unsqueeze(turned, -2)), u.mT)
+    u, s, v = F.svd(tensor("x", x))
+    left, right = _adjoint(v), _adjoint(u)
+    if s.size:
+        turned = F.where(F.greater(s, _least(x, s, rtol)), F.reciprocal(s), 0.0)
+        left = F.mul(left, cast(F.unsqueeze(turned, -2), left.dtype))
+    return F.matmul(left, right)
+
+
+def _adjoint(x: Tensor) -> Tensor:
+    return F.conj(x).mT if x.dtype.is_complex() else x.mT
 
 
 @placed

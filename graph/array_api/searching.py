@@ -126,10 +126,11 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements in ascending order, their first places, the places of their values, and their counts.
 
-    Each NaN is distinct; -0.0 and 0.0 are one.
+    Each NaN is distinct; -0.0 and 0.0 are one. Complex numbers are in the order of their real parts, and of their
+    imaginary parts where these are equal.
     """
     row = flat(tensor("x", x))
-    order = F.argsort(row)
+    order = _order(row)
     arranged = F.gather(row, order, 0)
     begins = _begins(arranged)
     starts = F.nonzero(begins, "count")[:, 0] if row.size else column([], x)
@@ -147,6 +148,14 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 def _on_its_device(value: Operand, like: Tensor) -> Tensor:
     """A number as a tensor with the dtype of another."""
     return value if isinstance(value, Tensor) else Tensor.constant(value, dtype=like.dtype, device=like.device)
+
+
+def _order(row: Tensor) -> Tensor:
+    """The places of elements in ascending order; of complex numbers by their real and then their imaginary parts."""
+    if not row.dtype.is_complex():
+        return F.argsort(row)
+    first = F.argsort(F.imag(row))
+    return F.gather(first, F.argsort(F.gather(F.real(row), first, 0)), 0)
 
 
 def _begins(arranged: Tensor) -> Tensor:
@@ -174,5 +183,6 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 @placed
 def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements in ascending order."""
-    row = F.sort(flat(tensor("x", x)))
+    row = flat(tensor("x", x))
+    row = F.gather(row, _order(row), 0) if row.dtype.is_complex() else F.sort(row)
     return F.gather(row, F.nonzero(_begins(row), "count")[:, 0], 0) if row.size else row

@@ -1,19 +1,23 @@
 """Stages what factorises matrices: linear systems, determinants, triangles, eigenvalues, singular values.
 
-Matrices are the last two axes; those before them are batches. Half types are computed in float32.
+Matrices are the last two axes; those before them are batches. Half types are computed in float32. Of complex matrices
+the transposes are conjugate.
 
 See also `matmul` (products).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim
-from ..types.tensor_type import shown
+from ..types.tensor_type import TensorType, shown
 from .indexing import slice_tensor
 from .operands import as_shape, broadcast_shapes, cast_to, check_kind, expand, permuted, tensor, tensors
+from .parts import conj
 from .stage import builtin, fail, op
 
 __all__ = ["cholesky", "det", "eigh", "qr", "slogdet", "solve", "svd"]
@@ -21,7 +25,7 @@ __all__ = ["cholesky", "det", "eigh", "qr", "slogdet", "solve", "svd"]
 _FAMILY = "factorising"
 
 
-@op(dtypes={"a": "float", "b": "float"}, example="ops.solve(a, b)")
+@op(dtypes={"a": "inexact", "b": "inexact"}, example="ops.solve(a, b)")
 def solve(a: TensorValueLike, b: TensorValueLike) -> TensorValue:
     """x of a @ x == b, by elimination with pivots. The axes before the matrices broadcast.
 
@@ -34,7 +38,7 @@ def solve(a: TensorValueLike, b: TensorValueLike) -> TensorValue:
             runs: a matrix is singular.
     """
     left, right = tensors("solve", a=a, b=b)
-    check_kind("solve", "a", left, "float")
+    check_kind("solve", "a", left, "inexact")
     _square("solve", "a", left)
     vector = right.rank == 1
     columns = as_shape(right, [*right.shape, 1]) if vector else right
@@ -48,42 +52,46 @@ def solve(a: TensorValueLike, b: TensorValueLike) -> TensorValue:
     return as_shape(result, result.shape[:-1]) if vector else result
 
 
-@op(dtypes={"x": "float"}, example="ops.det(x)")
+@op(dtypes={"x": "inexact"}, example="ops.det(x)")
 def det(x: TensorValueLike) -> TensorValue:
     """The determinants of square matrices.
 
     Raises:
         GraphError: EK0421, matrices that are not square.
     """
-    value = _square("det", "x", _float("det", x))
-    return cast_to(builtin(_FAMILY, "determinants", [_wide(value)])[0], value.dtype)
+    value = _square("det", "x", _inexact("det", x))
+    return cast_to(_determinants(value)[0], value.dtype)
 
 
-@op(dtypes={"x": "float"}, example="ops.slogdet(x)")
+@op(dtypes={"x": "inexact"}, example="ops.slogdet(x)")
 def slogdet(x: TensorValueLike) -> tuple[TensorValue, TensorValue]:
     """The signs of determinants, and the logarithms of their magnitudes; 0 and -inf of a singular matrix.
+
+    The sign of a complex number is the number divided by its magnitude.
 
     Raises:
         GraphError: EK0421, matrices that are not square.
     """
-    value = _square("slogdet", "x", _float("slogdet", x))
-    _, sign, size, _ = builtin(_FAMILY, "determinants", [_wide(value)])
-    return cast_to(sign, value.dtype), cast_to(size, value.dtype)
+    value = _square("slogdet", "x", _inexact("slogdet", x))
+    _, sign, size, _ = _determinants(value)
+    return cast_to(sign, value.dtype), cast_to(size, value.dtype.part)
 
 
-@op(dtypes={"x": "float"}, example="ops.cholesky(x)")
+@op(dtypes={"x": "inexact"}, example="ops.cholesky(x)")
 def cholesky(x: TensorValueLike, upper: bool = False) -> TensorValue:
     """The lower triangle L with which x == L @ L.T, or `upper` its transpose; of x the lower triangle is read.
+
+    Of complex matrices the transposes are conjugate.
 
     Raises:
         GraphError: EK0421, matrices that are not square. When the graph runs: a matrix is not positive definite.
     """
-    value = _square("cholesky", "x", _float("cholesky", x))
+    value = _square("cholesky", "x", _inexact("cholesky", x))
     result = cast_to(builtin(_FAMILY, "cholesky", [_wide(value)])[0], value.dtype)
-    return _turned(result) if flag_of("upper", upper) else result
+    return _adjoint(result) if flag_of("upper", upper) else result
 
 
-@op(dtypes={"x": "float"}, example="ops.qr(x)")
+@op(dtypes={"x": "inexact"}, example="ops.qr(x)")
 def qr(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, TensorValue]:
     """Orthogonal matrices and upper triangles whose products are x (m, n): of shapes (m, k) and (k, n).
 
@@ -94,7 +102,7 @@ def qr(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, TensorV
     Raises:
         GraphError: EK0421, the rank is below 2.
     """
-    value = _matrices("qr", _float("qr", x))
+    value = _matrices("qr", _inexact("qr", x))
     q, r = (cast_to(each, value.dtype) for each in builtin(_FAMILY, "qr", [_wide(value)], {"positive": False})[:2])
     if flag_of("complete", complete):
         return q, r
@@ -102,21 +110,23 @@ def qr(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, TensorV
     return _first(q, -1, k), _first(r, -2, k)
 
 
-@op(dtypes={"x": "float"}, example="ops.eigh(x)")
+@op(dtypes={"x": "inexact"}, example="ops.eigh(x)")
 def eigh(x: TensorValueLike) -> tuple[TensorValue, TensorValue]:
-    """The eigenvalues of symmetric matrices, the smallest first, and eigenvectors as columns.
+    """The eigenvalues of symmetric (Hermitian) matrices, the smallest first, and eigenvectors as columns.
 
     Of x the lower triangle is read.
 
     Raises:
         GraphError: EK0421, matrices that are not square.
     """
-    value = _square("eigh", "x", _float("eigh", x))
-    values, vectors = builtin(_FAMILY, "eigh", [_wide(value)])[:2]
-    return cast_to(values, value.dtype), cast_to(vectors, value.dtype)
+    value = _square("eigh", "x", _inexact("eigh", x))
+    wide = _wide(value)
+    types = [_parts(wide, wide.shape[:-1]), wide.type, wide.type]
+    values, vectors = builtin(_FAMILY, "eigh", [wide], None, types)[:2]
+    return cast_to(values, value.dtype.part), cast_to(vectors, value.dtype)
 
 
-@op(dtypes={"x": "float"}, example="ops.svd(x)")
+@op(dtypes={"x": "inexact"}, example="ops.svd(x)")
 def svd(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, TensorValue, TensorValue]:
     """Orthogonal U, singular values S, the largest first, and orthogonal V with which x (m, n) is (U * S) @ V.
 
@@ -127,23 +137,29 @@ def svd(x: TensorValueLike, complete: bool = False) -> tuple[TensorValue, Tensor
     Raises:
         GraphError: EK0421, the rank is below 2.
     """
-    value = _matrices("svd", _float("svd", x))
-    columns, sizes, turns = builtin(_FAMILY, "orthogonal_columns", [_wide(value)])
+    value = _matrices("svd", _inexact("svd", x))
+    wide, n = _wide(value), value.shape[-1]
+    types = [
+        wide.type,
+        _parts(wide, [*wide.shape[:-2], n]),
+        TensorType(wide.dtype, [*wide.shape[:-2], n, n], wide.device),
+    ]
+    columns, sizes, turns = builtin(_FAMILY, "orthogonal_columns", [wide], None, types)
     left = builtin(_FAMILY, "qr", [columns], {"positive": True})[0]
     k = value.shape[-2].minimum(value.shape[-1])
-    factors = [left, _first(sizes, -1, k), _turned(turns)]
+    factors = [left, _first(sizes, -1, k), _adjoint(turns)]
     if not flag_of("complete", complete):
         factors = [_first(left, -1, k), factors[1], _first(factors[2], -2, k)]
-    u, s, v = (cast_to(each, value.dtype) for each in factors)
-    return u, s, v
+    u, s, v = factors
+    return cast_to(u, value.dtype), cast_to(s, value.dtype.part), cast_to(v, value.dtype)
 
 
 # *** parts ***
 
 
-def _float(name: str, x: TensorValueLike) -> TensorValue:
+def _inexact(name: str, x: TensorValueLike) -> TensorValue:
     value = tensor(name, "x", x)
-    check_kind(name, "x", value, "float")
+    check_kind(name, "x", value, "inexact")
     return value
 
 
@@ -161,6 +177,19 @@ def _square(name: str, argument: str, value: TensorValue) -> TensorValue:
     return value
 
 
+def _determinants(value: TensorValue) -> list[TensorValue]:
+    """Determinants, their signs, and the logarithms of their magnitudes."""
+    wide = _wide(value)
+    outer = wide.shape[:-2]
+    numbers = TensorType(wide.dtype, outer, wide.device)
+    return builtin(_FAMILY, "determinants", [wide], None, [numbers, numbers, _parts(wide, outer), wide.type])
+
+
+def _parts(value: TensorValue, shape: Sequence[Dim]) -> TensorType:
+    """The type of real numbers that belong to `value`."""
+    return TensorType(value.dtype.part, shape, value.device)
+
+
 def _wide(value: TensorValue) -> TensorValue:
     return cast_to(value, DType.float32) if value.dtype.is_half() else value
 
@@ -168,6 +197,11 @@ def _wide(value: TensorValue) -> TensorValue:
 def _turned(value: TensorValue) -> TensorValue:
     rank = value.rank
     return permuted(value, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _adjoint(value: TensorValue) -> TensorValue:
+    """Matrices transposed, and conjugate where they are complex."""
+    return _turned(conj(value) if value.dtype.is_complex() else value)
 
 
 def _first(value: TensorValue, axis: int, count: Dim) -> TensorValue:

@@ -13,7 +13,7 @@ from ..arguments import axis_of, in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import StaticDim
 from ..types.tensor_type import TensorType, shown
-from .operands import DimLike, check_at_least, check_equal, check_kind, dim_of, indices_of, tensor
+from .operands import DimLike, are_set, check_at_least, check_equal, check_kind, dim_of, indices_of, tensor
 from .stage import builtin, define_sizes, fail, op
 
 __all__ = ["gather", "gather_nd", "nonzero", "take_along_axis"]
@@ -113,7 +113,7 @@ def depth_of(name: str, indices: TensorValue) -> int:
     return int(indices.shape[-1])
 
 
-@op(dtypes={"x": "any"}, example='ops.nonzero(x, out_dim="found")')
+@op(dtypes={"x": "comparable"}, example='ops.nonzero(x, out_dim="found")')
 def nonzero(x: TensorValueLike, out_dim: DimLike) -> TensorValue:
     """The int64 indices of all elements that are not zero, one row each, in row-major order. NaN is not zero.
 
@@ -125,7 +125,8 @@ def nonzero(x: TensorValueLike, out_dim: DimLike) -> TensorValue:
         GraphError: EK0454, at the call: `out_dim` has a size already, and it is another.
     """
     value = tensor("nonzero", "x", x)
-    check_kind("nonzero", "x", value, "any")
+    check_kind("nonzero", "x", value, "comparable")
+    value = are_set(value) if value.dtype.is_complex() else value
     size = dim_of("nonzero", "out_dim", out_dim)
     count = builtin(_FAMILY, "nonzero_count", [value])[0]
     define_sizes("nonzero", count, [size], [f"nonzero: out_dim is {size}, and x has another number of them"])

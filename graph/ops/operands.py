@@ -350,6 +350,11 @@ def parts_kernel(kernel: str, value: TensorValue) -> TensorValue:
     return builtin("complex", kernel, [value], {}, [value.type.with_dtype(value.dtype.part)])[0]
 
 
+def are_set(value: TensorValue) -> TensorValue:
+    """Whether complex numbers are not zero."""
+    return builtin("complex", "is_set", [value])[0]
+
+
 def as_real(value: TensorValue) -> TensorValue:
     """Complex numbers as pairs of floats in a last axis."""
     out = TensorType(value.dtype.part, [*value.shape, 2], value.device)

@@ -68,17 +68,17 @@ def logsumexp(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> Ten
     """log(sum(exp(x))) along `axis` without overflow; -inf over no elements."""
 
 
-@reduction("any", kernel="reduce_any", changes=True)
+@reduction("comparable", kernel="reduce_any", changes=True, of_complex="bools")
 def any(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     """Whether an element along `axis` is not zero, as bool; NaN is not zero. False over no elements."""
 
 
-@reduction("any", kernel="reduce_all", changes=True)
+@reduction("comparable", kernel="reduce_all", changes=True, of_complex="bools")
 def all(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     """Whether no element along `axis` is zero, as bool; NaN is not zero. True over no elements."""
 
 
-@reduction("any", changes=True)
+@reduction("comparable", changes=True, of_complex="bools")
 def count_nonzero(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     """How many elements along `axis` are not zero, as int64; NaN is not zero."""
 

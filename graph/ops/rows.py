@@ -32,7 +32,18 @@ from ..staging.value import Axes, TensorValue
 from ..types.dims import Dim, Shape, StaticDim, is_below_zero
 from ..types.promotion import promote
 from ..types.tensor_type import TensorType, shown
-from .operands import as_real, as_shape, broadcast, cast_to, check_kind, joined_parts, permuted, tensor, tensors
+from .operands import (
+    are_set,
+    as_real,
+    as_shape,
+    broadcast,
+    cast_to,
+    check_kind,
+    joined_parts,
+    permuted,
+    tensor,
+    tensors,
+)
 from .stage import F, Op, builtin, declared, fail, require
 
 Reader = Callable[[str, Any], Any]  # makes the value of a parameter from an attribute's name and what a user passes
@@ -136,7 +147,8 @@ def reduction(
         places: the result is the place of an element: of one axis or of all of them, which must not be empty.
         bools: the dtype in which bools are computed; their own when left out.
         changes: one element alone becomes another value, too: without axes there is something to compute.
-        of_complex: how complex numbers are reduced: as "pairs" of floats, or by another kernel of this name.
+        of_complex: how complex numbers are reduced: as "pairs" of floats, as "bools" of what is not zero, or by another
+            kernel of this name.
         family, kernel, method: as of `elementwise`.
     """
 
@@ -144,7 +156,9 @@ def reduction(
         operand, x = next(iter(given.items()))
         value = tensor(name, operand, x)
         check_kind(name, operand, value, kinds)
-        if of_complex and value.dtype.is_complex():
+        if of_complex == "bools" and value.dtype.is_complex():
+            value = are_set(value)
+        elif of_complex and value.dtype.is_complex():
             axes = axes_of(name, given["axis"], value.rank)
             if of_complex == "pairs":
                 part = value.dtype.part if sums else None

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from ... import dsl
-from ...dsl import ComplexFloating, InputTensor, OutputTensor, float32, float64, foreach, register, select
+from ...dsl import ComplexFloating, InputTensor, OutputTensor, bool8, float32, float64, foreach, register, select
 from ..algorithms.references import plain
 
 C = TypeVar("C", bound=ComplexFloating)
@@ -30,6 +30,15 @@ def imag(out: OutputTensor[R, "*s"], x: InputTensor[C, "*s"]) -> None:
 
 
 imag.reference(plain(np.imag))
+
+
+@register("is_set")
+def is_set(out: OutputTensor[bool8, "*s"], x: InputTensor[C, "*s"]) -> None:
+    """Whether the numbers are not zero; NaN is not."""
+    foreach(out, lambda i: x[i] != 0)
+
+
+is_set.reference(plain(lambda x: x != 0))
 
 
 @register("conj")

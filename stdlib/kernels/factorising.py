@@ -1,7 +1,8 @@
 """Factorises matrices: triangles by elimination, reflections and roots; eigenvalues and singular values by rotations.
 
-Each matrix is the work of one task, so that the matrices of a batch run side by side. Numbers are float32 or float64;
-outputs named `work` hold what is computed on the way.
+Each matrix is the work of one task, so that the matrices of a batch run side by side. Numbers are float32, float64 or
+complex; outputs named `work` hold what is computed on the way. Of complex numbers `C` are the elements, and `R` their
+parts; of real ones both are the same.
 """
 
 from __future__ import annotations
@@ -16,19 +17,24 @@ from ...dsl import (
     Int,
     OutputTensor,
     abs,
+    complex64,
+    complex128,
+    conj,
     float32,
     float64,
     log,
     max,
     min,
     parallel_for,
+    real,
     register,
     select,
     sqrt,
 )
 from ..algorithms.algorithm import product, unravelled
 
-C = TypeVar("C", float32, float64)
+C = TypeVar("C", float32, float64, complex64, complex128)
+R = TypeVar("R", float32, float64)
 
 SWEEPS = 60  # rounds of rotations at most; about ten make what is left as small as rounding
 
@@ -72,27 +78,29 @@ def solve(
 def determinants(
     out: OutputTensor[C, "*a"],
     sign: OutputTensor[C, "*a"],
-    size: OutputTensor[C, "*a"],
+    size: OutputTensor[R, "*a"],
     work: OutputTensor[C, "*a n n"],
     x: InputTensor[C, "*a n n"],
     ctx: DeviceContext,
 ) -> None:
-    """The determinant, its sign, and the logarithm of its magnitude; 0, 0 and -inf of a singular matrix."""
+    """The determinant, its sign, and the logarithm of its magnitude; 0, 0 and -inf of a singular matrix.
+
+    The sign of a complex number is the number divided by its magnitude.
+    """
     n = x.dim(-1)
 
     def one(task):
         lead: Any = unravelled(task, sign.shape)
         _copy(work, x, lead, n, n)
         side = x.dtype(1)
-        total = x.dtype(0)
+        total = R(0)
         whole = x.dtype(1)
         for column in range(n):
             best = _pivot(work, lead, column, n)
             _swap_rows(work, lead, column, best, n)
             pivot = work[(*lead, column, column)]
-            if pivot == 0:
-                side = x.dtype(0)
-            if (pivot < 0) ^ (best != column):
+            side = side * _sign(pivot)
+            if best != column:
                 side = -side
             total = total + log(abs(pivot))
             whole = whole * (pivot if best == column else -pivot)
@@ -109,7 +117,7 @@ def determinants(
 
 @register("cholesky")
 def cholesky(out: OutputTensor[C, "*a n n"], x: InputTensor[C, "*a n n"], ctx: DeviceContext) -> None:
-    """The lower triangle with which x == out @ out transposed; only the lower triangle of x is read."""
+    """The lower triangle with which x == out @ out transposed and conjugate; only the lower triangle of x is read."""
     n = x.dim(-1)
 
     def one(task):
@@ -120,10 +128,10 @@ def cholesky(out: OutputTensor[C, "*a n n"], x: InputTensor[C, "*a n n"], ctx: D
             for column in range(row + 1):
                 total = x[(*lead, row, column)]
                 for k in range(column):
-                    total = total - out[(*lead, row, k)] * out[(*lead, column, k)]
+                    total = total - out[(*lead, row, k)] * conj(out[(*lead, column, k)])
                 if column == row:
-                    assert not total <= 0, "the matrix is not positive definite"
-                    out[(*lead, row, column)] = sqrt(total)
+                    assert not real(total) <= 0, "the matrix is not positive definite"
+                    out[(*lead, row, column)] = x.dtype(sqrt(real(total)))
                 else:
                     out[(*lead, row, column)] = total / out[(*lead, column, column)]
 
@@ -140,33 +148,34 @@ def qr(
     *,
     positive: bool,
 ) -> None:
-    """An orthogonal matrix and an upper triangle whose product x is, by Householder's reflections.
+    """An orthogonal (unitary) matrix and an upper triangle whose product x is, by Householder's reflections.
 
-    With `positive` the diagonal of the triangle has no negative elements.
+    With `positive` the diagonal of the triangle has real elements, none of them negative.
     """
     m, n = x.dim(-2), x.dim(-1)
+    zero = abs(x.dtype(0))
 
     def one(task):
         lead: Any = unravelled(task, x.shape[:-2])
         _copy(r, x, lead, m, n)
         _identity(q, lead, m)
         for column in range(min(m - 1, n)):
-            largest = x.dtype(0)
+            largest = zero
             for row in range(column, m):
                 largest = max(largest, abs(r[(*lead, row, column)]))
-            below = x.dtype(0)
+            below = zero
             for row in range(column + 1, m):
                 below = max(below, abs(r[(*lead, row, column)]))
             if below != 0:
-                total = x.dtype(0)
+                total = zero
                 for row in range(column, m):
                     part = r[(*lead, row, column)] / largest
                     work[(*lead, row)] = part
-                    total = total + part * part
+                    total = total + real(part * conj(part))
                 first = work[(*lead, column)]
-                end = select(first < 0, sqrt(total), -sqrt(total))  # away from the first element
+                end = -_direction(first) * sqrt(total)  # away from the first element
                 work[(*lead, column)] = first - end
-                scale = x.dtype(1) / (total - first * end)  # 2 / (v @ v)
+                scale = 1 / (total - real(first * conj(end)))  # 2 / (v @ v)
                 _reflect_columns(r, work, lead, column, scale, m, n)
                 _reflect_rows(q, work, lead, column, scale, m)
                 r[(*lead, column, column)] = end * largest
@@ -174,24 +183,26 @@ def qr(
                     r[(*lead, row, column)] = x.dtype(0)
         if positive:
             for k in range(min(m, n)):
-                if r[(*lead, k, k)] < 0:
+                turn = _direction(r[(*lead, k, k)])
+                if turn != 1:
                     for column in range(n):
-                        r[(*lead, k, column)] = -r[(*lead, k, column)]
+                        r[(*lead, k, column)] = r[(*lead, k, column)] * conj(turn)
                     for row in range(m):
-                        q[(*lead, row, k)] = -q[(*lead, row, k)]
+                        q[(*lead, row, k)] = q[(*lead, row, k)] * turn
 
     parallel_for(product(x.shape[:-2]), one)
 
 
 @register("eigh")
 def eigh(
-    values: OutputTensor[C, "*a n"],
+    values: OutputTensor[R, "*a n"],
     vectors: OutputTensor[C, "*a n n"],
     work: OutputTensor[C, "*a n n"],
     x: InputTensor[C, "*a n n"],
     ctx: DeviceContext,
 ) -> None:
-    """The eigenvalues of a symmetric matrix, the smallest first, and eigenvectors as columns: Jacobi's rotations.
+    """The eigenvalues of a symmetric (Hermitian) matrix, the smallest first, and eigenvectors as columns: Jacobi's
+    rotations.
 
     Only the lower triangle of x is read.
     """
@@ -205,7 +216,7 @@ def eigh(
             for column in range(row + 1):
                 part = x[(*lead, row, column)] / scale
                 work[(*lead, row, column)] = part
-                work[(*lead, column, row)] = part
+                work[(*lead, column, row)] = conj(part)
         _identity(vectors, lead, n)
         turned = True
         sweep = Int(0)
@@ -217,12 +228,13 @@ def eigh(
                     apart = work[(*lead, p, q)]
                     if abs(apart) > least:
                         turned = True
-                        cosine, sine = _rotation(work[(*lead, p, p)], work[(*lead, q, q)], apart)
-                        _turn_columns(work, lead, p, q, cosine, sine, n)
-                        _turn_rows(work, lead, p, q, cosine, sine, n)
-                        _turn_columns(vectors, lead, p, q, cosine, sine, n)
+                        phase, size = _phase(apart)
+                        cosine, sine = _rotation(real(work[(*lead, p, p)]), real(work[(*lead, q, q)]), size)
+                        _turn_columns(work, lead, p, q, cosine, sine, phase, n)
+                        _turn_rows(work, lead, p, q, cosine, sine, phase, n)
+                        _turn_columns(vectors, lead, p, q, cosine, sine, phase, n)
         for k in range(n):
-            values[(*lead, k)] = work[(*lead, k, k)] * scale
+            values[(*lead, k)] = real(work[(*lead, k, k)]) * scale
         for k in range(n):
             best: Any = Int(k)
             for other in range(k + 1, n):
@@ -240,7 +252,7 @@ def eigh(
 @register("orthogonal_columns")
 def orthogonal_columns(
     out: OutputTensor[C, "*a m n"],
-    sizes: OutputTensor[C, "*a n"],
+    sizes: OutputTensor[R, "*a n"],
     turns: OutputTensor[C, "*a n n"],
     x: InputTensor[C, "*a m n"],
     ctx: DeviceContext,
@@ -263,24 +275,25 @@ def orthogonal_columns(
             sweep = sweep + 1
             for p in range(n):
                 for q in range(p + 1, n):
-                    first = _dot(out, lead, p, p, m)
-                    second = _dot(out, lead, q, q, m)
+                    first = real(_dot(out, lead, p, p, m))
+                    second = real(_dot(out, lead, q, q, m))
                     both = _dot(out, lead, p, q, m)
                     if abs(both) > least * sqrt(first) * sqrt(second) and abs(both) > least * least:
                         turned = True
-                        cosine, sine = _rotation(first, second, both)
-                        _turn_columns(out, lead, p, q, cosine, sine, m)
-                        _turn_columns(turns, lead, p, q, cosine, sine, n)
+                        phase, size = _phase(both)
+                        cosine, sine = _rotation(first, second, size)
+                        _turn_columns(out, lead, p, q, cosine, sine, phase, m)
+                        _turn_columns(turns, lead, p, q, cosine, sine, phase, n)
         for k in range(n):
             best: Any = Int(k)
             for other in range(k + 1, n):
-                if _dot(out, lead, other, other, m) > _dot(out, lead, best, best, m):
+                if real(_dot(out, lead, other, other, m)) > real(_dot(out, lead, best, best, m)):
                     best = Int(other)
             if best != k:
                 _swap_columns(out, lead, k, best, m)
                 _swap_columns(turns, lead, k, best, n)
         for column in range(n):
-            sizes[(*lead, column)] = sqrt(_dot(out, lead, column, column, m)) * scale
+            sizes[(*lead, column)] = sqrt(real(_dot(out, lead, column, column, m))) * scale
             for row in range(m):
                 out[(*lead, row, column)] = out[(*lead, row, column)] * scale
 
@@ -292,7 +305,7 @@ def orthogonal_columns(
 
 def _least(x: Any) -> Any:
     """Half a unit in the last place of 1, next to which rotations change nothing."""
-    return 1.2e-16 if x.dtype == float64 else 6e-8
+    return 1.2e-16 if x.dtype == float64 or x.dtype == complex128 else 6e-8
 
 
 def _copy(out: Any, x: Any, lead: Any, m: Any, n: Any) -> None:
@@ -309,17 +322,37 @@ def _identity(out: Any, lead: Any, n: Any) -> None:
 
 def _peak(x: Any, lead: Any, m: Any, n: Any) -> Any:
     """The largest magnitude; 1 where all elements are 0."""
-    largest = x.dtype(0)
+    largest = abs(x.dtype(0))
     for row in range(m):
         for column in range(n):
             largest = max(largest, abs(x[(*lead, row, column)]))
-    return select(largest == 0, x.dtype(1), largest)
+    return select(largest == 0, abs(x.dtype(1)), largest)
+
+
+def _sign(x: Any) -> Any:
+    """A number divided by its magnitude; 0 of 0."""
+    if x.dtype.is_complex():
+        size = abs(x)
+        return x / select(size == 0, x.dtype.part(1), size)
+    return select(x == 0, x.dtype(0), select(x < 0, x.dtype(-1), x.dtype(1)))
+
+
+def _direction(x: Any) -> Any:
+    """A number divided by its magnitude; 1 of 0."""
+    return select(x == 0, x.dtype(1), _sign(x))
+
+
+def _phase(x: Any) -> Any:
+    """The factor of magnitude 1, and the real number, whose product a number is; a real number is the second."""
+    if x.dtype.is_complex():
+        return _direction(x), abs(x)
+    return x.dtype(1), x
 
 
 def _dot(x: Any, lead: Any, p: Any, q: Any, m: Any) -> Any:
     total = x.dtype(0)
     for row in range(m):
-        total = total + x[(*lead, row, p)] * x[(*lead, row, q)]
+        total = total + conj(x[(*lead, row, p)]) * x[(*lead, row, q)]
     return total
 
 
@@ -360,16 +393,20 @@ def _rotation(first: Any, second: Any, both: Any) -> Any:
     return cosine, cosine * tangent
 
 
-def _turn_columns(x: Any, lead: Any, p: Any, q: Any, cosine: Any, sine: Any, m: Any) -> None:
+def _times(x: Any, phase: Any) -> Any:
+    return x * phase if x.dtype.is_complex() else x
+
+
+def _turn_columns(x: Any, lead: Any, p: Any, q: Any, cosine: Any, sine: Any, phase: Any, m: Any) -> None:
     for row in range(m):
-        a, b = x[(*lead, row, p)], x[(*lead, row, q)]
+        a, b = x[(*lead, row, p)], _times(x[(*lead, row, q)], conj(phase))
         x[(*lead, row, p)] = cosine * a - sine * b
         x[(*lead, row, q)] = sine * a + cosine * b
 
 
-def _turn_rows(x: Any, lead: Any, p: Any, q: Any, cosine: Any, sine: Any, n: Any) -> None:
+def _turn_rows(x: Any, lead: Any, p: Any, q: Any, cosine: Any, sine: Any, phase: Any, n: Any) -> None:
     for column in range(n):
-        a, b = x[(*lead, p, column)], x[(*lead, q, column)]
+        a, b = x[(*lead, p, column)], _times(x[(*lead, q, column)], phase)
         x[(*lead, p, column)] = cosine * a - sine * b
         x[(*lead, q, column)] = sine * a + cosine * b
 
@@ -378,7 +415,7 @@ def _reflect_columns(r: Any, v: Any, lead: Any, first: Any, scale: Any, m: Any, 
     for column in range(first + 1, n):
         total = v.dtype(0)
         for row in range(first, m):
-            total = total + v[(*lead, row)] * r[(*lead, row, column)]
+            total = total + conj(v[(*lead, row)]) * r[(*lead, row, column)]
         for row in range(first, m):
             r[(*lead, row, column)] = r[(*lead, row, column)] - scale * total * v[(*lead, row)]
 
@@ -389,7 +426,7 @@ def _reflect_rows(q: Any, v: Any, lead: Any, first: Any, scale: Any, m: Any) -> 
         for column in range(first, m):
             total = total + q[(*lead, row, column)] * v[(*lead, column)]
         for column in range(first, m):
-            q[(*lead, row, column)] = q[(*lead, row, column)] - scale * total * v[(*lead, column)]
+            q[(*lead, row, column)] = q[(*lead, row, column)] - scale * total * conj(v[(*lead, column)])
 
 
 # *** references ***
@@ -415,10 +452,11 @@ def cholesky_reference(x):
 def qr_reference(x, *, positive):
     q, r = np.linalg.qr(x, "complete")
     if positive:
-        signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1, 1).astype(x.dtype)
+        diagonal = np.diagonal(r, axis1=-2, axis2=-1)
+        signs = np.where(diagonal == 0, 1, np.sign(diagonal)).astype(x.dtype)
         k = signs.shape[-1]
         q[..., :k] *= signs[..., None, :]
-        r[..., :k, :] *= signs[..., None]
+        r[..., :k, :] *= signs.conj()[..., None]
     return q, r, x[..., 0]
 
 
@@ -432,7 +470,7 @@ def eigh_reference(x):
 def orthogonal_columns_reference(x):
     _, sizes, right = np.linalg.svd(x)
     n, k = x.shape[-1], sizes.shape[-1]
-    turns = np.swapaxes(right, -1, -2)
-    lengths = np.zeros((*x.shape[:-2], n), x.dtype)
+    turns = np.swapaxes(right, -1, -2).conj()
+    lengths = np.zeros((*x.shape[:-2], n), sizes.dtype)
     lengths[..., :k] = sizes
     return x @ turns, lengths, turns

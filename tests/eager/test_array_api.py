@@ -176,8 +176,10 @@ def test_linear_algebra_is_as_numpy_has_it(name: str, args: Any, kwargs: dict[st
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (2, 3, 1), (0, 3), (3, 0)])
 @pytest.mark.parametrize("full", [True, False])
-def test_singular_values(shape: tuple[int, ...], full: bool) -> None:
+@pytest.mark.parametrize("imaginary", [0, 1j], ids=["real", "complex"])
+def test_singular_values(shape: tuple[int, ...], full: bool, imaginary: complex) -> None:
     x = RNG.standard_normal(shape)
+    x = x + imaginary * RNG.standard_normal(shape) if imaginary else x
     u, s, v = (each.numpy() for each in xp.linalg.svd(xp.asarray(x), full_matrices=full))
     wanted = np.linalg.svd(x, full_matrices=full)
     assert [u.shape, s.shape, v.shape] == [each.shape for each in wanted]
@@ -185,14 +187,15 @@ def test_singular_values(shape: tuple[int, ...], full: bool) -> None:
     np.testing.assert_allclose(s, wanted[1], atol=1e-12)
     np.testing.assert_allclose((u[..., :k] * s[..., None, :]) @ v[..., :k, :], x, atol=1e-12)
     for each in (u, v.swapaxes(-1, -2)):
-        product = each.swapaxes(-1, -2) @ each
+        product = each.swapaxes(-1, -2).conj() @ each
         np.testing.assert_allclose(product, np.broadcast_to(np.eye(product.shape[-1]), product.shape), atol=1e-12)
 
 
 def test_matrices_without_full_rank() -> None:
-    for x in (np.ones((4, 3)), np.zeros((3, 3)), np.outer([1, 2, 3], [4, 5]).astype(np.float64)):
+    matrices = (np.ones((4, 3)), np.zeros((3, 3)), np.outer([1, 2, 3], [4, 5]).astype(np.float64))
+    for x in (*matrices, *(each * (1 - 2j) for each in matrices)):
         u, s, v = (each.numpy() for each in xp.linalg.svd(xp.asarray(x)))
-        np.testing.assert_allclose(u.T @ u, np.eye(len(u)), atol=1e-12)
+        np.testing.assert_allclose(u.T.conj() @ u, np.eye(len(u)), atol=1e-12)
         np.testing.assert_allclose((u[:, : len(s)] * s) @ v[: len(s)], x, atol=1e-12)
     values, vectors = (each.numpy() for each in xp.linalg.eigh(xp.asarray(POSITIVE)))
     np.testing.assert_allclose((vectors * values[..., None, :]) @ vectors.swapaxes(-1, -2), POSITIVE, rtol=1e-10)
@@ -200,6 +203,16 @@ def test_matrices_without_full_rank() -> None:
         xp.linalg.inv(xp.asarray(np.ones((2, 2)))).numpy()
     with pytest.raises(EinkornError, match="the matrix is not positive definite"):
         xp.linalg.cholesky(xp.asarray(-np.eye(2))).numpy()
+
+
+def test_distinct_complex_numbers() -> None:
+    """Their order is that of the real parts, then of the imaginary ones, as NumPy has it."""
+    x = RNG.integers(-2, 3, (4, 5)) + 1j * RNG.integers(-2, 3, (4, 5))
+    values, places, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    compare(list(xp.unique_all(xp.asarray(x))), [values, places, inverse.reshape(x.shape), counts])
+    compare(xp.unique_values(xp.asarray(x)), values)
+    compare(list(xp.nonzero(xp.asarray(x))), list(np.nonzero(x)))
+    compare(xp.count_nonzero(xp.asarray(x)), np.asarray(np.count_nonzero(x)))
 
 
 def test_descending_orders_are_stable() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl.diagnostics.errors import EinkornError
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, TensorValue, ops
 from einkorn.graph.weights import load_weights
 
 HOST = DeviceRef.CPU()
@@ -100,7 +100,61 @@ TRANSFORMS: dict[str, Case] = {
     "rfft": (lambda a: ops.rfft(ops.real(a)), lambda a: np.fft.rfft(a.real), ((2, 20),)),
     "there and back": (lambda a: ops.ifft(ops.fft(a) * 2), lambda a: a * 2, ((3, 49),)),
 }
-ALL = ELEMENTWISE | MOVED | REDUCED | PRODUCTS | TRANSFORMS
+
+
+def hermitian(a: Any) -> Any:
+    """A positive definite matrix that depends on `a`."""
+    turned = a.T
+    product = a @ (ops.conj(turned) if isinstance(a, TensorValue) else turned.conj())
+    return product + np.eye(6, dtype=np.complex64) * 6
+
+
+def of_eigh(a: Any) -> Any:
+    values, vectors = ops.eigh(hermitian(a))
+    return ops.concat([vectors * ops.cast(values, a.dtype) @ ops.conj(vectors.T), ops.cast(values, a.dtype)[None]], 0)
+
+
+def of_svd(a: Any) -> Any:
+    left, sizes, right = ops.svd(a)
+    return ops.concat([left * ops.cast(sizes, a.dtype) @ right, ops.cast(sizes, a.dtype)[:, None]], -1)
+
+
+def of_qr(a: Any, complete: bool) -> Any:
+    q, r = ops.qr(a, complete)
+    return ops.concat([q @ r, ops.conj(q.T) @ q], -1)
+
+
+SQUARE = ((6, 6),)
+FACTORS: dict[str, Case] = {
+    "solve": (ops.solve, np.linalg.solve, ((2, 6, 6), (6, 3))),
+    "det": (ops.det, np.linalg.det, ((3, 6, 6),)),
+    "sign": (lambda a: ops.slogdet(a)[0], lambda a: np.linalg.slogdet(a)[0], SQUARE),
+    "slogdet": (lambda a: ops.slogdet(a)[1], lambda a: np.linalg.slogdet(a)[1], SQUARE),
+    "cholesky": (lambda a: ops.cholesky(hermitian(a)), lambda a: np.linalg.cholesky(hermitian(a)), SQUARE),
+    "upper": (
+        lambda a: ops.cholesky(hermitian(a), upper=True),
+        lambda a: np.linalg.cholesky(hermitian(a)).T.conj(),
+        SQUARE,
+    ),
+    "eigh": (of_eigh, lambda a: np.vstack([hermitian(a), np.linalg.eigvalsh(hermitian(a))]), SQUARE),
+    "svd": (of_svd, lambda a: np.hstack([a, np.linalg.svd(a)[1][:, None]]), ((4, 7),)),
+    "qr": (lambda a: of_qr(a, True), lambda a: np.hstack([a, np.eye(7)]).astype(a.dtype), ((7, 3),)),
+    "qr of a wide matrix": (lambda a: of_qr(a, False), lambda a: np.hstack([a, np.eye(4)]).astype(a.dtype), ((4, 6),)),
+}
+SETS: dict[str, Case] = {
+    name: (
+        lambda a, name=name: getattr(ops, name)(a * ops.cast(ops.real(a) > 0, a.dtype), 1, False),
+        lambda a, name=name: getattr(np, name)(a * (a.real > 0), 1),
+        ONE,
+    )
+    for name in ("any", "all", "count_nonzero")
+}
+SETS["nonzero"] = (
+    lambda a: ops.nonzero(a * ops.cast(ops.real(a) > 0, a.dtype), "found"),
+    lambda a: np.argwhere(a * (a.real > 0)),
+    ONE,
+)
+ALL = FACTORS | SETS | ELEMENTWISE | MOVED | REDUCED | PRODUCTS | TRANSFORMS
 
 
 @TYPES

@@ -49,6 +49,7 @@ from einkorn.dsl import (
 C = TypeVar("C", bound=ComplexFloating)
 F = TypeVar("F", bound=Floating)
 N = TypeVar("N", bound=Number)
+R = TypeVar("R", float32, float64)
 J = 1j
 FUNCTIONS = (exp, log, sqrt, sin, cos, tan, sinh, cosh, tanh, log2, log10, conj)
 
@@ -246,3 +247,15 @@ def says(out: OutputTensor[C, "n"], x: InputTensor[C, "n"]):
 @register("wide")
 def wide(out: OutputTensor[complex128, "*s"], x: InputTensor[complex64, "*s"], y: InputTensor[float64, "*s"]):
     foreach(out, lambda i: x[i].cast(complex128) * complex128(y[i]))
+
+
+@register("with_floats")
+def with_floats(out: OutputTensor[C, "5 n"], z: InputTensor[C, "n"], x: InputTensor[R, "n"]):
+    total = C(0)
+    for k in range(z.dim(0)):
+        total += x[k]
+        out[0, k] = z[k] * x[k] + x[k]
+        out[1, k] = x[k] - z[k] / x[k]
+        out[2, k] = x[k]
+        out[3, k] = z[k] if x[k] > 0 else x[k]
+        out[4, k] = z[k] + total

@@ -244,3 +244,13 @@ def test_cases_of_complex_dtypes_are_derived() -> None:
         "any_number", path, reference=reference, dtypes={"N": [DType.complex64, DType.int32]}, sizes=(1, 3)
     )
     assert report.instances >= 2
+
+
+@BY_TYPE
+def test_floats_meet_complex_numbers_of_their_precision(kernels: KernelFile, dtype: Any) -> None:
+    """They need no cast next to one, where one is stored, and where a variable is one."""
+    z, x = normal(17, dtype=dtype), normal(17, dtype=dtype, seed=1).real.copy()
+    (got,) = kernels("with_floats", z, x)
+    wanted = [z * x + x, x - z / x, x.astype(dtype), np.where(x > 0, z, x), z + x.cumsum()]
+    for row, numbers in zip(got, wanted, strict=True):
+        assert_near(row, numbers.astype(dtype), 16)

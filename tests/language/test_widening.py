@@ -148,6 +148,8 @@ REFUSED = [
     ("float64", "float32", "float64", "x[i] * y[i]", "EK0202", "Float32 does not hold every Float64"),
     ("int32", "int32", "float32", "y[i]", "EK0213", "Int32 has no fractions"),
     ("uint8", "int8", "uint8", "x[i]", "EK0213", "UInt8 does not hold every Int8"),
+    ("complex64", "complex64", "int32", "x[i] * y[i]", "EK0202", "a real number becomes a Complex64 by a cast"),
+    ("complex128", "complex128", "float32", "x[i] * y[i]", "EK0202", "unless it is a Float64"),
     ("float16", "float16", "float16", "x[i] * 70000", "EK0205", "70000 is too large for float16"),
 ]
 

@@ -156,9 +156,7 @@ class Op:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            if _transformed() or active or forward_ad._current_level >= 0:
-                _let_record(self._registered.name)
-            op = self.torch if self._numbers is None else chosen(self._numbers, args, kwargs)
+            op = self.torch if self._is_plain else self._chosen(args, kwargs)
             return op(*args, **kwargs) if kwargs else op(*args)
         except RecursionError:
             raise
@@ -168,6 +166,12 @@ class Op:
                 return self.torch(*args, **kwargs)
             schema = self._fallback.schema
             raise explained(schema, schema.inputs, error, args, kwargs) from None
+
+    def _chosen(self, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+        """The overload for a call, which autograd records where derivatives are computed."""
+        if _transformed() or active or forward_ad._current_level >= 0:
+            _let_record(self._registered.name)
+        return self.torch if self._numbers is None else chosen(self._numbers, args, parameters)
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the kernel itself in a program that Dynamo traces."""
@@ -212,6 +216,7 @@ class Op:
         self._registered, self.torch, self._numbers = registered, registered.overload, registered.numbers
         registered.ops.add(self)
         self._take_backward()
+        self._is_plain = self._numbers is None and registered.has_autograd  # a call chooses nothing
 
     def _take_backward(self) -> None:
         """Two kernel objects of one library stand for one op: a backward that one of them has, both have."""
