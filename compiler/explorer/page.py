@@ -18,7 +18,9 @@ from typing import Any
 
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
+from pygments.lexer import inherit
+from pygments.lexers import LlvmLexer, get_lexer_by_name
+from pygments.token import Name
 
 from ...dsl.diagnostics.errors import plural
 from ...dsl.diagnostics.places import is_shipped, shown_path
@@ -41,7 +43,7 @@ TITLES = {
     "llvm": ("LLVM IR", "after optimisation"),
     "asm": ("assembly", ""),
 }
-LEXERS = {"source": "python", "typed": "llvm", "mlir": "llvm", "llvm": "llvm", "asm": "gas"}
+LEXERS = {"source": "python", "mlir": "llvm", "llvm": "llvm", "asm": "gas"}
 GOLDEN_ANGLE = 137.508  # degrees of hue between neighbours: no two lines close to each other look alike
 
 
@@ -221,7 +223,14 @@ _CLASSES = {
 }
 
 
+class _TypedLexer(LlvmLexer):  # type: ignore[misc]  # its stubs say Any
+    """LLVM's words are most of those of typed programs; names of dtypes, such as Float32, are whole."""
+
+    tokens = {"root": [(r"[A-Za-z]+\d+\b", Name), inherit]}  # noqa: RUF012  so pygments wants it
+
+
 def _highlighted(text: str, stage: str) -> list[str]:
     """The text as HTML, line by line."""
-    lexer = get_lexer_by_name(LEXERS[stage], stripnl=False, ensurenl=False)
+    kept = {"stripnl": False, "ensurenl": False}
+    lexer = _TypedLexer(**kept) if stage == "typed" else get_lexer_by_name(LEXERS[stage], **kept)
     return str(highlight(text, lexer, _Formatter(nowrap=True))).split("\n")[: text.count("\n") + 1]
