@@ -247,7 +247,7 @@ def test_cases_of_complex_dtypes_are_derived() -> None:
 
 
 @BY_TYPE
-def test_floats_meet_complex_numbers_of_their_precision(kernels: KernelFile, dtype: Any) -> None:
+def test_floats_next_to_complex_numbers_of_their_precision(kernels: KernelFile, dtype: Any) -> None:
     """They need no cast next to one, where one is stored, and where a variable is one."""
     z, x = normal(17, dtype=dtype), normal(17, dtype=dtype, seed=1).real.copy()
     (got,) = kernels("with_floats", z, x)
