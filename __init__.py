@@ -7,7 +7,8 @@
 
     einkorn.load(path)  the ops of a package, a folder of kernel files or one file, as attributes that are called
 
-Importing this module imports none of them, and none of them loads a compiler before one is needed.
+Importing this module imports none of them, and none of them loads a compiler before one is needed. Each is imported
+when it is used first: `einkorn.tensor` needs no import of its own.
 """
 
 __version__ = "0.1.0"
@@ -15,19 +16,29 @@ __version__ = "0.1.0"
 # In the checkout `einkorn.torch` is `graph/public/torch`; see there why.
 __path__.append(f"{__path__[0]}/graph/public")
 
+MODULES = ("array_api", "bench", "compiler", "dsl", "errors", "functional", "graph", "jax", "numba", "profile")
+MODULES += ("random", "stdlib", "tensor", "testing", "torch")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from einkorn.dsl.package.namespace import Library, load
 
     __all__ = ["Library", "load"]
 
+    def __getattr__(name: str) -> Any: ...
 
-def __getattr__(name: str) -> object:
-    """`load` and `Library`, which are imported when they are used first."""
-    if name not in ("load", "Library"):
-        raise AttributeError(f"module 'einkorn' has no attribute '{name}'")
-    from importlib import import_module
+else:
 
-    found: object = getattr(import_module(f"{__name__}.dsl.package.namespace"), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        """`load` and `Library`, and the public modules: they are imported when they are used first."""
+        from importlib import import_module
+
+        if name in MODULES:
+            return import_module(f"{__name__}.{name}")
+        if name not in ("load", "Library"):
+            raise AttributeError(f"module 'einkorn' has no attribute '{name}'")
+        found = getattr(import_module(f"{__name__}.dsl.package.namespace"), name)
+        globals()[name] = found
+        return found

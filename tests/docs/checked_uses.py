@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+import einkorn.tensor
+import einkorn.torch
 import numpy as np
 import numpy.typing as npt
 from einkorn.tensor import Tensor
 
+import einkorn
 from einkorn.dsl import (
     Bool,
     DeviceContext,
@@ -89,6 +92,12 @@ def follow(mean: MutableInputTensor[float32, "n"], x: InputTensor[float32, "n"],
     foreach(mean, lambda i: mean[i] + (x[i] - mean[i]) * rate)
 
 
+@register("follow_twice")
+def follow_twice(mean: MutableInputTensor[float32, "n"], x: InputTensor[float32, "n"], rate: float32) -> None:
+    follow(mean, x, rate)
+    follow(mean, x, x[0] * 0.5)
+
+
 @register("halves")
 def halves(low: OutputTensor[T, "(n//2)"], high: OutputTensor[T, "(n - n//2)"], x: InputTensor[T, "n"], *, by: int = 1):
     foreach(low, lambda i: x[i] * by)
@@ -151,6 +160,7 @@ swiglu(x)
 axpy(2, x, x)
 axpy(np.float32(2), x, x, out=x)
 follow(x, x, 0.5)
+print(einkorn.torch.op(add), einkorn.tensor.Tensor)
 low, high = halves(x, by=2)
 halves(x, out=(None, None))
 joined(x, x, x)
@@ -189,6 +199,7 @@ swiglu(x, beta="two")  # wrong
 axpy(2, x)  # wrong
 axpy("two", x, x)  # wrong
 follow(x, x)  # wrong
+follow(x, x, "half")  # wrong
 halves(x, by=1.5)  # wrong
 halves(x, x)  # wrong
 turned(x, witdh=8)  # wrong

@@ -308,3 +308,15 @@ def test_what_is_no_library(tmp_path: Path, text: str | None, code: str) -> None
         einkorn.load(3)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="module 'einkorn' has no attribute 'lod'"):
         einkorn.lod  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_public_modules_are_attributes() -> None:
+    """`import einkorn` is enough, and imports none of them."""
+    program = """
+import sys
+import einkorn
+assert not any(name.startswith("einkorn.") for name in sys.modules), sys.modules
+assert einkorn.errors.EinkornError and einkorn.dsl.register and einkorn.tensor.Tensor and einkorn.graph.Graph
+assert not hasattr(einkorn, "no_such_module")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

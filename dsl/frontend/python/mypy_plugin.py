@@ -72,6 +72,8 @@ def _kernel(context: MethodContext) -> Type:
     inputs, whole = _Signature(), _Signature()
     roles = [each.name.rpartition(".")[2] if isinstance(each, UnboundType) else "" for each in written.arg_types]
     several = not VARIADIC.isdisjoint(set(roles) - OUTPUTS)
+    checked = OUTPUTS.isdisjoint(roles) and not several and CONTEXT not in roles  # both ways to call it are one
+    others: Type = UnionType([numbers, memory, destination]) if checked else anything
     if several:  # lists of tensors, or one after the other: their number is not checked
         inputs.add(anything, ARG_STAR, None)
     for name, kind, kept, role in zip(function.arg_names, function.arg_kinds, function.arg_types, roles, strict=True):
@@ -79,7 +81,7 @@ def _kernel(context: MethodContext) -> Type:
             inputs.add(kept, kind, name)
             whole.add(kept, kind, name)
             continue
-        whole.add(destination if role in OUTPUTS - VARIADIC else anything if role != "" else argument, kind, None)
+        whole.add(destination if role in OUTPUTS - VARIADIC else others if role != "" else argument, kind, None)
         if several or role in OUTPUTS or role == CONTEXT:
             continue
         inputs.add(argument, ARG_POS, name)
