@@ -25,6 +25,17 @@ def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> 
     return foreign_names.over_tensor(function, text) or loop
 
 
+def over_slice(target: s.Subscript, parts: tuple[Any, ...], value: Any, source: s.Node, frame: Frame) -> str:
+    """For a slice of a tensor that is stored to: `out[:] = 0`."""
+    whole = all(part == slice(None) for part in parts)
+    element = source_of(source, frame)
+    if hasattr(value, "dims") and not isinstance(value, Index):
+        element += "[i]"
+    if not whole or element == source_of(target, frame):
+        return "store element by element, in a loop: `for k in range(n):`"
+    return f"elements are stored in a loop: foreach({source_of(target.value, frame)}, lambda i: {element})"
+
+
 def over_elements(function: str, node: s.Node, frame: Frame) -> str:
     """For a tensor that is given to a function of numbers."""
     text = source_of(node, frame)

@@ -139,6 +139,9 @@ def no_row(here: Point, row: OperationRow, operand: Value) -> CompileError:
         hint = _float_division(here) or hint
     if row.name == "truediv" and may_have_wrapped(operand):
         hint = f"the {type} before the `/` may have wrapped: cast its terms, as in x.cast(int32), and divide by `//`"
+    if hint is None and type.dtype is DType.bool and row.name in ("add", "sub", "mul"):
+        added = source_of(here.node.value, here.frame) if isinstance(here.node, syntax.AugAssign) else "a > b"
+        hint = f"write ({added}).cast(int64) for a condition as 1 or 0"
     if hint is None and set(row.mlir) - {"complex"} == {"float"}:
         hint = "cast to a float first"
     listed = [KIND_WORDS[kind] for kind in row.mlir if kind != "complex"]

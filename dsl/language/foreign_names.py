@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from functools import partial
 from typing import Any
@@ -106,6 +107,7 @@ _STORAGE = (
 )
 _SCAN = "sums and products up to each element are scan(out, x, {0}); import it: `from einkorn.stdlib import scan, {0}`"
 _INDEX = "an index comes from a loop: foreach(out, lambda i: ...), or `for i in range(n)`"
+_ELEMENTS = "all elements are foreach(out, lambda i: ...); along one axis, `for i in range(out.shape[0])`"
 _CONSTANTS = ("pi", "tau", "e")
 _MATH = "write `import math` at the top of the file, and math.{}"
 _NAMES = {
@@ -121,6 +123,10 @@ _NAMES = {
     "arange": "numbers in a row are a loop, `for k in range(n)`, or a vector, iota(int32, 8)",
     "constexpr": "what is known at compile time is a parameter: after the `*` of the signature, `*, block: int = 64`",
     "ctx": "take it as the last argument of the op: ctx: DeviceContext",
+    **dict.fromkeys(("ndindex", "ndenumerate", "nditer"), _ELEMENTS),
+    **dict.fromkeys(
+        ("fori_loop", "while_loop"), "loops are Python's: `for i in range(n)`, `while`; variables change in them"
+    ),
     "inf": 'write float("inf")',
     "nan": 'write float("nan")',
     "load": "an element is x[i], and x.load(i, width=8) is a vector of them",
@@ -143,6 +149,18 @@ COMPLEX = {
     "cdouble": "float64",
 }
 _OF_ARRAYS = ("jax", "numpy", "scipy", "torch")
+# Functions of NumPy, PyTorch and JAX that mean for numbers what functions of the language do: kernels may call them.
+SAME = {
+    name: RENAMED.get(name, name)
+    for name in (
+        *("abs", "absolute", "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh"),
+        *("asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clip", "copysign", "cos", "cosh", "erf", "erfc"),
+        *("exp", "exp2", "expm1", "floor", "hypot", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2"),
+        *("maximum", "minimum", "power", "rint", "rsqrt", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+        *("where",),
+    )
+}
+_LIBRARIES = ("numpy", "torch", "jax.numpy", "jax.lax")
 _KEYWORDS = {"var": "a variable is made by its first assignment", "let": "a variable is made by its first assignment"}
 _KEYWORDS |= {"fn": "a function begins with def", "++": "counting up is k += 1", "--": "counting down is k -= 1"}
 _VALUES = {
@@ -224,6 +242,21 @@ def of_foreign(name: str) -> str | None:
     return of_name(name)
 
 
+def same_function(value: Any) -> str | None:
+    """The function of the language that a function of NumPy, PyTorch or JAX stands for in kernels."""
+    name = getattr(value, "__name__", None)
+    here = SAME.get(name) if isinstance(name, str) else None
+    if here not in STUBS:
+        return None
+    libraries = (sys.modules.get(library) for library in _LIBRARIES)
+    return here if any(getattr(library, str(name), None) is value for library in libraries if library) else None
+
+
+def is_of_arrays(value: Any) -> bool:
+    """Whether a function belongs to NumPy, PyTorch, JAX or SciPy: its text is not compiled as a kernel's."""
+    return str(getattr(value, "__module__", None)).partition(".")[0] in _OF_ARRAYS
+
+
 def of_value(name: str, text: str) -> str | None:
     """The hint for a method that numbers and vectors do not have; `text` is the author's."""
     if name in _CASTS:
@@ -258,7 +291,7 @@ def of_object(value: Any, name: str) -> str | None:
         return "give each value a name of its own, or make them fields of a class under @struct"
     if hasattr(value, "nin") and callable(value):  # a ufunc
         return None
-    if callable(value) and str(getattr(value, "__module__", None)).partition(".")[0] in _OF_ARRAYS:
+    if callable(value) and is_of_arrays(value):
         return f"{name} takes whole arrays: call it outside of the kernel, and make its result an input of the op"
     if callable(value) and hasattr(value, "__wrapped__"):
         return "call the function itself, without its decorator"

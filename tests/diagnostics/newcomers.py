@@ -81,15 +81,10 @@ _FUNCTIONS = [
     ("cdiv", "cdiv(i[0], 2).cast(T)"),
 ]
 _FOREIGN = [
-    ("np_exp", "np.exp(x[i])"),
-    ("np_sqrt_of_number", "x[i] * np.sqrt(2.0)"),
-    ("np_where", "np.where(x[i] > 0, x[i], 0)"),
-    ("np_maximum", "np.maximum(x[i], 0)"),
-    ("np_abs", "np.abs(x[i])"),
+    ("np_fabs", "np.fabs(x[i])"),
+    ("np_fmax", "np.fmax(x[i], 0)"),
     ("np_float32", "x[i] * T(np.float32(2))"),
     ("np_cast", "x[i].cast(np.float32).cast(T)"),
-    ("np_clip", "np.clip(x[i], 0, 1)"),
-    ("np_tanh", "np.tanh(x[i])"),
 ]
 _MIXED = [
     ("size", "x[i] / x.dim(0)"),
@@ -656,6 +651,46 @@ _SIGNATURES = [
     ),
 ]
 
+_ARRAYS = [
+    Mistake(
+        "slice_set_to_a_number",
+        kernel("out[:] = 0"),
+        "foreach(out, lambda i: 0)",
+        kernel("foreach(out, lambda i: 0)"),
+    ),
+    Mistake(
+        "slice_set_to_a_tensor",
+        kernel("out[:] = x"),
+        "foreach(out, lambda i: x[i])",
+        kernel("foreach(out, lambda i: x[i])"),
+    ),
+    Mistake(
+        "part_set_to_a_number",
+        kernel("out[1:] = 0"),
+        "in a loop: `for k in range(n):`",
+        kernel("for k in range(1, x.dim(0)):\n    out[k] = 0"),
+    ),
+    Mistake(
+        "np_ndindex",
+        kernel("for i in np.ndindex(out.shape):\n    out[i] = x[i]", before=NUMPY),
+        "foreach(out, lambda i: ...)",
+        kernel("foreach(out, lambda i: x[i])"),
+    ),
+    Mistake(
+        "condition_added",
+        kernel("count = 0\nfor k in range(x.dim(0)):\n    count += x[k] > 0\nout[0] = T(count)"),
+        "(x[k] > 0).cast(int64)",
+        kernel(
+            "count = 0\nfor k in range(x.dim(0)):\n    count += (x[k] > 0).cast(int64)\nout[0] = T(count)"
+        ),
+    ),
+    Mistake(
+        "parameter_without_star",
+        declared('out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], eps: float = 1e-06'),
+        "`*, eps: float = 1e-06`",
+        declared('out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, eps: float = 1e-06'),
+    ),
+]
 _WHOLE = 'out: OutputTensor[T, "n"], x: InputTensor[int32, "n"]'
 _MEETING = [
     Mistake(
@@ -755,7 +790,7 @@ _IMPORTS = [
     _not_imported("math", element("x[i] * math.pi")),
     _not_imported("constant_of_math", element("x[i] * pi", before="import math")),
     _not_imported("from_math", element("floor(x[i])", before="from math import floor")),
-    _not_imported("from_numpy", element("maximum(x[i], 0)", before="from numpy import maximum")),
+    _not_imported("from_numpy", element("fmax(x[i], 0)", before="from numpy import fmax")),
     Mistake(
         "not_imported_numpy",
         element("np.exp(x[i])").replace("from einkorn.dsl import *", _SOME),
@@ -767,6 +802,7 @@ _IMPORTS = [
 MISTAKES: list[Mistake] = [
     *(Mistake(name, element(text), FOLLOW) for name, text in _METHODS + _FUNCTIONS),
     *(Mistake(name, element(text, before=NUMPY), FOLLOW) for name, text in _FOREIGN),
+    *_ARRAYS,
     *(Mistake(f"mixed_{name}", element(text), FOLLOW) for name, text in _MIXED),
     *_REDUCED,
     *_LIBRARY,

@@ -17,6 +17,7 @@ from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import BOOL, SIMDType
 from ...ir.program import Site, Value
 from ..accumulators import begin_accumulators, check_update, widened
+from ..advice import over_slice
 from ..arithmetic import binary
 from ..call_trace import trace_calls
 from ..calls.declarations import as_declared
@@ -110,7 +111,8 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
                 raise call.error("EK0207", f"{describe(owner)} has no elements to store into", hint=hint)
             parts = index if isinstance(index, tuple) else (index,)
             if any(isinstance(p, slice) for p in parts):
-                raise call.error("EK0207", "a slice cannot be stored to", hint="store element by element")
+                hint = over_slice(target, parts, value, source, here.frame)
+                raise call.error("EK0207", "a slice cannot be stored to", hint=hint)
             store_into(call, owner, to_index(call, owner, index), value)
 
 

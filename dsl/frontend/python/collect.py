@@ -187,7 +187,7 @@ class _Collector:
                 return GlobalEntry("function", self.function(implementation(value.name)))
             case Stub():
                 return GlobalEntry("stub", value.name)
-            case FunctionType():
+            case FunctionType() if not foreign_names.is_of_arrays(value):
                 self.reads.in_function(value)
                 return GlobalEntry("function", self.function(value))
             case DType():
@@ -213,6 +213,8 @@ class _Collector:
             raise Unresolved("the device context comes as an argument")
         if getattr(value, "__module__", None) == "math" and getattr(value, "__name__", None) in MATHEMATICS:
             return self.entry(STUBS[MATHEMATICS[value.__name__]], name)
+        if callable(value) and (here := foreign_names.same_function(value)) is not None:
+            return self.entry(STUBS[here], name)
         python = getattr(builtins, name, None) is value
         if python and name in STUBS:
             return self.entry(STUBS[name], name)

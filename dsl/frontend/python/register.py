@@ -385,11 +385,14 @@ class _Reader:
                 if scalar
                 else f'`{parameter.name}: {role}Tensor[{element}, "n"]`'
             )
+            hint = f"write {meant}, or put compile-time parameters after a `*`"
+            if scalar and parameter.default is not parameter.empty:
+                hint = f"a compile-time parameter, which may have a default, comes after a `*`: `*, {parameter}`"
             raise self.fail(
                 f"argument '{parameter.name}' of op '{self.name}' needs the annotation of a tensor or of a scalar",
                 "EK0301",
                 parameter.name,
-                f"write {meant}, or put compile-time parameters after a `*`",
+                hint,
             )
         if parameter.default is not parameter.empty:
             what = "a run-time number" if annotation.form is Form.SCALAR else "a tensor"
