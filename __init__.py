@@ -16,8 +16,25 @@ __version__ = "0.1.0"
 # In the checkout `einkorn.torch` is `graph/public/torch`; see there why.
 __path__.append(f"{__path__[0]}/graph/public")
 
-MODULES = ("array_api", "bench", "compiler", "dsl", "errors", "functional", "graph", "jax", "numba", "profile")
-MODULES += ("random", "stdlib", "tensor", "testing", "torch")
+MODULES = frozenset(
+    (
+        *(
+            "array_api",
+            "bench",
+            "compiler",
+            "dsl",
+            "errors",
+            "functional",
+            "graph",
+            "jax",
+            "numba",
+            "profile",
+            "random",
+        ),
+        *("stdlib", "tensor", "testing", "torch"),
+    )
+)
+OPENING = ("Library", "load")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +52,9 @@ else:
         """`load` and `Library`, and the public modules: they are imported when they are used first."""
         from importlib import import_module
 
-        if name in MODULES:
-            return import_module(f"{__name__}.{name}")
-        if name not in ("load", "Library"):
+        if name not in MODULES and name not in OPENING:
             raise AttributeError(f"module 'einkorn' has no attribute '{name}'")
-        found = getattr(import_module(f"{__name__}.dsl.package.namespace"), name)
-        globals()[name] = found
+        found = import_module(f"{__name__}.{name if name in MODULES else 'dsl.package.namespace'}")
+        if name in OPENING:
+            globals()[name] = found = getattr(found, name)
         return found

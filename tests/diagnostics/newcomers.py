@@ -680,9 +680,7 @@ _ARRAYS = [
         "condition_added",
         kernel("count = 0\nfor k in range(x.dim(0)):\n    count += x[k] > 0\nout[0] = T(count)"),
         "(x[k] > 0).cast(int64)",
-        kernel(
-            "count = 0\nfor k in range(x.dim(0)):\n    count += (x[k] > 0).cast(int64)\nout[0] = T(count)"
-        ),
+        kernel("count = 0\nfor k in range(x.dim(0)):\n    count += (x[k] > 0).cast(int64)\nout[0] = T(count)"),
     ),
     Mistake(
         "parameter_without_star",
