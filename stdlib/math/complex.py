@@ -23,6 +23,7 @@ from ...dsl import (
     expm1,
     float32,
     float64,
+    fma,
     hypot,
     implements,
     isfinite,
@@ -30,6 +31,7 @@ from ...dsl import (
     isnan,
     log,
     log1p,
+    rare,
     select,
     sin,
     sinh,
@@ -100,7 +102,14 @@ def _ne(x: Any, y: Any) -> Any:
 
 @implements("complex.abs")
 def _abs(x: Any) -> Any:
-    return hypot(x.real, x.imag)
+    """`hypot` of the parts; of those of complex64 without float64, but where the sum of squares is no normal number."""
+    a, b = x.real, x.imag
+    if a.dtype == float64:
+        return hypot(a, b)
+    square = fma(a, a, b * b)
+    normal = (square >= 2.0**-100) & (square < INFINITY)
+    odd = rare(~(normal | ((a == 0.0) & (b == 0.0))))
+    return select(odd, hypot(a, b), sqrt(square))
 
 
 @implements("complex.isnan")

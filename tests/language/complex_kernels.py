@@ -259,3 +259,8 @@ def with_floats(out: OutputTensor[C, "5 n"], z: InputTensor[C, "n"], x: InputTen
         out[2, k] = x[k]
         out[3, k] = z[k] if x[k] > 0 else x[k]
         out[4, k] = z[k] + total
+
+
+@register("sizes")
+def sizes(out: OutputTensor[R, "n"], z: InputTensor[C, "n"]):
+    foreach(out, lambda i: abs(z[i]))

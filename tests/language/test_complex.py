@@ -254,3 +254,17 @@ def test_floats_next_to_complex_numbers_of_their_precision(kernels: KernelFile, 
     wanted = [z * x + x, x - z / x, x.astype(dtype), np.where(x > 0, z, x), z + x.cumsum()]
     for row, numbers in zip(got, wanted, strict=True):
         assert_near(row, numbers.astype(dtype), 16)
+
+
+@BY_TYPE
+def test_absolute_values_of_any_size(kernels: KernelFile, dtype: Any) -> None:
+    """To 1.25 units in the last place, beside zeros, whole rows of which take no longer way, and subnormal numbers."""
+    part = np.finfo(dtype).dtype
+    rng = np.random.default_rng(2)
+    low, high = np.finfo(dtype).minexp - 20, np.finfo(dtype).maxexp - 2
+    z = (normal(4096, dtype=np.complex128) * np.exp2(rng.uniform(low, high, 4096))).astype(dtype)
+    z[::5] = 0
+    (got,) = kernels("sizes", z)
+    wanted = np.hypot(z.real.astype(np.longdouble), z.imag.astype(np.longdouble))
+    assert np.abs(got - wanted).max(where=wanted == 0, initial=0) == 0
+    assert (np.abs(got - wanted) / np.spacing(np.abs(wanted).astype(part))).max() <= 1.25
