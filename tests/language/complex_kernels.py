@@ -262,5 +262,5 @@ def with_floats(out: OutputTensor[C, "5 n"], z: InputTensor[C, "n"], x: InputTen
 
 
 @register("sizes")
-def sizes(out: OutputTensor[R, "n"], z: InputTensor[C, "n"]):
+def sizes(out: OutputTensor[C, "n"], z: InputTensor[C, "n"]):
     foreach(out, lambda i: abs(z[i]))
