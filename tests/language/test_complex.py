@@ -258,7 +258,7 @@ def test_floats_next_to_complex_numbers_of_their_precision(kernels: KernelFile, 
 
 @BY_TYPE
 def test_absolute_values_of_any_size(kernels: KernelFile, dtype: Any) -> None:
-    """To 1.25 units in the last place, beside zeros, whole rows of which take no longer way, and subnormal numbers."""
+    """To 1.25 units in the last place, among them zeros and subnormal numbers."""
     part = np.finfo(dtype).dtype
     rng = np.random.default_rng(2)
     low, high = np.finfo(dtype).minexp - 20, np.finfo(dtype).maxexp - 2
