@@ -14,6 +14,7 @@ import numpy as np
 
 from ..dsl.diagnostics.errors import AxisError, DTypeError, EinkornError, GraphError, shown_value
 from ..dsl.diagnostics.places import user_place
+from ..dsl.diagnostics.shield import raise_if_of_handler
 from ..dsl.types.dtype import DType
 
 CODE = "EK0478"
@@ -55,7 +56,8 @@ def list_of(argument: str, value: Any, items: str, code: str = CODE) -> list[Any
         if isinstance(value, str | bytes | Mapping | Set):
             raise TypeError
         things = iter(value)
-    except Exception:  # a class of the user's may raise what it likes; what a generator raises is not caught
+    except Exception as error:  # a class of the user's may raise what it likes; what a generator raises is not caught
+        raise_if_of_handler(error)
         single = isinstance(value, str) or (hasattr(type(value), "__index__") and not isinstance(value, bool))
         hint = f"a single one is a list, too: {argument}=[...]" if single else None
         wrong(argument, value, f"a list of {items}", code=code, hint=hint)
@@ -73,8 +75,8 @@ def int_of(argument: str, value: Any, code: str = CODE, wanted: str = "an int") 
     try:
         if not isinstance(value, bool):
             return operator.index(value)
-    except Exception:
-        pass
+    except Exception as error:
+        raise_if_of_handler(error)
     wrong(argument, value, wanted, code=code)
 
 
@@ -90,8 +92,8 @@ def number_of(argument: str, value: Any, code: str = CODE, wanted: str = "a numb
         refused = isinstance(value, bool | str | bytes) or np.iscomplexobj(value)  # float() drops imaginary parts
         if not refused and math.isfinite(number := float(value)):
             return number
-    except Exception:
-        pass
+    except Exception as error:
+        raise_if_of_handler(error)
     wrong(argument, value, wanted, code=code)
 
 

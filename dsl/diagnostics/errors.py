@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from .codes import MEANINGS
 from .places import Label, Place, draw
+from .shield import raise_if_of_handler
 from .shown import traceback_lines
 
 Failure = TypeVar("Failure", bound="EinkornError")
@@ -133,7 +134,8 @@ def _portable(state: dict[str, Any]) -> dict[str, Any]:
     for name in ("expected", "got"):
         try:
             pickle.dumps(found.get(name))
-        except Exception:
+        except Exception as error:
+            raise_if_of_handler(error)
             found[name] = brief(found[name])
     return found
 
@@ -365,7 +367,8 @@ def _plain(value: Any) -> Any:
         return value
     try:
         return str(value)
-    except Exception:  # of a class of the user's
+    except Exception as error:  # of a class of the user's
+        raise_if_of_handler(error)
         return brief(value)
 
 
@@ -373,7 +376,8 @@ def brief(value: object, most: int = 60) -> str:
     """A value of the user's for a message; where its text fails, or its text is long, its type stands for it."""
     try:
         text = repr(value)
-    except Exception:
+    except Exception as error:
+        raise_if_of_handler(error)
         text = ""
     return text if text and len(text) <= most and text.isprintable() else f"a value of type {type(value).__name__}"
 

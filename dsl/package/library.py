@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics.cached import cached
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..diagnostics.rich import Rich
-from ..diagnostics.shield import raise_if_of_handler, shielded
+from ..diagnostics.shield import passes_signals, raise_if_of_handler, shielded
 from ..environment.compiling import compiling
 from ..frontend.base import Gradient, Reference, SourceKernel
 from ..frontend.caller import PICKLING, Called, show_help
@@ -163,6 +163,7 @@ class KernelLibrary:
 KERNELS = "kernels"  # the folder of kernel files in a project
 
 
+@passes_signals
 def load_library(path: str | Path, collected: list[EinkornError] | None = None) -> KernelLibrary:
     """Loads the kernels of a file that a frontend reads, a folder of such files, or a `.pkg`.
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from ...dsl.contract.doors import NUMPY_SCALAR, PYTHON_WORDS, RUNNING_NEXT, DoorSpec, GetterForm, PythonForm
 from ...dsl.diagnostics.errors import EinkornError
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.environment.tracebacks import bare
 from ..driver.buffer import Buffer
 from ..driver.device_buffer import buffer_class
@@ -322,6 +323,7 @@ def _works(library: SharedLibrary) -> bool:
     try:
         works = _probe(library)
     except Exception as error:
+        raise_if_of_handler(error)
         _log.warning("calls go by Python: %r", error)
         return False
     if not works:

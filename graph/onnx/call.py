@@ -17,6 +17,7 @@ import onnx
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of, plural
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from .. import ops
 from ..driver.devices import DeviceRef
@@ -181,7 +182,8 @@ def _folded(row: OpTypeRow, call: NodeCall) -> list[Value] | None:
     try:
         with np.errstate(all="ignore"):
             found = row.known(*arrays, **_attributes_of(row.known, call))
-    except Exception:  # an op that is not decided by what is known; converted as any other, it says what is wrong
+    except Exception as error:  # an op that is not decided by what is known; converted as any other, it says why
+        raise_if_of_handler(error)
         return None
     dtypes = [value.dtype for value in values if isinstance(value, Known)]
     results: list[Value] = []

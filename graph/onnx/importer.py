@@ -18,6 +18,7 @@ import onnx
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import passes_signals
 from ..driver.devices import Device, DeviceRef
 from ..staging.graph import Graph
 from ..staging.value import TensorValue
@@ -34,6 +35,7 @@ from .tensors import CODES, DTYPES, array_of
 DEEPEST = 64  # functions that call functions, and graphs in graphs
 
 
+@passes_signals
 def import_model(
     model: Any,
     name: str | None,

@@ -20,6 +20,7 @@ from onnx import numpy_helper
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 
 _T = onnx.TensorProto
@@ -118,6 +119,7 @@ def _by_onnx(tensor: Any, what: str) -> np.ndarray[Any, Any]:
     try:
         found: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     except Exception as error:  # a number beyond its type, for example
+        raise_if_of_handler(error)
         _damaged(f"{what} cannot be read: {error}")
     return found
 

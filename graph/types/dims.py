@@ -17,6 +17,7 @@ from typing import Any, NoReturn, SupportsIndex, overload
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, brief, did_you_mean, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ..arguments import list_of
 from .polynomial import (
     Terms,
@@ -247,7 +248,8 @@ def _terms_of(value: object) -> Terms | None:
         return number(value)
     try:
         return number(operator.index(value))  # type: ignore[arg-type]  # seen above
-    except Exception:  # an array that is not a number, or whatever a class of the user's raises
+    except Exception as error:  # an array that is not a number, or whatever a class of the user's raises
+        raise_if_of_handler(error)
         return None
 
 

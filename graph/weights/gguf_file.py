@@ -24,6 +24,7 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from ..arguments import in_short
 from ..driver.buffer import Buffer
@@ -124,6 +125,7 @@ class GGUFFile:
                 self.size = os.fstat(file.fileno()).st_size
                 self._bytes: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
         except (OSError, ValueError) as error:
+            raise_if_of_handler(error)
             self.fail("path", "a file that can be read", getattr(error, "strerror", None) or str(error))
         if self._take(4, "magic") != MAGIC:
             self.fail("magic", str(MAGIC), bytes(self._bytes[:4]))

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.json_reading import Misread, field, of_fields, read_json, text
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import passes_signals, raise_if_of_handler
 from .access import GGUFWeights, SafetensorWeights, Weights, paths_of
 from .safetensors_file import CODE
 
@@ -45,6 +46,7 @@ def weights_format(weight_paths: Sequence[str | os.PathLike[str]]) -> WeightsFor
     )
 
 
+@passes_signals
 def load_weights(paths: Sequence[str | os.PathLike[str]]) -> Weights:
     """The weights of the files of one model; the ends of their names determine the format.
 
@@ -89,6 +91,7 @@ def _weight_map(path: str) -> dict[str, str]:
         with open(path, "rb") as file:
             data = file.read(LONGEST_INDEX + 1)
     except OSError as error:
+        raise_if_of_handler(error)
         _fail(path, f"cannot be read: {error.strerror or error}")
     if len(data) > LONGEST_INDEX:
         _fail(path, f"is longer than {LONGEST_INDEX:,} bytes")
@@ -98,6 +101,7 @@ def _weight_map(path: str) -> dict[str, str]:
     except Misread as wrong:
         _fail(path, f"is an index in which {wrong}")
     except ValueError as error:
+        raise_if_of_handler(error)
         _fail(path, f"is an index that cannot be read: {brief(str(error), 200)}")
 
 

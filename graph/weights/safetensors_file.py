@@ -22,6 +22,7 @@ from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.json_reading import Misread, count, expected, field, listed, of_fields, one_of, read_json, text
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from ..arguments import in_short
 from ..driver.buffer import Buffer
@@ -84,6 +85,7 @@ class SafetensorFile:
                 self.size = os.fstat(file.fileno()).st_size
                 header = self._header(file)
         except OSError as error:
+            raise_if_of_handler(error)
             self._fail(f"cannot be read: {error.strerror or error}")
         self.first = LENGTH + len(header)  # the byte at which the elements begin
         self.entries = self._entries(header)
@@ -109,6 +111,7 @@ class SafetensorFile:
         except Misread as wrong:
             self._fail(f"has a header in which {wrong}")
         except ValueError as error:
+            raise_if_of_handler(error)
             self._fail(f"has a header that cannot be read: {brief(str(error), 200)}")
         self._check_places(entries)
         return entries
@@ -137,6 +140,7 @@ class SafetensorFile:
         try:
             return np.memmap(self.path, np.uint8, "r")
         except (OSError, ValueError) as error:
+            raise_if_of_handler(error)
             self._fail(f"cannot be mapped: {error}")
 
     def dtype(self, name: str) -> DType:

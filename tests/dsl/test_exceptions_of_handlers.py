@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einkorn.dsl.diagnostics.errors import brief
 from einkorn.dsl.diagnostics.shield import passes_signals, raise_if_of_handler, shielded, window
 from einkorn.dsl.environment import fingerprint, stacks
 from einkorn.dsl.environment.cache import Cache
 from einkorn.graph import Buffer
+from einkorn.graph.weights import load_weights
 
 KINDS: tuple[type[Exception], ...] = (
     *(ValueError, TypeError, TimeoutError, AttributeError, IndexError, MemoryError, RuntimeError, ImportError),
@@ -23,7 +25,7 @@ KINDS: tuple[type[Exception], ...] = (
 KEY = "ab" * 32
 WORK = (
     *("a shield", "a window", "a passage", "room", "versions of tools"),
-    *("reading of the cache", "writing into the cache", "DLPack"),
+    *("reading of the cache", "writing into the cache", "DLPack", "a text", "weights"),
 )
 
 
@@ -36,6 +38,11 @@ class Producer:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
+
+
+class Shown:
+    def __repr__(self) -> str:
+        return ",".join(map(str, range(5)))
 
 
 def enter_and_leave() -> None:
@@ -59,7 +66,11 @@ def work_on(folder: Path) -> dict[str, Callable[[], Any]]:
     passage = passes_signals(lambda: None)
     shields: list[Callable[[], Any]] = [enter_and_leave, open_a_window, passage, look_for_room]
     reads = [fingerprint._tool_versions, lambda: cache.get(KEY), lambda: cache.put(KEY, b"123")]
-    return dict(zip(WORK, [*shields, *reads, lambda: Buffer.from_dlpack(producer)], strict=True))
+    file = folder / "one.safetensors"
+    header = b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}'
+    file.write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+    others = [lambda: Buffer.from_dlpack(producer), lambda: brief(Shown()), lambda: load_weights([file])]
+    return dict(zip(WORK, [*shields, *reads, *others], strict=True))
 
 
 class Steps:
