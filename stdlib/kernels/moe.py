@@ -7,20 +7,28 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...dsl import (
+    SIMD,
     DeviceContext,
     Floating,
     InputTensor,
     OutputTensor,
+    ceildiv,
     fma,
     int32,
+    int64,
+    iota,
+    min,
     parallel_for,
     register,
     scratch,
-    store,
+    unroll,
 )
 from ..algorithms.algorithm import wide_dtype
-from .matmul import multiply
+from ..algorithms.products import WORK
 
+TILE = 4  # rows and columns whose sums are held in registers
+ROWS = 16  # that go along a panel before the next ones do
+PANEL = 16  # columns of a task
 T = TypeVar("T", bound=Floating)
 
 
@@ -106,22 +114,51 @@ def grouped_matmul_ragged(
             total = fma(x[row, k].cast(wide), weight[e, column, k].cast(wide), total)
         out[row, column] = total.cast(T)
 
+    panels = ceildiv(d, PANEL)
+
+    def panel(task):
+        e, first_column = task // panels, task % panels * PANEL
+        last = starts[e + 1].cast(int64)
+        for block in range(starts[e].cast(int64), last, ROWS):
+            for column in range(first_column, min(first_column + PANEL, d), TILE):
+                for row in range(block, min(block + ROWS, last), TILE):
+                    _tile(out, x, weight, e, row, last, column, wide, ctx.target.vector_bits // wide.bits)
+
     if ctx.target.is_gpu:
         parallel_for(n * d, element)
     else:
-        for e in range(weight.dim(0)):
-            first = starts[e]
-            count = starts[e + 1] - first
-            if count > 0:
-                multiply(
-                    ctx,
-                    (1, count, d, depth),
-                    out.dtype,
-                    lambda batch, i, first=first: lambda k: x[first + i, k],
-                    lambda batch, e=e: lambda j, k, width: weight.load((e, j, k), width=width),
-                    lambda batch, i, first=first: lambda j, value: store(out, (first + i, j), value),
-                    True,
-                )
+        parallel_for(weight.dim(0) * panels, panel, grain=ceildiv(WORK * weight.dim(0), PANEL * depth * n + 16))
+
+
+def _tile(out: Any, x: Any, weight: Any, e: Any, row: Any, last: Any, column: Any, wide: Any, lanes: Any) -> None:
+    """Elements of a few rows and columns; behind the last of either, it is computed again and not stored."""
+    d, depth = weight.dim(1), x.dim(1)
+    rows = tuple(min(row + r, last - 1) for r in range(TILE))
+    columns = tuple(min(column + c, d - 1) for c in range(TILE))
+    whole = depth // lanes * lanes
+    totals: tuple[Any, ...] = ()
+    for _ in unroll(TILE * TILE):
+        totals = (*totals, SIMD[wide, lanes](0))
+    for k in range(0, whole, lanes):
+        left = tuple(x.load(i, k, width=lanes).cast(wide) for i in rows)
+        totals = _added(totals, left, tuple(weight.load(e, j, k, width=lanes).cast(wide) for j in columns))
+    if whole < depth:
+        inside = iota(int32, lanes) < (depth - whole).cast(int32)
+        left = tuple(x.load(i, whole, width=lanes, mask=inside).cast(wide) for i in rows)
+        right = tuple(weight.load(e, j, whole, width=lanes, mask=inside).cast(wide) for j in columns)
+        totals = _added(totals, left, right)
+    for r in unroll(TILE):
+        for c in unroll(TILE):
+            if row + r < last and column + c < d:
+                out[row + r, column + c] = totals[r * TILE + c].reduce_add().cast(out.dtype)
+
+
+def _added(totals: Any, left: Any, right: Any) -> Any:
+    new: tuple[Any, ...] = ()
+    for r in unroll(TILE):
+        for c in unroll(TILE):
+            new = (*new, fma(left[r], right[c], totals[r * TILE + c]))
+    return new
 
 
 @grouped_matmul_ragged.reference

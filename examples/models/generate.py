@@ -1,0 +1,335 @@
+"""Trains a small Llama over bytes on texts that ship with Python, and streams text from GGUF files.
+
+    python examples/models/generate.py train --seconds 120     # needs PyTorch; writes three files
+    python examples/models/generate.py stream bytes-q8_0.gguf --prompt "def "
+
+Streaming needs nothing but Einkorn: the file is mapped, its metadata has the sizes of the network, and the layers take
+the encoding that the file has. Keys and values of earlier bytes are kept, so that a step computes one row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from einkorn import functional as F
+from einkorn.graph import DeviceRef, DType, TensorType, nn
+from einkorn.graph.weights import GGUFWeights, write_gguf
+
+VOCABULARY = 256
+FORMATS = ("f32", "q8_0", "q4_0")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of the network."""
+
+    dim: int = 256
+    layers: int = 4
+    heads: int = 8
+    kv_heads: int = 4
+    hidden: int = 768
+    length: int = 512
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+
+TRAINED = Sizes()
+
+
+class Layer(nn.Module):
+    """Attention and a gated block, each behind a norm and added to what it takes."""
+
+    def __init__(self, sizes: Sizes, rope: nn.RotaryEmbedding) -> None:
+        self.attn_norm = nn.RMSNorm(sizes.dim, eps=1e-5)
+        self.attn = nn.Attention(sizes.dim, sizes.heads, sizes.kv_heads, fused=False, rope=rope)
+        self.ffn_norm = nn.RMSNorm(sizes.dim, eps=1e-5)
+        self.ffn = nn.MLP(sizes.dim, sizes.hidden)
+
+    def forward(self, x: Any, keys: Any = None, values: Any = None, place: Any = 0) -> tuple[Any, Any, Any]:
+        """The row behind others, with the keys and values of all; or, without these, all first rows."""
+        h = self.attn_norm(x)
+        if keys is None:
+            q, keys, values = self.attn.heads(h)
+            attended = self.attn.attend(q, keys, values)
+        else:
+            attended, (keys, values) = self.attn.extended(h, (keys, values), place)
+        x = x + attended
+        return x + self.ffn(self.ffn_norm(x)), keys, values
+
+
+class Llama(nn.Module):
+    """The network: bytes to logits of the next byte."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.token_embd = nn.Embedding(VOCABULARY, sizes.dim)
+        rope = nn.RotaryEmbedding.of(sizes.head_dim, sizes.length)
+        self.blk = nn.ModuleList(Layer(sizes, rope) for _ in range(sizes.layers))
+        self.output_norm = nn.RMSNorm(sizes.dim, eps=1e-5)
+        self.output = nn.Linear(sizes.dim, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Any, place: Any = 0, *past: Any) -> list[Any]:
+        """Logits of the byte behind the last one, and keys and values of all layers.
+
+        Args:
+            tokens: (1, length).
+            place: of the first one; with keys and values of those before it, layer by layer.
+        """
+        x = self.token_embd(tokens)
+        cache = []
+        for number, layer in enumerate(self.blk):
+            before = past[2 * number : 2 * number + 2]
+            x, keys, values = layer(x, *before, *([place] if before else []))
+            cache += [keys, values]
+        return [self.output(self.output_norm(x[:, -1])), *cache]
+
+
+# *** files ***
+
+# The names of a layer's weights here, and in GGUF files.
+NAMES = {
+    "attn_norm": "attn_norm",
+    "attn.q_proj": "attn_q",
+    "attn.k_proj": "attn_k",
+    "attn.v_proj": "attn_v",
+    "attn.o_proj": "attn_output",
+    "ffn_norm": "ffn_norm",
+    "ffn.gate_proj": "ffn_gate",
+    "ffn.up_proj": "ffn_up",
+    "ffn.down_proj": "ffn_down",
+}
+
+
+def name_in_file(name: str) -> str:
+    """The name that a GGUF file has for a parameter."""
+    if not name.startswith("blk."):
+        return name
+    _, number, rest = name.split(".", 2)
+    return f"blk.{number}.{NAMES[rest.removesuffix('.weight')]}.weight"
+
+
+def is_table(name: str) -> bool:
+    """Whether a parameter is computed, and not in files."""
+    return name.endswith("rope.weight")
+
+
+def save(path: Path, model: Llama, format: str) -> None:
+    """Writes the network as GGUF; matrices in the format, norms in float32."""
+    tensors, encodings = {}, {}
+    for name, parameter in model.parameters:
+        if is_table(name):
+            continue
+        if format != "f32" and parameter.rank == 2:
+            encodings[name_in_file(name)] = format
+            parameter = F.quantize(format, parameter)
+        tensors[name_in_file(name)] = parameter.numpy()
+    sizes = model.sizes
+    metadata = {
+        "general.architecture": "llama",
+        "general.name": "bytes",
+        "llama.block_count": sizes.layers,
+        "llama.context_length": sizes.length,
+        "llama.embedding_length": sizes.dim,
+        "llama.feed_forward_length": sizes.hidden,
+        "llama.attention.head_count": sizes.heads,
+        "llama.attention.head_count_kv": sizes.kv_heads,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": sizes.head_dim,
+    }
+    write_gguf(path, tensors, metadata, encodings=encodings)
+
+
+def load(path: Path) -> Llama:
+    """The network of a file, over the mapped file."""
+    weights = GGUFWeights(path)
+    known = weights.metadata
+    sizes = Sizes(
+        dim=known["llama.embedding_length"],
+        layers=known["llama.block_count"],
+        heads=known["llama.attention.head_count"],
+        kv_heads=known["llama.attention.head_count_kv"],
+        hidden=known["llama.feed_forward_length"],
+        length=known["llama.context_length"],
+    )
+    with F.lazy():  # the numbers that layers begin with are never computed
+        model = Llama(sizes)
+        model.load_state(lambda name, table: table if is_table(name) else weights[name_in_file(name)].data())
+    return model
+
+
+# *** streaming ***
+
+
+class Streamer:
+    """Two graphs of a network: one takes a whole prompt, the other a byte behind earlier ones."""
+
+    def __init__(self, model: Llama) -> None:
+        sizes, cpu = model.sizes, DeviceRef.CPU()
+        self.length = sizes.length
+        tokens, place = TensorType(DType.int64, [1, "n"], cpu), TensorType(DType.int64, [], cpu)
+        past = [TensorType(DType.float32, [1, sizes.kv_heads, "past", sizes.head_dim], cpu)] * (2 * sizes.layers)
+        self.first = model.compile(tokens)
+        self.next = model.compile(TensorType(DType.int64, [1, 1], cpu), place, *past)
+
+    def stream(self, prompt: bytes, params: nn.SamplingParams) -> Iterator[int]:
+        """The bytes behind a prompt, one after the other."""
+        tokens = list(prompt) or [10]
+        logits, *cache = self.first(np.array([tokens[-self.length :]]))
+        new: list[int] = []
+        place = min(len(tokens), self.length)
+        while True:
+            chosen, _ = nn.sample(logits, params, len(new), history=[tokens + new] if params.has_penalties else None)
+            new.append(chosen.item())
+            yield new[-1]
+            if params.is_finished(new) or place >= self.length:
+                return
+            logits, *cache = self.next(np.array([new[-1:]]), place, *cache)
+            place += 1
+
+
+# *** training ***
+
+
+def texts() -> bytes:
+    """Texts that ship with Python: the sources of its standard library, and its reference."""
+    import pydoc_data.topics
+    import sysconfig
+
+    folder = Path(sysconfig.get_path("stdlib"))
+    files = sorted(file for file in folder.rglob("*.py") if not {"site-packages", "test"} & set(file.parts))
+    found = [file.read_bytes() for file in files]
+    found += [text.encode() for text in pydoc_data.topics.topics.values()]
+    return b"\n".join(found)
+
+
+def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int | None) -> tuple[dict[str, Any], float]:
+    """Trains the network with PyTorch for so long; gives its state, and its loss on the last texts in nats a byte."""
+    import torch
+    from torch.nn import functional as T
+
+    if threads:
+        torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    sizes = model.sizes
+    state = {name: torch.from_numpy(t.numpy().copy()) for name, t in model.parameters if not is_table(name)}
+    for tensor in state.values():
+        if tensor.ndim == 2:
+            torch.nn.init.normal_(tensor, std=0.02)
+        tensor.requires_grad_(True)
+    table = torch.from_numpy(model.blk[0].attn.rope.weight.numpy().copy())
+    numbers = torch.frombuffer(bytearray(data), dtype=torch.uint8).long()
+    held = numbers[-min(65536, len(numbers) // 10) :]
+    numbers = numbers[: -len(held)]
+    optimizer = torch.optim.AdamW(state.values(), lr=2e-3, betas=(0.9, 0.95), weight_decay=0.05)
+
+    def norm(x: Any, name: str) -> Any:
+        return T.rms_norm(x, (sizes.dim,), state[name], 1e-5)
+
+    def turned(x: Any) -> Any:
+        a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+        cos, sin = table[: x.shape[1], None].unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+
+    def logits(tokens: Any) -> Any:
+        x = state["token_embd.weight"][tokens]
+        for number in range(sizes.layers):
+            at = f"blk.{number}"
+            h = norm(x, f"{at}.attn_norm.weight")
+            q, k, v = (
+                (h @ state[f"{at}.attn.{name}_proj.weight"].T).unflatten(-1, (-1, sizes.head_dim)) for name in "qkv"
+            )
+            q, k, v = (each.transpose(1, 2) for each in (turned(q), turned(k), v))
+            h = T.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = x + h.transpose(1, 2).flatten(2) @ state[f"{at}.attn.o_proj.weight"].T
+            h = norm(x, f"{at}.ffn_norm.weight")
+            gate, up, down = (state[f"{at}.ffn.{name}_proj.weight"] for name in ("gate", "up", "down"))
+            x = x + (T.silu(h @ gate.T) * (h @ up.T)) @ down.T
+        return norm(x, "output_norm.weight") @ state["output.weight"].T
+
+    def loss(start: Any, source: Any) -> Any:
+        rows = torch.stack([source[s : s + 257] for s in start.tolist()])
+        with torch.autocast("cpu", torch.bfloat16):
+            found = logits(rows[:, :-1])
+        return T.cross_entropy(found.float().flatten(0, 1), rows[:, 1:].flatten())
+
+    begun, step = time.perf_counter(), 0
+    while (spent := time.perf_counter() - begun) < seconds:
+        for group in optimizer.param_groups:
+            group["lr"] = 2e-3 * min(1, (step + 1) / 50) * max(0.05, 1 - spent / seconds)
+        value = loss(torch.randint(len(numbers) - 257, (batch,)), numbers)
+        optimizer.zero_grad()
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(state.values(), 1.0)
+        optimizer.step()
+        if step % 50 == 0:
+            print(f"{spent:6.0f} s  step {step:5}  {value.item():.3f} nats a byte", flush=True)
+        step += 1
+    with torch.no_grad():
+        final = loss(torch.arange(0, len(held) - 257, 256)[:64], held).item()
+    return {name: tensor.detach().numpy() for name, tensor in state.items()}, final
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Trains, and writes the files."""
+    model = Llama(TRAINED)
+    state, loss = trained(model, texts(), arguments.seconds, arguments.batch, arguments.threads)
+    print(f"held-out loss: {loss:.3f} nats a byte")
+    model.load_state(lambda name, table: table if is_table(name) else state[name])
+    for format in FORMATS:
+        path = arguments.folder / f"bytes-{format}.gguf"
+        save(path, model, format)
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def stream(arguments: argparse.Namespace) -> None:
+    """Streams text from a file."""
+    streamer = Streamer(load(arguments.file))
+    params = nn.SamplingParams(
+        temperature=arguments.temperature,
+        top_p=arguments.top_p,
+        seed=arguments.seed,
+        max_new_tokens=arguments.count,
+    )
+    sys.stdout.write(arguments.prompt)
+    begun, count = time.perf_counter(), 0
+    for byte in streamer.stream(arguments.prompt.encode(), params):
+        sys.stdout.buffer.write(bytes([byte])) if byte >= 32 or byte in b"\n\t" else None
+        sys.stdout.flush()
+        count += 1
+    print(f"\n[{count} bytes, {count / (time.perf_counter() - begun):.0f} a second]", file=sys.stderr)
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    commands = parser.add_subparsers(required=True)
+    training = commands.add_parser("train", help="train with PyTorch, and write bytes-f32.gguf and two others")
+    training.add_argument("--seconds", type=float, default=120)
+    training.add_argument("--batch", type=int, default=8)
+    training.add_argument("--threads", type=int)
+    training.add_argument("--folder", type=Path, default=Path())
+    training.set_defaults(run=train)
+    streaming = commands.add_parser("stream", help="stream text from a file")
+    streaming.add_argument("file", type=Path)
+    streaming.add_argument("--prompt", default="def ")
+    streaming.add_argument("--count", type=int, default=200)
+    streaming.add_argument("--temperature", type=float, default=0.7)
+    streaming.add_argument("--top-p", type=float, default=0.9)
+    streaming.add_argument("--seed", type=int, default=0)
+    streaming.set_defaults(run=stream)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
