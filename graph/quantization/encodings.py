@@ -75,7 +75,8 @@ class Encoding:
         decode, product, encode: kernels, as family and name; None where there is none.
         activation: how a product rounds its left operand: "int8" in blocks of 32, or "" not at all.
         tensors: how many tensors make a matrix, at least and at most.
-        pack: the kernel that rearranges a matrix when a model is loaded.
+        bias: what digits are larger by than the integers that they mean.
+        scaled: rows and columns that share a scale, where scales are a tensor of their own; 0 for all.
     """
 
     block: BlockParameters | None
@@ -85,11 +86,11 @@ class Encoding:
     encode: tuple[str, str] | None = None
     activation: str = ""
     tensors: tuple[int, int] = (1, 1)
-    pack: tuple[str, str] | None = None
+    bias: int = 0
     scaled: tuple[int, int] | None = None
 
 
-def _blocks(name: str, number: int, elements: int, size: int, encoded: bool = True) -> Encoding:
+def _blocks(name: str, number: int, elements: int, size: int, bias: int, encoded: bool = True) -> Encoding:
     """An encoding of GGUF."""
     return Encoding(
         BlockParameters(elements, size),
@@ -98,6 +99,7 @@ def _blocks(name: str, number: int, elements: int, size: int, encoded: bool = Tr
         ("quantized", f"qmatmul_{name}"),
         ("quantizing", f"quantize_{name}") if encoded else None,
         "int8",
+        bias=bias,
     )
 
 
@@ -179,17 +181,17 @@ class QuantizationEncoding(enum.Enum):
 
 
 ENCODINGS: Final[Mapping[QuantizationEncoding, Encoding]] = {
-    QuantizationEncoding.Q4_0: _blocks("q4_0", 2, 32, 18),
-    QuantizationEncoding.Q4_1: _blocks("q4_1", 3, 32, 20),
-    QuantizationEncoding.Q5_0: _blocks("q5_0", 6, 32, 22),
-    QuantizationEncoding.Q5_1: _blocks("q5_1", 7, 32, 24),
-    QuantizationEncoding.Q8_0: _blocks("q8_0", 8, 32, 34),
-    QuantizationEncoding.Q4_K: _blocks("q4_k", 12, 256, 144),
-    QuantizationEncoding.Q5_K: _blocks("q5_k", 13, 256, 176),
-    QuantizationEncoding.Q6_K: _blocks("q6_k", 14, 256, 210),
-    QuantizationEncoding.IQ4_NL: _blocks("iq4_nl", 20, 32, 18, encoded=False),
-    QuantizationEncoding.MXFP4: _blocks("mxfp4", 39, 32, 17),
-    QuantizationEncoding.NVFP4: _blocks("nvfp4", 40, 64, 36, encoded=False),
+    QuantizationEncoding.Q4_0: _blocks("q4_0", 2, 32, 18, 8),
+    QuantizationEncoding.Q4_1: _blocks("q4_1", 3, 32, 20, 0),
+    QuantizationEncoding.Q5_0: _blocks("q5_0", 6, 32, 22, 16),
+    QuantizationEncoding.Q5_1: _blocks("q5_1", 7, 32, 24, 0),
+    QuantizationEncoding.Q8_0: _blocks("q8_0", 8, 32, 34, 128),
+    QuantizationEncoding.Q4_K: _blocks("q4_k", 12, 256, 144, 0),
+    QuantizationEncoding.Q5_K: _blocks("q5_k", 13, 256, 176, 0),
+    QuantizationEncoding.Q6_K: _blocks("q6_k", 14, 256, 210, 32),
+    QuantizationEncoding.IQ4_NL: _blocks("iq4_nl", 20, 32, 18, 128, encoded=False),
+    QuantizationEncoding.MXFP4: _blocks("mxfp4", 39, 32, 17, 12),
+    QuantizationEncoding.NVFP4: _blocks("nvfp4", 40, 64, 36, 12, encoded=False),
     QuantizationEncoding.GPTQ: _groups("gptq", 4),
     QuantizationEncoding.AWQ: _groups("awq", 3),
     QuantizationEncoding.INT8_ROW: _scaled("int8", 1, 0),

@@ -1,9 +1,9 @@
 """Decodes blocks of quantised elements: what the bytes of each format mean.
 
 A block is read by `read(at, width)`, which gives `width` bytes from the byte `at` of the block on. A part of a block is
-32 elements: `part(read, s)` gives the part number s, known at compile time, as a vector of 32 small integers, the
-scales of its elements (one for all, or one for each half), and what is subtracted from the scaled integers, or None.
-An element is `scale * integer - subtracted`, each operation rounded to float32.
+32 elements: `part(read, s)` gives the part number s, known at compile time, as a vector of 32 digits (UInt8), the
+scales of its elements (one for all, or one for each half), and what is subtracted from scaled digits, or None. An
+element is `scale * (digit - bias) - subtracted`, each operation rounded to float32; the bias is a number of the format.
 
 The formats are those of GGUF files, as ggml defines them: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -59,43 +59,43 @@ def bits_of(word: Any) -> Any:
     return select((spread & masks) != 0, SIMD[uint8, 32](16), SIMD[uint8, 32](0))
 
 
-def looked_up(values: Any, places: Any) -> Any:
-    """The small integers of a table of 16 that stand at the places."""
-    return SIMD[int8, 16](*values).take(places)
+def looked_up(values: Any, bias: Any, places: Any) -> Any:
+    """The digits of the small integers of a table of 16 that stand at the places."""
+    return SIMD[uint8, 16](*tuple(value + bias for value in values)).take(places)
 
 
 # *** blocks of 32 elements ***
 
 
 def q4_0(read: Any, s: Any) -> Any:
-    return nibbles(read, 2).cast(int8) - 8, (half(read, 0),), None
+    return nibbles(read, 2), (half(read, 0),), None
 
 
 def q4_1(read: Any, s: Any) -> Any:
-    return nibbles(read, 4).cast(int8), (half(read, 0),), -half(read, 2)
+    return nibbles(read, 4), (half(read, 0),), -half(read, 2)
 
 
 def q5_0(read: Any, s: Any) -> Any:
-    return (nibbles(read, 6) | fifth_bits(read, 2)).cast(int8) - 16, (half(read, 0),), None
+    return nibbles(read, 6) | fifth_bits(read, 2), (half(read, 0),), None
 
 
 def q5_1(read: Any, s: Any) -> Any:
-    return (nibbles(read, 8) | fifth_bits(read, 4)).cast(int8), (half(read, 0),), -half(read, 2)
+    return nibbles(read, 8) | fifth_bits(read, 4), (half(read, 0),), -half(read, 2)
 
 
 def q8_0(read: Any, s: Any) -> Any:
-    return bitcast(read(2, 32), int8), (half(read, 0),), None
+    return read(2, 32) ^ 128, (half(read, 0),), None
 
 
 def iq4_nl(read: Any, s: Any) -> Any:
-    return looked_up(IQ4_VALUES, nibbles(read, 2)), (half(read, 0),), None
+    return looked_up(IQ4_VALUES, 128, nibbles(read, 2)), (half(read, 0),), None
 
 
 def mxfp4(read: Any, s: Any) -> Any:
     """A power of two, and 32 float4_e2m1fn."""
     e = read(0, 1).cast(uint32)
     bits = select(e < 2, (e + 1) << 21, (e - 1) << 23)  # half of 2 ** (e - 127), of which the first two are subnormal
-    return looked_up(FLOAT4_VALUES, nibbles(read, 1)), (bitcast(bits, float32),), None
+    return looked_up(FLOAT4_VALUES, 12, nibbles(read, 1)), (bitcast(bits, float32),), None
 
 
 # *** blocks of 64 ***
@@ -107,7 +107,7 @@ def nvfp4(read: Any, s: Any) -> Any:
     first, second = (pairs & 15).split()
     third, fourth = (pairs >> 4).split()
     places = first.join(third).join(second.join(fourth))
-    return looked_up(FLOAT4_VALUES, places), (_ue4m3(read(2 * s, 1)), _ue4m3(read(2 * s + 1, 1))), None
+    return looked_up(FLOAT4_VALUES, 12, places), (_ue4m3(read(2 * s, 1)), _ue4m3(read(2 * s + 1, 1))), None
 
 
 def _ue4m3(byte: Any) -> Any:
@@ -140,13 +140,13 @@ def _half_bytes(read: Any, at: Any, upper: Any) -> Any:
 
 def q4_k(read: Any, s: Any) -> Any:
     scale, least = _scale_and_least(read, s)
-    return _half_bytes(read, 16 + s // 2 * 32, s % 2 == 1).cast(int8), (scale,), least
+    return _half_bytes(read, 16 + s // 2 * 32, s % 2 == 1), (scale,), least
 
 
 def q5_k(read: Any, s: Any) -> Any:
     scale, least = _scale_and_least(read, s)
     fifth = ((read(16, 32) >> s) & 1) << 4
-    return (_half_bytes(read, 48 + s // 2 * 32, s % 2 == 1) | fifth).cast(int8), (scale,), least
+    return _half_bytes(read, 48 + s // 2 * 32, s % 2 == 1) | fifth, (scale,), least
 
 
 def q6_k(read: Any, s: Any) -> Any:
@@ -154,7 +154,7 @@ def q6_k(read: Any, s: Any) -> Any:
     high = ((read(128 + s // 4 * 32, 32) >> (2 * (s % 4))) & 3) << 4
     d = half(read, 208)
     scales = tuple(d * bitcast(read(192 + 2 * s + k, 1), int8).cast(float32) for k in range(2))
-    return (low | high).cast(int8) - 32, scales, None
+    return low | high, scales, None
 
 
 # *** what is made of parts ***
@@ -162,13 +162,15 @@ def q6_k(read: Any, s: Any) -> Any:
 
 def lanes_of(scales: Any, width: Any) -> Any:
     """The scale of each of the lanes that a part has."""
+    if len(scales) == 1 and scales[0].width == width:
+        return scales[0]
     if len(scales) == 1:
         return scales[0].broadcast(width)
     return scales[0].broadcast(width // 2).join(scales[1].broadcast(width // 2))
 
 
-def elements_of_part(part: Any) -> Any:
+def elements_of_part(part: Any, bias: Any) -> Any:
     """The 32 elements of a part."""
-    integers, scales, subtracted = part
-    scaled = lanes_of(scales, PART) * integers.cast(float32)
+    digits, scales, subtracted = part
+    scaled = lanes_of(scales, PART) * (digits.cast(float32) - float32(bias))
     return scaled if subtracted is None else scaled - subtracted

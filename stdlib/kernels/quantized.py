@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    SIMD,
     DeviceContext,
     Floating,
     InputTensor,
     OutputTensor,
+    dot4,
     float32,
     int8,
+    int32,
     max,
     parallel_for,
     register,
@@ -32,7 +35,7 @@ F = TypeVar("F", bound=Floating)
 GRAIN = 256  # parts that are worth a task of their own
 
 
-def _decode(out: Any, q: Any, part: Any, elements: Any, bytes: Any) -> None:
+def _decode(out: Any, q: Any, part: Any, elements: Any, bytes: Any, bias: Any) -> None:
     rows = q.shape[:-1]
     blocks = q.dim(-1) // bytes
 
@@ -41,7 +44,7 @@ def _decode(out: Any, q: Any, part: Any, elements: Any, bytes: Any) -> None:
         b = task % blocks
         read = lambda at, width: q.load(*lead, b * bytes + at, width=width)  # noqa: E731
         for s in unroll(elements // PART):
-            out.store(elements_of_part(part(read, s)), *lead, b * elements + s * PART)
+            out.store(elements_of_part(part(read, s), bias), *lead, b * elements + s * PART)
 
     parallel_for(product(rows) * blocks, block, grain=GRAIN * PART // elements)
 
@@ -51,9 +54,16 @@ def round_to_8_bits(
     out: OutputTensor[int8, "*s k"],
     scales: OutputTensor[float32, "*s (k // 32)"],
     sums: OutputTensor[float32, "*s (k // 32)"],
+    offsets: OutputTensor[int32, "*s (k // 4)"],
     x: InputTensor[F, "*s k"],
+    *,
+    bias: int,
 ) -> None:
-    """Blocks of 32 elements as integers up to 127 times a scale; and the sums of the rounded elements."""
+    """Blocks of 32 elements as integers up to 127 times a scale.
+
+    Also the sums of the rounded elements of blocks, and those of four integers each, times -bias: what a sum of
+    products begins with, so that a digit that is too large by the bias counts for what it means.
+    """
     rows = x.shape[:-1]
     groups = x.dim(-1) // PART
 
@@ -67,6 +77,8 @@ def round_to_8_bits(
         out.store(rounded, *lead, g * PART)
         scales[(*lead, g)] = scale
         sums[(*lead, g)] = scale * rounded.cast(float32).reduce_add()
+        fours = dot4(SIMD[int32, PART // 4](0), rounded, SIMD[int8, PART](1))
+        offsets.store(fours * -bias, *lead, g * (PART // 4))
 
     parallel_for(product(rows) * groups, group, grain=GRAIN)
 
@@ -74,67 +86,67 @@ def round_to_8_bits(
 @register("dequantize_q4_0", writes_once=True)
 def dequantize_q4_0(out: OutputTensor[float32, "*s (b // 18 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q4_0 blocks."""
-    _decode(out, q, encodings.q4_0, 32, 18)
+    _decode(out, q, encodings.q4_0, 32, 18, 8)
 
 
 @register("dequantize_q4_1", writes_once=True)
 def dequantize_q4_1(out: OutputTensor[float32, "*s (b // 20 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q4_1 blocks."""
-    _decode(out, q, encodings.q4_1, 32, 20)
+    _decode(out, q, encodings.q4_1, 32, 20, 0)
 
 
 @register("dequantize_q5_0", writes_once=True)
 def dequantize_q5_0(out: OutputTensor[float32, "*s (b // 22 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q5_0 blocks."""
-    _decode(out, q, encodings.q5_0, 32, 22)
+    _decode(out, q, encodings.q5_0, 32, 22, 16)
 
 
 @register("dequantize_q5_1", writes_once=True)
 def dequantize_q5_1(out: OutputTensor[float32, "*s (b // 24 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q5_1 blocks."""
-    _decode(out, q, encodings.q5_1, 32, 24)
+    _decode(out, q, encodings.q5_1, 32, 24, 0)
 
 
 @register("dequantize_q8_0", writes_once=True)
 def dequantize_q8_0(out: OutputTensor[float32, "*s (b // 34 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q8_0 blocks."""
-    _decode(out, q, encodings.q8_0, 32, 34)
+    _decode(out, q, encodings.q8_0, 32, 34, 128)
 
 
 @register("dequantize_iq4_nl", writes_once=True)
 def dequantize_iq4_nl(out: OutputTensor[float32, "*s (b // 18 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of IQ4_NL blocks."""
-    _decode(out, q, encodings.iq4_nl, 32, 18)
+    _decode(out, q, encodings.iq4_nl, 32, 18, 128)
 
 
 @register("dequantize_mxfp4", writes_once=True)
 def dequantize_mxfp4(out: OutputTensor[float32, "*s (b // 17 * 32)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of MXFP4 blocks."""
-    _decode(out, q, encodings.mxfp4, 32, 17)
+    _decode(out, q, encodings.mxfp4, 32, 17, 12)
 
 
 @register("dequantize_nvfp4", writes_once=True)
 def dequantize_nvfp4(out: OutputTensor[float32, "*s (b // 36 * 64)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of NVFP4 blocks."""
-    _decode(out, q, encodings.nvfp4, 64, 36)
+    _decode(out, q, encodings.nvfp4, 64, 36, 12)
 
 
 @register("dequantize_q4_k", writes_once=True)
 def dequantize_q4_k(out: OutputTensor[float32, "*s (b // 144 * 256)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q4_K blocks."""
-    _decode(out, q, encodings.q4_k, 256, 144)
+    _decode(out, q, encodings.q4_k, 256, 144, 0)
 
 
 @register("dequantize_q5_k", writes_once=True)
 def dequantize_q5_k(out: OutputTensor[float32, "*s (b // 176 * 256)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q5_K blocks."""
-    _decode(out, q, encodings.q5_k, 256, 176)
+    _decode(out, q, encodings.q5_k, 256, 176, 0)
 
 
 @register("dequantize_q6_k", writes_once=True)
 def dequantize_q6_k(out: OutputTensor[float32, "*s (b // 210 * 256)"], q: InputTensor[uint8, "*s b"]) -> None:
     """The elements of Q6_K blocks."""
-    _decode(out, q, encodings.q6_k, 256, 210)
+    _decode(out, q, encodings.q6_k, 256, 210, 32)
 
 
 @register("qmatmul_q4_0", writes_once=True)
@@ -143,11 +155,12 @@ def qmatmul_q4_0(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q4_0, 32, 18)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_0, 32, 18, False)
 
 
 @register("qmatmul_q4_1", writes_once=True)
@@ -156,11 +169,12 @@ def qmatmul_q4_1(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_1 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q4_1, 32, 20)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_1, 32, 20, True)
 
 
 @register("qmatmul_q5_0", writes_once=True)
@@ -169,11 +183,12 @@ def qmatmul_q5_0(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q5_0, 32, 22)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_0, 32, 22, False)
 
 
 @register("qmatmul_q5_1", writes_once=True)
@@ -182,11 +197,12 @@ def qmatmul_q5_1(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_1 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q5_1, 32, 24)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_1, 32, 24, True)
 
 
 @register("qmatmul_q8_0", writes_once=True)
@@ -195,11 +211,12 @@ def qmatmul_q8_0(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q8_0 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q8_0, 32, 34)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q8_0, 32, 34, False)
 
 
 @register("qmatmul_iq4_nl", writes_once=True)
@@ -208,11 +225,12 @@ def qmatmul_iq4_nl(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of IQ4_NL blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.iq4_nl, 32, 18)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.iq4_nl, 32, 18, False)
 
 
 @register("qmatmul_mxfp4", writes_once=True)
@@ -221,11 +239,12 @@ def qmatmul_mxfp4(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of MXFP4 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.mxfp4, 32, 17)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.mxfp4, 32, 17, False)
 
 
 @register("qmatmul_nvfp4", writes_once=True)
@@ -234,11 +253,12 @@ def qmatmul_nvfp4(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of NVFP4 blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.nvfp4, 64, 36)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.nvfp4, 64, 36, False)
 
 
 @register("qmatmul_q4_k", writes_once=True)
@@ -247,11 +267,12 @@ def qmatmul_q4_k(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q4_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q4_k, 256, 144)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q4_k, 256, 144, True)
 
 
 @register("qmatmul_q5_k", writes_once=True)
@@ -260,11 +281,12 @@ def qmatmul_q5_k(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q5_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q5_k, 256, 176)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q5_k, 256, 176, True)
 
 
 @register("qmatmul_q6_k", writes_once=True)
@@ -273,8 +295,9 @@ def qmatmul_q6_k(
     x: InputTensor[int8, "*s k"],
     scales: InputTensor[float32, "*s g"],
     sums: InputTensor[float32, "*s g"],
+    offsets: InputTensor[int32, "*s f"],
     w: InputTensor[uint8, "n b"],
     ctx: DeviceContext,
 ) -> None:
     """The products of rounded rows with rows of Q6_K blocks."""
-    multiply_blocks(ctx, out, (x, scales, sums), w, encodings.q6_k, 256, 210)
+    multiply_blocks(ctx, out, (x, scales, sums, offsets), w, encodings.q6_k, 256, 210, False)

@@ -10,18 +10,23 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    SIMD,
     DeviceContext,
     Floating,
     InputTensor,
     OutputTensor,
     bitcast,
+    ceildiv,
     exp,
     float32,
     float64,
     int32,
     int64,
+    iota,
     isnan,
     log,
+    max,
+    min,
     parallel_for,
     register,
     scratch,
@@ -33,6 +38,11 @@ from ...dsl import (
 from ..algorithms.random import philox
 
 T = TypeVar("T", bound=Floating)
+LANES = 16
+BLOCK = 1024  # elements that are summed before their sum goes on in float64
+STRIDE = 8  # keys of which the largest stands for all
+MANY = 4096  # candidates from which on some are left out before a search
+NEAR = 8.0  # logits so many temperatures below the best one are searched first
 LEVELS = ((21, 2048), (10, 2048), (0, 1024))  # shift and number of bins of each step of a search
 
 
@@ -62,28 +72,49 @@ def sample_tokens(
     parallel_for(logits.dim(0), row)
 
 
+def _logits(logits: Any, r: Any, i: Any, width: Any, inside: Any) -> Any:
+    """Neighbouring logits as numbers, with minus infinity in the place of NaN and outside."""
+    x = logits.load(r, i, width=width, mask=inside).cast(float32)
+    low = SIMD[float32, width](-float("inf"))
+    return select(isnan(x), low, select(inside, x, low))
+
+
 def _logit(logits: Any, r: Any, i: Any) -> Any:
-    """A logit as a finite number, or minus infinity, which NaN becomes."""
     x = logits[r, i].cast(float32)
     return select(isnan(x), float32(-float("inf")), x)
 
 
+def _inside(i: Any, count: Any, width: Any) -> Any:
+    """Which of `width` places from i on are below a count."""
+    return iota(int64, width) < count - i
+
+
 def _best(logits: Any, r: Any) -> Any:
     """The largest logit and its first place; -1 where none is above minus infinity."""
-    best, place = float32(-float("inf")), int32(-1)
-    for i in range(logits.dim(1)):
-        x = _logit(logits, r, i)
-        if x > best:
-            best, place = x, int32(i)
+    v = logits.dim(1)
+    most = SIMD[float32, LANES](-float("inf"))
+    for i in range(0, v, LANES):
+        most = max(most, _logits(logits, r, i, LANES, _inside(i, v, LANES)))
+    best, place = most.reduce_max(), int32(-1)
+    if best > -float("inf"):
+        for i in range(0, v, LANES):
+            if place < 0:
+                here = _logits(logits, r, i, LANES, _inside(i, v, LANES)) == best
+                if here.any():
+                    place = (i + here.cast(int32).argmax()).cast(int32)
     return best, place
 
 
 def _logprob(logits: Any, r: Any, best: Any, token: Any) -> Any:
     if token < 0:
         return float32(-float("inf"))
+    v = logits.dim(1)
     total = float64(0)
-    for i in range(logits.dim(1)):
-        total += exp(_logit(logits, r, i) - best).cast(float64)
+    for block in range(0, v, BLOCK):
+        sums = SIMD[float32, LANES](0)
+        for i in range(block, min(block + BLOCK, v), LANES):
+            sums += exp(_logits(logits, r, i, LANES, _inside(i, v, LANES)) - best)
+        total += sums.reduce_add().cast(float64)
     return (_logit(logits, r, token.cast(int64)) - best) - log(total).cast(float32)
 
 
@@ -95,41 +126,106 @@ def _key(x: Any) -> Any:
 
 def _drawn(logits: Any, r: Any, best: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any, fraction: Any) -> Any:
     v = logits.dim(1)
-    places, keys, shares = scratch[int32](v), scratch[uint32](v), scratch[float32](v)
+    candidates = scratch[int32](v), scratch[uint32](v), scratch[float32](v)
+    places, keys, shares = candidates
+    for i in range(0, v, LANES):
+        inside = _inside(i, v, LANES)
+        x = _logits(logits, r, i, LANES, inside)
+        keys.store(_key(x), i, mask=inside)
+        shares.store(x, i, mask=inside)
+        places.store(iota(int64, LANES, i).cast(int32), i, mask=inside)
     count = v
-    for i in range(v):
-        keys[i] = _key(_logit(logits, r, i))
-        places[i] = int32(i)
     if top_k > 0 and top_k < v:
-        least, ties = _least(keys, v, top_k.cast(float64), lambda i: float64(1))
-        count = 0
-        left = ties
-        for i in range(v):
-            key = keys[i]
-            if key > least or (key == least and left > 0):
-                left -= 1 if key == least else 0
-                places[count], keys[count] = int32(i), key
-                count += 1
-    total = float64(0)
-    for j in range(count):
-        share = exp((_logit(logits, r, places[j].cast(int64)) - best) / temperature)
-        shares[j] = share
-        total += share.cast(float64)
+        if v >= MANY and top_k <= v // (4 * STRIDE):
+            count = _filtered(candidates, count, _bound(keys, v, top_k))
+        least, ties = _least(keys, count, top_k.cast(float64), lambda i: float64(1))
+        count = _best_ones(candidates, count, least, ties)
+    total, likely = float64(0), float64(0)
+    near = best - NEAR * temperature
+    for block in range(0, count, BLOCK):
+        sums, upper = SIMD[float32, LANES](0), SIMD[float32, LANES](0)
+        for j in range(block, min(block + BLOCK, count), LANES):
+            inside = _inside(j, count, LANES)
+            x = shares.load(j, width=LANES, mask=inside)
+            share = select(inside, exp((x - best) / temperature), 0)
+            shares.store(share, j, mask=inside)
+            sums += share
+            upper += select(x >= near, share, 0)
+        total += sums.reduce_add().cast(float64)
+        likely += upper.reduce_add().cast(float64)
     least, ties = uint32(0), int64(v)
     if top_p < 1:
-        least, ties = _least(keys, count, top_p.cast(float64) * total, lambda j: shares[j].cast(float64))
+        wanted = top_p.cast(float64) * total
+        if count >= MANY and likely > wanted:
+            count = _filtered(candidates, count, _key(near))
+        least, ties = _least(keys, count, wanted, lambda j: shares[j].cast(float64))
+    return _chosen(places, keys, shares, count, least, ties, min_p, fraction)
+
+
+def _bound(keys: Any, count: Any, k: Any) -> Any:
+    """A key that at least k keys reach: the k-th largest of the largest of every few keys."""
+    most = scratch[uint32](ceildiv(count, LANES * STRIDE) * LANES)
+    for block in range(ceildiv(count, LANES * STRIDE)):
+        found = SIMD[uint32, LANES](0)
+        for s in unroll(STRIDE):
+            i = (block * STRIDE + s) * LANES
+            found = max(found, keys.load(i, width=LANES, mask=_inside(i, count, LANES)))
+        most.store(found, block * LANES)
+    return _least(most, most.dim(0), k.cast(float64), lambda i: float64(1))[0]
+
+
+def _filtered(candidates: Any, count: Any, bound: Any) -> Any:
+    """Moves the candidates whose keys reach a bound to the front; gives their number."""
+    places, keys, shares = candidates
+    kept = 0
+    for i in range(0, count, LANES):
+        inside = _inside(i, count, LANES)
+        if (inside & (keys.load(i, width=LANES, mask=inside) >= bound)).any():
+            for j in range(i, min(i + LANES, count)):
+                if keys[j] >= bound:
+                    places[kept], keys[kept], shares[kept] = places[j], keys[j], shares[j]
+                    kept += 1
+    return kept
+
+
+def _best_ones(candidates: Any, count: Any, least: Any, ties: Any) -> Any:
+    """As `_filtered`, of the candidates with the least key only the first few."""
+    places, keys, shares = candidates
+    kept, left = 0, ties
+    for j in range(count):
+        key = keys[j]
+        if key > least or (key == least and left > 0):
+            left -= 1 if key == least else 0
+            places[kept], keys[kept], shares[kept] = places[j], key, shares[j]
+            kept += 1
+    return kept
+
+
+def _chosen(places: Any, keys: Any, shares: Any, count: Any, least: Any, ties: Any, min_p: Any, fraction: Any) -> Any:
+    """The candidate at which the sum of what is kept passes a fraction of it, in the order of places."""
+    blocks = ceildiv(count, BLOCK)
+    ends = scratch[float64](max(blocks, 1))
     total = float64(0)
     left = ties
-    for j in range(count):
-        keeps = keys[j] > least or (keys[j] == least and left > 0)
-        left -= 1 if keys[j] == least else 0
-        if not keeps or shares[j] < min_p:
-            shares[j] = float32(0)
-        total += shares[j].cast(float64)
+    for b in range(blocks):
+        sum = float64(0)
+        for j in range(b * BLOCK, min((b + 1) * BLOCK, count)):
+            key = keys[j]
+            keeps = (key > least or left > 0) and key >= least and shares[j] >= min_p
+            left -= 1 if key == least else 0
+            shares[j] = shares[j] if keeps else float32(0)
+            sum += shares[j].cast(float64)
+        total += sum
+        ends[b] = total
     wanted = fraction * total
-    reached, chosen = float64(0), int32(-1)
-    for j in range(count):
-        if shares[j] > 0 and reached <= wanted:
+    block: Any = int64(0)
+    for b in range(blocks):
+        if ends[b] <= wanted:
+            block = b + 1
+    block = min(block, blocks - 1)
+    reached, chosen = float64(0) if block == 0 else ends[max(block - 1, 0)], int32(-1)
+    for j in range(block * BLOCK, min((block + 1) * BLOCK, count)):
+        if shares[j] > 0 and (reached <= wanted or chosen < 0):
             chosen = places[j]
             reached += shares[j].cast(float64)
     return chosen

@@ -59,6 +59,25 @@ def test_draws(params: nn.SamplingParams) -> None:
     np.testing.assert_allclose(logprobs, (x - np.log(np.exp(x).sum()))[tokens], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        nn.SamplingParams(temperature=0.5, top_k=40),
+        nn.SamplingParams(top_p=0.3),
+        nn.SamplingParams(temperature=0.8, top_p=0.95),
+        nn.SamplingParams(top_k=9000),
+    ],
+)
+def test_large_vocabularies(params: nn.SamplingParams) -> None:
+    """Candidates are left out before the search; of these none may come."""
+    logits = np.random.default_rng(3).standard_normal(9001).astype(np.float32) * 3
+    tokens = nn.sample(np.tile(logits, (300, 1)), params, range(300))[0].numpy()  # type: ignore[arg-type]
+    allowed, shares = kept(logits, params)
+    assert set(tokens) <= set(allowed)
+    seen = np.isin(tokens, allowed[: len(allowed) // 4]).mean()
+    assert abs(seen - shares[: len(allowed) // 4].sum()) < 0.1
+
+
 def test_ties_at_the_edge_go_to_the_first() -> None:
     logits = np.zeros((500, 9), np.float32)
     tokens = nn.sample(logits, nn.SamplingParams(top_k=4), range(500))[0].numpy()  # type: ignore[arg-type]
