@@ -25,7 +25,7 @@ Evaluate = Callable[[GraphIR], Sequence[np.ndarray[Any, Any]] | None]  # None wh
 MAX_GROWTH: Final = 4  # times the elements that a node reads
 MAX_SMALL: Final = 256  # elements that a result may always have
 MAX_ELEMENTS: Final = 1 << 22  # of one result
-_MOVES: Final = frozenset(("reshape", "permute", "broadcast_to", "slice", "concat2", "transfer_to", "range", "cast"))
+_MOVES: Final = frozenset(("reshape", "permute", "broadcast_to", "slice", "transfer_to", "range", "cast"))
 
 
 def fold_constants(ir: GraphIR, evaluate: Evaluate) -> GraphIR:

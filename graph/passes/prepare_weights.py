@@ -2,8 +2,9 @@
 
     permute(weight) + x        prepared + x
 
-Transposes, casts and arithmetic of shipped ops are prepared, of weights of `MIN_ELEMENTS` elements or more. A value
-that takes more bytes than what it is computed from is not: to read it would take longer than to compute it.
+Transposes, casts and arithmetic of shipped ops are prepared, of weights of `MIN_ELEMENTS` elements or more, and weights
+that are joined. A value that takes more bytes than what it is computed from is not: to read it would take longer than
+to compute it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..types.tensor_type import ShapedType, TensorType
 from .fold_constants import computed_from, elements_of, part_of
 
 MIN_ELEMENTS: Final = 1 << 12
-_FREE: Final = frozenset(("reshape", "broadcast_to", "slice", "concat2", "transfer_to", "range"))
+_FREE: Final = frozenset(("reshape", "broadcast_to", "slice", "transfer_to", "range"))
 
 
 def prepare_weights(ir: GraphIR) -> GraphIR:
@@ -75,7 +76,9 @@ def _may_prepare(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> bool:
         return False
     if node.name in _FREE:
         return True
-    return (elements_of(type) or 0) >= MIN_ELEMENTS and made <= max((count or 0 for count in read), default=0)
+    counts = [count or 0 for count in read]
+    most = sum(counts) if node.name == "concat2" else max(counts, default=0)
+    return (elements_of(type) or 0) >= MIN_ELEMENTS and made <= most
 
 
 def _spread(makers: Mapping[int, Item], value: int) -> int:

@@ -17,7 +17,7 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim, ceildiv, is_below_zero
 from ..agreement import equal_size, same_sizes, with_sizes
 from ..call import NodeCall
-from ..known import Array, Known, dims_in, known_dims
+from ..known import Array, Known, Undecided, dims_in, known_dims
 from ..table import Ints, Value, onnx_op
 from .indexing import new_dim
 
@@ -26,7 +26,7 @@ def _known_concat(*arrays: Array, axis: int) -> Array:
     return np.concatenate(arrays, axis)
 
 
-@onnx_op("Concat", known=_known_concat)
+@onnx_op("Concat", known=_known_concat, unlimited=True)
 def concat(call: NodeCall, *inputs: TensorValue, axis: int) -> TensorValue:
     """Tensors joined along an axis."""
     rank = inputs[0].rank if inputs else 0
@@ -66,7 +66,7 @@ def _known_slice(data: Array, starts: Any, ends: Any, axes: Any = None, steps: A
     return data[tuple(index)]
 
 
-@onnx_op("Slice", known=_known_slice)
+@onnx_op("Slice", known=_known_slice, unlimited=True)
 def slice_(
     call: NodeCall, data: TensorValue, starts: Value, ends: Value, axes: Ints | None = None, steps: Ints | None = None
 ) -> TensorValue:
@@ -153,14 +153,16 @@ def _known_split(
     data: Array, split: Any = None, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
     if split is None:
-        each = -(-data.shape[axis] // (num_outputs or outputs))
-        ends = np.arange(1, num_outputs or outputs) * each
+        if num_outputs not in (None, outputs):
+            raise Undecided
+        each = -(-data.shape[axis] // outputs)
+        ends = np.arange(1, outputs) * each
     else:
         ends = np.cumsum(np.asarray(split))[:-1]
     return tuple(np.split(data, ends, axis))
 
 
-@onnx_op("Split", known=_known_split)
+@onnx_op("Split", known=_known_split, unlimited=True)
 def split_attribute(
     call: NodeCall, data: TensorValue, split: Ints | None = None, *, axis: int, num_outputs: int | None = None
 ) -> Any:
@@ -168,7 +170,9 @@ def split_attribute(
     at = axis % data.rank
     dim = data.shape[at]
     if split is None:
-        count = num_outputs or call.outputs
+        count = call.outputs
+        if num_outputs is not None and num_outputs != count:
+            call.fail(f"num_outputs is {num_outputs}, and it has {count} outputs", argument="num_outputs")
         each = ceildiv(dim, count)
         ends = [(each * k).minimum(dim) for k in range(1, count)]
         sizes: list[Dim] = [end - begin for begin, end in zip([Dim(0), *ends], [*ends, dim], strict=True)]

@@ -35,14 +35,14 @@ def shape_of(value: Value) -> list[Dim]:
 @onnx_op("Shape")
 def shape(call: NodeCall, data: Value, *, start: int = 0, end: int | None = None) -> Known:
     """The sizes from one axis to another, as int64."""
-    call.tensor(data) if isinstance(data, list) else None
-    return known_dims(shape_of(data)[slice(start, end)])
+    return known_dims(shape_of(data if isinstance(data, Known) else call.tensor(data))[slice(start, end)])
 
 
 @onnx_op("Size")
-def size(data: Value) -> Known:
+def size(call: NodeCall, data: Value) -> Known:
     """The number of elements, as int64."""
-    return known(np.array(Shape(shape_of(data)).num_elements, object), DType.int64)
+    sizes = shape_of(data if isinstance(data, Known) else call.tensor(data))
+    return known(np.array(Shape(sizes).num_elements, object), DType.int64)
 
 
 @onnx_op("Identity", known=lambda x: x, unlimited=True)
