@@ -31,6 +31,8 @@ from .tensors import DTYPES, array_of
 
 _KIND = onnx.AttributeProto
 # Attributes that change no result here: "stash_type" names a dtype for intermediate values, which have 32 bits or more.
+# What takes sizes as floats; arithmetic on sizes is that of integers.
+_MOVES = {"Concat", "Gather", "Identity", "Range", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 _WITHOUT_EFFECT = {"axis", "broadcast", "consumed_inputs", "hidden_size", "is_test", "momentum", "stash_type"}
 
 
@@ -174,6 +176,10 @@ def _folded(row: OpTypeRow, call: NodeCall) -> list[Value] | None:
     """What is known at import of a node whose inputs are known."""
     values = call.inputs
     if row.known is None or not all(value is None or isinstance(value, Known) for value in values):
+        return None
+    if row.op_type not in _MOVES and any(
+        isinstance(value, Known) and value.symbolic and not value.dtype.is_integral() for value in values
+    ):
         return None
     arrays = [value.array if isinstance(value, Known) else None for value in values]
     held = any(value.held for value in values if isinstance(value, Known))

@@ -260,3 +260,19 @@ def test_bodies_of_loops() -> None:
     )
     calls = [{"x": numbers(3), "y": numbers(m), "count": np.array(2), "going": np.array(True)} for m in (3,)]
     agree(made, *calls)
+
+
+@pytest.mark.parametrize("kind, start, step", [(INT64, 0, 1), (INT64, 2, 3), (FLOAT, 0, 1), (FLOAT, 1, 2)])
+def test_a_range_up_to_a_size_needs_no_computed_size(kind: int, start: int, step: int) -> None:
+    dtype = np.float32 if kind == FLOAT else np.int64
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Squeeze", "shape", "size"),
+        node("Cast", "size", "limit", to=kind),
+        node("Range", "start limit step", "y"),
+        node("Mul", "limit half", "z"),
+    ]
+    constants = {"start": np.array(start, dtype), "step": np.array(step, dtype), "half": np.array(2, dtype)}
+    made = model(nodes, [value("x", ["n"])], [value("y", None, kind), value("z", None, kind)], **constants)
+    graph = agree(made, *({"x": numbers(n)} for n in (0, 1, 2, 5, 6)))
+    assert not graph.ir.steps

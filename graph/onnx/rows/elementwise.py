@@ -257,8 +257,6 @@ def clip(call: NodeCall, x: TensorValue, min: Value = None, max: Value = None) -
 def _known_cast(x: Array, to: int) -> Known:
     dtype = DTYPES[to]
     if x.dtype == object:
-        if not dtype.is_integral():
-            raise TypeError
         return known(x, dtype)
     if x.dtype.kind == "f" and not dtype.is_float():
         x = np.trunc(x) if dtype is not DType.bool else x != 0

@@ -16,9 +16,9 @@ from ....dsl.types.dtype import DType
 from ... import ops
 from ...ops.stage import current
 from ...staging.value import TensorValue
-from ...types.dims import Dim, StaticDim
+from ...types.dims import Dim, StaticDim, ceildiv
 from ..call import NodeCall
-from ..known import Array
+from ..known import Array, Known, dims_in
 from ..table import Ints, Value, onnx_op
 
 
@@ -197,8 +197,14 @@ def _known_range(start: Array, limit: Array, delta: Array) -> Array:
 @onnx_op("Range", known=_known_range)
 def range_(call: NodeCall, start: Value, limit: Value, delta: Value) -> TensorValue:
     """start, start + delta, ... up to limit, which is left out."""
-    first, last, step = (ops.reshape(call.tensor(value), []) for value in (start, limit, delta))
-    return ops.range(first, last, step, new_dim(call, "range"), dtype=first.dtype)
+    if isinstance(start, Known) and isinstance(delta, Known) and isinstance(limit, Known) and limit.symbolic:
+        first, step, (end,) = start.array.reshape(()), delta.array.reshape(()), dims_in(limit.array)
+        if not start.symbolic and not delta.symbolic and first == int(first) and step == int(step) and step >= 1:
+            span = end if first == 0 else (end - int(first)).maximum(0)
+            numbers = steps(ceildiv(span, int(step)), call.device)
+            return ops.cast(numbers * int(step) + int(first), start.dtype)
+    low, high, by = (ops.reshape(call.tensor(value), []) for value in (start, limit, delta))
+    return ops.range(low, high, by, new_dim(call, "range"), dtype=low.dtype)
 
 
 # *** more or fewer elements ***
