@@ -124,8 +124,8 @@ def called(
     if library is not None:
         return library(kernel, given.values, given.parameters, given.out)
     op, names, operands = schema.name, _names(schema, given.counts), _operands(schema, given)
-    device = device_of_call(op, names, operands)
     memory = None if given.out is None else memory_of(op, given.out)
+    device = _device_of(schema, names, operands, memory)
     if state.joint and (memory is not None or state.loaded.is_tuned):
         operands = BROADCASTING.get().as_views(state, operands, memory)
     found = _specialised(kernel, state, given, operands, device, memory)
@@ -139,6 +139,16 @@ def called(
     if look is not None and not state.loaded.is_tuned and not found.sized:
         keep(state.looks, look, found, given.values, kind_of_results(operands))
     return result
+
+
+def _device_of(
+    schema: OpSchema, names: Sequence[str], operands: Sequence[Operand], memory: Sequence[Operand | None] | None
+) -> Device:
+    """Where a call runs: where its tensors lie; the memory of its outputs, where no tensor is an input."""
+    if memory is None or any(operand.device is not None for operand in operands):
+        return device_of_call(schema.name, names, operands)
+    outputs = [operand for operand in memory if operand is not None]
+    return device_of_call(schema.name, ["out"] * len(outputs), outputs)
 
 
 def _operands(schema: OpSchema, given: Given) -> list[Operand]:
@@ -278,7 +288,7 @@ def _places(
     if not made.late:
         shapes = [*made.output_shapes([operand.shape for operand in operands], sizes)]
     wanted = [(type.dtype, shape) for type, shape in zip(made.outputs, shapes, strict=True)]
-    device = device_of_call(schema.name, [a.name for a in schema.inputs], operands)
+    device = _device_of(schema, [a.name for a in schema.inputs], operands, memory)
     places = checked(schema.name, [a.name for a in schema.outputs], memory, wanted, device)
     check_apart(schema.name, [a.name for a in schema.inputs], operands, places)
     return places

@@ -127,3 +127,14 @@ def test_memory_shared_with_an_input() -> None:
     with pytest.raises(GraphError) as caught:
         converted(x, out=x)
     assert caught.value.code == "EK0462"
+
+
+@register("multiples")
+def multiples(out: OutputTensor[int32, "n"], by: Int):
+    foreach(out, lambda i: (i[0] * by).cast(int32))
+
+
+def test_an_op_without_tensors_runs_where_its_output_lies() -> None:
+    for memory in (np.zeros(4, np.int32), Buffer.from_numpy(np.zeros(4, np.int32)).to(Accelerator("sim"))):
+        assert multiples(3, out=memory) is memory
+        assert (memory.to_numpy() if isinstance(memory, Buffer) else memory).tolist() == [0, 3, 6, 9]
