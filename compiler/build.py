@@ -92,8 +92,8 @@ def build_package(
 
 def _backward(kernel: LoadedKernel, library: KernelLibrary) -> str:
     """The op that computes a kernel's gradients, if it is one of the library: functions and graphs are not carried."""
-    found = getattr(getattr(kernel.gradient, "compute", None), "schema", None)
-    return found.name if found is not None and found.name in library.kernels else ""
+    result = getattr(getattr(kernel.gradient, "compute", None), "schema", None)
+    return result.name if result is not None and result.name in library.kernels else ""
 
 
 def _instances(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:

@@ -157,9 +157,9 @@ def _report_crashes(root: Path) -> None:
     with suppress(OSError), shielded(), OwnFolder(root / FOLDER) as folder:
         left: dict[int, list[re.Match[str]]] = {}
         for name in folder.names()[:MAX_FILES]:
-            found = _NAME.fullmatch(name.removeprefix(_ours())) if name.startswith(_ours()) else None
-            if found is not None and not _is_alive(int(found["process"])):
-                left.setdefault(int(found["process"]), []).append(found)
+            result = _NAME.fullmatch(name.removeprefix(_ours())) if name.startswith(_ours()) else None
+            if result is not None and not _is_alive(int(result["process"])):
+                left.setdefault(int(result["process"]), []).append(result)
         for names in left.values():
             _report(folder, names)
         for name in [name for name in folder.names() if name.startswith("einkorn-fault-")][:-KEPT]:
@@ -169,15 +169,15 @@ def _report_crashes(root: Path) -> None:
 def _report(folder: OwnFolder, names: list[re.Match[str]]) -> None:
     """Reads what one process left, and removes it."""
     thread = ""
-    for found in names:
-        if found["thread"] is None:
+    for result in names:
+        if result["thread"] is None:
             with suppress(OSError):
-                trace = folder.read(_ours() + found.string, TRACE).decode(errors="replace")
+                trace = folder.read(_ours() + result.string, TRACE).decode(errors="replace")
                 crashed = _CRASHED.search(trace)
                 thread = crashed[1].lstrip("0") if crashed and _COMPILING.search(crashed[2]) else ""
-    for found in names:
-        name = _ours() + found.string
-        if thread and found["thread"] == thread:
+    for result in names:
+        name = _ours() + result.string
+        if thread and result["thread"] == thread:
             with suppress(OSError, ValueError, PackageError):
                 _keep(folder, name)
         folder.remove(name)

@@ -147,9 +147,9 @@ def _processors() -> int:
 def _executors() -> type[futures.ThreadPoolExecutor]:
     """The class of pools. Its module cannot be imported when Python ends; its hook, which takes the lock that `submit`
     needs, has to run after those of forks."""
-    found = futures.ThreadPoolExecutor
+    result = futures.ThreadPoolExecutor
     forks.register()
-    return found
+    return result
 
 
 class _Workers:

@@ -143,10 +143,10 @@ class ComposedLayout(Drawn):
     @property
     def cosize(self) -> Any:
         """One more than the greatest offset."""
-        found = 0
+        result = 0
         for k in range(self.inner.size):
-            found = max(found, self.outer(self.offset + self.inner(k)) + 1)
-        return found
+            result = max(result, self.outer(self.offset + self.inner(k)) + 1)
+        return result
 
     @property
     def rank(self) -> Any:
@@ -194,27 +194,27 @@ def _offset(coordinate, shape, stride):
 
 def _opened(parts):
     """Coordinates that are tuples, part by part next to their shapes and strides."""
-    found: Any = ()
+    results: Any = ()
     for place, sizes, steps in parts:
         if isinstance(place, tuple):
             static_assert(
                 isinstance(sizes, tuple) and len(sizes) == len(place),
                 "a coordinate has as many parts as the shape, or is a number",
             )
-            found = (*found, *zip(place, sizes, steps, strict=True))
+            results = (*results, *zip(place, sizes, steps, strict=True))
         else:
-            found = (*found, (place, sizes, steps))
-    return found
+            results = (*results, (place, sizes, steps))
+    return results
 
 
 def _flat(tree):
     """The numbers of a nested tuple, from left to right."""
     if not isinstance(tree, tuple):
         return (tree,)
-    found: Any = ()
+    results: Any = ()
     for part in tree:  # only tuples go deeper: a call of itself with a value of the running program would be refused
-        found = (*found, *_flat(part)) if isinstance(part, tuple) else (*found, part)
-    return found
+        results = (*results, *_flat(part)) if isinstance(part, tuple) else (*results, part)
+    return results
 
 
 def _product(tree):
@@ -249,17 +249,17 @@ def _like(shape, flat):
     """Numbers in the form of a shape."""
     if not isinstance(shape, tuple):
         return flat[0]
-    found: Any = ()
+    results: Any = ()
     at = 0
     for part in shape:
         if isinstance(part, tuple):
             count = len(_flat(part))
-            found = (*found, _like(part, flat[at : at + count]))
+            results = (*results, _like(part, flat[at : at + count]))
             at = at + count
         else:
-            found = (*found, flat[at])
+            results = (*results, flat[at])
             at = at + 1
-    return found
+    return results
 
 
 def _modes(layout):
@@ -299,15 +299,15 @@ def coalesce(layout: Layout, by: Any = None) -> Layout:
         modes = _by_modes(layout)
         done = tuple(coalesce(mode, part) for mode, part in zip(modes, by, strict=False))
         return _joined((*done, *modes[len(by) :]))
-    found: Any = ()
+    results: Any = ()
     for size, step in _modes(layout):
         if size == 1:
             continue
-        if len(found) > 0 and found[-1][0] * found[-1][1] == step:
-            found = (*found[:-1], (found[-1][0] * size, found[-1][1]))
+        if len(results) > 0 and results[-1][0] * results[-1][1] == step:
+            results = (*results[:-1], (results[-1][0] * size, results[-1][1]))
         else:
-            found = (*found, (size, step))
-    return _of_modes(found)
+            results = (*results, (size, step))
+    return _of_modes(results)
 
 
 def composition(a: Any, b: Any) -> Any:
@@ -341,13 +341,13 @@ def _composed(modes: Any, shape: Any, stride: Any) -> Layout:
 
 def _walked(modes, count, distance):
     """`count` elements, `distance` apart, of the modes of a layout."""
-    found: Any = ()
+    results: Any = ()
     left = count
     step = distance
     for size, apart in modes[:-1]:
         if left > 1:
             if (left - 1) * step < size:  # all of them lie in this mode
-                found = (*found, (left, step * apart))
+                results = (*results, (left, step * apart))
                 left = 1
             elif step % size == 0:
                 step = step // size
@@ -356,10 +356,10 @@ def _walked(modes, count, distance):
                     f"composition: {count} elements, {distance} apart, do not fit a mode of {size} in front of others"
                 )
                 static_assert(size % step == 0 and left % (size // step) == 0, text)
-                found = (*found, (size // step, step * apart))
+                results = (*results, (size // step, step * apart))
                 left = left // (size // step)
                 step = 1
-    return found if left == 1 else (*found, (left, step * modes[-1][1]))
+    return results if left == 1 else (*results, (left, step * modes[-1][1]))
 
 
 def complement(layout: Layout, size: int) -> Layout:
@@ -371,26 +371,26 @@ def complement(layout: Layout, size: int) -> Layout:
     Raises:
         EinkornError: EK0215, the offsets of `layout` do not lie so.
     """
-    found: Any = ()
+    results: Any = ()
     at = 1
     for count, step in _by_stride(layout):
         if count > 1 and step != 0:
             static_assert(step > 0 and step % at == 0, f"complement: a stride of {step} is not a multiple of {at}")
-            found = (*found, (step // at, at))
+            results = (*results, (step // at, at))
             at = count * step
-    return coalesce(_of_modes((*found, ((size + at - 1) // at, at))))
+    return coalesce(_of_modes((*results, ((size + at - 1) // at, at))))
 
 
 def _by_stride(layout):
     """The modes of a layout, those with the least stride first."""
-    found: Any = ()
+    results: Any = ()
     for mode in _modes(layout):
         before = 0
-        for other in found:
+        for other in results:
             if (other[1], other[0]) <= (mode[1], mode[0]):
                 before = before + 1
-        found = (*found[:before], mode, *found[before:])
-    return found
+        results = (*results[:before], mode, *results[before:])
+    return results
 
 
 def _as_layout(tiler: Any) -> Layout:
@@ -476,7 +476,7 @@ def raked_product(layout: Layout, tiler: Layout) -> Layout:
 def right_inverse(layout: Layout) -> Layout:
     """The longest layout r for which `layout(r(i)) == i`, for all i below its size."""
     modes = _modes(coalesce(layout))
-    found: Any = ()
+    results: Any = ()
     at = 1
     for count, step in _by_stride(coalesce(layout)):
         if count > 1 and step == at:
@@ -486,9 +486,9 @@ def right_inverse(layout: Layout) -> Layout:
                 if (size, apart) == (count, step):
                     place = before
                 before = before * size
-            found = (*found, (count, place))
+            results = (*results, (count, place))
             at = at * count
-    return coalesce(_of_modes(found))
+    return coalesce(_of_modes(results))
 
 
 def left_inverse(layout: Layout) -> Layout:

@@ -193,8 +193,8 @@ class _Subject:
         shipped: dict[str, KernelLibrary] = {}
         root = f"{__name__.split('.')[0]}.stdlib.kernels"
         for module in pkgutil.iter_modules(importlib.import_module(root).__path__, f"{root}."):
-            found = library_of(importlib.import_module(module.name))
-            shipped |= dict.fromkeys(found.kernels, found)
+            result = library_of(importlib.import_module(module.name))
+            shipped |= dict.fromkeys(result.kernels, result)
         if name not in shipped:
             hint = did_you_mean(name, list(shipped)) or "name the kernel file: check_op(name, 'kernels/')"
             raise PackageError(f"no op '{name}' ships with Einkorn", code="EK0505", got=name, hint=hint)
@@ -236,8 +236,8 @@ class _Subject:
         out_types = None if outs is None else [TensorType(dtype, shape, host) for dtype, shape in outs]
 
         def forward(*values: Any) -> Any:
-            found = call(self.name, host, self.grouped(values, scalars=False), out_types, parameters)
-            return tuple(found)
+            result = call(self.name, host, self.grouped(values, scalars=False), out_types, parameters)
+            return tuple(result)
 
         given = [kind(dtype, shape, host) for kind, (dtype, shape) in zip(kinds, types, strict=True)]
         return Graph(f"check of {self.name}", forward=forward, input_types=given, kernel_library=self.library)
@@ -348,8 +348,8 @@ class _Check:
         schema, parameters = self.subject.schema, dict(instance.parameters)
         shapes = layout(schema, instance)
         small = tuple(size for size in choice.sizes if size < 8) or choice.sizes
-        found = [c for c in cases(shapes, instance, small, choice.seed, empty=False) if c.way == "ordinary"]
-        for case in found[-2:]:
+        results = [c for c in cases(shapes, instance, small, choice.seed, empty=False) if c.way == "ordinary"]
+        for case in results[-2:]:
             arrays = elements(schema.inputs, shapes, instance, case, choice.makers, mixed=False)
             rng = np.random.default_rng(case.seed)
             for k, argument in enumerate(schema.inputs):  # away from where nothing can be differentiated, and small
@@ -391,8 +391,8 @@ class _Check:
             if not any(p.kind is p.VAR_KEYWORD for p in accepted):
                 takes = {p.name: parameters[p.name] for p in accepted if p.name in parameters}
         with np.errstate(all="ignore"):
-            found = self.reference(*self.subject.grouped(fresh, scalars=True), **takes)
-        listed = list(found) if isinstance(found, tuple) else [] if found is None else [found]
+            result = self.reference(*self.subject.grouped(fresh, scalars=True), **takes)
+        listed = list(result) if isinstance(result, tuple) else [] if result is None else [result]
         return [np.asarray(a) for a in listed] + [fresh[k] for k in self.subject.mutable]
 
     def compare(
@@ -414,25 +414,25 @@ class _Check:
             else:
                 goal = self.wanted(inputs, parameters) if self.reference is not None else None
             if goal is not None:
-                found = difference(goal, got, [self.tolerance(a) for a in goal], "the reference", "compiled code")
-                if found is not None:
-                    return found
-            found = self.called(inputs, parameters, got) or self.members(inputs, parameters, got)
-            if found is not None or sum(a.size for a in inputs) > INTERPRETED:
-                return found
+                result = difference(goal, got, [self.tolerance(a) for a in goal], "the reference", "compiled code")
+                if result is not None:
+                    return result
+            result = self.called(inputs, parameters, got) or self.members(inputs, parameters, got)
+            if result is not None or sum(a.size for a in inputs) > INTERPRETED:
+                return result
             stepped = self.run(interpreted, inputs)
             # A kernel that lets sums be reordered has no one result.
             limits = [Tolerance.exact() if exact else self.tolerance(a) for a in stepped]
             return difference(stepped, got, limits, "the interpreter", "compiled code")
 
-        found = trial(arrays)
+        result = trial(arrays)
         self.report.cases += 1
-        if found is None:
+        if result is None:
             return
         small = arrays if expected is not None else shrink(arrays, lambda inputs: self._fails(trial, inputs))
-        found = trial(small) or found
-        file = save(self.folder, self.subject.name, self.subject.path, small, parameters, found)
-        raise found.error(self.subject.name, small, about, file)
+        result = trial(small) or result
+        file = save(self.folder, self.subject.name, self.subject.path, small, parameters, result)
+        raise result.error(self.subject.name, small, about, file)
 
     def called(self, inputs: list[Array], parameters: dict[str, Any], got: list[Array]) -> Difference | None:
         """How the results of another caller differ from those of the graph, if they do."""
@@ -442,9 +442,9 @@ class _Check:
             limits = [self.tolerance(a) if schema.fastmath else Tolerance.exact() for a in got]
             fresh = [a.copy() if k in self.subject.mutable else a for k, a in enumerate(inputs)]
             there = results_by(caller, self.subject.kernel, schema, fresh, parameters, outs)
-            found = None if there is None else difference(got, there, limits, "compiled code", f"the caller {caller}")
-            if found is not None:
-                return found
+            result = None if there is None else difference(got, there, limits, "compiled code", f"the caller {caller}")
+            if result is not None:
+                return result
         return None
 
     def members(self, inputs: list[Array], parameters: dict[str, Any], got: list[Array]) -> Difference | None:
@@ -460,9 +460,9 @@ class _Check:
                 return None
             limits = [self.tolerance(a) if schema.fastmath else Tolerance.exact() for a in there]
             parts = [a[k : k + 1] for a in got]
-            found = difference(there, parts, limits, f"a call for member {k} of the batch", "the call for all")
-            if found is not None:
-                return found
+            result = difference(there, parts, limits, f"a call for member {k} of the batch", "the call for all")
+            if result is not None:
+                return result
         return None
 
     @staticmethod

@@ -68,20 +68,20 @@ def instances(
             # Ranks are tried on the preferred dtypes; the others get the first.
             combinations = itertools.product(*packs.values()) if position == 0 else [[r[0] for r in packs.values()]]
             for chosen in combinations:
-                found = tuple(zip(packs, chosen, strict=True))
-                yield Instance(tuple(binding.items()), found, tuple(values.items()))
+                results = tuple(zip(packs, chosen, strict=True))
+                yield Instance(tuple(binding.items()), results, tuple(values.items()))
         if number == 0:
             bindings = bindings[:1]  # further parameters on the preferred dtypes
 
 
 def pack_names(schema: OpSchema) -> list[str]:
     """The packs of axes of the inputs."""
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for argument in schema.inputs:
         for item in parse_dims(argument.dims):
             if isinstance(item, dims.Pack) and item.count is None:
-                found.setdefault(item.name)
-    return list(found)
+                results.setdefault(item.name)
+    return list(results)
 
 
 def layout(schema: OpSchema, instance: Instance) -> list[tuple[Any, ...]]:
@@ -203,9 +203,9 @@ def special_values(dtype: DType) -> Array:
         return np.array([False, True])
     if dtype.is_complex():
         parts = special_values(dtype.part)
-        found = np.zeros(parts.shape, kind)
-        found.real, found.imag = parts, parts[::-1]
-        return found
+        result = np.zeros(parts.shape, kind)
+        result.real, result.imag = parts, parts[::-1]
+        return result
     if dtype.is_float():
         info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
         values = [math.nan, math.inf, -math.inf, -0.0, 0.0, float(info.smallest_subnormal), float(info.tiny)]

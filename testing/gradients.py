@@ -35,8 +35,8 @@ class NumpyRunner:
     """Runs what backwards consist of on arrays of NumPy."""
 
     def kernel(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
-        found = self._special(kernel, args, parameters).model.execute(*_flat(args))
-        arrays = tuple(buffer.to_numpy() for buffer in found)
+        result = self._special(kernel, args, parameters).model.execute(*_flat(args))
+        arrays = tuple(buffer.to_numpy() for buffer in result)
         return arrays[0] if len(arrays) == 1 else arrays
 
     def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
@@ -74,11 +74,11 @@ def check_has_backward(kernel: LoadedKernel) -> None:
 
 def in_float64(schema: OpSchema, dtypes: Mapping[str, Sequence[DType]]) -> dict[str, list[DType]]:
     """The dtypes of type variables for gradients: the widest float that there is, else the preferred dtype."""
-    found: dict[str, list[DType]] = {}
+    results: dict[str, list[DType]] = {}
     for name, allowed in schema.typevars:
         wanted: list[DType] = [d for d in (DType.float64, DType.float32, DType.complex128) if d in allowed]
-        found[name] = wanted[:1] or list(dtypes.get(name, allowed[:1]))
-    return found
+        results[name] = wanted[:1] or list(dtypes.get(name, allowed[:1]))
+    return results
 
 
 def check_gradients(

@@ -57,8 +57,8 @@ def _operations(mlir: Any, module: Any) -> list[Any]:
 
 
 def _named(operation: Any, attribute: str) -> str | None:
-    found: str | None = operation.attributes[attribute].value if attribute in operation.attributes else None
-    return found
+    result: str | None = operation.attributes[attribute].value if attribute in operation.attributes else None
+    return result
 
 
 def _return_instead(mlir: Any, call: Any, following: list[Any]) -> None:

@@ -51,8 +51,8 @@ def one_lane_stores(text: str) -> str:
             return match[0]
         count += 1
         lane, element = lanes.index(True), f"i{match['bits']}"
-        found = _ALIGN.search(match["attributes"])
-        align = min(int(found[1]) if found else 1, int(match["bits"]) // 8)
+        parsed = _ALIGN.search(match["attributes"])
+        align = min(int(parsed[1]) if parsed else 1, int(match["bits"]) // 8)
         one, place = f"%one.lane.{count}", f"%one.place.{count}"
         return (
             f"  {one} = extractelement {match['vector']} {match['value']}, i64 {lane}\n"

@@ -96,7 +96,7 @@ def _find_bindings() -> Bindings:
     limit, notes = None, []
     for package in ("mlir", "torch_mlir"):
         try:
-            found = Bindings(
+            result = Bindings(
                 package,
                 importlib.import_module(f"{package}.ir"),
                 importlib.import_module(f"{package}.passmanager"),
@@ -108,11 +108,11 @@ def _find_bindings() -> Bindings:
                 limit, notes = hint_for_limit(), [str(error)]
             continue
         if (
-            hasattr(found.ir, "MLIRError")
-            and hasattr(found.passmanager.PassManager, "add")
-            and hasattr(found.llvm, "translate_module_to_llvmir")
+            hasattr(result.ir, "MLIRError")
+            and hasattr(result.passmanager.PassManager, "add")
+            and hasattr(result.llvm, "translate_module_to_llvmir")
         ):
-            return found
+            return result
     what = "cannot be loaded" if limit else "are not installed"
     raise TargetError(
         f"the MLIR bindings {what}, and kernels cannot be compiled without them",

@@ -76,13 +76,13 @@ class PythonText(TensorDoorText):
                 place.set(record)
                 seen.set(self.add(seen.value(), 1))
                 bytes_seen.set(self.add(bytes_seen.value(), self.load("i64", self.at(record, ARENA_BYTES))))
-        found = self.select(fits.value(), place.value(), last.value(), "ptr")
-        record = self.load("ptr", found)
+        result = self.select(fits.value(), place.value(), last.value(), "ptr")
+        record = self.load("ptr", result)
         with self.when(self.compare("ne", record, "null", "ptr")):
             large = self.compare("sge", bytes_seen.value(), LARGE_BYTES)
             many = self.compare("sge", seen.value(), MOST_ARENAS)
             taken.set(self.either(fits.value(), self.either(large, many, "i1"), "i1"))
-        return found, fits.value(), taken.value()
+        return result, fits.value(), taken.value()
 
     def temps(self, arena: str, count: int) -> list[str]:
         """Where intermediate results lie."""

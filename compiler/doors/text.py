@@ -124,10 +124,10 @@ class DoorText(FunctionText):
                 return self.exact("-", 0, self.exact("//", self.exact("-", 0, self.size(left, known)),
                                                      self.size(right, known)))  # fmt: skip
             case FunctionCall(function, arguments):
-                found, *others = (self.size(argument, known) for argument in arguments)
+                result, *others = (self.size(argument, known) for argument in arguments)
                 for other in others:
-                    found = self.value(f"call i64 @llvm.s{function}.i64(i64 {found}, i64 {other})")
-                return found
+                    result = self.value(f"call i64 @llvm.s{function}.i64(i64 {result}, i64 {other})")
+                return result
 
     def exact(self, operator: str, a: Number, b: Number) -> Number:
         """An operation of the dims language; it is folded where both are known."""

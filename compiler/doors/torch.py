@@ -101,13 +101,13 @@ class _Door(TensorDoorText):
             return self.number(self.load("i64", self.at("%words", 8 * place)), argument)
         handle, order = self.handle(place), argument.places or range(len(argument.axes))
         sizes = self.words_of("sizes", handle, order)
-        for size, found in zip(argument.axes, sizes, strict=True):
-            self.match(size, found)
+        for size, result in zip(argument.axes, sizes, strict=True):
+            self.match(size, result)
         strides: list[str] = []
         if argument.strides:
             strides = self.words_of("strides", handle, order)
-            for stride, found in zip(argument.strides, strides, strict=True):
-                self.match(stride, found)
+            for stride, result in zip(argument.strides, strides, strict=True):
+                self.match(stride, result)
             if argument.mutable:
                 self.need_own_elements(sizes, strides)
         elif argument.places:
@@ -218,12 +218,12 @@ class _Door(TensorDoorText):
         width = pairs[0][1]
         step = self.value(f"call i64 @llvm.smax.i64(i64 {pairs[0][0][-1]}, i64 1)")
         rest = self.value(f"srem i64 {self.sub(self.begins[one], self.begins[other])}, {self.mul(step, width)}")
-        found = self.both(
+        result = self.both(
             self.compare("ne", rest, 0), self.compare("eq", self.value(f"srem i64 {rest}, {width}"), 0), "i1"
         )
         for stride in (stride for strides, _ in pairs for stride in strides):
-            found = self.both(found, self.compare("eq", self.value(f"srem i64 {stride}, {step}"), 0), "i1")
-        return found
+            result = self.both(result, self.compare("eq", self.value(f"srem i64 {stride}, {step}"), 0), "i1")
+        return result
 
     def copy(self, made: Sequence[str]) -> None:
         """Copies outputs to where the caller wants them, if that has gaps."""
@@ -304,8 +304,8 @@ class _Door(TensorDoorText):
                 self.store("ptr", next(rest), self.at("%results", 8 * k))
                 continue
             self.call(self.word("new_list"), [f"i64 {count}", f"ptr {self.answer}"], "i32")
-            found = self.load("ptr", self.answer)
+            result = self.load("ptr", self.answer)
             for _ in range(count):
                 word = self.value(f"ptrtoint ptr {next(rest)} to i64")
-                self.call(self.word("put_list"), [f"ptr {found}", f"i64 {word}"], "i32")
-            self.store("ptr", found, self.at("%results", 8 * k))
+                self.call(self.word("put_list"), [f"ptr {result}", f"i64 {word}"], "i32")
+            self.store("ptr", result, self.at("%results", 8 * k))

@@ -274,9 +274,9 @@ def _serve() -> str:
                 differ.set(f.either(differ.value(), f.value(f"xor i64 {theirs}, {ours}")))
             with f.when(f.compare("eq", differ.value(), 0)):
                 door, table = f.load("ptr", f.at(record, 16)), f.load("ptr", f.at(record, 24))
-                found = f.call(door, [f"ptr {table}", "ptr %handles", "ptr %made"], "ptr")
-                with f.when(f.compare("ne", found, MISS, "ptr")):
-                    f.leave(found)
+                result = f.call(door, [f"ptr {table}", "ptr %handles", "ptr %made"], "ptr")
+                with f.when(f.compare("ne", result, MISS, "ptr")):
+                    f.leave(result)
         place.set(f.both(f.add(place.value(), 1), mask))
     return f.text()
 

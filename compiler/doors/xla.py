@@ -154,8 +154,8 @@ class _Handler(DoorText):
         self.need_same(self.load("i64", self.at("%frame", offset + _COUNT)), count, "i64")
         if not count:
             return []
-        found = self.load("ptr", self.at("%frame", offset + _BUFFERS))
-        return [self.load("ptr", self.at(found, 8 * number)) for number in range(count)]
+        result = self.load("ptr", self.at("%frame", offset + _BUFFERS))
+        return [self.load("ptr", self.at(result, 8 * number)) for number in range(count)]
 
     def lead(self, buffer: str, rank: int, arguments: Sequence[str]) -> None:
         """Reads of the first result how many further axes results begin with, and what these mean: members of a batch,
@@ -195,10 +195,10 @@ class _Handler(DoorText):
 
     def product(self, dims: str, count: Number) -> str:
         """The product of the first sizes of a buffer."""
-        found = self.variable("i64", 1)
+        result = self.variable("i64", 1)
         with self.each(0, count) as axis:
-            found.set(self.mul(found.value(), self.load("i64", self.at(dims, self.mul(axis, 8)))))
-        return found.value()
+            result.set(self.mul(result.value(), self.load("i64", self.at(dims, self.mul(axis, 8)))))
+        return result.value()
 
     def match(self, axis: Literal | Name, size: Number) -> None:
         """Takes the size of an axis, or compares it with what is known."""

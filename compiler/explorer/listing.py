@@ -110,8 +110,8 @@ class _Chains:
     def of(self, file: str, line: int, column: int) -> tuple[Spot, ...]:
         if line == 0:  # LLVM's notation for no place, or several places
             return ()
-        found = self.known.get((os.path.realpath(file), line, column))
-        return tuple(found) if found else ((file, line),)
+        result = self.known.get((os.path.realpath(file), line, column))
+        return tuple(result) if result else ((file, line),)
 
 
 _NODE = re.compile(r"^!(\d+) = (?:distinct )?!(DI\w+)\((.*)\)$")
@@ -164,8 +164,8 @@ def asm_lines(artifact: Artifact) -> list[Line]:
     chains, files = _Chains(artifact), {}
     texts = artifact.asm.splitlines()
     for text in texts:
-        if found := _FILE.match(text):
-            number, folder, name = found.groups()
+        if match := _FILE.match(text):
+            number, folder, name = match.groups()
             files[number] = os.path.join(folder, name) if name else folder
     code: list[Line] = []
     data: list[Line] = []
@@ -176,8 +176,8 @@ def asm_lines(artifact: Artifact) -> list[Line]:
         if entered := _ENTERS.match(text):
             hidden = _LEAVES.match(text) is not None
             lines = data if entered[1] == "section" and ".text" not in text else code
-        if found := _LOC.match(text):
-            here = chains.of(files.get(found[1], ""), int(found[2]), int(found[3]))
+        if match := _LOC.match(text):
+            here = chains.of(files.get(match[1], ""), int(match[2]), int(match[3]))
         elif not hidden and not _NOISE.match(text):
             instruction = text[:1] in (" ", "\t") and not text.lstrip().startswith(("//", ".", "#", ";"))
             lines.append(Line(text.expandtabs(8), here if instruction else ()))

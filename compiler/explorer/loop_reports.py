@@ -103,7 +103,7 @@ def _lanes(loop: Sequence[Line]) -> tuple[int, str] | None:
 
 
 def _reason(texts: Sequence[str]) -> str:
-    called = [found[1] for text in texts if (found := _CALL.search(text))]
+    called = [match[1] for text in texts if (match := _CALL.search(text))]
     if called:
         return f"it calls {called[0]}"
     if any(_CARRIED.search(text) for text in texts) and any(_SUM.match(text) for text in texts):

@@ -162,17 +162,17 @@ class _Page:
 
     def notes(self, file: str, number: int) -> str:
         """What stands under a line of the source: what became of its loop."""
-        found = self.reports.get((os.path.realpath(file), number), ())
+        result = self.reports.get((os.path.realpath(file), number), ())
         mark = '\n<div class="loop" data-target="{}">{}</div>'
-        return "".join(mark.format(html.escape(target), html.escape(text)) for target, text in found)
+        return "".join(mark.format(html.escape(target), html.escape(text)) for target, text in result)
 
     def ranges(self) -> dict[str, list[tuple[int, int]]]:
         """Which lines of which files are shown; none stands for all of the kernel's own file."""
-        found: dict[str, list[tuple[int, int]]] = {self.own: []}
+        results: dict[str, list[tuple[int, int]]] = {self.own: []}
         for function in self.program.functions:
             if function.file != self.own:
-                found.setdefault(function.file, []).append(_lines_of(function.syntax))
-        return {file: sorted(set(ranges)) for file, ranges in found.items()}
+                results.setdefault(function.file, []).append(_lines_of(function.syntax))
+        return {file: sorted(set(ranges)) for file, ranges in results.items()}
 
     def stage(self, machine: Target, stage: str, lines: Sequence[Line]) -> str:
         """A pane of one stage for one target."""

@@ -145,7 +145,7 @@ def accumulating(root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int
     """
     sources = _sources(root)
     steps = {key: _reached(end, sources, stand_ins, implicit) for key, end in ends.items()}
-    found = set()
+    results = set()
     for key in ends:
         seen: set[tuple[Any, bool]] = set()
         rest = [(key, False)]
@@ -157,8 +157,8 @@ def accumulating(root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int
                     seen.add(state)
                     rest.append(state)
         if (key, True) in seen:
-            found.add(key)
-    return found
+            results.add(key)
+    return results
 
 
 def _sources(root: Region) -> dict[int, list[Value]]:
@@ -193,7 +193,7 @@ def _reached(
 
     What is compared, loaded or cast by the author is no longer the number that a variable began with.
     """
-    found: set[tuple[Any, bool]] = set()
+    results: set[tuple[Any, bool]] = set()
     seen: set[tuple[int, bool]] = set()
     rest = [(end, False)]
     while rest:
@@ -202,13 +202,13 @@ def _reached(
             continue
         seen.add((value.serial, grew))
         if value.serial in stand_ins:
-            found.add((stand_ins[value.serial], grew))
+            results.add((stand_ins[value.serial], grew))
         elif value.serial in sources:
             rest += [(source, grew) for source in sources[value.serial]]
         elif value.maker is not None and not _ends_here(value, value.maker, implicit):
             grows = grew or value.maker.opcode.name in GROWING
             rest += [(operand, grows) for operand in value.maker.operands]
-    return found
+    return results
 
 
 def _ends_here(value: Value, maker: Op, implicit: Set[int]) -> bool:

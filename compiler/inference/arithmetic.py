@@ -139,12 +139,12 @@ def _of_structs(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, 
         def parts_equal(x: Any, y: Any) -> Any:
             return binary(here, "eq", x, y, nodes)
 
-        found = methods.compare(here, op, a, b, parts_equal)
+        result = methods.compare(here, op, a, b, parts_equal)
     else:
-        found = methods.operate(here, op, a, b)
-    if found is NotImplemented:
+        result = methods.operate(here, op, a, b)
+    if result is NotImplemented:
         raise mismatch(here, ROWS[op].symbol, a, b, nodes)
-    return found
+    return result
 
 
 def _is_pointer(value: Any) -> bool:
@@ -180,11 +180,11 @@ def unary(here: Point, op: str, value: Any) -> Any:
     value = of_one_axis(here.evaluator, value)
     if isinstance(value, StructValue):
         name = f"__{OPERATORS[op]}__"
-        found = methods.special(here, value, name, [])
-        if found is NotImplemented:
+        result = methods.special(here, value, name, [])
+        if result is NotImplemented:
             text = f"'{value.type.name}' does not define {name}"
             raise here.error("EK0204", text, hint=f"define {name} in the struct '{value.type.name}'")
-        return found
+        return result
     row = ROWS[op]
     if not isinstance(value, Value):
         return fold(here, row, [value])

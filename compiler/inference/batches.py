@@ -326,12 +326,12 @@ class _Prober(GroupEvaluator):
     def results(self) -> list[Tensor]:
         """The outputs."""
         spec = self.nodes[0]
-        found: list[Tensor] = []
+        collected: list[Tensor] = []
         for argument, (dtype, shape) in zip(spec.kernel.schema.outputs, spec.outputs, strict=True):
             made = _Member(self.batch, **self.tensor_fields(0, argument, shape, dtype))
             self.batch.written.append(made.pointer)
-            found.append(made)
-        return found
+            collected.append(made)
+        return collected
 
 
 def _items(value: Any) -> tuple[Any, ...]:

@@ -338,10 +338,10 @@ class Evaluator(Scoped):
 
     def values(self, nodes: Iterable[syntax.Expr], frame: Frame) -> list[Any]:
         """The values of several expressions; mistakes in each of them are noted before the statement is given up."""
-        found = [self.expr_or_poison(node, frame) for node in nodes]
-        if is_poisoned(found):
+        results = [self.expr_or_poison(node, frame) for node in nodes]
+        if is_poisoned(results):
             raise Cascade
-        return found
+        return results
 
     def locate(self, node: syntax.Node, frame: Frame) -> None:
         """Operations emitted from now on belong to `node`."""

@@ -140,7 +140,7 @@ def check_comparisons(evaluator: Evaluator) -> None:
 
 def _wrapping(evaluator: Evaluator, value: Value, keys: dict[int, Any]) -> set[Any]:
     """The keys of the operations in the expression of an integer that may wrap; equal ones have equal keys."""
-    found = set()
+    results = set()
     rest, seen = [value], set()
     while rest:
         at = rest.pop()
@@ -151,9 +151,9 @@ def _wrapping(evaluator: Evaluator, value: Value, keys: dict[int, Any]) -> set[A
         low, high = _analysed(evaluator, at).interval
         least, most = at.dtype.range
         if low < least or high > most:
-            found.add(_shape(at, keys, MAX_DEPTH))
+            results.add(_shape(at, keys, MAX_DEPTH))
         rest += _parts(at, op)
-    return found
+    return results
 
 
 def _shape(value: Value, keys: dict[int, Any], depth: int) -> Any:
@@ -299,9 +299,9 @@ def _dtype_of(here: Point, dtype: DType, term: Term, wide: DType) -> DType:
     """
     if term.within is None or dtype.is_half():
         return wide
-    found = _narrowest(dtype, term.within)
-    if found is not None:
-        return found
+    result = _narrowest(dtype, term.within)
+    if result is not None:
+        return result
     if term.by_size:
         name = SIMDType(dtype)
         text = f"this term of a sum may exceed 64 bits before it is divided, compared or shifted right: it is of {name}"
@@ -376,8 +376,8 @@ def _key(value: Value, dtype: DType) -> tuple[str, int, DType]:
 
 def _known(here: Point, value: Value, dtype: DType) -> Value | None:
     """The value in `dtype`, where that was computed before and may be used here."""
-    found: Value | None = here.builder.remembered(_key(value, dtype))
-    return found or here.evaluator.wider_results.get((value.serial, dtype))
+    result: Value | None = here.builder.remembered(_key(value, dtype))
+    return result or here.evaluator.wider_results.get((value.serial, dtype))
 
 
 def _again(here: Point, op: Op, value: Value, dtype: DType) -> Value:

@@ -203,8 +203,8 @@ class GroupEvaluator:
                 raise NotElementwise
             values = [as_element(self.evaluator, value) for value in stored if value is not None]
             builder.remember(key, values)
-        found: Value = values[output]
-        return found
+        result: Value = values[output]
+        return result
 
 
 class GroupBuilder(GroupEvaluator):

@@ -49,11 +49,11 @@ def float_of(frame: Frame) -> str:
 
 def spelled(dtype: DType, node: s.Node | None, frame: Frame) -> str:
     """The dtype of what stands at `node`, as the author would write it."""
-    found = _named(node, frame, MAX_STEPS) if node is not None else None
-    owner, _, member = (found or "").partition(".")
+    result = _named(node, frame, MAX_STEPS) if node is not None else None
+    owner, _, member = (result or "").partition(".")
     known = frame.env.get(owner) if member == "dtype" else None
-    means = known.dtype if isinstance(known, Value) else frame.typevars.get(found or "")
-    return found if found is not None and means is dtype else str(dtype)
+    means = known.dtype if isinstance(known, Value) else frame.typevars.get(result or "")
+    return result if result is not None and means is dtype else str(dtype)
 
 
 def spelled_of(tensor: Tensor, node: s.Node | None, frame: Frame) -> str:
@@ -109,9 +109,9 @@ def _of_variable(name: str, frame: Frame, steps: int) -> str | None:
             return _of_argument(name, function, value, frame)
         for part in s.walk(function):
             if isinstance(part, s.Assign | s.AugAssign) and (source := _assigned(name, part.target, part.value)):
-                found = _named(source, frame, steps)
-                if found is not None:
-                    return found
+                result = _named(source, frame, steps)
+                if result is not None:
+                    return result
     return None
 
 

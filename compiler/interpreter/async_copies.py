@@ -28,9 +28,9 @@ class _Copies:
 
 
 def _of_thread(machine: Machine) -> _Copies:
-    found = machine.copies.setdefault(id(machine.ids), _Copies())
-    assert isinstance(found, _Copies)
-    return found
+    result = machine.copies.setdefault(id(machine.ids), _Copies())
+    assert isinstance(result, _Copies)
+    return result
 
 
 @evaluates("copy_async")

@@ -155,7 +155,7 @@ def _warps(threads: list[_Thread], count: int) -> list[tuple[list[_Thread], int]
 
 def _arrived(warp: list[_Thread], count: int) -> list[_Thread]:
     """The threads of a warp whose partners have all arrived; each has its result."""
-    found: list[_Thread] = []
+    collected: list[_Thread] = []
     groups: dict[tuple[Op, int], dict[int, _Thread]] = {}
     everyone = (1 << count) - 1
     for thread in warp:
@@ -171,8 +171,8 @@ def _arrived(warp: list[_Thread], count: int) -> list[_Thread]:
         results = {} if combine is None else combine({lane: meeting.brought for lane, meeting in arrived.items()})
         for lane, thread in members.items():
             thread.given = results.get(lane)
-        found += members.values()
-    return found
+        collected += members.values()
+    return collected
 
 
 def _at_named_barriers(threads: list[_Thread]) -> list[_Thread]:

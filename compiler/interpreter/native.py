@@ -23,8 +23,8 @@ def _native(op: Op, machine: Machine) -> Evaluate:
 
     def call(*operands: Any) -> Any:
         given = [_given(value, operand.type) for value, operand in zip(operands, op.operands, strict=True)]
-        found = function(*given)
-        return None if not op.results else op.results[0].dtype.to_numpy().type(found)
+        result = function(*given)
+        return None if not op.results else op.results[0].dtype.to_numpy().type(result)
 
     return call
 

@@ -136,9 +136,9 @@ class _Module:
         tree = ast.fix_missing_locations(ast.Module([made], []))
         scope: dict[str, Any] = {}
         exec(compile(tree, location.place.file, "exec"), self.globals, scope)
-        found = scope[name]
-        assert isinstance(found, FunctionType)
-        return found
+        result = scope[name]
+        assert isinstance(result, FunctionType)
+        return result
 
 
 class _Writer:

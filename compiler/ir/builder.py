@@ -170,11 +170,11 @@ class Builder(Scoped):
         if value.maker is not None and value.maker.name == "complex":
             return value.maker.operands[which == "imag"]
         key = (which, value.serial)
-        found: Value | None = self.remembered(key)
-        if found is None:
-            found = self.one(which, [value], type.with_dtype(type.dtype.part))
-            self.remember(key, found)
-        return found
+        result: Value | None = self.remembered(key)
+        if result is None:
+            result = self.one(which, [value], type.with_dtype(type.dtype.part))
+            self.remember(key, result)
+        return result
 
     def counter(
         self, value: Value, low: Value | None = None, high: Value | None = None, *, closed: bool = False
@@ -198,8 +198,8 @@ class Builder(Scoped):
         key = ("const", repr(value), type)
         for scope in reversed(self.memo):  # as `remembered`
             if key in scope:
-                found: Value = scope[key]
-                return found
+                result: Value = scope[key]
+                return result
         made = self.one("const", [], type, value=value)
         if type.is_scalar:
             made.const = value

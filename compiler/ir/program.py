@@ -279,15 +279,15 @@ class Site:
     def dtypes(self) -> dict[int, str]:
         """The names of the dtypes of its run-time values, by their numbers."""
         texts = [part[1] for part in self.parts if not isinstance(part, str)]
-        found = dict(enumerate(texts))
+        results = dict(enumerate(texts))
         details = [value for _, value in self.details]
         while details:
             detail = details.pop()
             if isinstance(detail, list):
                 details += detail
             elif isinstance(detail, dict):
-                found[detail["value"]] = detail["dtype"]
-        return found
+                results[detail["value"]] = detail["dtype"]
+        return results
 
 
 Bounds = tuple[Value | None, Value | None, bool]  # low (or 0) <= value < high; the same up to high where it is True
@@ -362,13 +362,13 @@ class Program:
 
     def stage(self, number: int) -> list[Step]:
         """What a stage does: calls by their numbers, and control flow over them."""
-        found: list[Step] = []
+        results: list[Step] = []
         stage = 0
         for step in self.steps or range(len(self.calls)):
             first = next(groups_in([step]), None)  # what calls nothing stays with what is before it
             stage = stage if first is None else bisect.bisect_right(self.stages, first)
-            found += [step] if stage == number else []
-        return found
+            results += [step] if stage == number else []
+        return results
 
 
 def walk(region: Region) -> Iterator[Op]:

@@ -70,9 +70,9 @@ class Scopes:
     def source(self, value: Value) -> tuple[list[Value], Op | None]:
         """The values from one that differs to where the difference comes from, and the operation that makes it."""
         chain = [value]
-        while isinstance(found := self.blame.get(chain[-1].serial), Value):
-            chain.append(found)
-        return chain, found
+        while isinstance(entry := self.blame.get(chain[-1].serial), Value):
+            chain.append(entry)
+        return chain, entry
 
     def _least(self, values: Iterable[Value]) -> tuple[Scope, Value | None]:
         """The narrowest scope of several values, and whose it is."""
@@ -195,11 +195,11 @@ class Scopes:
             return None
         if value.const is not None:
             return Form(constant=int(value.const))
-        found = self.forms.get(value.serial)
-        if found is None or (not any(found.axes) and self.of(value) < found.scope):
+        entry = self.forms.get(value.serial)
+        if entry is None or (not any(entry.axes) and self.of(value) < entry.scope):
             scope = self.of(value)
             return Form(multiple=1, scope=scope) if scope >= Scope.warp else None
-        return found
+        return entry
 
     def _form(self, op: Op) -> None:
         """Notes the form of a sum, a difference or a product."""

@@ -182,8 +182,8 @@ class Argument(ctypes.Structure):
 def offset(structure: type[ctypes.Structure], name: str) -> int:
     """Where a field lies."""
     field: Any = getattr(structure, name)
-    found: int = field.offset
-    return found
+    result: int = field.offset
+    return result
 
 
 def of_cluster(region: Region) -> bool:

@@ -128,9 +128,9 @@ def _by_exchange(w: FunctionWriter, op: Op, word: _Word) -> str:
     w.open(f"{result} = scf.while ({old} = {first}) : ({bits}) -> {bits} {{")
     with w.nested():
         new = row(w, _BITS.get(op.attrs["kind"], op.attrs["kind"]), [_as(w, old, bits, text), w.name(value)], type)
-        found, stored = _compare_exchange(w, word, old, _as(w, new, text, bits))
+        each, stored = _compare_exchange(w, word, old, _as(w, new, text, bits))
         again = w.op(f"arith.xori {stored}, {w.constant(True, BOOL)} : i1")
-        w.line(f"scf.condition({again}) {found} : {bits}")
+        w.line(f"scf.condition({again}) {each} : {bits}")
     w.open("} do {")
     w.open(f"^bb0({seen}: {bits}):")
     with w.nested():
@@ -154,8 +154,8 @@ def _atomic_compare_exchange(w: FunctionWriter, op: Op) -> None:
     text = w.type(desired.type)
     word = _word(w, op, pointer, offset)
     old, new = (_as(w, w.name(v), text, word.bits) for v in (expected, desired))
-    found, _ = _compare_exchange(w, word, old, new)
-    w.result(op, _as(w, found, word.bits, text))
+    result, _ = _compare_exchange(w, word, old, new)
+    w.result(op, _as(w, result, word.bits, text))
 
 
 @emits("atomic_load")

@@ -111,13 +111,13 @@ def masked_load_complex(
         attrs = f"{{alignment = {align} : i32}}"
         return sorted_apart(w, w.op(f"llvm.intr.masked.load {places}, {both}, {filler} {attrs} : {types}"), type)
     text, half = mlir_type(part_type(type)), type.dtype.part.size_in_bytes
-    found = []
+    results = []
     for number, filler in enumerate(parts_of(w, other, type)):
         places = next_part(w, places, pointer, type) if number else places
         attrs = f"{{alignment = {min(align, half) if number else align} : i32}}"
         types = f"({pointer}, {bits}, {text}) -> {text}"
-        found.append(w.op(f"llvm.intr.masked.gather {places}, {mask}, {filler} {attrs} : {types}"))
-    return w.joined(found[0], found[1], type)
+        results.append(w.op(f"llvm.intr.masked.gather {places}, {mask}, {filler} {attrs} : {types}"))
+    return w.joined(results[0], results[1], type)
 
 
 def masked_store_complex(

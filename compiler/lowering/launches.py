@@ -190,12 +190,12 @@ def _parameter(type: Type, buffer: int, access: str) -> Parameter:
 def accesses_of(kernel: Function) -> tuple[str, ...]:
     """What a kernel does with the memory that each of its parameters points to; empty for numbers."""
     roots = {value.serial: number for number, value in enumerate(kernel.params)}
-    found: list[set[str]] = [set() for _ in kernel.params]
-    _look(kernel.body, roots, found)
+    results: list[set[str]] = [set() for _ in kernel.params]
+    _look(kernel.body, roots, results)
     words = ("read", "write")
     return tuple(
         "-".join(word for word in words if word in done) or "read" if isinstance(value.type, PointerType) else ""
-        for value, done in zip(kernel.params, found, strict=True)
+        for value, done in zip(kernel.params, results, strict=True)
     )
 
 

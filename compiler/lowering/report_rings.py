@@ -42,9 +42,9 @@ def fail(w: FunctionWriter, site: int, values: Sequence[Value], trap: bool = Fal
 def missed_at_barriers(body: Region) -> set[int]:
     """The assertions of a kernel (by `id`) whose failing thread others would wait for: a named barrier comes behind
     them, or is in the same loop."""
-    found: set[int] = set()
-    _missed(body, False, found)
-    return found
+    results: set[int] = set()
+    _missed(body, False, results)
+    return results
 
 
 def _missed(region: Region, behind: bool, found: set[int]) -> bool:

@@ -108,12 +108,12 @@ def entry_size(program: Program, taking: Iterable[str]) -> str:
     lines = ["    %r0 = arith.constant 0 : i64\n"]
     stages = range(len(program.stages) + 1)
     for k in stages:
-        found: dict[tuple[str, tuple[int, ...]], None] = {}
+        results: dict[tuple[str, tuple[int, ...]], None] = {}
         for number in groups_in(program.stage(k)):
             function, _, slots = program.calls[number]
             if program.functions[function].name in names:
-                found[program.functions[function].name, slots] = None
-        lines += _stage(k, found)
+                results[program.functions[function].name, slots] = None
+        lines += _stage(k, results)
     lines.append(f"    llvm.return %r{len(stages)} : i64\n")
     return f"  llvm.func @{abi.SCRATCH}(%dims: !llvm.ptr, %stage: i64) -> i64 {{\n{''.join(lines)}  }}\n"
 

@@ -187,13 +187,13 @@ def _match(w: FunctionWriter, op: Op) -> None:
     spelled = "" if w.thread else _spelled(w).match
     if spelled:
         mask = _mask(w, op, masks)
-        found = [_wide(w, op, w.op(spelled.format(value=part, mask=mask))) for part in parts]
+        results = [_wide(w, op, w.op(spelled.format(value=part, mask=mask))) for part in parts]
     else:
         bits = 1 if type == BOOL else min(32, 8 * register_bytes(type))
-        found = [_votes(w, op, w.op("arith.constant true"), masks)]
-        found += [_same_bit(w, op, part, bit, masks) for part in parts for bit in range(bits)]
-    total = found[0]
-    for other in found[1:]:
+        results = [_votes(w, op, w.op("arith.constant true"), masks)]
+        results += [_same_bit(w, op, part, bit, masks) for part in parts for bit in range(bits)]
+    total = results[0]
+    for other in results[1:]:
         total = w.op(f"arith.andi {total}, {other} : i64")
     w.result(op, total)
 

@@ -168,9 +168,9 @@ class Watched(WatchedValues):
             else:
                 self.use(op, [value])
         self._report_alignment(op, address, places, allowed, what, site)
-        found = self._report(address, places, allowed, moved, bits, site)
-        if what & What.READ and not what & What.ATOMIC and found:
-            self.unknown[op.results[0].serial] = found
+        result = self._report(address, places, allowed, moved, bits, site)
+        if what & What.READ and not what & What.ATOMIC and result:
+            self.unknown[op.results[0].serial] = result
         super().operation(op)
 
     def _watch_peer(self, op: Op) -> None:
@@ -226,20 +226,20 @@ class Watched(WatchedValues):
             stored = (self.unknown.get(value.serial) if value is not None else None) or self.op(
                 "arith.constant 0 : i64"
             )
-        found, everywhere = "", self.op("arith.constant true")
+        result, everywhere = "", self.op("arith.constant true")
         for lane in range(moved.simd.width):
             flag = "" if allowed is None else self._flag(allowed, lane)
             at = self._lane(places, lane, moved.simd.width) if moved.simd.width > 1 else self.name(places)
             known, inside = self._element(own, at, flag, what, site)
             everywhere = self.op(f"arith.andi {everywhere}, {inside} : i1")
             if what & What.READ:
-                found = self.worst([*([found] if found else []), self._read_own(known, flag, site)])
+                result = self.worst([*([result] if result else []), self._read_own(known, flag, site)])
             if stored is not None:
                 before = self.op(f"llvm.load {known} : !llvm.ptr -> i64")
                 after = self.op(f"arith.select {flag}, {stored}, {before} : i64") if flag else stored
                 self.line(f"llvm.store {after}, {known} : i64, !llvm.ptr")
-        if found and not what & What.ATOMIC:
-            self.unknown[op.results[0].serial] = found
+        if result and not what & What.ATOMIC:
+            self.unknown[op.results[0].serial] = result
         self._within(op, own, places, everywhere)
 
     def _element(self, own: _Own, at: str, flag: str, what: What, site: int) -> tuple[str, str]:
@@ -360,9 +360,9 @@ class Watched(WatchedValues):
             return self._masked(base, self.name(index), size, bits, site, mask, 0, count)
 
         reads, writes = (self.op(f"arith.constant {int(what)} : i64") for what in (What.READ, What.WRITE))
-        found = reported(source, first, reads, None if allowed.const is True else allowed)
+        result = reported(source, first, reads, None if allowed.const is True else allowed)
         base = self.op(f"llvm.ptrtoint {self.name(to)} : {self.type(to.type)} to i64")
-        site, bits = self.module.access(op, "shared"), self._or_unknown(writes, found)
+        site, bits = self.module.access(op, "shared"), self._or_unknown(writes, result)
         self._report_misaligned(base, self.name(at), size, count, "", writes, site)
         self._call(base, self.name(at), size, count, bits, site, "copy")
 
@@ -381,24 +381,24 @@ class Watched(WatchedValues):
             return self._report_halves(base, index, mask, width, bits, site)
         if mask is None and index.simd.width == 1:
             return self._call(base, self.name(index), size, size * width, bits, site)
-        found = ""
+        result = ""
         for lane in range(width):
             at = self._lane(index, lane, width)
             here = self._masked(base, at, size, bits, site, mask, lane)
-            found = self.op(f"arith.maxui {found}, {here} : i64") if found else here
-        return found
+            result = self.op(f"arith.maxui {result}, {here} : i64") if result else here
+        return result
 
     def _report_halves(self, base: str, index: Value, mask: Value | None, width: int, bits: str, site: int) -> str:
         """The same of elements that share bytes: each is a half of one."""
-        found = ""
+        result = ""
         one, low = (self.op(f"arith.constant {number} : i64") for number in (1, int(What.LOW)))
         for lane in range(width):
             at = self._lane(index, lane, width)
             half = self.op(f"arith.shli {low}, {self.op(f'arith.andi {at}, {one} : i64')} : i64")
             byte, reported = self.op(f"arith.shrsi {at}, {one} : i64"), self.op(f"arith.ori {bits}, {half} : i64")
             here = self._masked(base, byte, 1, reported, site, mask, lane)
-            found = self.worst([*([found] if found else []), here])
-        return found
+            result = self.worst([*([result] if result else []), here])
+        return result
 
     def _lane(self, index: Value, lane: int, width: int) -> str:
         """Where a lane goes to, as an i64."""

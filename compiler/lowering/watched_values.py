@@ -170,9 +170,9 @@ class WatchedValues(FunctionWriter):
 
     def report_thread(self, function: str, numbers: list[str]) -> None:
         """Calls a function of the checks that takes the thread and numbers."""
-        found = self.op(f"llvm.load {self.field('%checks', offset(CheckState, function))} : !llvm.ptr -> !llvm.ptr")
+        result = self.op(f"llvm.load {self.field('%checks', offset(CheckState, function))} : !llvm.ptr -> !llvm.ptr")
         types = ", ".join(["!llvm.ptr", "!llvm.ptr", *("i64" for _ in numbers)])
-        self.line(f"llvm.call {found}({', '.join(['%checks', '%thread', *numbers])}) : !llvm.ptr, ({types}) -> ()")
+        self.line(f"llvm.call {result}({', '.join(['%checks', '%thread', *numbers])}) : !llvm.ptr, ({types}) -> ()")
 
     # of an uninitialised read
 

@@ -277,12 +277,12 @@ class FunctionWriter:
 
     def name(self, value: Value) -> str:
         """The name of a value; constants from outside are made again on the spot."""
-        found = self.names.names.get(id(value))
-        if found is None:
+        entry = self.names.names.get(id(value))
+        if entry is None:
             if value.const is None:
                 raise InternalError("a value is used before it is made")
-            found = self.constant(value.const, value.simd)  # not kept: the next use may be in another region
-        return found
+            entry = self.constant(value.const, value.simd)  # not kept: the next use may be in another region
+        return entry
 
     def bind(self, value: Value, name: str) -> None:
         """Gives a value its name."""

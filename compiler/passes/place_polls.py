@@ -103,10 +103,10 @@ class _Work:
                 return None
             inside = 1
             for inner in op.regions:
-                found = self.of(inner)
-                if found is None:
+                result = self.of(inner)
+                if result is None:
                     return None
-                inside += found
+                inside += result
             if op.opcode is FOR:
                 rounds = _most_rounds(op)
                 if rounds is None:
@@ -142,8 +142,8 @@ def _distance(low: Value, high: Value) -> int | None:
     if low.const is not None and high.const is not None:
         return int(high.const - low.const)
     if high.maker is not None and high.maker.name == "add" and high.maker.operands[0] is low:
-        found = high.maker.operands[1].const
-        return None if found is None else int(found)
+        result = high.maker.operands[1].const
+        return None if result is None else int(result)
     return None
 
 

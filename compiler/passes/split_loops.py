@@ -166,10 +166,10 @@ def _ends(region: Region, size: int) -> list[int]:
     points: set[int] = set()
     for op in walk(region):
         points |= _points(op, linear, size)
-    found = sorted({0, size, *(point for point in points if 0 < point < size)})
-    lengths = [end - first for first, end in itertools.pairwise(found)]
+    results = sorted({0, size, *(point for point in points if 0 < point < size)})
+    lengths = [end - first for first, end in itertools.pairwise(results)]
     ends = [0]
-    for number, end in enumerate(found[1:-1]):
+    for number, end in enumerate(results[1:-1]):
         if lengths[number] >= SHORT or lengths[number + 1] >= SHORT:
             ends.append(end)
     return [*ends, size]

@@ -41,12 +41,12 @@ def stream_loops(program: Program, target: Target) -> None:
 
 def _innermost(region: Region) -> list[Region]:
     """The loops within a region that have no loop in them."""
-    found: list[Region] = []
+    results: list[Region] = []
     for op in region.ops:
         for inner in op.regions:
             within = _innermost(inner)
-            found += within or ([inner] if op.opcode.loops else [])
-    return found
+            results += within or ([inner] if op.opcode.loops else [])
+    return results
 
 
 def _streams(loop: Region) -> bool:

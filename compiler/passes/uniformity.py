@@ -49,14 +49,14 @@ class _Check:
     def mistakes(self) -> list[EinkornError]:
         """One mistake for each place at which threads wait that may not all come: the one of the widest scope."""
         parted: dict[Place, tuple[Op, Control]] = {}
-        found: dict[Place, EinkornError] = {}
+        results: dict[Place, EinkornError] = {}
         for op, control in self.scopes.waiting:
             place = _author(op.location)[0]
             if control.scope < op.waits and (place not in parted or parted[place][0].waits < op.waits):
                 parted[place] = op, control
             if op.opcode is BARRIER and op.operands and self.scopes.of(op.operands[0]) < Scope.warp:
-                found[place] = self.differs(op)
-        return [self.mistake(*parted[place]) for place in parted] + list(found.values())
+                results[place] = self.differs(op)
+        return [self.mistake(*parted[place]) for place in parted] + list(results.values())
 
     def differs(self, op: Op) -> CompileError:
         """The number of a barrier that is not the same in all lanes of a warp."""

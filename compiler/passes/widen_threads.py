@@ -44,10 +44,10 @@ def _visit(function: Function, region: Region) -> None:
     with builder.inside(region):
         for op in ops:
             if op.opcode is LAUNCH and op.attrs.pop("elements", False):
-                found = _plan(op)
-                if found is not None:
+                result = _plan(op)
+                if result is not None:
                     builder.location = op.location
-                    _widen(builder, op, found)
+                    _widen(builder, op, result)
             elif op.opcode is not LAUNCH:
                 for inner in op.regions:
                     _visit(function, inner)

@@ -120,21 +120,21 @@ def _switch() -> str:
     for number, name in enumerate(names):
         f.store("i64", f.get(name), f.at(kept, 8 * number))
     f.put("resident", "%resident")
-    found = f.element("residents", "%resident", _KEPT)
-    with f.when(f.compare("eq", f.load("i64", found), 0)):
+    result = f.element("residents", "%resident", _KEPT)
+    with f.when(f.compare("eq", f.load("i64", result), 0)):
         _make_arrays(f)
         f.leave()
     for number, name in enumerate(names):
-        f.put(name, f.load("i64", f.at(found, 8 * number)))
+        f.put(name, f.load("i64", f.at(result, 8 * number)))
     return f.text()
 
 
 def _vector() -> str:
     """`vector(at)`: the vector of clocks that a place holds; a new one where it holds none."""
     f = StateFunction("@vector", "ptr", ["ptr %at"])
-    found = f.load("ptr", "%at")
-    with f.when(f.compare("ne", found, NO_ADDRESS, "ptr")):
-        f.leave(found)
+    result = f.load("ptr", "%at")
+    with f.when(f.compare("ne", result, NO_ADDRESS, "ptr")):
+        f.leave(result)
     made = f.call("@take", ["ptr %state", f"i64 {f.mul(f.get('total'), 4)}"], "ptr")
     f.store("ptr", made, "%at")
     f.leave(made)

@@ -76,13 +76,13 @@ def _piece() -> str:
     key = f.add("%page", 1)
     slot = f.variable("i64", f.both(f.right(f.mul("%page", -7046029254386353131), 40), PIECES - 1))
     tried = f.variable("i64", 0)
-    found = f.variable("ptr", NO_ADDRESS)
+    result = f.variable("ptr", NO_ADDRESS)
     going = f.variable("i1", "true")
     with f.while_(going.value):
         entry = f.element("pieces", slot.value(), 16)
         here = f.load("i64", entry)
         with f.when(f.compare("eq", here, key)):
-            found.set(f.load("ptr", f.at(entry, 8)))
+            result.set(f.load("ptr", f.at(entry, 8)))
             going.set("false")
         with f.when(f.compare("eq", here, 0)):
             going.set("false")
@@ -93,12 +93,12 @@ def _piece() -> str:
                     f.put("free", behind, "ptr")
                     f.store("i64", key, entry)
                     f.store("ptr", free, f.at(entry, 8))
-                    found.set(free)
+                    result.set(free)
         slot.set(f.both(f.add(slot.value(), 1), PIECES - 1))
         tried.set(f.add(tried.value(), 1))
         with f.when(f.compare("eq", tried.value(), PIECES)):
             going.set("false")
-    shadow = found.value()
+    shadow = result.value()
     with f.when(f.compare("eq", shadow, NO_ADDRESS, "ptr")):
         with f.when(f.compare("ne", "%new", 0)):
             f.put("exhausted", 1)

@@ -58,9 +58,9 @@ def newest_for(architecture: str) -> Target:
     known_so = architecture in _TARGETS and f"{architecture}a" not in _TARGETS
     if known_so or architecture.partition(":")[0] in ("host", simulated.PREFIX):
         return lookup(architecture)
-    found = nvptx.newest_for(architecture) or _TARGETS.get(architecture)
-    if found is not None:
-        return found
+    entry = nvptx.newest_for(architecture) or _TARGETS.get(architecture)
+    if entry is not None:
+        return entry
     raise TargetError(
         f"there is no target that makes code for {architecture}",
         code="EK0835",

@@ -236,8 +236,8 @@ def newest_for(architecture: str) -> Target | None:
 
 def find_ptxas() -> str | None:
     """The path of ptxas: on PATH, else in the wheel `nvidia-cuda-nvcc`, else None."""
-    if found := shutil.which("ptxas"):
-        return found
+    if result := shutil.which("ptxas"):
+        return result
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec else ():
         for candidate in sorted(Path(folder).glob("*/bin/ptxas")):

@@ -247,8 +247,8 @@ PLACE_BITS, DENSE_SHIFT = 4, 63  # in the second word
 
 def hash_of(key: tuple[int, ...]) -> int:
     """The hash of a key, as generated code computes it."""
-    found = 0
+    result = 0
     for word in key:
-        found = (found ^ word) * HASH_FACTOR % (1 << 64)
-        found ^= found >> 29
-    return found
+        result = (result ^ word) * HASH_FACTOR % (1 << 64)
+        result ^= result >> 29
+    return result

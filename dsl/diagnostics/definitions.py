@@ -66,9 +66,9 @@ class Piece:
             assert self._tree is not None
             try:
                 code = compile(self._tree, self.file, "exec", flags, dont_inherit=True)
-                found: set[bytes] = set()
-                code_key(code, found)
-                self._codes[flags] = frozenset(found)
+                results: set[bytes] = set()
+                code_key(code, results)
+                self._codes[flags] = frozenset(results)
             except SyntaxError:  # of those that the parser does not see, such as a `return` outside functions
                 self._codes[flags] = frozenset()
         return self._codes[flags]

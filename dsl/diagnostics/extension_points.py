@@ -35,8 +35,8 @@ class ExtensionPoint(Generic[T]):
 
     def get(self) -> T:
         """What the provider has; it is imported at the first use."""
-        found = self._found
-        return self._import() if found is None else found
+        result = self._found
+        return self._import() if result is None else result
 
     def get_if_loaded(self) -> T | None:
         """The same where something else has imported the provider; None where it is not loaded, or not yet whole."""
@@ -51,6 +51,6 @@ class ExtensionPoint(Generic[T]):
 
     def _import(self) -> T:
         module: Any = import_whole(f"{PACKAGE}.{self.provider}")
-        found: T = getattr(module, self.name) if self.name else module
-        self._found = found
-        return found
+        result: T = getattr(module, self.name) if self.name else module
+        self._found = result
+        return result

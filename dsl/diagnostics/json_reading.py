@@ -62,8 +62,8 @@ def read_json(data: bytes) -> Any:
 def depth_of(data: bytes) -> int:
     """How deep lists and objects stand in each other in a JSON text; of no JSON text some number."""
     depth = deepest = 0
-    for found in _BRACKETS.finditer(data):
-        first = found[0][:1]
+    for result in _BRACKETS.finditer(data):
+        first = result[0][:1]
         depth += 1 if first in b"[{" else -1 if first in b"]}" else 0
         deepest = max(deepest, depth)
     return deepest

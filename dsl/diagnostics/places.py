@@ -93,10 +93,10 @@ def user_trace() -> Place | None:
         if not is_between(frame.f_globals.get("__name__", "")):
             places.append(_place(frame.f_code.co_filename, frame.f_code, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back  # type: ignore[assignment]
-    found: Place | None = None
+    result: Place | None = None
     for place in reversed(places):
-        found = within(place, found)
-    return found
+        result = within(place, result)
+    return result
 
 
 @lru_cache(maxsize=4096)

@@ -37,16 +37,16 @@ def _colored_on_pages(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    if found := re.match(_HEAD, line):
-        place = _in(_BOLD, found["place"]) if found["place"] else ""
-        head = _in(_RED if found["word"] == "error" else _YELLOW, f"{found['word']}[{found['code']}]")
-        return f"{place}{head}{_in(_BOLD, ': ' + found['message'])}"
-    if found := re.match(_MARKS, line):
-        return f"{_in(_BLUE, found['bar'])}{found['space']}{_in(_RED, found['marks'] + found['text'])}"
-    if found := re.match(_SOURCE, line):
-        return f"{_in(_BLUE, found['number'])}{found['text']}"
-    if found := re.match(_ASIDE, line):
-        return f"{_in(_GREEN if found['word'] == 'hint' else _CYAN, found['word'])}: {found['text']}"
+    if match := re.match(_HEAD, line):
+        place = _in(_BOLD, match["place"]) if match["place"] else ""
+        head = _in(_RED if match["word"] == "error" else _YELLOW, f"{match['word']}[{match['code']}]")
+        return f"{place}{head}{_in(_BOLD, ': ' + match['message'])}"
+    if match := re.match(_MARKS, line):
+        return f"{_in(_BLUE, match['bar'])}{match['space']}{_in(_RED, match['marks'] + match['text'])}"
+    if match := re.match(_SOURCE, line):
+        return f"{_in(_BLUE, match['number'])}{match['text']}"
+    if match := re.match(_ASIDE, line):
+        return f"{_in(_GREEN if match['word'] == 'hint' else _CYAN, match['word'])}: {match['text']}"
     return line
 
 

@@ -144,8 +144,8 @@ def keep_text(names: dict[str, Any], file: str, text: str | None = None) -> None
     """Keeps the text that a module was made from, for kernels and for messages; by default the one of its file now."""
     if text is not None:
         _keep(names, file, Text(text, file))
-    elif found := next((found for way in (_file, _lines) for found in way(file, names, "")), None):
-        _keep(names, file, found)
+    elif first := next((first for way in (_file, _lines) for first in way(file, names, "")), None):
+        _keep(names, file, first)
 
 
 def believe(what: CodeType | type, file: str, text: Text, names: dict[str, Any]) -> None:

@@ -133,7 +133,7 @@ def _type(data: Any) -> SIMDType:
 
 def _library(data: Any, functions: tuple[SourceFunction, ...]) -> tuple[str, int]:
     stub, index = _pair(data, "[name, function]")
-    known = [n for n, found in STUBS.items() if found.kind == "library"]
+    known = [n for n, result in STUBS.items() if result.kind == "library"]
     return one_of(stub, known), _index(index, functions, s.Function)
 
 

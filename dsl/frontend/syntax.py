@@ -340,11 +340,11 @@ def children(node: Node) -> Iterator[Node]:
 
 def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:
     """The variables that these statements may assign, in order of first appearance, nested functions aside."""
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
 
     def target(expr: Expr) -> None:
         if isinstance(expr, Name):
-            found.setdefault(expr.id)
+            results.setdefault(expr.id)
         elif isinstance(expr, Tuple):
             for item in expr.items:
                 target(item)
@@ -365,23 +365,23 @@ def assigned_names(statements: tuple[Stmt, ...]) -> list[str]:
                 case While():
                     visit(stmt.body)
                 case Function():
-                    found.setdefault(stmt.name)
+                    results.setdefault(stmt.name)
                 case _:
                     pass
 
     visit(statements)
-    return list(found)
+    return list(results)
 
 
 def names_with_stores(statements: tuple[Stmt, ...]) -> list[str]:
     """The variables of which these statements may store an element, in order of first appearance."""
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for node in (inner for stmt in statements for inner in walk(stmt)):
         if isinstance(node, Assign | AugAssign):
             for part in walk(node.target):
                 if isinstance(part, Subscript) and isinstance(part.value, Name):
-                    found.setdefault(part.value.id)
-    return list(found)
+                    results.setdefault(part.value.id)
+    return list(results)
 
 
 def contains(statements: tuple[Stmt, ...], kinds: tuple[type[Stmt], ...], *, into_loops: bool = True) -> bool:

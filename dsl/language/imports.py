@@ -71,15 +71,19 @@ def with_imports(hint: str | None, place: Place | None) -> str | None:
 def _names_in_code(hint: str) -> Iterator[str]:
     """The names of the language in the code of a hint: quoted, called, indexed, an argument, or behind `write`."""
     imported = {word for line in _IMPORT.findall(hint) for word in re.findall(r"\w+", line)}
-    quoted = [(found.start(), found.end()) for found in _QUOTED.finditer(hint)]
-    for found in _WORD.finditer(hint):
-        name = found[1]
+    quoted = [(result.start(), result.end()) for result in _QUOTED.finditer(hint)]
+    for result in _WORD.finditer(hint):
+        name = result[1]
         if name in imported or module_of(name) is None:
             continue
-        written = hint[: found.start()].endswith("write ")
-        written |= hint[: found.start()].rstrip()[-1:] in ("(", ",", "[") and hint[found.end() :][:1] in (")", ",", "]")
-        in_quotes = any(start < found.start() < end for start, end in quoted)
-        if found[2] or in_quotes or written or any(c.isdigit() for c in name):
+        written = hint[: result.start()].endswith("write ")
+        written |= hint[: result.start()].rstrip()[-1:] in ("(", ",", "[") and hint[result.end() :][:1] in (
+            ")",
+            ",",
+            "]",
+        )
+        in_quotes = any(start < result.start() < end for start, end in quoted)
+        if result[2] or in_quotes or written or any(c.isdigit() for c in name):
             yield name
 
 
@@ -90,11 +94,11 @@ def _names_of_file(file: str) -> dict[str, str] | None:
     """The names that a file imports, each with its module, and those that it defines; None where its text is lost."""
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
-    found = _names_of_text(text) if text else None
+    result = _names_of_text(text) if text else None
     if file.startswith("<") or cell_name(file) is not None:  # the imports stand in other cells, or came with the text
         main = vars(sys.modules["__main__"])
-        found = (found or {}) | {name: module_of(name) or _OWN for name in main}
-    return found
+        result = (result or {}) | {name: module_of(name) or _OWN for name in main}
+    return result
 
 
 @lru_cache(maxsize=32)
@@ -103,14 +107,14 @@ def _names_of_text(text: str) -> dict[str, str] | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                found |= _imported(node.module or "", alias)
+                results |= _imported(node.module or "", alias)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found[node.name] = _OWN
-    return found
+            results[node.name] = _OWN
+    return results
 
 
 def _imported(module: str, alias: ast.alias) -> dict[str, str]:

@@ -82,10 +82,10 @@ class Stub(Exported):
     @cached
     def signature(self) -> inspect.Signature:
         """Its parameters; read on first use, since every process defines all the stubs."""
-        found = inspect.signature(self.function)
+        result = inspect.signature(self.function)
         if not self.folds:
-            return found
-        return found.replace(parameters=[p for p in found.parameters.values() if p.kind is not p.VAR_POSITIONAL])
+            return result
+        return result.replace(parameters=[p for p in result.parameters.values() if p.kind is not p.VAR_POSITIONAL])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.in_python:

@@ -230,8 +230,8 @@ class Archive:
 
 def _state_of(stream: BinaryIO) -> tuple[int, int, int]:
     """What differs between a file and one that has taken its name, or has other data."""
-    found = os.fstat(stream.fileno())
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    result = os.fstat(stream.fileno())
+    return result.st_ino, result.st_size, result.st_mtime_ns
 
 
 _LOAD_AGAIN = "load the package again: einkorn.load(path)"

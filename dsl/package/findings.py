@@ -95,7 +95,7 @@ def read_findings(text: bytes) -> list[Finding]:
     data = read_json(text)
     if not isinstance(data, dict) or not isinstance(data.get("findings"), list):
         raise ValueError("it has no list of findings")
-    return [found for found in map(_finding, data["findings"]) if found is not None]
+    return [result for result in map(_finding, data["findings"]) if result is not None]
 
 
 def _finding(data: Any) -> Finding | None:
@@ -137,10 +137,10 @@ _lock = fork_lock()
 
 def kept(digest: str) -> list[Finding]:
     """The findings about a program in the user's cache."""
-    found = _known.get(digest)
-    if found is None:
-        found = _known[digest] = _read(digest)
-    return found
+    entry = _known.get(digest)
+    if entry is None:
+        entry = _known[digest] = _read(digest)
+    return entry
 
 
 def keep(finding: Finding) -> None:

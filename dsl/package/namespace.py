@@ -38,16 +38,16 @@ class Namespace:
         """
         if name in self.__ops:  # which Dynamo follows
             return self.__ops[name]
-        found = self.__find(name)
-        if found is None:
+        result = self.__find(name)
+        if result is None:
             _missing(OpKeyError, self.__path, name, self.__prefix, self.__ops)
-        return found
+        return result
 
     def __find(self, name: object) -> LibraryKernel | None:
         """The op of this name; None where there is none, and where there are several."""
-        found = self.__ops.get(f"{self.__prefix}{name}")
+        entry = self.__ops.get(f"{self.__prefix}{name}")
         ends = [op for full, op in self.__ops.items() if full.endswith(f"{_SEPARATOR}{name}")]
-        return found or (ends[0] if len(ends) == 1 else None)
+        return entry or (ends[0] if len(ends) == 1 else None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):  # what Python and its tools look for
@@ -143,11 +143,11 @@ def _attributes(path: str, prefix: str, ops: Mapping[str, LibraryKernel]) -> dic
     its own ops."""
     below = {name.removeprefix(prefix): op for name, op in ops.items()}
     ends = [name.rpartition(_SEPARATOR)[2] for name in below]
-    found: dict[str, Any] = {end: op for end, op in zip(ends, below.values(), strict=True) if ends.count(end) == 1}
+    results: dict[str, Any] = {end: op for end, op in zip(ends, below.values(), strict=True) if ends.count(end) == 1}
     for first in {name.partition(_SEPARATOR)[0] for name in below if _SEPARATOR in name}:
         inside = f"{prefix}{first}{_SEPARATOR}"
-        found[first] = Namespace(path, inside, {name: op for name, op in ops.items() if name.startswith(inside)})
-    return found | {name: op for name, op in below.items() if _SEPARATOR not in name}
+        results[first] = Namespace(path, inside, {name: op for name, op in ops.items() if name.startswith(inside)})
+    return results | {name: op for name, op in below.items() if _SEPARATOR not in name}
 
 
 def _missing(

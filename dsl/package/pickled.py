@@ -103,8 +103,8 @@ def _name_of(kernel: Kernel) -> Named | None:
     module = sys.modules.get(function.__module__)
     if module is None or "<locals>" in function.__qualname__ or not _is_importable(module):
         return None
-    found = _registered(module, kernel.schema.name)
-    if found is not kernel and getattr(found, "function", None) is not function:
+    result = _registered(module, kernel.schema.name)
+    if result is not kernel and getattr(result, "function", None) is not function:
         return None
     return Named(function.__module__, kernel.schema.name, _digest_of(kernel), _version())
 
@@ -148,9 +148,9 @@ def kernel_of(
         PackageError: EK0871, the module has another kernel here; EK0510, the program is none.
     """
     if named is not None:
-        found = _by_name(named, program)
-        if found is not None:
-            return found
+        result = _by_name(named, program)
+        if result is not None:
+            return result
     assert program is not None
     read = _read(program)
     loaded = library.LoadedKernel(read.schema, ORIGIN, lambda: read, tuning=tuning)
@@ -171,32 +171,32 @@ def library_kernel_of(loaded: library.LoadedKernel, module: str) -> library.Libr
 def _by_name(named: Named, program: Program | None) -> Kernel | None:
     """The kernel of a module that can be imported; None where it cannot."""
     if named.module in MAINS:
-        return next((found for name in MAINS if (found := _of_main(sys.modules.get(name), named)) is not None), None)
+        return next((result for name in MAINS if (result := _of_main(sys.modules.get(name), named)) is not None), None)
     try:
         module = importlib.import_module(named.module)
     except ModuleNotFoundError as error:
         if program is None or not f"{named.module}.".startswith(f"{error.name}."):
             raise
         return None
-    found = _registered(module, named.op)
-    if isinstance(found, Kernel) and _says_the_same(found, named, program):
-        return found
+    result = _registered(module, named.op)
+    if isinstance(result, Kernel) and _says_the_same(result, named, program):
+        return result
     file = getattr(module, "__file__", None) or named.module
     raise PackageError(
         f"kernel '{named.op}' was pickled by the name of module '{named.module}', "
-        + ("which has no such kernel here" if found is None else "where it is another kernel here"),
+        + ("which has no such kernel here" if result is None else "where it is another kernel here"),
         code="EK0871",
         op=named.op,
         expected=named.digest[:16],
-        got=None if found is None else _digest_of(found)[:16],
+        got=None if result is None else _digest_of(result)[:16],
         notes=[f"the module is {file}"],
         hint="use the same file in both processes, or rename the module: kernels of other modules are pickled whole",
     )
 
 
 def _of_main(module: Any, named: Named) -> Kernel | None:
-    found = None if module is None else _registered(module, named.op)
-    return found if isinstance(found, Kernel) and _digest_of(found) == named.digest else None
+    result = None if module is None else _registered(module, named.op)
+    return result if isinstance(result, Kernel) and _digest_of(result) == named.digest else None
 
 
 def _says_the_same(found: Kernel, named: Named, program: Program | None) -> bool:
@@ -253,11 +253,11 @@ def loaded_of(
     """
     if of_file and Path(origin).is_file():
         try:
-            found = library.load_library(origin).kernels.get(op)
+            entry = library.load_library(origin).kernels.get(op)
         except EinkornError:
-            found = None
-        if found is not None and found.portable.digest == digest:
-            return found
+            entry = None
+        if entry is not None and entry.portable.digest == digest:
+            return entry
     read = _read(program)
     return library.LoadedKernel(read.schema, origin, lambda: read, tuning=tuning)
 

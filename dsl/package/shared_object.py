@@ -251,9 +251,9 @@ class _Reader:
 
     def exported(self, name: str, kind: int, flags: int) -> int:
         """Where a symbol lies that the runtime requests."""
-        for found, _, of_kind, section, value, size in self.symbols:
+        for result, _, of_kind, section, value, size in self.symbols:
             inside = any(s.flags == flags and s.has_data(value, max(size, 1)) for s in self.segments)
-            if found == name and of_kind == kind and section and inside:
+            if result == name and of_kind == kind and section and inside:
                 return value
         raise Misread(f"has no symbol {name!r} in memory that it should be in")
 

@@ -95,26 +95,26 @@ def _axes(
     names: AxisNames, number: int, argument: TensorArgument, items: Sequence[DimItem], rank: int
 ) -> tuple[int | str, ...]:
     """What the axes of one input are called."""
-    found: list[int | str] = []
+    results: list[int | str] = []
     known = sum(_length(item, {n: len(p) for n, p in names.packs.items()}, names.integers) or 0 for item in items)
     for item in items:
-        own = f"{argument.name.replace('[', '_').replace(']', '')}_{len(found)}"
+        own = f"{argument.name.replace('[', '_').replace(']', '')}_{len(results)}"
         if isinstance(item, Size):
-            found.append(item.size)
+            results.append(item.size)
         elif isinstance(item, Axis):
-            found.append(names.integers.get(item.name, item.name))
+            results.append(names.integers.get(item.name, item.name))
         elif isinstance(item, Pack) and item.name != "_":
-            found += names.packs[item.name]
+            results += names.packs[item.name]
         elif isinstance(item, Pack):
             count = rank - known if item.count is None else _length(item, {}, names.integers) or 0
-            found += [_fresh(names, f"{own}_{k}") for k in range(count)]
+            results += [_fresh(names, f"{own}_{k}") for k in range(count)]
         elif isinstance(item, Computed) and {n.name for n in names_in(item.expression)} <= set(names.integers):
-            found.append(operator.index(evaluate(item.expression, names.integers)))
+            results.append(operator.index(evaluate(item.expression, names.integers)))
         else:
             if isinstance(item, Computed):
-                names.computed[number, len(found)] = item.expression
-            found.append(_fresh(names, own))
-    return tuple(found)
+                names.computed[number, len(results)] = item.expression
+            results.append(_fresh(names, own))
+    return tuple(results)
 
 
 def _fresh(names: AxisNames, wanted: str) -> str:
@@ -127,13 +127,13 @@ def _fresh(names: AxisNames, wanted: str) -> str:
 
 def _names(argument: TensorArgument) -> set[str]:
     """The names of axes and in expressions of an argument."""
-    found: set[str] = set()
+    results: set[str] = set()
     for item in parse_dims(argument.dims, argument.place):
         if isinstance(item, Axis):
-            found.add(item.name)
+            results.add(item.name)
         elif isinstance(item, Computed):
-            found.update(name.name for name in names_in(item.expression))
-    return found
+            results.update(name.name for name in names_in(item.expression))
+    return results
 
 
 def open_sizes(schema: OpSchema) -> dict[str, tuple[int, int]]:
@@ -142,18 +142,18 @@ def open_sizes(schema: OpSchema) -> dict[str, tuple[int, int]]:
         return {}
     known = {name for argument in schema.inputs for name in _names(argument)} | set(schema.late)
     known |= {parameter.name for parameter in schema.parameters}
-    found: dict[str, tuple[int, int]] = {}
+    results: dict[str, tuple[int, int]] = {}
     for number, argument in enumerate(schema.outputs):
         for axis, item in enumerate(parse_dims(argument.dims, argument.place)):
             if isinstance(item, Axis) and item.name not in known:
-                found.setdefault(item.name, (number, axis))
-    return found
+                results.setdefault(item.name, (number, axis))
+    return results
 
 
 def output_sizes(schema: OpSchema, names: AxisNames) -> list[tuple[Expression, ...]]:
     """The size of each axis of each output, as an expression of the names of inputs' axes, of late dims and of int
     parameters."""
-    found = []
+    results = []
     for argument in schema.outputs:
         sizes: list[Expression] = []
         for item in parse_dims(argument.dims, argument.place):
@@ -165,5 +165,5 @@ def output_sizes(schema: OpSchema, names: AxisNames) -> list[tuple[Expression, .
                 sizes.append(Name(item.name))
             elif isinstance(item, Computed):
                 sizes.append(item.expression)
-        found.append(tuple(sizes))
-    return found
+        results.append(tuple(sizes))
+    return results

@@ -135,8 +135,8 @@ def _parse(text: str) -> tuple[DimItem, ...]:
     for word in _WORD.finditer(text):
         match = _PLAIN.fullmatch(text, word.start(), word.end())
         if match is None or match["count"] == "_":
-            found = _read(text)
-            return _parse_with_grammar(text) if found is None else found
+            result = _read(text)
+            return _parse_with_grammar(text) if result is None else result
         if match["axis"]:
             items.append(_axis(match["axis"]))
         elif match["size"]:
@@ -240,9 +240,9 @@ class _Reader:
 
     def enclosed(self, first: str, last: str) -> Expression:
         self.need(first)
-        found = self.sum()
+        result = self.sum()
         self.need(last)
-        return found
+        return result
 
     def number(self) -> int:
         if len(self.token) > 18:
@@ -250,16 +250,16 @@ class _Reader:
         return int(self.step())
 
     def sum(self) -> Expression:
-        found = self.product()
+        result = self.product()
         while self.token in ("+", "-"):
-            found = Binary(self.step(), found, self.product())
-        return found
+            result = Binary(self.step(), result, self.product())
+        return result
 
     def product(self) -> Expression:
-        found = self.unary()
+        result = self.unary()
         while self.token in ("*", "//", "%"):
-            found = Binary(self.step(), found, self.unary())
-        return found
+            result = Binary(self.step(), result, self.unary())
+        return result
 
     def unary(self) -> Expression:
         if self.token == "-":

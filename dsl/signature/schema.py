@@ -174,10 +174,10 @@ class OpSchema:
         Variadic arguments have to be spelled out before.
         """
         given = list(zip(self.inputs, inputs, strict=False)) + list(zip(self.outputs, outputs or (), strict=False))
-        found: dict[str, DType] = {}
+        results: dict[str, DType] = {}
         for argument, dtype in given:
             name = str(argument.dtype)
-            if dtype not in self.allowed(argument.dtype) or found.setdefault(name, dtype) is not dtype:
+            if dtype not in self.allowed(argument.dtype) or results.setdefault(name, dtype) is not dtype:
                 return False
         return len(inputs) == len(self.inputs)
 

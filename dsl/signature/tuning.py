@@ -119,8 +119,8 @@ def _dims(schema: OpSchema) -> list[str]:
 
 def plain(value: Any) -> Value:
     """The value of a parameter as JSON has it."""
-    found: Value = value.name if isinstance(value, DType) else value
-    return found
+    result: Value = value.name if isinstance(value, DType) else value
+    return result
 
 
 def sizes_by_name(
@@ -133,10 +133,10 @@ def sizes_by_name(
     names = axis_names(schema, [len(shape) for shape in shapes], parameters)
     if names is None:
         return {}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for axes, shape in zip(names.inputs, shapes, strict=True):
-        found = dict(zip(map(str, axes), shape, strict=True)) | found
+        results = dict(zip(map(str, axes), shape, strict=True)) | results
     for pack, axes in names.packs.items():
-        sizes = [found[axis] for axis in axes]
-        found[pack] = None if None in sizes else math.prod(sizes)
-    return {name: found[name] for name in key if name in found}
+        sizes = [results[axis] for axis in axes]
+        results[pack] = None if None in sizes else math.prod(sizes)
+    return {name: results[name] for name in key if name in results}

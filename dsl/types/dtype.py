@@ -217,10 +217,10 @@ class DType(Enum):
             torch = importlib.import_module("torch")
         except ImportError as error:
             raise RuntimeError("DType.to_torch needs PyTorch, which is not installed") from error
-        found = getattr(torch, self.name, None)
-        if not isinstance(found, torch.dtype):
+        result = getattr(torch, self.name, None)
+        if not isinstance(result, torch.dtype):
             raise DTypeError(f"PyTorch has no dtype {self}", code="EK0201", expected="a dtype of torch", got=str(self))
-        return found
+        return result
 
     @staticmethod
     def from_torch(dtype: Any) -> DType:

@@ -86,9 +86,9 @@ def finfo(type: DType | Tensor, /) -> FloatLimits:
         dtype = dtype.part
     if not dtype.is_float():
         wrong("type", dtype, "a floating-point dtype", code="EK0818", kind=DTypeError)
-    found: Any = ml_dtypes.finfo(dtype.to_numpy())  # type: ignore[no-untyped-call]
-    largest, smallest = float(found.max), float(found.min)
-    return FloatLimits(dtype.bits, float(found.eps), largest, smallest, float(found.smallest_normal), dtype)
+    result: Any = ml_dtypes.finfo(dtype.to_numpy())  # type: ignore[no-untyped-call]
+    largest, smallest = float(result.max), float(result.min)
+    return FloatLimits(dtype.bits, float(result.eps), largest, smallest, float(result.smallest_normal), dtype)
 
 
 @placed

@@ -157,14 +157,14 @@ class Caller:
 
     def variant(self, patterns: tuple[Pattern, ...]) -> Caller:
         """The caller for inputs that lie so; made at first use."""
-        found = self.variants.get(patterns)
-        if found is None:
+        entry = self.variants.get(patterns)
+        if entry is None:
             known = self.known.get(patterns)
             plan = self.plan.for_patterns(patterns) if known is None else known.plan
-            found = type(self)(plan, self.memory.filling, known)
-            found.memory.output_class, found.memory.outer = self.memory.output_class, self.memory.outer
-            self.variants[patterns] = found
-        return found
+            entry = type(self)(plan, self.memory.filling, known)
+            entry.memory.output_class, entry.memory.outer = self.memory.output_class, self.memory.outer
+            self.variants[patterns] = entry
+        return entry
 
     def _go(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> list[Buffer]:
         """The native call, with the pointers to the inputs in their places."""

@@ -116,10 +116,10 @@ class ReportCollector:
         drawn: list[str] = []
         if self._simulated is not None:
             # Of a race, an index out of bounds may be the consequence: findings of the memory checks come first.
-            found = self._simulated.found() if status == abi.STOPPED or failure is not None else None
-            drawn = self._drawn(self._simulated, found, failure)
-            if found is not None:
-                raise self._simulated.error(found, [*drawn, self._called()])
+            result = self._simulated.found() if status == abi.STOPPED or failure is not None else None
+            drawn = self._drawn(self._simulated, result, failure)
+            if result is not None:
+                raise self._simulated.error(result, [*drawn, self._called()])
         by, self._reported_by = [self._reported_by] if self._reported_by else [], ""
         known = self._plan.driver.error(code) if failure is None else ""
         raise self.error_of(status, failure, arrays, [f"{self._plan.device}: {known}"] if known else [*by, *drawn])
@@ -164,9 +164,9 @@ class ReportCollector:
         programs = self._plan.programs()
         if failure.report.kind == WAITING:
             return waiting_error(failure, self._plan.code.reports, programs, [*notes, self._called()])
-        found = nan_notes(failure, arrays) if self._plan.device.is_host else []
+        result = nan_notes(failure, arrays) if self._plan.device.is_host else []
         staged = self._plan.staged(failure.report.op)
-        return failure_error(failure, programs, staged, [*notes, *found, self._called()])
+        return failure_error(failure, programs, staged, [*notes, *result, self._called()])
 
     def _called(self) -> str:
         name = self._plan.ir.name

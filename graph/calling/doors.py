@@ -205,13 +205,13 @@ def expression(dim: Dim, names: Mapping[str, str]) -> Expression:
 
 
 def _sum(terms: Terms, names: Mapping[str, str]) -> Expression:
-    found: Expression | None = None
+    result: Expression | None = None
     for monomial, factor in terms:
         parts = [_atom(atom, names) for atom in monomial]
         parts += [Number(factor)] if factor != 1 or not parts else []
         product = functools.reduce(lambda a, b: Binary("*", a, b), parts)
-        found = product if found is None else Binary("+", found, product)
-    return Number(0) if found is None else found
+        result = product if result is None else Binary("+", result, product)
+    return Number(0) if result is None else result
 
 
 def _atom(atom: Atom, names: Mapping[str, str]) -> Expression:
@@ -317,10 +317,10 @@ class DoorOwner:
 
     def error(self, context: int, status: int, arrays: Sequence[Any] = ()) -> BaseException:
         """What a call raises that has ended with this status; called once, before its context is reused."""
-        found = self.failures.pop(context, None)
-        if isinstance(found, BaseException):
-            return found
-        return self.caller.reports.error_of(status, found, arrays)
+        result = self.failures.pop(context, None)
+        if isinstance(result, BaseException):
+            return result
+        return self.caller.reports.error_of(status, result, arrays)
 
 
 def entry_words(caller: Caller, owner: DoorOwner) -> dict[str, int]:

@@ -73,23 +73,23 @@ class InputCheck:
                 got=type(value).__name__,
                 hint="make one by Buffer.from_numpy(x), and look at it by to_numpy() afterwards",
             )
-        found = self.array(value)
-        return pack(found), found.shape
+        result = self.array(value)
+        return pack(result), result.shape
 
     def array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, Buffer):
             if value._device.driver is not self.driver:  # a device has one
                 raise self._elsewhere(value)
-            found = value.to_numpy()
+            result = value.to_numpy()
         elif isinstance(value, np.ndarray):
             check_unmasked(value, self.name)
-            found = value
+            result = value
         elif isinstance(value, np.generic) and not self.is_buffer:
-            found = np.asarray(value)
+            result = np.asarray(value)
         elif isinstance(value, bool | int | float | complex) and self.type.rank == 0 and not self.is_buffer:
-            found = self.scalar(value)
+            result = self.scalar(value)
         elif hasattr(value, "__dlpack__"):
-            found = Buffer.from_dlpack(value).to_numpy()
+            result = Buffer.from_dlpack(value).to_numpy()
         else:
             raise DTypeError(
                 f"'{self.name}' is not a tensor but {type(value).__name__}",
@@ -100,27 +100,27 @@ class InputCheck:
                 got=type(value).__name__,
                 hint=_made_array(value, self.type.dtype),
             )
-        if found.dtype != self.dtype:
+        if result.dtype != self.dtype:
             raise DTypeError(
-                f"'{self.name}' holds {found.dtype}, the graph takes {self.type.dtype}",
+                f"'{self.name}' holds {result.dtype}, the graph takes {self.type.dtype}",
                 code="EK0452",
                 place=user_place(),
                 argument=self.name,
                 expected=str(self.type.dtype),
-                got=str(found.dtype),
+                got=str(result.dtype),
                 hint=f"convert it: {_converted(value, self.type.dtype)}",
             )
-        if not found.flags.c_contiguous and not whole(found):
+        if not result.flags.c_contiguous and not whole(result):
             raise GraphError(
-                f"'{self.name}' has strides of {found.strides} bytes, and its elements take {found.itemsize}",
+                f"'{self.name}' has strides of {result.strides} bytes, and its elements take {result.itemsize}",
                 code="EK0453",
                 place=user_place(),
                 argument=self.name,
-                expected=f"strides that are multiples of {found.itemsize} bytes",
-                got=f"strides {found.strides}",
+                expected=f"strides that are multiples of {result.itemsize} bytes",
+                got=f"strides {result.strides}",
                 hint="copy it: np.ascontiguousarray(x)",
             )
-        return found
+        return result
 
     def _elsewhere(self, value: Buffer) -> GraphError:
         """Nothing moves by itself."""
@@ -183,16 +183,16 @@ def _made_array(value: Any, dtype: DType) -> str:
 
 def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[EinkornError]:
     """What is wrong with each of a call's inputs, in their order."""
-    found: dict[int, EinkornError] = {}
+    results: dict[int, EinkornError] = {}
     shapes: list[tuple[int, ...] | None] = []
     for position, (check, value) in enumerate(zip(checks, inputs, strict=True)):
         try:
             shapes.append(check.storage(value)[1] if check.special else check.array(value).shape)
         except EinkornError as error:
-            found[position] = error
+            results[position] = error
             shapes.append(None)
-    found |= sizes_of([check.type for check in checks], shapes)[1]
-    return [found[position] for position in sorted(found)]
+    results |= sizes_of([check.type for check in checks], shapes)[1]
+    return [results[position] for position in sorted(results)]
 
 
 def known_sizes(checks: Sequence[InputCheck], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:

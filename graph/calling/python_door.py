@@ -305,8 +305,8 @@ def _buffer_slots() -> dict[str, int]:
     values = {"buffer_array": np.empty(0), "buffer_dtype": object(), "buffer_device": object()}
     buffer._array, buffer._dtype, buffer._device = values.values()  # type: ignore[assignment]
     count = (Buffer.__basicsize__ - OBJECT) // 8
-    found = list((ctypes.c_size_t * count).from_address(id(buffer) + OBJECT))
-    return {slot: OBJECT + 8 * found.index(id(value)) for slot, value in values.items()}
+    results = list((ctypes.c_size_t * count).from_address(id(buffer) + OBJECT))
+    return {slot: OBJECT + 8 * results.index(id(value)) for slot, value in values.items()}
 
 
 # *** the probe ***
@@ -354,14 +354,14 @@ def _probe(library: SharedLibrary) -> bool:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(names))  # the probe gives it back without
     if function(array, number, names, **names) is not names:
         return False
-    found = [int(word) for word in seen]
-    _, kind, data, rank, dims, strides, owner, dtype, flags = found[:9]
+    results = [int(word) for word in seen]
+    _, kind, data, rank, dims, strides, owner, dtype, flags = results[:9]
     described = (kind, data, rank & 0xFFFFFFFF, owner, dtype, flags & 0xFFFFFFFF)
     flat = array.base
     if described != (id(np.ndarray), array.ctypes.data, 2, id(flat), id(array.dtype), array.flags.num):
         return False
     layout = [tuple((ctypes.c_int64 * 2).from_address(at)) for at in (dims, strides)]
-    others = (found[10], struct.unpack("<d", struct.pack("<q", found[11]))[0], found[13:16], found[17:19])
+    others = (results[10], struct.unpack("<d", struct.pack("<q", results[11]))[0], results[13:16], results[17:19])
     wanted = (id(float), number, [id(tuple), 3, id(array)], [id(dict), 1])
     return layout == [array.shape, array.strides] and others == wanted
 

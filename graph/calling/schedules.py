@@ -163,10 +163,10 @@ def shortest(drawn: Sequence[Switch], shows: Shows, lanes: int) -> list[Switch] 
         size = -(-len(least) // parts)
         pieces = [least[k : k + size] for k in range(0, len(least), size)]
         rests = [[switch for switch in least if switch not in piece] for piece in pieces] if len(pieces) > 2 else []
-        found = next((few for few in [*pieces, *rests] if shows(few)), None)
-        if found is not None:
-            parts = 2 if found in pieces else max(2, len(pieces) - 1)
-            least = found
+        first = next((few for few in [*pieces, *rests] if shows(few)), None)
+        if first is not None:
+            parts = 2 if first in pieces else max(2, len(pieces) - 1)
+            least = first
         elif parts >= len(least):
             break
         else:

@@ -55,16 +55,16 @@ class SizeChecks:
         """
         for constraint in self.constraints:
             self._hold(constraint, sizes)
-        found: dict[Dim, int] = {}
+        results: dict[Dim, int] = {}
         for value, fresh, dims, total in self.rows:
             for dim in fresh:
-                found[dim] = size = self._size(value, dim, sizes)
+                results[dim] = size = self._size(value, dim, sizes)
                 if size < 0:
                     axis = self.ir.types[value].shape.index(dim)
                     text = f"axis {axis} would have size {in_short(size)}"
                     raise self._wrong(value, text, "EK0475", [dim], sizes, f"{dim} >= 0", f"{dim} = {in_short(size)}")
             for dim in dims:
-                total *= found[dim] or 1
+                total *= results[dim] or 1
             if total > LIMIT:
                 got = shown(in_short(dim.evaluate(sizes)) for dim in self.ir.types[value].shape)
                 text = f"it would take {too_many_bytes(total)}"

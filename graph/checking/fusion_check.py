@@ -143,8 +143,8 @@ class FusionCheck:
         """What a value holds, in its own shape."""
         origin = self._origin(value)
         maker = self._maker(origin)
-        found = self.call.plan.weights[self.makers[origin]] if isinstance(maker, External) else values[origin]
-        array = found.to_numpy() if isinstance(found, Buffer) else np.asarray(found)
+        result = self.call.plan.weights[self.makers[origin]] if isinstance(maker, External) else values[origin]
+        array = result.to_numpy() if isinstance(result, Buffer) else np.asarray(result)
         # (NumPy makes rank 1 of what has no axes when it is made contiguous.)
         return np.ascontiguousarray(array).reshape(_sizes(self.ir.types[value].shape, sizes))
 

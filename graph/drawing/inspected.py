@@ -84,18 +84,18 @@ def op_graph(name: str, inputs: Sequence[str], parameters: Mapping[str, Any], ta
 
 def _type(text: str, device: DeviceRef) -> TensorType:
     """The type of a text such as "float32[m, 64]"."""
-    found = _INPUT.fullmatch(text)
-    if found is None or found[1] not in DType.__members__:
+    match = _INPUT.fullmatch(text)
+    if match is None or match[1] not in DType.__members__:
         raise GraphError(
             f"'{text}' is not a type of a tensor",
             code="EK0648",
             argument="input",
             expected="a dtype and sizes, such as float32[m, 64]",
             got=text,
-            hint=did_you_mean(found[1], DType.__members__) if found else None,
+            hint=did_you_mean(match[1], DType.__members__) if match else None,
         )
-    dims = [dim.strip() for dim in found[2].split(",") if dim.strip()]
-    return TensorType(DType[found[1]], [int(dim) if dim.isdecimal() else dim for dim in dims], device)
+    dims = [dim.strip() for dim in match[2].split(",") if dim.strip()]
+    return TensorType(DType[match[1]], [int(dim) if dim.isdecimal() else dim for dim in dims], device)
 
 
 def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], target: str) -> Graph | None:
@@ -112,8 +112,8 @@ def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], 
         return None
     with running(file):
         names = runpy.run_path(file)
-    found = names.get(name)
-    if not isinstance(found, Graph):
+    entry = names.get(name)
+    if not isinstance(entry, Graph):
         graphs = [each for each, value in names.items() if isinstance(value, Graph)]
         raise GraphError(
             f"'{name}' is not a graph of {file}" if name in names else f"there is no '{name}' in {file}",
@@ -122,4 +122,4 @@ def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], 
             got=name,
             hint=did_you_mean(name, graphs) or (f"it has {', '.join(graphs)}" if graphs else None),
         )
-    return found
+    return entry

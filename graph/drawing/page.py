@@ -128,8 +128,8 @@ def _group_table(ir: GraphIR, groups: Sequence[Group], profile: Profile | None) 
     head = "<th>time</th><th>runs</th><th>share</th>" if rows else ""
     lines = [f"<table><tr><th>group</th><th>kernels</th><th>writes</th>{head}</tr>"]
     for k, group in enumerate(groups):
-        found = rows.get(k)
-        times = f"<td>{shown_time(found.median)}</td><td>{found.runs}</td><td>{found.share:.1%}</td>" if found else ""
+        entry = rows.get(k)
+        times = f"<td>{shown_time(entry.median)}</td><td>{entry.runs}</td><td>{entry.share:.1%}</td>" if entry else ""
         times = times or ("<td></td>" * 3 if rows else "")
         written = ", ".join(str(type) for type in ir.nodes[final(group)].out_types)
         lines.append(

@@ -129,8 +129,8 @@ class Pool:
     def _class(self, size: int) -> int:
         if len(self._classes) > 4096:
             self._classes.clear()
-        found = self._classes[size] = size_class(size)
-        return found
+        result = self._classes[size] = size_class(size)
+        return result
 
     def fresh(self, size: int, stream: Any, user: str) -> Block:
         """A block for work on a stream, where none is kept for it.

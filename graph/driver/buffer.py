@@ -180,9 +180,9 @@ class Buffer:
             if (array.dtype if isinstance(array, Buffer) else DType.from_numpy(array.dtype)).is_packed():
                 return cls._packed_from(array, copy)
         else:
-            found = TAKEN.get()(array) if hasattr(array, "__dlpack_device__") else None
-            if found is not None:
-                return found.copy() if copy else found
+            result = TAKEN.get()(array) if hasattr(array, "__dlpack_device__") else None
+            if result is not None:
+                return result.copy() if copy else result
             source = dlpack.import_host(array)
         if not source.flags.aligned:
             if copy is False:

@@ -115,12 +115,12 @@ class CheckedMemory:
 
     def finding(self) -> tuple[Finding, CheckState] | None:
         """The findings of the calling thread's last call since the last query, and the state then."""
-        found, self._mine.found = getattr(self._mine, "found", None), None
-        return found
+        result, self._mine.found = getattr(self._mine, "found", None), None
+        return result
 
     def _found(self) -> tuple[Finding, CheckState] | None:
         if not self._state.finding.found:
             return None
-        found, state = Finding.from_buffer_copy(self._state.finding), CheckState.from_buffer_copy(self._state)
+        result, state = Finding.from_buffer_copy(self._state.finding), CheckState.from_buffer_copy(self._state)
         ctypes.memset(ctypes.addressof(self._state.finding), 0, ctypes.sizeof(Finding))
-        return found, state
+        return result, state

@@ -201,9 +201,9 @@ class Driver(ABC):
 
     def integers(self, storage: Storage, count: int) -> list[int]:
         """What int64s lie in storage that holds so many."""
-        found = np.zeros(count, np.int64)
-        self.copy(found, storage)
-        return [int(number) for number in found]
+        result = np.zeros(count, np.int64)
+        self.copy(result, storage)
+        return [int(number) for number in result]
 
     @abstractmethod
     def fill(self, storage: Storage, byte: int) -> None:

@@ -407,13 +407,13 @@ class GpuDriver(Driver):
         """
         digest = hashlib.sha256(code).hexdigest()
         with self._lock, self:
-            found = self._modules.pop(digest, None)
-            if found is None:
-                found = Module(self._loaded(code, is_text, made_for), self._dropped)
-            self._modules[digest] = found
+            result = self._modules.pop(digest, None)
+            if result is None:
+                result = Module(self._loaded(code, is_text, made_for), self._dropped)
+            self._modules[digest] = result
             while len(self._modules) > MODULES:
                 self._modules.popitem(last=False)
-            return found
+            return result
 
     def _loaded(self, code: bytes, is_text: bool, made_for: str) -> int:
         old = self.too_old_for(code) if is_text else None

@@ -36,17 +36,17 @@ def bindings() -> Any:
     Raises:
         DeviceError: EK0831 it is not installed, EK0838 there are two runtimes in the process.
     """
-    found = package("rocm.bindings.hip", HIP_LIBRARY, "hip-python")
+    result = package("rocm.bindings.hip", HIP_LIBRARY, "hip-python")
     paths = package("rocm.bindings.util.paths", HIP_LIBRARY, "hip-python")
     _refuse_two(loaded_files(HIP_LIBRARY))  # before one is called
     path, search = os.fsencode(library_to_load(HIP_LIBRARY)), paths.get_library_path
     paths.get_library_path = lambda name, *more: path if name == "amdhip64" else search(name, *more)
     try:
-        found.hipRuntimeGetVersion()  # the first function that is called loads the runtime
+        result.hipRuntimeGetVersion()  # the first function that is called loads the runtime
     finally:
         paths.get_library_path = search
     _refuse_two(loaded_files(HIP_LIBRARY))
-    return found
+    return result
 
 
 def _refuse_two(files: list[str]) -> None:
@@ -257,7 +257,7 @@ def count() -> int:
     Raises:
         DeviceError: EK0831 `rocm.bindings` is not installed, or the driver does not start.
     """
-    status, *found = bindings().hipGetDeviceCount()
+    status, *result = bindings().hipGetDeviceCount()
     if int(status) == _NO_DEVICE:
         return 0
     if int(status):
@@ -268,4 +268,4 @@ def count() -> int:
             notes=[f"{HIP_LIBRARY} is here; the driver's part in the kernel may be missing, or /dev/kfd not be yours"],
             hint="see `rocminfo`",
         )
-    return int(found[0])
+    return int(result[0])

@@ -54,8 +54,8 @@ class HostDriver(Driver):
         to[...] = source
 
     def integers(self, storage: Any, count: int) -> list[int]:
-        found: list[int] = storage.tolist()
-        return found
+        result: list[int] = storage.tolist()
+        return result
 
     def fill(self, storage: Any, byte: int) -> None:
         storage.reshape(-1).view(np.uint8).fill(byte)

@@ -27,8 +27,8 @@ class LateReports:
 
     def stream_of(self, reports: KernelReports) -> DeviceStream | None:
         """The stream on which kernels may report there; None where all are delivered."""
-        found = self._waiting.get(reports)
-        return None if found is None else found[0]
+        entry = self._waiting.get(reports)
+        return None if entry is None else entry[0]
 
     def are_urgent(self, stream: DeviceStream) -> bool:
         """Whether a kernel on a stream has failed, or prints have little room left there."""

@@ -52,8 +52,8 @@ class SharedLibrary:
         Raises:
             OSError: there is no such symbol.
         """
-        found: int = dlsym(self._handle, symbol)
-        return found
+        result: int = dlsym(self._handle, symbol)
+        return result
 
     def has(self, symbol: str) -> bool:
         """Whether there is a symbol of this name."""

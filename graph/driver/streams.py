@@ -103,10 +103,10 @@ _lock = fork_lock()
 
 def _streams(driver: Driver) -> dict[int, DeviceStream]:
     """The streams that this thread has chosen, by the number of the driver."""
-    found: dict[int, DeviceStream] | None = getattr(_local, "streams", None)
-    if found is None:
-        found = _local.streams = {}
-    return found
+    result: dict[int, DeviceStream] | None = getattr(_local, "streams", None)
+    if result is None:
+        result = _local.streams = {}
+    return result
 
 
 def _chosen(driver: Driver) -> DeviceStream | None:
@@ -115,17 +115,17 @@ def _chosen(driver: Driver) -> DeviceStream | None:
 
 def default_stream(driver: Driver) -> DeviceStream:
     """The stream of code that chooses none."""
-    found: DeviceStream | None = driver.default_stream
-    if found is None:
+    result: DeviceStream | None = driver.default_stream
+    if result is None:
         with _lock:
-            found = driver.default_stream or stream_of(driver)
-            driver.default_stream = found
-    return found
+            result = driver.default_stream or stream_of(driver)
+            driver.default_stream = result
+    return result
 
 
 def current_stream(driver: Driver) -> DeviceStream:
     """The stream that this thread's work on a device goes to."""
-    found: DeviceStream | None = driver.default_stream
-    if driver.streams > 1 or found is None:  # the only stream may be one that was chosen
+    result: DeviceStream | None = driver.default_stream
+    if driver.streams > 1 or result is None:  # the only stream may be one that was chosen
         return _chosen(driver) or default_stream(driver)
-    return found
+    return result

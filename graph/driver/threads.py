@@ -121,10 +121,10 @@ class Pool:
         """What a handler of a signal has raised in the call that has just ended."""
         state = PoolState.from_address(self.address)
         addresses, state.error = list(state.error), (ctypes.c_void_p * 3)()
-        found = [ctypes.cast(at, ctypes.py_object).value if at else None for at in addresses]
+        results = [ctypes.cast(at, ctypes.py_object).value if at else None for at in addresses]
         for at in filter(None, addresses):  # what was taken came with a reference
             ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(at))
-        kind, value, trace = found
+        kind, value, trace = results
         if isinstance(value, BaseException):
             return value.with_traceback(trace)
         # Before Python 3.12 an exception is created on access.

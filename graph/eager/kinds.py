@@ -62,12 +62,12 @@ _of_arrays: dict[tuple[Any, ...], TensorKind] = {}
 def kind(dtype: DType, sizes: Iterable[int], device: Device = HOST) -> TensorKind:
     """The kind of these."""
     key = (dtype, tuple(sizes), device)
-    found = _kinds.get(key)
-    if found is None:
+    entry = _kinds.get(key)
+    if entry is None:
         if len(_kinds) >= MAX_KINDS:
             _kinds.clear()
-        found = _kinds[key] = TensorKind(*key)
-    return found
+        entry = _kinds[key] = TensorKind(*key)
+    return entry
 
 
 def kind_of(value: np.ndarray[Any, Any] | Buffer) -> TensorKind:
@@ -75,12 +75,12 @@ def kind_of(value: np.ndarray[Any, Any] | Buffer) -> TensorKind:
     if isinstance(value, Buffer):
         return kind(value.dtype, value.shape, value.device)
     key = (value.dtype, value.shape)
-    found = _of_arrays.get(key)
-    if found is None:
+    entry = _of_arrays.get(key)
+    if entry is None:
         if len(_of_arrays) >= MAX_KINDS:
             _of_arrays.clear()
-        found = _of_arrays[key] = kind(DType.from_numpy(value.dtype), value.shape)
-    return found
+        entry = _of_arrays[key] = kind(DType.from_numpy(value.dtype), value.shape)
+    return entry
 
 
 def no_memory(op: str, dtype: DType, sizes: Iterable[int]) -> DeviceError:

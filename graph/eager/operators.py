@@ -187,9 +187,9 @@ SLICE.number_dtype, SLICE.shortcut = DType.int64, moves.sliced
 def slice_tensor(x: Any, indices: Any) -> Any:
     """The part of a tensor that indices name, as `ops.slice_tensor`; indices of elements are not part of the code."""
     if isinstance(x, Recorded) and not is_staged(x) and not ACTIVE.get():
-        found = _ranges(x._kind.sizes, indices if isinstance(indices, tuple | list) else (indices,))
-        if found is not None:
-            return record(SLICE, (x, *found), {})
+        result = _ranges(x._kind.sizes, indices if isinstance(indices, tuple | list) else (indices,))
+        if result is not None:
+            return record(SLICE, (x, *result), {})
     return record(operator("slice_tensor"), (x, indices), {})
 
 
@@ -240,14 +240,14 @@ def _ranges(
             shape.append(1)
             continue
         size = sizes[len(starts)]
-        found = _whole_range(item, size) if isinstance(item, slice) else _element(item, size)
-        if found is None:
+        result = _whole_range(item, size) if isinstance(item, slice) else _element(item, size)
+        if result is None:
             return None
-        starts.append(found[0])
-        counts.append(found[1])
-        steps.append(found[2])
+        starts.append(result[0])
+        counts.append(result[1])
+        steps.append(result[2])
         if isinstance(item, slice):
-            shape.append(found[1])
+            shape.append(result[1])
     return starts, counts, tuple(steps), shape
 
 
@@ -269,11 +269,11 @@ def _whole_range(item: slice, size: int) -> tuple[int, int, int] | None:
     start, stop, step = bounds[0], bounds[1], 1 if bounds[2] is None else bounds[2]
     if step == 0 or any(each is not None and not -size <= each <= size for each in (start, stop)):
         return None
-    found = range(*slice(start, stop, step).indices(size))
-    rising = stop is None or start is None or (stop % (size or 1) >= start % (size or 1)) or len(found) > 0
+    result = range(*slice(start, stop, step).indices(size))
+    rising = stop is None or start is None or (stop % (size or 1) >= start % (size or 1)) or len(result) > 0
     if not rising and step > 0 and stop not in (size, -size) and start not in (size, -size):
         return None
-    return (found.start if len(found) else 0, len(found), step if len(found) else 1)
+    return (result.start if len(result) else 0, len(result), step if len(result) else 1)
 
 
 # *** ranges ***

@@ -108,21 +108,21 @@ def call_of(split: Split, device: Device) -> OpCall:
         EinkornError: whatever the op says of them.
     """
     key = (*split.key, device)
-    found = _calls.get(key)
-    if found is None:
+    entry = _calls.get(key)
+    if entry is None:
         if len(_calls) >= MAX_CALLS:
             _calls.clear()
-        found = _calls[key] = _made(split, device)
-    return found
+        entry = _calls[key] = _made(split, device)
+    return entry
 
 
 def _made(split: Split, device: Device) -> OpCall:
     kinds = tuple(value._kind for value in split.operands)
-    found = _by_axes(split, kinds, device)
-    if found is None:
+    result = _by_axes(split, kinds, device)
+    if result is None:
         pattern, names, fixed = _pattern(split, kinds, device)
-        found = pattern, _by_name(names), fixed, kinds
-    pattern, sizes, fixed, named = found
+        result = pattern, _by_name(names), fixed, kinds
+    pattern, sizes, fixed, named = result
     results = None
     if not pattern.late:
         shapes = [(dtype, tuple(dim.evaluate(sizes) for dim in dims)) for dtype, dims in pattern.results]
@@ -190,13 +190,13 @@ def _aligned(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 
 def _chained(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """Other sizes, where the axis before the last of an operand is the last axis of the one before, as in products."""
-    found: list[tuple[int, ...]] = []
+    results: list[tuple[int, ...]] = []
     for shape, aligned in zip(shapes, _aligned(shapes), strict=True):
         made = list(aligned)
-        if found and len(shape) > 1 and shape[-2] == shapes[len(found) - 1][-1]:
-            made[-2:] = found[-1][-1], shape[-1] if shape[-1] == 1 else 2 * _UNLIKE + len(found)
-        found.append(tuple(made))
-    return found
+        if results and len(shape) > 1 and shape[-2] == shapes[len(results) - 1][-1]:
+            made[-2:] = results[-1][-1], shape[-1] if shape[-1] == 1 else 2 * _UNLIKE + len(results)
+        results.append(tuple(made))
+    return results
 
 
 # *** the pattern of a call ***
@@ -305,15 +305,15 @@ def _traced(split: Split, kinds: Sequence[TensorKind], names: Names, device: Dev
         with shielded(), graph:  # a handler may stage ops of its own
             operands = graph.inputs[: len(kinds)]
             given = graph.inputs[len(types) - numbers :] if numbers else split.numbers
-            found = staged(operator, split.tree, operands, given, sizes, bool(names))
+            result = staged(operator, split.tree, operands, given, sizes, bool(names))
     except EinkornError:
         if names:
             return None
         raise
-    results = [(value.dtype, tuple(value.shape)) for value in results_of(found)]
+    results = [(value.dtype, tuple(value.shape)) for value in results_of(result)]
     known = set(names.values())
     late = not results or any(not known.issuperset(dim.parameters) for _, dims in results for dim in dims)
-    several = type(found) if isinstance(found, list | tuple) else None
+    several = type(result) if isinstance(result, list | tuple) else None
     dtypes = [operator.number_dtype] * numbers if operator.number_dtype else _numbers_of(graph, len(split.numbers))
     constraints = [
         each for each in graph._constraints if known.issuperset((*each.left.parameters, *each.right.parameters))

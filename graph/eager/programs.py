@@ -94,8 +94,8 @@ class Program:
             inputs.append(numbers[places[0]] if alone else np.array([numbers[k] for k in places], dtype.to_numpy()))
         if sizes is not None:
             inputs.append(sizes)
-        found = (self.door or self.opened())(*inputs)
-        return list(found) if type(found) is tuple else [found]
+        result = (self.door or self.opened())(*inputs)
+        return list(result) if type(result) is tuple else [result]
 
     def opened(self) -> Callable[..., Any]:
         """What runs it: its model, and from the third time on a door to its code, where there can be one."""
@@ -170,11 +170,11 @@ class Program:
 
     def _numbers(self, inputs: Sequence[Any]) -> Any:
         """The numbers of all calls, in order."""
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         for value, places in zip(inputs, self.numbers.values(), strict=False):
             for position, place in enumerate(places):
-                found[place] = value if len(places) == 1 else ops.slice_tensor(value, [position])
-        return iter([found[k] for k in sorted(found)])
+                results[place] = value if len(places) == 1 else ops.slice_tensor(value, [position])
+        return iter([results[k] for k in sorted(results)])
 
     def _stage(self, call: OpCall, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         """The results of a call, under the names of their sizes."""
@@ -231,8 +231,8 @@ def run_call(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> lis
             step = Step(call, tuple(-1 - k for k in range(call.count)))
             program = call.pattern.program = Program([step], call.named, outputs)
         call.run = _Runner(call, program)
-    found: list[Any] = call.run(values, numbers)
-    return found
+    value: list[Any] = call.run(values, numbers)
+    return value
 
 
 class _Runner:

@@ -147,9 +147,9 @@ def uniform(
     if (low, high) == (0, 1):
         return drawn
     # as the kernel computes it, with bounds that come with the call
-    found = (drawn.cast(wide) * (high - low) + low).cast(chosen)
+    result = (drawn.cast(wide) * (high - low) + low).cast(chosen)
     ends = rounded(np.array([low, high]), chosen)
-    return FUNCTIONS["minimum"](found, float(np.nextafter(ends[1], ends[0])))  # type: ignore[no-any-return]
+    return FUNCTIONS["minimum"](result, float(np.nextafter(ends[1], ends[0])))  # type: ignore[no-any-return]
 
 
 @placed

@@ -109,17 +109,17 @@ class _Part:
             count = call.count
             operands = []
             for each in inputs[:count]:
-                found = seen.get(id(each))
-                if found is None:
+                entry = seen.get(id(each))
+                if entry is None:
                     if type(each) is tensor_class:
                         each = result_of(each)
-                        found = seen.get(id(each))
-                    if found is None:
+                        entry = seen.get(id(each))
+                    if entry is None:
                         leaves.append(each)
-                        found = seen[id(each)] = -len(leaves)
-                elif found >= 0:
-                    uses[found] += 1
-                operands.append(found)
+                        entry = seen[id(each)] = -len(leaves)
+                elif entry >= 0:
+                    uses[entry] += 1
+                operands.append(entry)
             if len(inputs) > count:
                 self.numbers += inputs[count:]
             self.operands.append(tuple(operands))
@@ -171,12 +171,12 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
     if len(entries) == 1:
         part.finish(_op_by_op(part))
         return
-    found = _known.get(part.key)
-    if found is None:
+    entry = _known.get(part.key)
+    if entry is None:
         if len(_known) >= MAX_PROGRAMS:
             _known.clear()
-        found = _known[part.key] = _program(part)
-    program, sizes = found
+        entry = _known[part.key] = _program(part)
+    program, sizes = entry
     program.requests += 1
     if program.model is None and at_once is not None and len(at_once) < most and not program.queued:
         at_once[program] = None

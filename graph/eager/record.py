@@ -94,15 +94,15 @@ def _check_arguments(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[
 def _run(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> Any:
     """Runs a call now."""
     try:
-        found = run_call(call, values, numbers)
+        result = run_call(call, values, numbers)
     except EinkornError as error:
         error.place = user_place() or error.place
         raise
     several, pending = call.pattern.several, FRESH if call.shortcut is None else None
     if several is None:
-        return _of(found[0], call.result, pending) if found else None
-    kinds = call.results or [None] * len(found)
-    return several(_of(value, kind, pending) for value, kind in zip(found, kinds, strict=True))
+        return _of(result[0], call.result, pending) if result else None
+    kinds = call.results or [None] * len(result)
+    return several(_of(value, kind, pending) for value, kind in zip(result, kinds, strict=True))
 
 
 def _of(value: Any, kind: Any, pending: Any) -> Tensor:

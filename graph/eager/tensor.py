@@ -499,7 +499,7 @@ def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
     indices = tuple(_index(each) for each in items)
     elements = elements_of(tensor)
     try:
-        found = elements[indices]
+        result = elements[indices]
     except (IndexError, TypeError) as error:
         got = ", ".join("a tensor" if isinstance(each, Tensor) else shown_value(each) for each in items)
         raise ElementError(
@@ -510,7 +510,7 @@ def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
             expected=f"indices of shape {_shown(tensor)}",
             got=got,
         ) from None
-    return _placed_on(np.array(found, order="C"), tensor._kind.device)
+    return _placed_on(np.array(result, order="C"), tensor._kind.device)
 
 
 def write(tensor: Tensor, indices: Any, source: np.ndarray[Any, Any], given: Any) -> None:

@@ -154,9 +154,9 @@ class Captures:
             driver.copy(array, content)
         capture.replay()
         pairs = [(f"output {k}", a, b) for k, (a, b) in enumerate(zip(eager, capture.outputs, strict=True))]
-        found = [(name, a.to_numpy(), b.to_numpy()) for name, a, b in pairs]
-        found += [("a buffer", a, _content(*b)) for a, b in zip(after, changed, strict=True)]
-        for name, a, b in found:
+        results = [(name, a.to_numpy(), b.to_numpy()) for name, a, b in pairs]
+        results += [("a buffer", a, _content(*b)) for a, b in zip(after, changed, strict=True)]
+        for name, a, b in results:
             if a.tobytes() != b.tobytes():
                 raise ReplayError(
                     f"graph '{self.caller.ir.name}': {name} of the replay differs from that of a call",

@@ -117,16 +117,16 @@ class DividedCaller:
 
     def _held(self) -> dict[int, Buffer]:
         """What lies in memory as long as the code is used: constants and weights, and copies of these."""
-        found: dict[int, Buffer] = {}
+        results: dict[int, Buffer] = {}
         for step in self.steps:
             if isinstance(step, Copy):
-                source = found.get(step.source) or self._constant(step.source)
+                source = results.get(step.source) or self._constant(step.source)
                 if source is not None:
-                    found[step.result] = self._copy(step, source)
+                    results[step.result] = self._copy(step, source)
         for value in self.ir.outputs:
-            constant = found.get(value) or self._constant(value)
-            found |= {} if constant is None else {value: constant}
-        return found
+            constant = results.get(value) or self._constant(value)
+            results |= {} if constant is None else {value: constant}
+        return results
 
     def _constant(self, value: int) -> Buffer | None:
         """The memory of a constant or of a weight; None of other values."""
@@ -150,11 +150,11 @@ class DividedCaller:
                 last.update(dict.fromkeys(step.takes, number))
             elif step.result not in self.held:
                 last[step.source] = number
-        found: list[list[int]] = [[] for _ in self.steps]
+        results: list[list[int]] = [[] for _ in self.steps]
         for value, number in last.items():
             if value not in self.ir.outputs and value not in self.held:
-                found[number].append(value)
-        return found
+                results[number].append(value)
+        return results
 
     def clone(self) -> DividedCaller:
         """Another caller of the same code, with memory of its own for its calls."""
@@ -261,8 +261,8 @@ class DividedCaller:
         """The outputs: what is an input, held, or given back twice is copied."""
         results: list[Buffer] = []
         for position, value in enumerate(self.ir.outputs):
-            found, given = values[value], None if self.given is None else self.given[position]
-            source = found if isinstance(found, Buffer) else Buffer._wrap(found, CPU())
+            result, given = values[value], None if self.given is None else self.given[position]
+            source = result if isinstance(result, Buffer) else Buffer._wrap(result, CPU())
             own = value >= len(self.checks) and value not in self.held and self.ir.outputs.index(value) == position
             if own and (given is None or given is source):
                 results.append(source)

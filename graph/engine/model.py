@@ -191,8 +191,8 @@ class Model(Rich):
         """
         try:
             if self._door is not None and out is None and not named:
-                found: list[Buffer] = self._door(*inputs)
-                return found
+                result: list[Buffer] = self._door(*inputs)
+                return result
             return self._execute(self._by_name(inputs, named) if named else inputs, out)
         except EinkornError as error:
             raise bare(error) from error.__cause__
@@ -419,7 +419,7 @@ class Model(Rich):
         Raises:
             DeviceError: EK0744 the device does not count; a simulated GPU with `checks=` does.
         """
-        found: list[MemoryCounters] = []
+        results: list[MemoryCounters] = []
         own = self._own
         memory = next((driver.checked for driver in self._drivers if driver.checked is not None), None)
         if memory is None:
@@ -430,19 +430,19 @@ class Model(Rich):
             if len(inputs) != len(self._checks):
                 self.execute(*inputs)  # which says so
             counting_caller = own.clone()
-            counting_caller.counted, counting_caller.room = found, room
+            counting_caller.counted, counting_caller.room = results, room
             counting_caller.run(inputs)
         else:
-            with counting(memory, own, found, room):
+            with counting(memory, own, results, room):
                 self.execute(*inputs)
         if self._profile is not None:
-            self._profile.counted += found
-        if len(found) == 1:
-            return found[0]
+            self._profile.counted += results
+        if len(results) == 1:
+            return results[0]
         with shielded():
             from ..profiling.memory_counters import added  # few devices count
 
-        return added(found)
+        return added(results)
 
     @property
     def _drivers(self) -> list[Driver]:

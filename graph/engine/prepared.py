@@ -61,8 +61,8 @@ def _memory(weight: Prepared) -> Array | None:
 
 def parts_of(ir: GraphIR) -> list[GraphIR]:
     """The graphs that compute the prepared values of a graph, with those that these need."""
-    found = []
+    results = []
     for item in ir.nodes:
         if isinstance(item, Prepared) and item.part is not None:
-            found += [*parts_of(item.part), item.part]
-    return found
+            results += [*parts_of(item.part), item.part]
+    return results

@@ -45,34 +45,34 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
     if not nodes and not given:
         return {}
     wanted = {node.name for node in nodes.values()}
-    found: dict[int, Storage] = {}
+    results: dict[int, Storage] = {}
     mistakes: list[EinkornError] = []
     for number, node in nodes.items():
         try:
             if node.name in given:
-                found[number] = storage_of(node, given[node.name])
+                results[number] = storage_of(node, given[node.name])
             elif node.data is not None:
-                found[number] = storage_of(node, node.data)
+                results[number] = storage_of(node, node.data)
             else:
                 raise _missing(ir, node, [name for name in given if name not in wanted])
         except EinkornError as error:
             mistakes.append(error)
     if mistakes:
         raise of_call(mistakes)
-    return found
+    return results
 
 
 def registry_of(ir: GraphIR, weights: Mapping[int, Storage]) -> dict[str, Buffer]:
     """The weights of a model by their names, as `weights_of` takes them."""
-    found = {}
+    results = {}
     for number, storage in weights.items():
         node = ir.nodes[number]
         assert isinstance(node, External)
         if isinstance(node, Prepared):
             continue
         device, shape = node.type.device.to_device(), tuple(int(dim) for dim in node.type.shape)
-        found[node.name] = buffer_class(device, node.type.dtype)._over(storage, device, node.type.dtype, shape)
-    return found
+        results[node.name] = buffer_class(device, node.type.dtype)._over(storage, device, node.type.dtype, shape)
+    return results
 
 
 def _registry(registry: Any) -> Mapping[Any, Any]:

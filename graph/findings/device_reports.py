@@ -102,11 +102,11 @@ class CallReports:
 
     def begin(self) -> None:
         """Before kernels are enqueued on the stream of the thread: chooses where they report."""
-        found = next((each for each in self._all if not self._driver.reports_elsewhere(each)), None)
-        if found is None:
-            found = DeviceReports(self._driver)
-            self._all.append(found)
-        self._now, self._table.reports = found, found.address
+        first = next((each for each in self._all if not self._driver.reports_elsewhere(each)), None)
+        if first is None:
+            first = DeviceReports(self._driver)
+            self._all.append(first)
+        self._now, self._table.reports = first, first.address
 
     def entry(self, context: int, pointers: int, dims: int) -> int:
         """The entry of the caller."""

@@ -217,9 +217,9 @@ def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[
     for number, array in enumerate(inputs):
         if array.dtype.kind in "biu":
             continue
-        found = np.argwhere(array != array)
-        if len(found):
-            notes.append(f"'input{number}' of the call holds a NaN already, first at {[int(n) for n in found[0]]}")
+        result = np.argwhere(array != array)
+        if len(result):
+            notes.append(f"'input{number}' of the call holds a NaN already, first at {[int(n) for n in result[0]]}")
     return notes
 
 

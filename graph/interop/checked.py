@@ -76,8 +76,8 @@ def _by_torch(
         return None
     values = _with_numbers(schema, arrays, lambda array: torch.from_dlpack(Buffer.from_dlpack(np.asarray(array))))
     result = LIBRARIES["torch"].get()(_one(kernel), values, parameters)
-    found = [*_flat(result), *_changed(schema, values)]
-    return [np.array(Buffer.from_dlpack(each.detach()).to_numpy()) for each in found]
+    results = [*_flat(result), *_changed(schema, values)]
+    return [np.array(Buffer.from_dlpack(each.detach()).to_numpy()) for each in results]
 
 
 def _by_jax(

@@ -80,10 +80,10 @@ def _is_elementwise(kernel: AnyKernel, state: Prepared, laid: Arranged) -> bool:
         try:
             given = bind_call(state.schema, laid.args, laid.kwargs)
             operands = _operands(state.schema, given)
-            found = _specialised(kernel, state, given, operands, CPU(), None)
+            result = _specialised(kernel, state, given, operands, CPU(), None)
         except EinkornError:  # the call says it
             return False
-        known = not TROUBLE_OF.get()(found)
+        known = not TROUBLE_OF.get()(result)
         if look is not None:
             state.elementwise[look] = known
     return known
@@ -128,16 +128,16 @@ def called(
     device = _device_of(schema, names, operands, memory)
     if state.joint and (memory is not None or state.loaded.is_tuned):
         operands = BROADCASTING.get().as_views(state, operands, memory)
-    found = _specialised(kernel, state, given, operands, device, memory)
+    value = _specialised(kernel, state, given, operands, device, memory)
     if made is not None:
-        found = made(found)
-    elif state.loaded.is_tuned and found.spread is None:
-        values = [_value(found, number, operand) for number, operand in enumerate(operands)]
-        given = replace(given, parameters=TUNED.get()(found, state.loaded, given, values))
-        found = _specialised(kernel, state, given, operands, device, memory)
-    result = run(found, operands, memory, given.out)
-    if look is not None and not state.loaded.is_tuned and not found.sized:
-        keep(state.looks, look, found, given.values, kind_of_results(operands))
+        value = made(value)
+    elif state.loaded.is_tuned and value.spread is None:
+        values = [_value(value, number, operand) for number, operand in enumerate(operands)]
+        given = replace(given, parameters=TUNED.get()(value, state.loaded, given, values))
+        value = _specialised(kernel, state, given, operands, device, memory)
+    result = run(value, operands, memory, given.out)
+    if look is not None and not state.loaded.is_tuned and not value.sized:
+        keep(state.looks, look, value, given.values, kind_of_results(operands))
     return result
 
 
@@ -196,12 +196,12 @@ def _specialised(
     outputs = None if memory is None else _dtypes_of_memory(state, operands, memory)
     spread = spread_of([operands[k].shape for k in state.joint])
     try:
-        found = specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs, spread)
+        result = specialised(kernel, state, kinds, given.counts, given.parameters, device, None, outputs, spread)
     except EinkornError as error:
         raise BROADCASTING.get().mismatch(kernel, state, given, operands, kinds, spread) or error from None
     if spread is not None:
-        BROADCASTING.get().check_elementwise(found, given, operands)
-    return found
+        BROADCASTING.get().check_elementwise(result, given, operands)
+    return result
 
 
 def _dtypes_of_memory(
@@ -221,13 +221,13 @@ def _sizes(made: Specialisation, memory: Sequence[Operand | None] | None) -> dic
     Raises:
         GraphError: EK0853 the memory of an output has another number of axes.
     """
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for name, (number, axis) in open_sizes(made.schema).items() if made.sized else ():
         operand = (memory or ())[number]
         assert operand is not None
         check_rank(made.schema.name, made.schema.outputs[number].name, operand, made.outputs[number].rank)
-        found[name] = operand.shape[axis]
-    return found
+        results[name] = operand.shape[axis]
+    return results
 
 
 def _carriers(made: Specialisation, sizes: Mapping[str, int]) -> list[Any]:
@@ -351,8 +351,8 @@ def _repeated(state: Prepared, args: tuple[Any, ...], given: Given) -> tuple[Any
     shapes = [tuple(getattr(value, "shape", ())) for value in values]
     if not shapes or shapes.count(shapes[0]) == len(shapes):
         return args
-    found: tuple[Any, ...] = BROADCASTING.get().broadcast_values(state, args, given.parameters)
-    return found
+    result: tuple[Any, ...] = BROADCASTING.get().broadcast_values(state, args, given.parameters)
+    return result
 
 
 def _staged(kernel: AnyKernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:

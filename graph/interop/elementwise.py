@@ -38,8 +38,8 @@ def batch_axes(made: Specialisation, ranks: Sequence[int]) -> tuple[int, ...] | 
     if schema.batch:
         return promised_axes(schema, ranks)
     name = _leading_pack(schema)
-    found = _axes_of(schema, name, ranks) if name else None
-    return found if found and any(found) and not _batch_facts(made, found)[0] else None
+    result = _axes_of(schema, name, ranks) if name else None
+    return result if result and any(result) and not _batch_facts(made, result)[0] else None
 
 
 def same_member(made: Specialisation, other: Specialisation, axes: Sequence[int], added: int) -> bool:
@@ -58,11 +58,11 @@ def promised_axes(schema: OpSchema, ranks: Sequence[int]) -> tuple[int, ...] | N
 def _axes_of(schema: OpSchema, name: str, ranks: Sequence[int]) -> tuple[int, ...] | None:
     if schema.mutable or schema.late or len(ranks) != len(schema.inputs):
         return None
-    found = []
+    results = []
     for argument, rank in zip(schema.inputs, ranks, strict=True):
         items = parse_dims(argument.dims)
-        found.append(rank - len(items) + 1 if items[:1] == (Pack(name),) else 0)
-    return tuple(found)
+        results.append(rank - len(items) + 1 if items[:1] == (Pack(name),) else 0)
+    return tuple(results)
 
 
 def _leading_pack(schema: OpSchema) -> str:

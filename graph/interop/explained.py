@@ -71,9 +71,9 @@ def explained(error: EinkornError, made: Specialisation, operands: Sequence[Oper
     if error.code in WRONG_INPUT:
         types = [operand.dtype or type.dtype for operand, type in zip(operands, made.inputs, strict=True)]
         specs = [(dtype, operand.shape) for dtype, operand in zip(types, operands, strict=True)]
-        found = _mismatch(schema, made.parameters, specs)
-        if found is not None:
-            return advised(found, schema, operands, "")
+        result = _mismatch(schema, made.parameters, specs)
+        if result is not None:
+            return advised(result, schema, operands, "")
     return named(error, schema)
 
 

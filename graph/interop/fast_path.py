@@ -168,15 +168,15 @@ class _ToPython:
 
 def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Sequence[int]) -> Any:
     """What one door serves; None where none does."""
-    found: list[Any] = []
+    results: list[Any] = []
     for value in args:
         array = value._array if type(value) is Buffer else value
         if type(array) is np.ndarray:
             if not whole(array):
                 return None
-            found.append((type(value), array.dtype, array.ndim, pattern_of(array)))
+            results.append((type(value), array.dtype, array.ndim, pattern_of(array)))
         elif type(value) in NUMBERS or _is_scalar(value):
-            found.append(type(value))
+            results.append(type(value))
         else:
             return None
     if any(map(_is_scalar, args)) and not any(type(value) is np.ndarray for value in args):
@@ -185,7 +185,7 @@ def _kind(args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Sequence[int]
         return None
     passed = ((name, tuple(value) if type(value) is list else value) for name, value in kwargs.items() if name != "out")
     named = frozenset((name, type(value), value) for name, value in passed)
-    return tuple(found), named, _spread(args, joint)
+    return tuple(results), named, _spread(args, joint)
 
 
 def _is_scalar(value: Any) -> bool:

@@ -124,11 +124,11 @@ class KeptError(Exception):
 def foreign_calls(made: Specialisation) -> ForeignCalls:
     """The receiver of reports of a specialisation's foreign calls: one per process."""
     with made.lock:
-        found: ForeignCalls | None = made.__dict__.get("_foreign")
-        if found is None:
-            found = made.__dict__["_foreign"] = ForeignCalls(made)
-            _kept.append(found)  # the addresses of the entry are in the code of others
-        return found
+        entry: ForeignCalls | None = made.__dict__.get("_foreign")
+        if entry is None:
+            entry = made.__dict__["_foreign"] = ForeignCalls(made)
+            _kept.append(entry)  # the addresses of the entry are in the code of others
+        return entry
 
 
 _kept: list[Any] = []

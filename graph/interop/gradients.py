@@ -128,9 +128,9 @@ def _by_kernel(
             _refuse(schema, what, argument.place)
     taken = {parameter.name for parameter in backward.schema.parameters}
     parameters = {name: value for name, value in context.parameters.items() if name in taken}
-    found = runner.kernel(backward, [known[argument.name] for argument in backward.schema.inputs], parameters)
+    outcome = runner.kernel(backward, [known[argument.name] for argument in backward.schema.inputs], parameters)
     results: list[Any] = [None] * len(schema.inputs)
-    several = found if isinstance(found, tuple) else (found,)
+    several = outcome if isinstance(outcome, tuple) else (outcome,)
     for argument, result in zip(backward.schema.outputs, several, strict=True):
         results[wanted[argument.name]] = result
     return results
@@ -146,10 +146,10 @@ def _by_graph(
     backward = backward_graph(special, needs)
     if kept is not None and not kept.has(backward.uses):  # it reads more where fewer gradients are needed
         backward = backward_graph(special, kept.needs)
-    found: Iterable[Any] = ()
+    results: Iterable[Any] = ()
     if backward.positions:
-        found = runner.graph(backward, [*_flat(context.inputs), *_flat(context.outputs), *_flat(grads)])
-    rest = iter(found)
+        results = runner.graph(backward, [*_flat(context.inputs), *_flat(context.outputs), *_flat(grads)])
+    rest = iter(results)
     spread = iter([next(rest) if given else None for given in backward.given])
     return [[next(spread) for _ in each] if isinstance(each, list | tuple) else next(spread) for each in context.inputs]
 
@@ -210,10 +210,10 @@ def _staged(special: Specialisation, needs: tuple[bool, ...]) -> BackwardGraph:
         grads = _grouped(special, schema.outputs, ordered)
         wanted = _grouped(special, schema.inputs, iter(needs))
         context = Context(tuple(took), tuple(made), dict(special.parameters), tuple(wanted))
-        found = _flat(_checked(schema, record.compute(context, *grads), place_of(record.compute)))
-        given.extend(each is not None and need for each, need in zip(found, needs, strict=True))
+        result = _flat(_checked(schema, record.compute(context, *grads), place_of(record.compute)))
+        given.extend(each is not None and need for each, need in zip(result, needs, strict=True))
         # A graph has an output; one whose gradients are all None is not run.
-        return [each for each, is_given in zip(found, given, strict=True) if is_given] or _flat(grads)
+        return [each for each, is_given in zip(result, given, strict=True) if is_given] or _flat(grads)
 
     outputs = [_plain(type, number) for number, type in enumerate(special.outputs)]
     types = [*inputs, *outputs, *outputs]

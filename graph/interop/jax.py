@@ -52,17 +52,17 @@ def op(kernel: AnyKernel | str, *, extensions: Extensions = ()) -> Op:
         PackageError: EK0440 there is no op of that name.
         GraphError: EK0891 the sizes of its outputs depend on elements.
     """
-    found = kernel_named(kernel, extensions)
-    if found.schema.late:
+    result = kernel_named(kernel, extensions)
+    if result.schema.late:
         raise GraphError(
-            f"op '{found.schema.name}' computes sizes of its outputs from elements, and JAX requires static sizes",
+            f"op '{result.schema.name}' computes sizes of its outputs from elements, and JAX requires static sizes",
             code="EK0891",
             place=user_place(),
-            op=found.schema.name,
-            got=", ".join(found.schema.late),
+            op=result.schema.name,
+            got=", ".join(result.schema.late),
             hint="call the kernel directly on arrays, outside of jit",
         )
-    return Op(found)
+    return Op(result)
 
 
 class Op:
@@ -224,10 +224,10 @@ class Op:
         key = counts, tuple((name, identity(value)) for name, value in sorted(parameters.items()))
         with self._lock:
             self._refresh()
-            found = self._functions.get(key)
-            if found is None:
-                found = self._functions[key] = self._made(counts, dict(parameters))
-        return found
+            entry = self._functions.get(key)
+            if entry is None:
+                entry = self._functions[key] = self._made(counts, dict(parameters))
+        return entry
 
     def _made(self, counts: Counts, parameters: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
         callee = _KernelCall(self, counts, parameters)
@@ -276,11 +276,11 @@ class _KernelCall:
         """Outputs, then the new values of arguments that are changed in place."""
         made = self._specialisation(avals)
         shapes = made.output_shapes([aval.shape for aval in avals])
-        found = [
+        collected = [
             (shape, jax.dtypes.canonicalize_dtype(type.dtype.to_numpy()))
             for shape, type in zip(shapes, made.outputs, strict=True)
         ]
-        return found + [(avals[k].shape, avals[k].dtype) for k in made.mutable]
+        return collected + [(avals[k].shape, avals[k].dtype) for k in made.mutable]
 
     def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
         """One call of the handler."""
@@ -328,11 +328,11 @@ class _KernelCall:
         if self.op.vmap == "sequential" or any(count is not None for count in self.counts):
             return None
         made = self._specialisation(avals)
-        found = batch_axes(made, [len(aval.shape) for aval in avals])
-        if not found or not any(found):
+        result = batch_axes(made, [len(aval.shape) for aval in avals])
+        if not result or not any(result):
             return None
-        wide, _, added, _ = self._wide(avals, found)
-        return found if same_member(made, wide, found, len(added)) else None
+        wide, _, added, _ = self._wide(avals, result)
+        return result if same_member(made, wide, result, len(added)) else None
 
     def changed(self, avals: Sequence[Any]) -> Sequence[int]:
         """Which operands are changed in place."""
@@ -340,10 +340,10 @@ class _KernelCall:
 
     def numbers(self) -> Sequence[bool]:
         """Which operands are single numbers."""
-        found: list[bool] = []
+        results: list[bool] = []
         for argument, count in zip(self.op.kernel.schema.inputs, self.counts, strict=True):
-            found += [argument.form is Form.SCALAR] * (1 if count is None else count)
-        return found
+            results += [argument.form is Form.SCALAR] * (1 if count is None else count)
+        return results
 
     def check_differentiable(self) -> None:
         """Refuses to differentiate an op without a backward."""
@@ -364,11 +364,11 @@ class _KernelCall:
         nested, parameters = tuple(_nested(inputs, self.counts)), bind_parameters(schema, self.parameters)
         context = Context(nested, outputs, parameters)
         if self.op._backward is None:
-            found = gradients(self.op.kernel, context, grads, _Runner(self.name))
+            result = gradients(self.op.kernel, context, grads, _Runner(self.name))
         else:
             given = self.op._backward(context, *grads)
-            found = list(given) if isinstance(given, list | tuple) else [given]
-        return self._flat(found)
+            result = list(given) if isinstance(given, list | tuple) else [given]
+        return self._flat(result)
 
     def _flat(self, found: Sequence[Any]) -> list[Any]:
         """The gradients one after the other; None for a variadic argument stands for all of its arrays."""
@@ -454,7 +454,7 @@ def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], 
         KernelError: the kernel stopped itself.
         GraphError: EK0893 an output is given, and arrays of JAX's do not change.
     """
-    found, schema = op_of(kernel), kernel.schema
+    result, schema = op_of(kernel), kernel.schema
     if out is not None:
         raise GraphError(
             f"op '{schema.name}': 'out' is given in a call with arrays of JAX's, which do not change",
@@ -468,7 +468,7 @@ def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], 
     several = len(args) - len(schema.inputs) + 1
     counts = [several if argument.form is Form.VARIADIC else None for argument in schema.inputs]
     try:
-        results = found(*(_nested(args, tuple(counts)) if schema.variadic else args), **parameters)
+        results = result(*(_nested(args, tuple(counts)) if schema.variadic else args), **parameters)
         return results if any(isinstance(a, jax.core.Tracer) for a in args) else jax.block_until_ready(results)
     except jax.errors.JaxRuntimeError as error:
         known = failed(error)
@@ -480,10 +480,10 @@ def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], 
 def op_of(kernel: AnyKernel) -> Op:
     """The op of a kernel; one for each kernel object."""
     with _lock:
-        found = _ops.get(kernel)
-        if found is None:
-            found = _ops[kernel] = op(kernel)
-        return found
+        entry = _ops.get(kernel)
+        if entry is None:
+            entry = _ops[kernel] = op(kernel)
+        return entry
 
 
 _lock = fork_lock()

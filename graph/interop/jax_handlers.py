@@ -151,8 +151,8 @@ class Handler:
         self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape
     ) -> list[tuple[Shape, Any]]:
         types = self.model._ir.output_types
-        found = [((*batch, *shape), type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
-        return found + [(args[number].shape, args[number].dtype) for number in changed]
+        results = [((*batch, *shape), type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
+        return results + [(args[number].shape, args[number].dtype) for number in changed]
 
     def _bound(
         self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape, split: int
@@ -241,15 +241,15 @@ mlir.register_lowering(handler_p, _lowered)
 
 def handler_of(model: Model, checks: str | None = None, *, merges: bool = False) -> Handler:
     """The handler of a model, registered on first use; see `Handler`."""
-    found: Handler | None = model.__dict__.get("_xla")
-    if found is None:
+    entry: Handler | None = model.__dict__.get("_xla")
+    if entry is None:
         with _lock:
             name = _name(model._ir, checks)
-            found = _handlers.get(name)
-            if found is None:
-                found = _handlers[name] = Handler(model, name, merges)
-            model.__dict__["_xla"] = found
-    return found
+            entry = _handlers.get(name)
+            if entry is None:
+                entry = _handlers[name] = Handler(model, name, merges)
+            model.__dict__["_xla"] = entry
+    return entry
 
 
 def _name(ir: GraphIR, checks: str | None) -> str:

@@ -89,8 +89,8 @@ def _batched(axis_data: Any, args: Sequence[Any], dims: Sequence[Any], *, callee
         return results, [None] * len(results)
     if callee.batching is not None and not levels:
         moved = [at_front(size, value, dim, False) for value, dim in zip(args, dims, strict=True)]
-        found, has_axis = callee.batching(size, list(batched), *moved)
-        return jax.tree.leaves(found), [0 if has else None for has in jax.tree.leaves(has_axis)]
+        result, has_axis = callee.batching(size, list(batched), *moved)
+        return jax.tree.leaves(result), [0 if has else None for has in jax.tree.leaves(has_axis)]
     single = callee.numbers()
     one_of_all = members(args, (batched, *levels))
     numbers = any(has and one for has, one in zip(batched, single, strict=True))

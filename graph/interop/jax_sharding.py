@@ -72,10 +72,10 @@ def call_attributes(operands: Sequence[Sequence[int]], results: Sequence[Sequenc
         operands, results: their shapes.
         axes: how many axes all results, and the operands with more axes than that, begin with and may be split along.
     """
-    found = {"mhlo.frontend_attributes": mlir.ir_attribute({"num_batch_dims": str(axes)})}
+    collected = {"mhlo.frontend_attributes": mlir.ir_attribute({"num_batch_dims": str(axes)})}
     if jax.config.jax_use_shardy_partitioner:
-        found["sdy.sharding_rule"] = mlir.ir.Attribute.parse(_rule(operands, results, axes))
-    return found
+        collected["sdy.sharding_rule"] = mlir.ir.Attribute.parse(_rule(operands, results, axes))
+    return collected
 
 
 def _rule(operands: Sequence[Sequence[int]], results: Sequence[Sequence[int]], axes: int) -> str:

@@ -34,6 +34,6 @@ def kernel_named(kernel: AnyKernel | str, extensions: Extensions = ()) -> AnyKer
         )
     library = KernelLibrary(extensions)
     library.verify_custom_op(kernel)
-    found = Kernels(library.libraries).find(kernel)
-    assert found is not None
-    return LibraryKernel(found)
+    result = Kernels(library.libraries).find(kernel)
+    assert result is not None
+    return LibraryKernel(result)

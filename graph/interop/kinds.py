@@ -122,8 +122,8 @@ def _by_dlpack(value: Any, op: str, argument: str) -> Operand:
 def library_of(value: Any) -> str:
     """The name of the library that a tensor is of; for objects of a user's class, of the one that it derives from."""
     names = [base.__module__.partition(".")[0] for base in type(value).__mro__]
-    found = next((name for name in names if name in LIBRARIES or name == "jaxlib"), names[0])
-    return "jax" if found == "jaxlib" else found
+    first = next((name for name in names if name in LIBRARIES or name == "jaxlib"), names[0])
+    return "jax" if first == "jaxlib" else first
 
 
 def _hint(value: Any) -> str | None:

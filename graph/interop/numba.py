@@ -55,20 +55,20 @@ def function(kernel: AnyKernel | str, *, extensions: Extensions = (), **paramete
         PackageError: EK0440 there is no op of that name.
         GraphError: parameters do not fit.
     """
-    found = kernel_named(kernel, extensions)
-    schema = found.schema
+    result = kernel_named(kernel, extensions)
+    schema = result.schema
     fixed = dict(parameters)
     open_parameters = [p for p in schema.parameters if p.name not in fixed]
     bind_parameters(
         schema, fixed | {p.name: _sample(p.kind) for p in open_parameters if p.required}, place=user_place()
     )
-    stub = NumbaFunction(found, fixed)
+    stub = NumbaFunction(result, fixed)
     names = [*_arguments(schema), *(f"{p.name}=None" for p in open_parameters)]
     named = [p.name for p in open_parameters]
     typed = _defined(
         f"def {_identifier(schema)}({', '.join(names)}):\n"
         f"    return choose(({', '.join([*_arguments(schema), ''])}), {{{', '.join(f'{n!r}: {n}' for n in named)}}})\n",
-        {"choose": lambda inputs, given: _chosen(found, fixed, named, inputs, given)},
+        {"choose": lambda inputs, given: _chosen(result, fixed, named, inputs, given)},
     )
     overload(stub, prefer_literal=True, inline="never")(typed)
     return stub
@@ -296,14 +296,14 @@ def _written(
 
 def _arguments_of(inputs: Sequence[Any], made: Specialisation) -> list[tuple[str, bool]]:
     """How each tensor is written in the function, and whether it is an array."""
-    found = []
+    results = []
     for argument, type in zip(made.kernel.schema.inputs, inputs, strict=True):
         type = types.unliteral(type)
         if isinstance(type, types.BaseTuple):
-            found += [(f"{argument.name}[{k}]", True) for k in range(len(type))]
+            results += [(f"{argument.name}[{k}]", True) for k in range(len(type))]
         else:
-            found.append((argument.name, isinstance(type, types.Array)))
-    return found
+            results.append((argument.name, isinstance(type, types.Array)))
+    return results
 
 
 def _checks(

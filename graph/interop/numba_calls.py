@@ -127,13 +127,13 @@ def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence
 
 def _library(context: Any, text: str) -> Any:
     """The plain door as a library of numba's, which compiles it into its callers."""
-    found = _libraries.get(context)
-    if found is None:
-        found = context.codegen().create_library("einkorn.plain")
-        found.add_llvm_module(binding.parse_assembly(text))
-        found.finalize()
-        _libraries[context] = found
-    return found
+    entry = _libraries.get(context)
+    if entry is None:
+        entry = context.codegen().create_library("einkorn.plain")
+        entry.add_llvm_module(binding.parse_assembly(text))
+        entry.finalize()
+        _libraries[context] = entry
+    return entry
 
 
 _libraries: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

@@ -70,10 +70,10 @@ def checked(
         written = f"write out=({', '.join(names)})" if len(names) > 1 else "write out=y"
         hint = written if names else "what it changes comes as an argument"
         _wrong(op, text, "out", len(names), len(memory), hint)
-    found: list[Place | None] = []
+    results: list[Place | None] = []
     for name, operand, (dtype, shape) in zip(names, memory, wanted, strict=True):
         if operand is None:
-            found.append(None)
+            results.append(None)
             continue
         if operand.device != device:
             text = f"runs on {device}, and the memory for output '{name}' lies on {operand.device}"
@@ -84,8 +84,8 @@ def checked(
         if shape is not None and operand.shape != shape:
             text = f"gives shape {shape} in output '{name}', and the memory for it has shape {operand.shape}"
             _wrong(op, text, name, shape, operand.shape, None)
-        found.append(_place(op, name, operand))
-    return found
+        results.append(_place(op, name, operand))
+    return results
 
 
 def check_rank(op: str, name: str, operand: Operand, rank: int) -> None:

@@ -80,14 +80,14 @@ class PythonUfunc:
             raise ValueError(f"non-broadcastable output operand: the result has shape {shape}")
         chosen = np.broadcast_to(np.asarray(where, bool), shape)
         results = self._run(row, [np.broadcast_to(array, shape)[chosen] for array in arrays])
-        found = []
+        collected = []
         for target, dtype_, result in zip(outs, row[self.nin :], results, strict=True):
             target = np.empty(shape, dtype_.to_numpy()) if target is None else target
             if not np.can_cast(result.dtype, target.dtype, casting):
                 raise TypeError(f"cannot cast ufunc '{self.__name__}' output to {target.dtype} with rule '{casting}'")
             target[chosen] = result.astype(target.dtype)
-            found.append(target)
-        shown = [o if given is not None else o[()] for o, given in zip(found, outs, strict=True)]
+            collected.append(target)
+        shown = [o if given is not None else o[()] for o, given in zip(collected, outs, strict=True)]
         return shown[0] if self.nout == 1 else tuple(shown)
 
     def _row(self, values: Sequence[Any], dtype: Any) -> tuple[DType, ...]:
@@ -145,8 +145,8 @@ class PythonUfunc:
     def _folded(self, method: str, args: tuple[Any, ...], dtype: Any, out: Any, **options: Any) -> Any:
         array = np.asarray(args[0])
         row = self._row([array] * self.nin, dtype)
-        found = getattr(self._elements(row), method)(array.astype(object), *args[1:], **options)
-        result = np.asarray(found).astype(row[-1].to_numpy())
+        value = getattr(self._elements(row), method)(array.astype(object), *args[1:], **options)
+        result = np.asarray(value).astype(row[-1].to_numpy())
         target = out[0] if isinstance(out, tuple) else out
         if target is None:
             return result[()]

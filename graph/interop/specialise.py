@@ -107,12 +107,12 @@ class Specialisation:
     @property
     def symbols(self) -> dict[str, tuple[int, int]]:
         """Where the size of each symbol is read first: input and axis."""
-        found: dict[str, tuple[int, int]] = {}
+        results: dict[str, tuple[int, int]] = {}
         for number, axes in enumerate(self.names.inputs):
             for axis, name in enumerate(axes):
                 if isinstance(name, str):
-                    found.setdefault(name, (number, axis))
-        return found
+                    results.setdefault(name, (number, axis))
+        return results
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -181,8 +181,8 @@ class Specialisation:
                     device = self.where if isinstance(self.where, Device) else self.where.to_device()
                     session = InferenceSession(devices=[device], checks=self.checks)
                     model = self.__dict__["_model"] = session.load(self.graph)
-        found: Model = model
-        return found
+        result: Model = model
+        return result
 
     @property
     def plan(self) -> Plan:
@@ -252,11 +252,11 @@ def prepared(kernel: AnyKernel | LoadedKernel) -> Prepared:
     """What is kept for a kernel; what was kept before, when its constants and helpers are again what they were."""
     loaded = kernel if isinstance(kernel, LoadedKernel) else loaded_kernel(kernel)
     if not isinstance(kernel, Kernel):
-        found = _of_loaded.get(loaded)
-        if found is None:
+        entry = _of_loaded.get(loaded)
+        if entry is None:
             with _lock:
-                found = _of_loaded.setdefault(loaded, Prepared(loaded))
-        return found
+                entry = _of_loaded.setdefault(loaded, Prepared(loaded))
+        return entry
     state: ProgramHistory | None = kernel.calls
     if state is None or state.now.loaded is not loaded:
         with _lock:
@@ -362,13 +362,13 @@ def specialised(
     output_dtypes = None if outputs is None else tuple(outputs)
     named = tuple((name, identity(value)) for name, value in bound.items())
     key = (tuple(counts.items()), kinds, named, where, level, output_dtypes, spread)
-    found = state.known.get(key)
-    if found is None:
+    entry = state.known.get(key)
+    if entry is None:
         with state.lock:
-            found = state.known.get(key)
-            if found is None:
-                found = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, output_dtypes, spread)
-    return found
+            entry = state.known.get(key)
+            if entry is None:
+                entry = state.known[key] = _made(kernel, loaded, kinds, bound, where, checks, output_dtypes, spread)
+    return entry
 
 
 def with_parameters(made: Specialisation, parameters: Mapping[str, Any]) -> Specialisation:
@@ -399,16 +399,16 @@ def _kinds(
             known.setdefault(argument.dtype, given[0])
         else:
             weak[argument.dtype] = max(weak.get(argument.dtype, 0), _category(given))
-    found: list[InputKind] = []
+    results: list[InputKind] = []
     for argument, given in pairs:
         if isinstance(given, tuple):
-            found.append(given)
+            results.append(given)
         elif isinstance(argument.dtype, DType):
-            found.append((argument.dtype, 0))
+            results.append((argument.dtype, 0))
         else:
-            found.append((known.get(argument.dtype, _DEFAULTS[weak[argument.dtype]]), 0))
-    found += [given if isinstance(given, tuple) else (DType.float32, 0) for given in arguments[len(pairs) :]]
-    return tuple(found)
+            results.append((known.get(argument.dtype, _DEFAULTS[weak[argument.dtype]]), 0))
+    results += [given if isinstance(given, tuple) else (DType.float32, 0) for given in arguments[len(pairs) :]]
+    return tuple(results)
 
 
 def _category(number: bool | int | float | complex) -> int:

@@ -50,15 +50,15 @@ def is_one_axis(schema: OpSchema) -> bool:
 def common_shape(shapes: Sequence[Shape]) -> Shape | None:
     """The shape to which all of these broadcast; None where there is none."""
     longest = max(shapes, key=len)
-    found = [*longest]
+    results = [*longest]
     for shape in shapes:
-        offset = len(found) - len(shape)
+        offset = len(results) - len(shape)
         for axis, size in enumerate(shape, offset):
-            if found[axis] == 1:
-                found[axis] = size
-            elif size not in (1, found[axis]):
+            if results[axis] == 1:
+                results[axis] = size
+            elif size not in (1, results[axis]):
                 return None
-    return tuple(found)
+    return tuple(results)
 
 
 def spread_of(shapes: Sequence[Shape]) -> Spread | None:

@@ -241,7 +241,9 @@ def benchmarked(
     for _ in range(ROUNDS):
         for name, function in functions.items():
             times[name].append(_timed(function, counts[name]))
-    return Benchmark(tuple(FunctionTimes(name, statistics.median(found), min(found)) for name, found in times.items()))
+    return Benchmark(
+        tuple(FunctionTimes(name, statistics.median(result), min(result)) for name, result in times.items())
+    )
 
 
 def _count(function: Callable[[], Any]) -> int:

@@ -83,20 +83,20 @@ def ufunc_of(kernel: AnyKernel) -> np.ufunc | PythonUfunc:
     checks = CHECKS[0].get(CHECKS[1], ABSENT)
     state, native = prepared(kernel), _loops_work()
     with state.lock:
-        found: np.ufunc | PythonUfunc | None = state.ufuncs.get(native)
-        if found is None:
+        entry: np.ufunc | PythonUfunc | None = state.ufuncs.get(native)
+        if entry is None:
             rows = _elementwise_rows(kernel)
             identity = _identity(kernel, rows)
-            found = _Maker(kernel, rows, identity).made() if native else PythonUfunc(kernel, rows, _VALUES[identity])
-            state.ufuncs[native] = found
+            entry = _Maker(kernel, rows, identity).made() if native else PythonUfunc(kernel, rows, _VALUES[identity])
+            state.ufuncs[native] = entry
         reads = variables(state.reads)
         if native and reads is not None:
-            getter = python_getter("ufunc", found, ufunc_of, [*reads[0], (*CHECKS, checks)], reads[1])
+            getter = python_getter("ufunc", entry, ufunc_of, [*reads[0], (*CHECKS, checks)], reads[1])
             if getter is not None:
                 set_own(kernel, "ufunc", property(getter, doc=Called.ufunc.__doc__))
         else:
             drop_own(kernel, "ufunc")
-    return found
+    return entry
 
 
 def _loops_work() -> bool:
@@ -228,10 +228,10 @@ class _Maker:
         """The addresses of the loops, which find the code of their dtypes."""
         self._method = self.find
         words = {"find": id(self._method)} | {name: address_of(name) for name in FIND_WORDS[1:]}
-        found = own_door("ufuncs", DoorSpec((), (), (), ()), len(self.rows), FIND_WORDS, words)
-        if found is None:
+        result = own_door("ufuncs", DoorSpec((), (), (), ()), len(self.rows), FIND_WORDS, words)
+        if result is None:
             self._forbidden()
-        return [found.address(f"ek_loop{number}") for number in range(len(self.rows))]
+        return [result.address(f"ek_loop{number}") for number in range(len(self.rows))]
 
     def find(self, number: int | None) -> int:
         """The address of the loop of one dtype."""
@@ -239,10 +239,10 @@ class _Maker:
         moves = load_door("moves", DoorSpec((), (), (), ()))
         words = {"calls": call_table(), "owner": calls.number, "raise": calls.fail_at, **calls.words}
         words |= {} if moves is None else {f"move{size}": moves.address(f"{MOVE}{size}") for size in MOVED}
-        found = None if calls.spec is None or moves is None else own_door("ufunc", calls.spec, None, LOOP_WORDS, words)
-        if found is None:
+        result = None if calls.spec is None or moves is None else own_door("ufunc", calls.spec, None, LOOP_WORDS, words)
+        if result is None:
             self._forbidden()
-        return found.address("ek_door")
+        return result.address("ek_door")
 
     def _forbidden(self) -> NoReturn:
         name = self.kernel.schema.name

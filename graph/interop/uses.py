@@ -55,12 +55,12 @@ def uses_of(schema: OpSchema, record: Gradient | None) -> Uses:
     node = _node_of(getattr(record.compute, "__code__", None))
     if node is None or not (node.args.posonlyargs or node.args.args):
         return Uses()
-    found = _read(node, (*node.args.posonlyargs, *node.args.args)[0].arg)
-    if found is None:
+    result = _read(node, (*node.args.posonlyargs, *node.args.args)[0].arg)
+    if result is None:
         return Uses()
     counts = len(schema.inputs), len(schema.outputs)
     kept = [
-        None if each is None else frozenset(k % max(n, 1) for k in each) for each, n in zip(found, counts, strict=True)
+        None if each is None else frozenset(k % max(n, 1) for k in each) for each, n in zip(result, counts, strict=True)
     ]
     return Uses(kept[0], kept[1])
 
@@ -111,7 +111,7 @@ def _read(function: _Function, context: str) -> list[set[int] | None] | None:
     shared = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(function))
     if shared or any(name.id in _READ_ALL for name in names):
         return None
-    found: dict[str, set[int] | None] = {group: set() for group in _GROUPS}
+    results: dict[str, set[int] | None] = {group: set() for group in _GROUPS}
     for name in names:
         if name.id != context:
             continue
@@ -122,9 +122,9 @@ def _read(function: _Function, context: str) -> list[set[int] | None] | None:
             continue
         if member.attr not in _GROUPS:
             return None
-        positions, known = _positions(member, parents[member], names), found[member.attr]
-        found[member.attr] = None if positions is None or known is None else known | positions
-    return [found[group] for group in _GROUPS]
+        positions, known = _positions(member, parents[member], names), results[member.attr]
+        results[member.attr] = None if positions is None or known is None else known | positions
+    return [results[group] for group in _GROUPS]
 
 
 def _positions(member: ast.Attribute, parent: ast.AST, names: list[ast.Name]) -> set[int] | None:

@@ -468,5 +468,5 @@ def _found_facts(spec: NodeSpec, inputs: Any, target: Target) -> KnownFacts:
     with shielded():
         from ...compiler.inference.facts import find_facts
 
-    found = find_facts(spec, inputs, target)
-    return KnownFacts(found.elementwise, found.cost, found.identity, found.loads, found.loops)
+    result = find_facts(spec, inputs, target)
+    return KnownFacts(result.elementwise, result.cost, result.identity, result.loads, result.loops)

@@ -43,19 +43,19 @@ def _with_kernel(node: Item, ir: GraphIR, sources: Sequence[Kernels], names: set
     op = node.name.removesuffix(SHAPE) if node.name not in names else node.name
     if op not in names:
         return node
-    found: LoadedKernel | None = next(kernel for source in sources if (kernel := source.find(op)) is not None)
-    assert found is not None
-    found = found.expanded(dict(node.kernel.schema.counts)) if found.schema.variadic else found
-    made = found if op == node.name else found.shape  # a shape function is a node of its own
+    first: LoadedKernel | None = next(kernel for source in sources if (kernel := source.find(op)) is not None)
+    assert first is not None
+    first = first.expanded(dict(node.kernel.schema.counts)) if first.schema.variadic else first
+    made = first if op == node.name else first.shape  # a shape function is a node of its own
     if made is None or _signature(made.schema) != _signature(node.kernel.schema):
         raise PackageError(
-            f"op '{op}' of {shown_path(found.origin)} has another signature than the one of"
+            f"op '{op}' of {shown_path(first.origin)} has another signature than the one of"
             f" {shown_path(node.kernel.origin)}, with which the graph was staged",
             code="EK0439",
             place=user_place(),
             op=op,
             expected=node.kernel.origin,
-            got=found.origin,
+            got=first.origin,
             notes=[f"op '{op}' is staged at {node.place}"] if node.place else [],
         )
     return replace(node, kernel=made)
@@ -63,16 +63,16 @@ def _with_kernel(node: Item, ir: GraphIR, sources: Sequence[Kernels], names: set
 
 def _overridden(node: Node, ir: GraphIR, sources: Sequence[Kernels]) -> Node:
     """A built-in op with the kernel that overrides it, if there is one for its dtypes."""
-    found = next(kernel for source in sources if (kernel := source.find(node.name)) is not None)
-    if not found.schema.override or found.schema.name != node.name:
+    first = next(kernel for source in sources if (kernel := source.find(node.name)) is not None)
+    if not first.schema.override or first.schema.name != node.name:
         return node
-    check_override(found, node.kernel)
+    check_override(first, node.kernel)
     inputs = [(ir.types[value].dtype, tuple(ir.types[value].shape)) for value in node.operands]
     outputs = [(type.dtype, tuple(type.shape)) for type in node.out_types]
-    if not found.schema.takes([dtype for dtype, _ in inputs], [dtype for dtype, _ in outputs]):
+    if not first.schema.takes([dtype for dtype, _ in inputs], [dtype for dtype, _ in outputs]):
         return node
-    bind(found.schema, inputs, dict(node.parameters), expected_outputs=outputs, place=node.place)
-    return replace(node, kernel=found)
+    bind(first.schema, inputs, dict(node.parameters), expected_outputs=outputs, place=node.place)
+    return replace(node, kernel=first)
 
 
 def _signature(schema: OpSchema) -> Any:

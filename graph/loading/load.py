@@ -63,10 +63,10 @@ def load_graph(ir: GraphIR, *, fuse: bool = True, checks: Checks | None = None) 
         fuse = fuse and fuses() and not checks.finds
         device = ir.device.to_device()
         key = graph_key(ir, _target_keys(device), fuse, checks)
-        found = _from_cache(key, ir, device)
-        if found is not None:
+        result = _from_cache(key, ir, device)
+        if result is not None:
             _log.info("graph '%s': from the cache", ir.name)
-            return found
+            return result
         ready = _from_package(ir, device, wanted)
         if ready is not None:
             _log.info("graph '%s': ready-made code from %s", ir.name, ready.tier)

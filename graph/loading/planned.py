@@ -71,16 +71,16 @@ def kernel_summaries(ir: GraphIR, plans: Sequence[Plan]) -> list[KernelSummary]:
     with shielded():
         from ..passes.summaries import FusedOp, KernelSummary
 
-    found: list[KernelSummary] = []
+    results: list[KernelSummary] = []
     planned = iter(plans)
     for step in divide(ir):
         if isinstance(step, Segment):
-            found += [_summary_within(step, summary) for summary in _summaries(step.ir, next(planned))]
+            results += [_summary_within(step, summary) for summary in _summaries(step.ir, next(planned))]
             continue
         node = ir.nodes[step.node]
         assert isinstance(node, Node)
-        found.append(KernelSummary(node.name, (FusedOp(node.name, step.node, "root", node.place),), ()))
-    return found
+        results.append(KernelSummary(node.name, (FusedOp(node.name, step.node, "root", node.place),), ()))
+    return results
 
 
 def _summaries(ir: GraphIR, plan: Plan) -> list[KernelSummary]:

@@ -87,9 +87,9 @@ class Attention(Module[..., Any]):
     def attend(self, q: Any, k: Any, v: Any, mask: Any = None, causal: bool | None = None) -> Any:
         """The result (batch, length, dim) of heads."""
         sees = self.causal if causal is None else causal
-        found = F.attention(q, k, v, mask=mask, causal=sees, window=self.window, scale=self.scale)
-        found = F.transpose(found, 1, 2)
-        return self.o_proj(F.reshape(found, [found.shape[0], found.shape[1], self.num_heads * self.head_dim]))
+        result = F.attention(q, k, v, mask=mask, causal=sees, window=self.window, scale=self.scale)
+        result = F.transpose(result, 1, 2)
+        return self.o_proj(F.reshape(result, [result.shape[0], result.shape[1], self.num_heads * self.head_dim]))
 
     def forward(self, x: Any, start_pos: Any = 0, mask: Any = None) -> Any:
         """The attended tensor (batch, length, dim).

@@ -75,10 +75,10 @@ class Encoded(Module[..., Any]):
         """Quantised weights fit where their elements have the shape of the matrix."""
         if name != "weight" or encoding is None:
             return mismatch(name, getattr(self, name), value)
-        found = decoded_type(encoding, tuple(int(dim) for dim in value.shape))[1]
-        if found == self.shape:
+        result = decoded_type(encoding, tuple(int(dim) for dim in value.shape))[1]
+        if result == self.shape:
             return None
-        return f"'{name}' is {encoding.name} {shown(found)}, and the module has {shown(self.shape)}"
+        return f"'{name}' is {encoding.name} {shown(result)}, and the module has {shown(self.shape)}"
 
     def take(self, name: str, value: Tensor, encoding: QuantizationEncoding | None) -> None:
         """A quantised weight changes the encoding of the layer."""

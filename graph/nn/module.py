@@ -119,8 +119,8 @@ class Module(Generic[P, R]):
         Raises:
             StateError: EK0471, arrays that have another dtype or shape; all of them in one error.
         """
-        found = {name: lookup(name, parameter) for name, parameter in self.parameters}
-        self._replace(found, [], [])
+        results = {name: lookup(name, parameter) for name, parameter in self.parameters}
+        self._replace(results, [], [])
 
     @placed
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
@@ -244,12 +244,12 @@ def _weight(name: str, parameter: Parameter) -> Weight:
 
 
 def _registry(module: Module[..., Any]) -> dict[str, Buffer]:
-    found = {}
+    results = {}
     for name, parameter in module.parameters:
         if not isinstance(parameter, Tensor):
             raise misused(f"parameter '{name}' is a weight without elements", "weights", "arrays by name", "None")
-        found[name] = parameter.driver_tensor
-    return found
+        results[name] = parameter.driver_tensor
+    return results
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -81,8 +81,8 @@ class Recurrent(Module[..., Any]):
                 outputs.append(output)
                 lasts.append(last)
             x = outputs[0] if len(outputs) == 1 else F.concat(outputs, -1)
-        found = [F.stack([last[k] for last in lasts], 0) for k in range(self.states)]
-        return F.transpose(x, 0, 1) if self.batch_first else x, tuple(found) if self.states > 1 else found[0]
+        results = [F.stack([last[k] for last in lasts], 0) for k in range(self.states)]
+        return F.transpose(x, 0, 1) if self.batch_first else x, tuple(results) if self.states > 1 else results[0]
 
     def step(self, projected: Any, states: list[Any], end: str) -> list[Any]:
         """The states after a step, the output first; `projected` is the input's part of all gates."""
@@ -93,8 +93,8 @@ class Recurrent(Module[..., Any]):
 
     def recurrent_part(self, state: Any, end: str) -> Any:
         """The part of all gates that a state makes."""
-        found = F.matmul(state, F.transpose(getattr(self, f"weight_hh{end}"), 0, 1))
-        return found + getattr(self, f"bias_hh{end}") if self.has_bias else found
+        result = F.matmul(state, F.transpose(getattr(self, f"weight_hh{end}"), 0, 1))
+        return result + getattr(self, f"bias_hh{end}") if self.has_bias else result
 
     def _along(self, x: Any, states: list[Any], end: str, backwards: bool) -> tuple[Any, list[Any]]:
         """The states after all steps of one direction of a layer, and the last ones."""

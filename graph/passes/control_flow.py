@@ -107,8 +107,8 @@ class Flow:
     def steps(self) -> dict[int, list[tuple[int, int | None]]]:
         """What each region does, in order: pairs of a branch's or loop's number and None, or of a node's and its
         group's."""
-        found: dict[int, list[tuple[int, int | None]]] = {}
+        results: dict[int, list[tuple[int, int | None]]] = {}
         items = [*((number, None) for number, _ in self.controls), *((n, k) for k, n in enumerate(self.finals))]
         for number, group in sorted(items):
-            found.setdefault(self.regions.of[number], []).append((number, group))
-        return found
+            results.setdefault(self.regions.of[number], []).append((number, group))
+        return results

@@ -132,15 +132,15 @@ class _Dividing:
 
     def _units(self) -> list[_Unit]:
         """The units without constants and weights, in their order."""
-        found: list[_Unit] = []
+        results: list[_Unit] = []
         end = len(self.ir.nodes)
         while end > 0:
             number = end - 1
             item = self.ir.nodes[number]
             end = begin_of(item, self.ir.nodes) if isinstance(item, Control) else number
             if not isinstance(item, Held):
-                found.append(self._unit(end, number))
-        return found[::-1]
+                results.append(self._unit(end, number))
+        return results[::-1]
 
     def _unit(self, begin: int, number: int) -> _Unit:
         items = self.ir.nodes[begin : number + 1]

@@ -182,9 +182,9 @@ class Fusion:
         self.loads = Loads(ir, self.live if fuse else (), self._keeps)
 
     def node(self, number: int) -> Node:
-        found = self.ir.nodes[number]
-        assert isinstance(found, Node)
-        return found
+        result = self.ir.nodes[number]
+        assert isinstance(result, Node)
+        return result
 
     def device(self, number: int) -> DeviceRef:
         return self.ir.device_of(self.node(number))
@@ -215,14 +215,14 @@ class Fusion:
 
     def _changing(self) -> set[int]:
         """The branches and loops that change memory, for these run in any case."""
-        found: set[int] = set()
+        results: set[int] = set()
         for number, node in enumerate(self.ir.nodes):
             region = self.regions.of[number]
             if isinstance(node, Node) and self.ir.changes(node):
                 while region:
-                    found.add(self.regions.owner[region])
+                    results.add(self.regions.owner[region])
                     region = self.regions.around(region)
-        return found
+        return results
 
     def run(self) -> Partition:
         settled = False
@@ -373,7 +373,7 @@ class Fusion:
 
         One that is an output gives its memory to what it is a reshape of, if that is neither an output nor given.
         """
-        found: set[int] = set(self.loads.loads.values())
+        results: set[int] = set(self.loads.loads.values())
         outputs = set(self.ir.outputs)
         taken = set(self.kept)
         for n in self.live:
@@ -383,19 +383,19 @@ class Fusion:
             if node.results[0] in self.kept and node.results[0] not in outputs:
                 continue  # control flow says where it lies
             if node.results[0] in outputs:
-                origin = self._origin(node.operands[0], found)
+                origin = self._origin(node.operands[0], results)
                 made_by = self.producer.get(origin)
                 own = not isinstance(self.ir.types[origin], BufferType)
                 if own and made_by in self.materialised and origin not in taken and not self.ir.steps:
                     taken.add(origin)
-                    found.add(n)
+                    results.add(n)
                 continue
             made_by = self.producer.get(node.operands[0])
-            if self.ir.pattern(self._origin(node.operands[0], found)) is not None:
+            if self.ir.pattern(self._origin(node.operands[0], results)) is not None:
                 continue  # its elements lie in another order
             if made_by is None or made_by in self.materialised or not isinstance(self.ir.nodes[made_by], Node):
-                found.add(n)
-        return found
+                results.add(n)
+        return results
 
     def _origin(self, value: int, aliases: set[int]) -> int:
         """The value whose memory this one is."""
@@ -452,8 +452,8 @@ class Fusion:
 
     def _operand_roots(self, group: Group) -> list[int]:
         """The roots that the group reads, latest first."""
-        found = {self.producer.get(value) for n in group.nodes for value in self.node(n).operands}
-        return sorted((n for n in found if n is not None and n in self.materialised), reverse=True)
+        results = {self.producer.get(value) for n in group.nodes for value in self.node(n).operands}
+        return sorted((n for n in results if n is not None and n in self.materialised), reverse=True)
 
     def _leads_through(self, group: Group, source: int) -> bool:
         """Whether all that is made of `source` goes through the group's root, each element from one element.

@@ -141,7 +141,7 @@ class Loads:
                 begin.update(_node(self.ir, n).results)
         whole = Part.whole(self.ir.types[value].rank)
         parts = {each: [(-1, whole if each == value else replace(whole, axes=()))] for each in begin}
-        found = []
+        results = []
         for n in members:
             node = _node(self.ir, n)
             for k, operand in enumerate(node.operands):
@@ -152,9 +152,9 @@ class Loads:
                     if moves:
                         parts.setdefault(node.results[0], []).append((reader, part))
                     if not moves or n in (root, members[-1]):
-                        found.append(Read(reader, part))
+                        results.append(Read(reader, part))
         paired = self._is_paired(value, members, root, begin)
-        return [replace(read, paired=True) for read in found] if paired else found
+        return [replace(read, paired=True) for read in results] if paired else results
 
     def part_read(self, value: int, reader: int) -> Part:
         """The part of what a load gives that a node takes which reads it."""

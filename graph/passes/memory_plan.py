@@ -397,10 +397,10 @@ class _Planner:
 def bound_dtypes(node: Node, operands: Sequence[DType]) -> tuple[tuple[str, DType], ...]:
     """The dtypes that a node's type variables stand for."""
     schema = node.kernel.schema
-    found: dict[str, DType] = {}
+    results: dict[str, DType] = {}
     pairs: list[tuple[TensorArgument, DType]] = [*zip(schema.inputs, operands, strict=True)]
     pairs += zip(schema.outputs, (t.dtype for t in node.out_types), strict=True)
     for argument, dtype in pairs:
         if isinstance(argument.dtype, str):
-            found[argument.dtype] = dtype
-    return tuple(sorted(found.items()))
+            results[argument.dtype] = dtype
+    return tuple(sorted(results.items()))

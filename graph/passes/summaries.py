@@ -72,7 +72,7 @@ def summarize(ir: GraphIR, parts: Partition, facts_of: Callable[[Node], Facts]) 
         reasons.given = "nothing is fused: the graph is interpreted or checked for NaN"
     roles = [_roles(ir, group) for group in parts.groups]
     maker = {value: ops[n] for group, ops in zip(parts.groups, roles, strict=True) for value, n in _stored(ir, group)}
-    found = []
+    results = []
     for group, ops in zip(parts.groups, roles, strict=True):
         edges = []
         for n, op in ops.items():
@@ -80,8 +80,8 @@ def summarize(ir: GraphIR, parts: Partition, facts_of: Callable[[Node], Facts]) 
                 producer = maker.get(value)
                 if producer is not None and producer.node not in ops:
                     edges.append(Unfused(producer, op, value, reasons.reason(producer.node, n, group)))
-        found.append(KernelSummary(ops[group.root].name, tuple(ops.values()), tuple(edges)))
-    return found
+        results.append(KernelSummary(ops[group.root].name, tuple(ops.values()), tuple(edges)))
+    return results
 
 
 def _stored(ir: GraphIR, group: Group) -> list[tuple[int, int]]:
@@ -92,7 +92,7 @@ def _stored(ir: GraphIR, group: Group) -> list[tuple[int, int]]:
 
 def _roles(ir: GraphIR, group: Group) -> dict[int, FusedOp]:
     """The ops of a group by number of node."""
-    found: dict[int, FusedOp] = {}
+    results: dict[int, FusedOp] = {}
     made: set[int] = set()
     for n in group.nodes:
         node = ir.nodes[n]
@@ -100,8 +100,8 @@ def _roles(ir: GraphIR, group: Group) -> dict[int, FusedOp]:
         after = n != group.root and not made.isdisjoint(node.operands)
         made.update(node.results if after or n == group.root else ())
         role = "root" if n == group.root else "store" if after else "read"
-        found[n] = FusedOp(node.name, n, role, node.place, node.made_by)
-    return found
+        results[n] = FusedOp(node.name, n, role, node.place, node.made_by)
+    return results
 
 
 class _Reasons(Fusion):

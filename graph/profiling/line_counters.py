@@ -65,15 +65,15 @@ NUMBERS: Final = (
 
 def merged(lines: Iterable[LineCounters]) -> tuple[LineCounters, ...]:
     """One for each place, the dearest first."""
-    found: dict[tuple[object, ...], LineCounters] = {}
+    results: dict[tuple[object, ...], LineCounters] = {}
     for line in lines:
         key = (line.op, line.kernel, line.place, line.space)
-        if key in found:
-            before = found[key]
+        if key in results:
+            before = results[key]
             line = replace(before, **{name: getattr(before, name) + getattr(line, name) for name in NUMBERS})
-        found[key] = line
+        results[key] = line
 
     def dear(line: LineCounters) -> tuple[int, ...]:
         return -line.sectors - line.conflicts, -line.bytes, -line.divergent, -line.branches
 
-    return tuple(sorted(found.values(), key=dear))
+    return tuple(sorted(results.values(), key=dear))

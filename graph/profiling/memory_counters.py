@@ -125,15 +125,15 @@ def _count_launch(
         shared = reports[site].parts[0] == "shared"
         sectors, least = (0, 0) if shared else _sectors(request, address, size)
         conflicts = _conflicts(*_distinct(request, address, size, WORD)) if shared else 0
-        found = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics, 0, 0, 0]
+        results = [len(address), np.unique(request).size, int(size.sum()), sectors, least, conflicts, atomics, 0, 0, 0]
         before = totals.setdefault(int(site), [0] * len(NUMBERS))
-        totals[int(site)] = [a + int(b) for a, b in zip(before, found, strict=True)]
+        totals[int(site)] = [a + int(b) for a, b in zip(before, results, strict=True)]
 
 
 def _warps(thread: Array, threads: int, lanes: int) -> Array:
     """The number of the warp of each thread, over all blocks."""
-    found: Array = thread // threads * -(-threads // lanes) + thread % threads // lanes
-    return found
+    result: Array = thread // threads * -(-threads // lanes) + thread % threads // lanes
+    return result
 
 
 def _count_branches(rows: Array, threads: int, lanes: int, totals: dict[int, list[int]]) -> None:
@@ -147,8 +147,8 @@ def _count_branches(rows: Array, threads: int, lanes: int, totals: dict[int, lis
         np.minimum.at(low, request, answer)
         np.maximum.at(high, request, answer)
         numbers = totals.setdefault(int(site), [0] * len(NUMBERS))
-        for name, found in (("branches", count), ("divergent", int(np.count_nonzero(low != high)))):
-            numbers[NUMBERS.index(name)] += found
+        for name, result in (("branches", count), ("divergent", int(np.count_nonzero(low != high)))):
+            numbers[NUMBERS.index(name)] += result
 
 
 def _sectors(request: Array, address: Array, size: Array) -> tuple[int, int]:

@@ -89,13 +89,13 @@ class Profile(Rich):
 
     def rows(self) -> list[ProfileRow]:
         """The groups and the copies between devices, the dearest first."""
-        found: dict[tuple[str, int], list[Event]] = {}
+        results: dict[tuple[str, int], list[Event]] = {}
         for event in self.events:
             if event.kind in ("group", "copy"):
-                found.setdefault((event.model, event.details["group"]), []).append(event)
-        whole = sum(event.duration for events in found.values() for event in events) or 1
+                results.setdefault((event.model, event.details["group"]), []).append(event)
+        whole = sum(event.duration for events in results.values() for event in events) or 1
         rows = []
-        for (model, number), events in found.items():
+        for (model, number), events in results.items():
             times = sorted(event.duration for event in events)
             total = sum(times)
             first = events[0]
@@ -105,11 +105,11 @@ class Profile(Rich):
 
     def spans(self) -> dict[str, list[int]]:
         """The nanoseconds of all runs of each span of the program, by its name; those that took longest come first."""
-        found: dict[str, list[int]] = {}
+        results: dict[str, list[int]] = {}
         for event in self.events:
             if event.kind == "span":
-                found.setdefault(event.name, []).append(event.duration)
-        return dict(sorted(found.items(), key=lambda item: -sum(item[1])))
+                results.setdefault(event.name, []).append(event.duration)
+        return dict(sorted(results.items(), key=lambda item: -sum(item[1])))
 
     def trace(self) -> dict[str, Any]:
         """The events in Chrome's trace event format, for chrome://tracing and Perfetto; times in microseconds."""

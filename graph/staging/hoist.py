@@ -53,18 +53,18 @@ class Needs:
     def of(self, values: Iterable[int], first: int) -> set[int]:
         """The numbers of the nodes from number `first` on that have to run for these values: whole branches and loops
         where one is among them."""
-        found: set[int] = set()
+        results: set[int] = set()
         waiting = list(values)
         while waiting:
             number = self.makers[waiting.pop()]
-            if number < first or number in found:
+            if number < first or number in results:
                 continue
             node = self.nodes[number]
             begin = begin_of(node, self.nodes) if isinstance(node, Control) else number
             for inner in range(begin, number + 1):
-                found.add(inner)
+                results.add(inner)
                 waiting += self._read(self.nodes[inner])
-        return found
+        return results
 
     def _read(self, node: Item) -> list[int]:
         """The values that a node reads, those that its sizes depend on included."""

@@ -240,26 +240,26 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
     """
     if isinstance(extensions, str | PathLike | Called | KernelLibrary | Library | Namespace | Broken):
         extensions = [extensions]
-    found: list[Path | Library] = []
+    results: list[Path | Library] = []
     for position, given in enumerate(list_of("custom_extensions", extensions, "paths or kernels")):
         if isinstance(given, str | PathLike):
-            found.append(Path(given))
+            results.append(Path(given))
         elif isinstance(given, Called):
             loaded = loaded_kernel(given)
-            found.append(Library(loaded.origin, {loaded.schema.name: loaded}))
+            results.append(Library(loaded.origin, {loaded.schema.name: loaded}))
         elif isinstance(given, KernelLibrary):
-            found += given.libraries
+            results += given.libraries
         elif isinstance(given, Library):
-            found.append(given)
+            results.append(given)
         elif isinstance(given, Namespace):
-            found.append(kernels_in(given))
+            results.append(kernels_in(given))
         elif isinstance(given, Broken) and given.error is not None:
             raise given.error
         else:
             code = getattr(given, "__code__", None)  # of a plain function
             hint = 'put @register("name") over it' if code is not None else None
             wrong(f"custom_extensions[{position}]", given, "a path, a kernel or a KernelLibrary", hint=hint)
-    return found
+    return results
 
 
 @functools.cache

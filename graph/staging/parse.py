@@ -69,11 +69,11 @@ class _Reader:
     def __init__(self, text: str, extensions: Any, constants: Mapping[int, Any]) -> None:
         self.lines = text.strip().split("\n")
         self.at = 0
-        found = _HEAD.fullmatch(self.lines[0])
-        if found is None:
+        match = _HEAD.fullmatch(self.lines[0])
+        if match is None:
             self.fail("begins with no line such as 'graph name(%0: Tensor[float32, (n), cpu:0]) {'")
         self.constants = constants
-        self.result = Graph(found[1], input_types=self.inputs(found[2] or ""), custom_extensions=extensions)
+        self.result = Graph(match[1], input_types=self.inputs(match[2] or ""), custom_extensions=extensions)
         self.types: list[ShapedType] = list(self.result._input_types)
         self.nodes: list[Item] = []
         self.constraints: list[Constraint] = []
@@ -191,13 +191,13 @@ class _Reader:
         """The kernel of a name; `name[xs = 2]` is one with so many tensors in its variadic arguments."""
         name, _, counts = called.partition("[")
         base = name.removesuffix(_SHAPE)
-        found = self.result.kernels.find(name) or self.result.kernels.find(base)
+        result = self.result.kernels.find(name) or self.result.kernels.find(base)
         family = _families().get(name) or _families().get(base)
-        if found is not None and family is not None:
+        if result is not None and family is not None:
             self.fail(f"calls '{name}', which is an op of the extensions and one of Einkorn's")
-        if found is None and family is not None:
-            found = shipped_kernel(family, name if name in _families() else base)
-        if found is None:
+        if result is None and family is not None:
+            result = shipped_kernel(family, name if name in _families() else base)
+        if result is None:
             raise GraphError(
                 f"line {self.at + 1} of the text calls '{name}', and there is no such op",
                 code="EK0440",
@@ -208,12 +208,12 @@ class _Reader:
             )
         if counts:
             listed = (item.partition(" = ") for item in counts.removesuffix("]").split(", "))
-            found = found.expanded({argument: int(count) for argument, _, count in listed})
-        if found.schema.name != name:
-            found = found.shape
-        if found is None:
+            result = result.expanded({argument: int(count) for argument, _, count in listed})
+        if result.schema.name != name:
+            result = result.shape
+        if result is None:
             self.fail(f"calls '{name}', and '{base}' has no shape function")
-        return found
+        return result
 
     # *** control flow ***
 
@@ -248,9 +248,9 @@ class _Reader:
 
     def values(self, text: str) -> tuple[int, ...]:
         """Numbers of values that are there."""
-        found = self.numbers(text.split(","))
-        missing = [value for value in found if not 0 <= value < len(self.types)]
-        return found if not missing else self.fail(f"reads %{missing[0]}, which nothing has made")
+        result = self.numbers(text.split(","))
+        missing = [value for value in result if not 0 <= value < len(self.types)]
+        return result if not missing else self.fail(f"reads %{missing[0]}, which nothing has made")
 
     def inputs(self, text: str) -> list[ShapedType]:
         texts = re.split(r", %\d+: ", text.removeprefix("%0: ")) if text else []
@@ -260,16 +260,16 @@ class _Reader:
         return [self.type(each) for each in _split_types(text)]
 
     def type(self, text: str) -> ShapedType:
-        found = _TYPE.fullmatch(text.strip())
-        if found is None:
+        match = _TYPE.fullmatch(text.strip())
+        if match is None:
             self.fail(f"has no type where {brief(text)} stands")
-        kind = TensorType if found[1] == "Tensor" else BufferType
-        dims = [self.dim(dim) for dim in _split(found[3])]
-        return kind(DType[found[2]], dims, DeviceRef(found[4], int(found[5])))  # type: ignore[arg-type]
+        kind = TensorType if match[1] == "Tensor" else BufferType
+        dims = [self.dim(dim) for dim in _split(match[3])]
+        return kind(DType[match[2]], dims, DeviceRef(match[4], int(match[5])))  # type: ignore[arg-type]
 
     def tensor(self, text: str) -> TensorType:
-        found = self.type(text)
-        return found if isinstance(found, TensorType) else self.fail("should make a tensor")
+        result = self.type(text)
+        return result if isinstance(result, TensorType) else self.fail("should make a tensor")
 
     def dim(self, text: str) -> Dim:
         expression = parse_expression(text)
@@ -354,5 +354,5 @@ def _split_types(text: str) -> list[str]:
 def _families() -> Mapping[str, str]:
     """The file of the standard library that has the kernel of a name."""
     package = SHIPPED.get()
-    found = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    return {name: family for family in found for name in kernel_family(family).kernels}
+    results = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return {name: family for family in results for name in kernel_family(family).kernels}

@@ -34,8 +34,8 @@ def stage_sizes(
     markers = [graph.stage(spread, [nothing], {}, [type], place)[0] for type in types]
     kernel = graph.kernels.builtin("creation", "shape_of").expanded({"xs": len(dims)})
     result = TensorType(DType.int64, [len(dims)], device)
-    found: TensorValue = graph.stage(kernel, markers, {"count": len(dims)}, [result], place)[0]
-    return found
+    value: TensorValue = graph.stage(kernel, markers, {"count": len(dims)}, [result], place)[0]
+    return value
 
 
 def stage_dim(graph: Any, dim: Dim, device: DeviceRef, place: Place | None) -> TensorValue:
@@ -48,5 +48,5 @@ def stage_dim(graph: Any, dim: Dim, device: DeviceRef, place: Place | None) -> T
     types = [TensorType(DType.bool, [part, 0], device) for part in signed_parts(dim)]
     markers = [graph.stage(spread, [nothing], {}, [type], place)[0] for type in types]
     kernel = graph.kernels.builtin("creation", "size_of")
-    found: TensorValue = graph.stage(kernel, markers, {}, [TensorType(DType.int64, [], device)], place)[0]
-    return found
+    result: TensorValue = graph.stage(kernel, markers, {}, [TensorType(DType.int64, [], device)], place)[0]
+    return result

@@ -60,10 +60,10 @@ class Dim:
     _hash: int
 
     def __new__(cls, value: int | str | SupportsIndex | Dim) -> Dim:
-        found = value if isinstance(value, Dim) else _make(_expect(value))
-        if not isinstance(found, cls):
-            _fail(f"{value!r} is not a {cls.__name__}", code="EK0330", expected=cls.__name__, got=str(found))
-        return found
+        result = value if isinstance(value, Dim) else _make(_expect(value))
+        if not isinstance(result, cls):
+            _fail(f"{value!r} is not a {cls.__name__}", code="EK0330", expected=cls.__name__, got=str(result))
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make, (self._terms,)
@@ -87,8 +87,8 @@ class Dim:
         """The dim with some symbols replaced."""
         if not isinstance(values, Mapping):
             _fail(f"{shown_value(values)} names no dims with their values", code="EK0334", argument="values")
-        found = {name: Dim(values.get(name, name)) for name in self.parameters}
-        return Dim(evaluate(self._terms, found))
+        results = {name: Dim(values.get(name, name)) for name in self.parameters}
+        return Dim(evaluate(self._terms, results))
 
     def minimum(self, other: int | Dim) -> Dim:
         """The smaller of the two sizes."""
@@ -375,8 +375,8 @@ class Shape(tuple[Dim, ...]):
     @overload
     def __getitem__(self, key: slice, /) -> Shape: ...
     def __getitem__(self, key: SupportsIndex | slice, /) -> Dim | Shape:
-        found = super().__getitem__(key)
-        return Shape(found) if isinstance(found, tuple) else found
+        result = super().__getitem__(key)
+        return Shape(result) if isinstance(result, tuple) else result
 
     def __add__(self, other: Iterable[int | str | Dim]) -> Shape:  # type: ignore[override]  # the dims are converted
         return Shape((*self, *Shape(other)))
@@ -432,8 +432,8 @@ class Sizes(Shape):
     @overload
     def __getitem__(self, key: slice, /) -> Sizes: ...
     def __getitem__(self, key: SupportsIndex | slice, /) -> int | Sizes:
-        found: Any = tuple.__getitem__(self, key)
-        return Sizes(found) if isinstance(key, slice) else found
+        result: Any = tuple.__getitem__(self, key)
+        return Sizes(result) if isinstance(key, slice) else result
 
     def __iter__(self) -> Iterator[int]:  # type: ignore[override]
         return tuple.__iter__(self)  # type: ignore[arg-type]

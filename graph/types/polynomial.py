@@ -245,9 +245,9 @@ def format_terms(terms: Terms) -> str:
     """The text of a polynomial in the dims language, so that it can be read again."""
     for monomial, factor in terms:
         if len(monomial) == 1 and monomial[0].kind == "//":
-            found = _as_remainder(terms, monomial[0], factor)
-            if found:
-                return found
+            result = _as_remainder(terms, monomial[0], factor)
+            if result:
+                return result
     return _join(_format_term(monomial, factor) for monomial, factor in terms)
 
 

@@ -175,9 +175,9 @@ class FileWeights:
     _allocated: dict[str, DLPackArray]
 
     def _at(self, name: str) -> Self:
-        found = copy.copy(self)
-        found._prefix = name
-        return found
+        result = copy.copy(self)
+        result._prefix = name
+        return result
 
     def __getattr__(self, attr: str) -> Self:
         if attr.startswith("__") and attr.endswith("__"):
@@ -206,11 +206,11 @@ class FileWeights:
 
     def rows(self) -> list[WeightRow]:
         """What is known of each weight below this name, also of those whose format is not decoded here."""
-        found = []
+        results = []
         for _, weight in self.items():
             entry = self._files[weight.name].entries[weight.name]
-            found.append(WeightRow(weight.name, entry.kind, tuple(entry.shape), entry.stop - entry.start))
-        return found
+            results.append(WeightRow(weight.name, entry.kind, tuple(entry.shape), entry.stop - entry.start))
+        return results
 
     def exists(self) -> bool:
         """Whether there is a weight of just this name."""
@@ -396,21 +396,21 @@ class GGUFWeights(FileWeights):
 def _found(files: Sequence[File], tensors: Iterable[str] | None, chosen: Mapping[str, int]) -> dict[str, File]:
     """Which file has the weight of a name."""
     wanted = None if tensors is None else set(list_of("tensors", sorted(tensors), "names"))
-    found: dict[str, File] = {}
+    results: dict[str, File] = {}
     for number, file in enumerate(files):
         for name in file.entries:
             if (wanted is not None and name not in wanted) or chosen.get(name, number) != number:
                 continue
-            if name in found:
+            if name in results:
                 raise GraphError(
-                    f"two files have a weight of the name '{name}': '{found[name].path}' and '{file.path}'",
+                    f"two files have a weight of the name '{name}': '{results[name].path}' and '{file.path}'",
                     code=CODE,
                     place=user_place(),
                     argument="filepaths",
                     got=name,
                 )
-            found[name] = file
-    return found
+            results[name] = file
+    return results
 
 
 def paths_of(argument: str, paths: Any) -> list[str]:

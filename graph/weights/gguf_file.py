@@ -192,14 +192,14 @@ class GGUFFile:
             self.fail(field, "UTF-8", f"byte {data[error.start]:#04x} at {error.start}")
 
     def _metadata(self, count: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for number in range(count):
             name = self._text(f"metadata {number}: name")
-            if name in found:
+            if name in results:
                 self.fail(f"metadata {number}: name", "a name that no other has", _shown(name))
             field = f"metadata {_shown(name)}"
-            found[name] = self._value(self._number("I", f"{field}: type"), field, 0)
-        return found
+            results[name] = self._value(self._number("I", f"{field}: type"), field, 0)
+        return results
 
     def _value(self, kind: int, field: str, depth: int) -> Any:
         if kind not in VALUES:

@@ -77,13 +77,15 @@ def _of_index(paths: list[str]) -> SafetensorWeights:
             _fail(path, f"names {brief(file, 120)}, which is not a .safetensors file of its folder")
     folder = os.path.dirname(path)
     places = {name: files.index(file) for name, file in names.items()}
-    found = SafetensorWeights([os.path.join(folder, file) for file in files], tensors=names, tensors_to_file_idx=places)
-    missing = sorted(name for name in names if not found[name].exists())
+    result = SafetensorWeights(
+        [os.path.join(folder, file) for file in files], tensors=names, tensors_to_file_idx=places
+    )
+    missing = sorted(name for name in names if not result[name].exists())
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         where = names[missing[0]]
         _fail(path, f"says that {brief(where, 120)} has weight {brief(missing[0], 120)}{more}: it has not")
-    return found
+    return result
 
 
 def _weight_map(path: str) -> dict[str, str]:

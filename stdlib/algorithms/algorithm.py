@@ -170,15 +170,15 @@ def place_of_unknown(text: Any, position: Any) -> Any:
     """How many "?" a comma-separated list has before its item at `position`, if that is one; else -1."""
     count = 0
     field = 0
-    found = -1
+    result = -1
     for k in unroll(len(text)):
         if text[k] == ",":
             field = field + 1
         elif text[k] == "?":
             if field == position:
-                found = count
+                result = count
             count = count + 1
-    return found
+    return result
 
 
 def start_of(text: Any, axis: Any, starts: Any, size: Any) -> Any:

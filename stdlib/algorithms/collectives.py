@@ -71,9 +71,9 @@ def block_broadcast(v: Any, thread: Any = 0) -> Any:
     if _thread() == thread:
         map_parts(lambda slot, part: None if _is_known(part) else _put(slot, 0, part), slots, v)
     gpu.barrier()
-    found = map_parts(lambda slot, part: part if _is_known(part) else _got(slot, 0, part), slots, v)
+    result = map_parts(lambda slot, part: part if _is_known(part) else _got(slot, 0, part), slots, v)
     gpu.barrier()
-    return map_parts(lambda part: gpu.uniform(part, scope="block"), found)
+    return map_parts(lambda part: gpu.uniform(part, scope="block"), result)
 
 
 def states_of_warp(monoids: Any, states: Any) -> Any:

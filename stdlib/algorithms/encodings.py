@@ -114,8 +114,8 @@ def _ue4m3(byte: Any) -> Any:
     """Half of an unsigned float8_e4m3fn; 0 of NaN."""
     exponent, fraction = ((byte >> 3) & 15).cast(uint32), (byte & 7).cast(uint32)
     normal = bitcast(((exponent + 119) << 23) | (fraction << 20), float32)
-    found = select(exponent == 0, fraction.cast(float32) * 0.0009765625, normal)
-    return select(byte == 127, float32(0), found)
+    result = select(exponent == 0, fraction.cast(float32) * 0.0009765625, normal)
+    return select(byte == 127, float32(0), result)
 
 
 # *** blocks of 256 ***

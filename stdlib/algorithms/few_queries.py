@@ -141,8 +141,8 @@ def _weigh_page(
     before = tops[r]
     highest = SIMD[wide, lanes](before)
     for j in range(0, keys, lanes):
-        found = scores.load(at + j, width=lanes)
-        highest = select(found > highest, found, highest)
+        result = scores.load(at + j, width=lanes)
+        highest = select(result > highest, result, highest)
     top = highest.reduce_max()
     shift = select(top == -inf, wide(0), top)
     added = SIMD[wide, lanes](0)

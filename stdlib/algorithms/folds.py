@@ -205,8 +205,8 @@ def _step_in_part(monoid: Any, state: Any, elements: Any, wide: Any, place: Any,
         offsets = numbers.slice(part, monoid.lanes)
         there = offsets < SIMD[int32, monoid.lanes](count)
         places = SIMD[int32, monoid.lanes](place) + offsets
-        found = monoid.step(state, elements(part, monoid.lanes), places)
-        state = map_parts(lambda new, old: select(there, new, old), found, state)  # noqa: B023
+        result = monoid.step(state, elements(part, monoid.lanes), places)
+        state = map_parts(lambda new, old: select(there, new, old), result, state)  # noqa: B023
     return state
 
 

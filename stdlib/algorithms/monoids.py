@@ -257,8 +257,8 @@ class ArgMax(Monoid):
         # A NaN is not at most the best so far, and what comes after one is not looked at.
         best, at = state
         new = value.cast(best.dtype)
-        found = select(new <= best, best, new), select(new <= best, at, place)
-        return select(best == best, found[0], best), select(best == best, found[1], at)
+        results = select(new <= best, best, new), select(new <= best, at, place)
+        return select(best == best, results[0], best), select(best == best, results[1], at)
 
     @staticmethod
     def combine(a, b):
@@ -290,8 +290,8 @@ class ArgMin(ArgMax):
     def step(cls, state, value, place):
         best, at = state
         new = value.cast(best.dtype)
-        found = select(new >= best, best, new), select(new >= best, at, place)
-        return select(best == best, found[0], best), select(best == best, found[1], at)
+        results = select(new >= best, best, new), select(new >= best, at, place)
+        return select(best == best, results[0], best), select(best == best, results[1], at)
 
     @staticmethod
     def combine(a, b):
@@ -304,10 +304,10 @@ class ArgMin(ArgMax):
 
 def _key(x, turned):
     """An integer that is larger for better elements, and largest for NaN; `turned` where smaller ones are better."""
-    found = x + 0 if x.dtype.is_float() else x  # makes -0.0 equal to 0.0
+    result = x + 0 if x.dtype.is_float() else x  # makes -0.0 equal to 0.0
     if turned:
-        return ~order_key(found, lowest(key_dtype(x.dtype)))
-    return order_key(found, highest(key_dtype(x.dtype)))
+        return ~order_key(result, lowest(key_dtype(x.dtype)))
+    return order_key(result, highest(key_dtype(x.dtype)))
 
 
 def _better(a, b, of_a, of_b):

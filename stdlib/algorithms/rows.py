@@ -246,8 +246,8 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
         lead = unravelled(number, sizes)
         states = empty(monoids, dtype)
         for piece in range(first, first + count):
-            found = _piece(xs, nearby, monoids, of, dtype, lead, n, piece, size, load)
-            states = joined(monoids, states, found)
+            result = _piece(xs, nearby, monoids, of, dtype, lead, n, piece, size, load)
+            states = joined(monoids, states, result)
         return states
 
     def use(number, states):
@@ -419,10 +419,10 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
 
         for piece in range(first, first + count):
             low = piece * size
-            found = _fold_columns(element, prefetch_rows, here, low, min(low + size, n), monoids, dtype)
+            result = _fold_columns(element, prefetch_rows, here, low, min(low + size, n), monoids, dtype)
             for j in range(here):
                 before = _kept(totals, j) if piece > first else empty(monoids, dtype)
-                _keep(totals, j, joined(monoids, before, _kept(found, j)))
+                _keep(totals, j, joined(monoids, before, _kept(result, j)))
         return here
 
     def use(number, j, states):

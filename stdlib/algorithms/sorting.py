@@ -86,14 +86,14 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
         keys = stack[keys_of(x, key)](k, zeroed=False)
         at = stack[int32](k)
         for place in range(n):
-            found = key_of(x, key, descending, (lead[:axis], place, lead[axis:]))
-            if place < k or found < keys[k - 1]:
+            result = key_of(x, key, descending, (lead[:axis], place, lead[axis:]))
+            if place < k or result < keys[k - 1]:
                 j = min(place, k - 1)
-                while j > 0 and keys[j - 1] > found:
+                while j > 0 and keys[j - 1] > result:
                     keys[j] = keys[j - 1]
                     at[j] = at[j - 1]
                     j -= 1
-                keys[j] = found
+                keys[j] = result
                 at[j] = int32(place)
         for j in range(k):
             if values != None:  # noqa: E711
@@ -141,9 +141,9 @@ def _top_k_by_team(values: Any, places: Any, x: Any, k: Any, axis: Any, descendi
         for j in range(k):
 
             def left(place):
-                found, at = key_of(x, key, descending, (lead[:axis], place, lead[axis:])), int32(place)
-                is_left = (found > last[0]) | ((found == last[0]) & (at > last[1]))  # noqa: B023
-                return select(is_left, found, highest(keys)), select(is_left, at, NO_PLACE)
+                result, at = key_of(x, key, descending, (lead[:axis], place, lead[axis:])), int32(place)
+                is_left = (result > last[0]) | ((result == last[0]) & (at > last[1]))  # noqa: B023
+                return select(is_left, result, highest(keys)), select(is_left, at, NO_PLACE)
 
             last = reduced(team, n, left, Earliest, (keys, int32))
             if thread_of(team) == 0:

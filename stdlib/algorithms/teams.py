@@ -116,10 +116,10 @@ def folded_round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dty
 
 def _in_order(monoids: Any) -> Any:
     """Whether one of the monoids joins elements in their order."""
-    found = False
+    result = False
     for monoid in monoids:
-        found = found or monoid.lanes == 1
-    return found
+        result = result or monoid.lanes == 1
+    return result
 
 
 def _of_team(team: Any, monoids: Any, states: Any) -> Any:
@@ -134,11 +134,11 @@ def _of_team(team: Any, monoids: Any, states: Any) -> Any:
 
 def across_warp(value: Any, combine: Any) -> Any:
     """The values of all lanes together, in each of them; combine(a, b) is that of b and a."""
-    found = value
+    result = value
     for step in unroll(STEPS):
         if (1 << step) < gpu.warp_size:
-            found = combine(found, gpu.warp.shuffle_xor(found, 1 << step))
-    return found
+            result = combine(result, gpu.warp.shuffle_xor(result, 1 << step))
+    return result
 
 
 def scanned_by_team(team: Any, monoid: Any, state: Any, nothing: Any) -> Any:

@@ -124,11 +124,11 @@ def fft_of_any_length(
         first, second = (memory, memory + length), (memory + 2 * length, memory + 3 * length)
         load_row(x, row, first, n, inverse, hermitian)
         if known or length != n:
-            found = _convolved(first, second, chirp, roots, spectrum, n, length)
-            store_row(out, row, found, n, x.dim(2) == 1, inverse, hermitian, scale)
+            result = _convolved(first, second, chirp, roots, spectrum, n, length)
+            store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
         else:
-            found = stages(first, second, roots.pointer(0, 0), n, 31, 1)
-            store_row(out, row, found, n, x.dim(2) == 1, inverse, hermitian, scale)
+            result = stages(first, second, roots.pointer(0, 0), n, 31, 1)
+            store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
     def row_of(row):
         if nearby:

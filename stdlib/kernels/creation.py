@@ -102,9 +102,9 @@ def shape_of(out: OutputTensor[int64, "(count)"], xs: VariadicTensors[bool8, "n_
     """The sizes of the first axes of tensors that have no elements."""
 
     def size(i):
-        found = xs[0].dim(0)
+        result = xs[0].dim(0)
         for k, x in enumerate(xs):
-            found = x.dim(0) if i[0] == k else found
-        return found
+            result = x.dim(0) if i[0] == k else result
+        return result
 
     foreach(out, size)

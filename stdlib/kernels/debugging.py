@@ -116,14 +116,14 @@ def _separate(x, at):
 
 def _all_are_first(at, axis, rank):
     """Whether an axis and those behind it are at their first element: a bracket opens there."""
-    found = True
+    result = True
     for k in unroll(rank):
-        found = found and (k < axis or at[k] == 0)
-    return found
+        result = result and (k < axis or at[k] == 0)
+    return result
 
 
 def _all_are_last(at, counts, axis, rank):
-    found = True
+    result = True
     for k in unroll(rank):
-        found = found and (k < axis or at[k] == counts[k] - 1)
-    return found
+        result = result and (k < axis or at[k] == counts[k] - 1)
+    return result

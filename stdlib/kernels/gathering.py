@@ -144,10 +144,10 @@ def count_set(out: Any, x: Any) -> None:
 
 
 def _count(x: Any, low: Any, high: Any) -> Any:
-    found = Int(0)
+    result = Int(0)
     for position in range(low, high):
-        found += 1 if is_set(x.at(position)) else 0
-    return found
+        result += 1 if is_set(x.at(position)) else 0
+    return result
 
 
 def _counted(x: Any) -> Any:

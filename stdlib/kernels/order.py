@@ -132,8 +132,8 @@ def searchsorted(
         high = n
         while low < high:
             middle = (low + high) // 2
-            found = sorting.key_of(row, same, False, (middle,))
-            if found < key or (right and found == key):
+            result = sorting.key_of(row, same, False, (middle,))
+            if result < key or (right and result == key):
                 low = middle + 1
             else:
                 high = middle

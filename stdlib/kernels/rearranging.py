@@ -91,12 +91,12 @@ def repeat_total(out: OutputTensor[int64, "1"], repeats: InputTensor[I, "n"]) ->
     """How many elements there are when each is repeated so often."""
 
     def total(_):
-        found = Int(0)
+        result = Int(0)
         for place in range(repeats.dim(0)):
             count = repeats[place].cast(int64)
             assert count >= 0, f"element {place} is repeated {count} times"
-            found += count
-        return found
+            result += count
+        return result
 
     foreach(out, total)
 

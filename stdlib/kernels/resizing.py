@@ -72,8 +72,8 @@ def resize_nearest(
             near = ceil(place)
         else:
             near = ceil(place - 0.5) if rounding == "round_prefer_floor" else floor(place + 0.5)
-        found = min(max(near.cast(int64), 0), n - 1)
-        return select(_is_inside(place, n), found, -1) if coordinates == CROP else found
+        result = min(max(near.cast(int64), 0), n - 1)
+        return select(_is_inside(place, n), result, -1) if coordinates == CROP else result
 
     def element(at, lead, trail):
         if coordinates == CROP and at < 0:
@@ -297,7 +297,7 @@ def _weight(distance: Any, cubic: Any, a: Any, exclude: Any, place: Any, n: Any)
     if cubic:
         near = ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
         far = ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
-        found = select(d <= 1.0, near, select(d < 2.0, far, 0.0))
+        result = select(d <= 1.0, near, select(d < 2.0, far, 0.0))
     else:
-        found = max(1.0 - d, 0.0)
-    return select((place >= 0) & (place < n), found, 0.0) if exclude else found
+        result = max(1.0 - d, 0.0)
+    return select((place >= 0) & (place < n), result, 0.0) if exclude else result

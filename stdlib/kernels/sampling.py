@@ -324,22 +324,22 @@ def _keep(out, boxes, scores, most, overlap, least, bounded, center, wide):
             left = left - 1
             out[batch, k, 0] = out[batch, k, left]
             _sift(out, scores, batch, k, 0, left)
-            found = _corners(boxes, batch, best, wide, center)
+            result = _corners(boxes, batch, best, wide, center)
             free = True
             for first in range(0, min(kept, NEAR), lanes):
                 others = tuple(near.load(side * NEAR + first, width=lanes) for side in unroll(4))
-                if _share_more(others, found, overlap).reduce_or():
+                if _share_more(others, result, overlap).reduce_or():
                     free = False
                     break
             if free:
                 for other in range(NEAR, kept):
-                    if _share_more(_corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), found, overlap):
+                    if _share_more(_corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), result, overlap):
                         free = False
                         break
             if free:
                 if kept < NEAR:
                     for side in unroll(4):
-                        near[side * NEAR + kept] = found[side]
+                        near[side * NEAR + kept] = result[side]
                 out[batch, k, n - 1 - kept] = best
                 kept = kept + 1
         _turn_round(out, batch, k, kept)

@@ -51,10 +51,10 @@ def _scanned(function, nothing):
         if exclusive:
             first = np.full_like(np.take(turned, [], axis), nothing, shape=_with(turned.shape, axis, 1))
             turned = np.concatenate([first, turned], axis)
-        found = function(turned, axis, dtype=x.dtype)
+        result = function(turned, axis, dtype=x.dtype)
         if exclusive:
-            found = np.delete(found, -1, axis)
-        return np.flip(found, axis) if reverse else found
+            result = np.delete(result, -1, axis)
+        return np.flip(result, axis) if reverse else result
 
     return reference
 

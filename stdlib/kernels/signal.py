@@ -157,8 +157,8 @@ def _each_element(
     """A row of n complex numbers."""
     n = roots.dim(1)
     load_row(x, row, first, n, inverse, hermitian)
-    found = stages(first, second, roots.pointer(0, 0), n, factors, 1)
-    store_row(out, row, found, n, x.dim(2) == 1, inverse, hermitian, scale)
+    result = stages(first, second, roots.pointer(0, 0), n, factors, 1)
+    store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
 
 def load_row(x: Any, row: Any, first: Any, n: Any, inverse: Any, hermitian: Any) -> None:
@@ -338,10 +338,10 @@ def _group(
     for t in unroll(radix):
         at = q + s * (p + m * t)
         values = (*values, (x[0].load(at, width=width), x[1].load(at, width=width)))
-    found = butterfly(values)
+    result = butterfly(values)
     for u in unroll(radix):
         at = q + s * (radix * p + u)
-        re, im = found[u]
+        re, im = result[u]
         if u > 0:
             root = s * p * u * every
             re, im = turned(re, im, table[root], table[n * every + root])
@@ -354,10 +354,10 @@ def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any, every: Any)
     values: Any = ()
     for t in unroll(4):
         values = (*values, (x[0].load(p + m * t, width=LANES), x[1].load(p + m * t, width=LANES)))
-    found = _four(values)
-    columns: Any = (found[0],)
+    result = _four(values)
+    columns: Any = (result[0],)
     for u in unroll(1, 4):
-        re, im = found[u]
+        re, im = result[u]
         step = u * every
         c = table.load(p * step, width=LANES, stride=step)
         d = table.load(n * every + p * step, width=LANES, stride=step)

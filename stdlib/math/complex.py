@@ -204,24 +204,24 @@ def _log_size(a: Any, b: Any) -> Any:
 
 @implements("complex.log2")
 def _log2(x: Any) -> Any:
-    found = log(x)
-    return _made(x, found.real * LOG2_E, found.imag * LOG2_E)
+    result = log(x)
+    return _made(x, result.real * LOG2_E, result.imag * LOG2_E)
 
 
 @implements("complex.log10")
 def _log10(x: Any) -> Any:
-    found = log(x)
-    return _made(x, found.real * LOG10_E, found.imag * LOG10_E)
+    result = log(x)
+    return _made(x, result.real * LOG10_E, result.imag * LOG10_E)
 
 
 @implements("complex.pow")
 def _pow(x: Any, y: Any) -> Any:
     """exp(y log x); 1 for an exponent of 0, and 0 to a power whose real part is positive is 0, as in NumPy."""
-    found = exp(y * log(x))
+    result = exp(y * log(x))
     nothing = (x.real == 0.0) & (x.imag == 0.0)
     one = (y.real == 0.0) & (y.imag == 0.0)
-    real = select(nothing, select(y.real > 0.0, x.real.dtype(0.0), NAN), found.real)
-    imag = select(nothing, select(y.real > 0.0, x.real.dtype(0.0), NAN), found.imag)
+    real = select(nothing, select(y.real > 0.0, x.real.dtype(0.0), NAN), result.real)
+    imag = select(nothing, select(y.real > 0.0, x.real.dtype(0.0), NAN), result.imag)
     return _made(x, select(one, 1.0, real), select(one, 0.0, imag))
 
 

@@ -174,7 +174,7 @@ def _read_symbols(sections: tuple[Section, ...]) -> tuple[Symbol, ...]:
 
 
 def _read_relocations(sections: tuple[Section, ...], symbols: int) -> tuple[Relocation, ...]:
-    found = []
+    results = []
     for table in sections:
         if table.type == elf.SHT_REL:
             raise fault(f"{table.name} holds relocations without addends, which are not handled")
@@ -186,5 +186,5 @@ def _read_relocations(sections: tuple[Section, ...], symbols: int) -> tuple[Relo
         for offset, info, addend in elf.RELA.iter_unpack(table.data):
             if info >> 32 >= symbols or offset >= max(1, target.size):
                 raise fault(f"a relocation in {table.name} points outside the file")
-            found.append(Relocation(target.index, offset, info & 0xFFFFFFFF, info >> 32, addend))
-    return tuple(found)
+            results.append(Relocation(target.index, offset, info & 0xFFFFFFFF, info >> 32, addend))
+    return tuple(results)

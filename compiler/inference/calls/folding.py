@@ -131,8 +131,8 @@ def interpreted(evaluator: Evaluator, emit: Callable[[], Any]) -> Any:
     memory = [storage(result.dtype, 1, "", zeroed=True) for result in results]
     with np.errstate(all="ignore"):
         translate(Function("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)
-    found = iter(zip(results, memory, strict=True))
-    return _replaced(value, lambda: _as_python(*next(found)))
+    outcome = iter(zip(results, memory, strict=True))
+    return _replaced(value, lambda: _as_python(*next(outcome)))
 
 
 def _numbers(value: Any) -> list[Value]:

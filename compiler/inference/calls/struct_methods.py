@@ -59,23 +59,23 @@ def special(here: Point, owner: Any, name: str, args: list[Any]) -> Any:
 def operate(here: Point, op: str, a: Any, b: Any) -> Any:
     """`a op b` where one of them is a struct; NotImplemented where neither defines it."""
     name = OPERATORS.get(op, op)
-    found = special(here, a, f"__{name}__", [b])
-    return found if found is not NotImplemented else special(here, b, f"__r{name}__", [a])
+    result = special(here, a, f"__{name}__", [b])
+    return result if result is not NotImplemented else special(here, b, f"__r{name}__", [a])
 
 
 def compare(here: Point, op: str, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
     """`a < b` and similar ones; `parts_equal` compares two fields."""
-    found = special(here, a, f"__{op}__", [b])
-    if found is NotImplemented:
-        found = special(here, b, f"__{COMPARISONS[op]}__", [a])
-    if found is NotImplemented and op == "ne":
+    result = special(here, a, f"__{op}__", [b])
+    if result is NotImplemented:
+        result = special(here, b, f"__{COMPARISONS[op]}__", [a])
+    if result is NotImplemented and op == "ne":
         equal = compare(here, "eq", a, b, parts_equal)
         if equal is NotImplemented:
             return NotImplemented
         return here.builder.row("not_", [equal]) if isinstance(equal, Value) else not equal
-    if found is NotImplemented and op == "eq":
+    if result is NotImplemented and op == "eq":
         return _equal(here.evaluator, a, b, parts_equal)
-    return found
+    return result
 
 
 def _equal(evaluator: Evaluator, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:

@@ -79,17 +79,17 @@ def warps_of(launched: Launched, lanes: int) -> int:
 def _number(here: Point, which: str, count: Value, **attrs: Any) -> Value:
     """A number that is below `count`."""
     builder, key = here.builder, ("gpu_id", which)
-    found = builder.remembered(key)
-    if found is None:
+    result = builder.remembered(key)
+    if result is None:
         if here.evaluator.target.has_grid:
-            found = builder.one("gpu_id", [], INT, which=which, **attrs)
+            result = builder.one("gpu_id", [], INT, which=which, **attrs)
         elif count.const == 1:
-            found = builder.int_(0)
+            result = builder.int_(0)
         else:
-            found = builder.live(builder.counter(builder.one("gpu_id", [], INT, which=which, **attrs), None, count))
-        builder.remember(key, found)
-    assert isinstance(found, Value)
-    return found
+            result = builder.live(builder.counter(builder.one("gpu_id", [], INT, which=which, **attrs), None, count))
+        builder.remember(key, result)
+    assert isinstance(result, Value)
+    return result
 
 
 def _register(which: str) -> None:

@@ -147,10 +147,10 @@ def _watched(evaluator: Evaluator, start: Value, stop: Value, element: Callable[
     region = Region([index, Value(BOOL)])
     conditions = _build(evaluator, region, element, without=True)
     with builder.inside(region):
-        found = region.args[1]
+        result = region.args[1]
         for condition in conditions:
-            found = builder.one("or_", [found, condition], BOOL)
-        builder.end([found])
+            result = builder.one("or_", [result, condition], BOOL)
+        builder.end([result])
     return builder.add("for", [start, stop, builder.int_(1), none], [BOOL], regions=[region])[0]
 
 
@@ -168,13 +168,13 @@ def _repeatable(region: Region, whole: Region) -> bool:
 
 def _accesses(region: Region) -> Counter[tuple[str, int, str]]:
     """How often each buffer is read and written in every round; what a condition guards is not."""
-    found: Counter[tuple[str, int, str]] = Counter()
+    results: Counter[tuple[str, int, str]] = Counter()
     for op in region.ops:
         if op.opcode in (LOAD, STORE):
-            found[op.name, op.operands[-2].serial, str((op.results or op.operands)[0].type)] += 1
+            results[op.name, op.operands[-2].serial, str((op.results or op.operands)[0].type)] += 1
         elif op.opcode is FOR:
-            found += _accesses(op.regions[0])
-    return found
+            results += _accesses(op.regions[0])
+    return results
 
 
 def _places(region: Region) -> set[tuple[str, int | None, str]]:

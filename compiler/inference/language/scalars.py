@@ -47,8 +47,8 @@ def map_parts(call: Point, f: Any, value: Any, others: Any) -> Any:
         if isinstance(first, PLAIN):
             return first
         if not any(isinstance(parts, tuple) for parts in rows):
-            found = dispatch.call(call, f, list(values), {})
-            return None if found is ABSENT else found
+            result = dispatch.call(call, f, list(values), {})
+            return None if result is ABSENT else result
         for other in values[1:]:
             if not same_kind(first, other):
                 text = f"{describe(first)} and {describe(other)} do not have the same parts"

@@ -28,13 +28,13 @@ from .sorting_networks import sort_values
 
 @expression(s.Generator)
 def generator(here: Point, node: s.Generator) -> Generated:
-    found: list[Callable[[], Any]] = []
+    results: list[Callable[[], Any]] = []
     for inner in _rounds(here.within(here.frame.snapshot()), node.clauses):
-        found.append(lambda inner=inner: here.evaluator.expr(node.item, inner))  # type: ignore[misc]
-        if len(found) > MAX_UNROLL:
+        results.append(lambda inner=inner: here.evaluator.expr(node.item, inner))  # type: ignore[misc]
+        if len(results) > MAX_UNROLL:
             text = f"a generator expression of more than {MAX_UNROLL} items"
             raise here.error("EK0216", text, hint="use `range` for a run-time loop")
-    return Generated(tuple(found))
+    return Generated(tuple(results))
 
 
 def _rounds(here: Point, clauses: tuple[s.Clause, ...]) -> Iterator[Frame]:

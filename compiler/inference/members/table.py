@@ -67,10 +67,10 @@ def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
     is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
     kinds = (PointerType,) if is_pointer else type(owner).__mro__
     for cls in kinds:
-        found = MEMBERS.get((cls, node.name))
-        if found is not None:
+        entry = MEMBERS.get((cls, node.name))
+        if entry is not None:
             here.locate()
-            return found(here, owner)
+            return entry(here, owner)
     known = sorted({name for cls, name in MEMBERS if cls in kinds})
     if isinstance(owner, ClassValue):
         known = sorted(owner.members)
@@ -101,10 +101,10 @@ def listed(names: list[str], most: int = 8) -> str:
 
 def _of_class(owner: ClassValue, name: str) -> Any:
     """A member of a class; a class method waits for its call with the class in hand."""
-    found = owner.members[name]
-    if not isinstance(found, ClassMethod):
-        return found
-    closure = found.closure
+    result = owner.members[name]
+    if not isinstance(result, ClassMethod):
+        return result
+    closure = result.closure
 
     def invoke(call: Point, *args: Any, **keywords: Any) -> Any:
         return inline(call, closure, [owner, *args], keywords)

@@ -343,13 +343,13 @@ def _extreme_lane(call: Point, owner: Value, row: str, name: str) -> Value:
     best = reduce(call, owner, row, "bool int uint float", name)
     if type.is_scalar:
         return builder.int_(0)
-    found = builder.row("eq", [owner, builder.one("splat", [best], type)])
+    result = builder.row("eq", [owner, builder.one("splat", [best], type)])
     if type.dtype.is_float():
-        found = builder.row("or_", [found, builder.row("isnan", [owner])])
+        result = builder.row("or_", [result, builder.row("isnan", [owner])])
     bits = max(type.dtype.bits, 8 if type.width < 128 else 16)
     numbers = type.with_dtype(DType[f"int{bits}"])
     count = from_lanes(builder, [builder.const(k, SIMDType(numbers.dtype)) for k in range(type.width)])
-    chosen = builder.one("select", [found, count, builder.const(type.width - 1, numbers)], numbers)
+    chosen = builder.one("select", [result, count, builder.const(type.width - 1, numbers)], numbers)
     return builder.one("cast", [reduce(call, chosen, "min", "int", name)], INT)
 
 

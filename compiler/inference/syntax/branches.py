@@ -142,11 +142,11 @@ def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
     gone = [not arm.flow.kinds - {"return"} for arm in arms]
     merged: dict[str, Any] = {}
     for name in {**arms[0].env, **arms[1].env}:
-        found = [arm.env.get(name, _MISSING) for arm in arms]
+        results = [arm.env.get(name, _MISSING) for arm in arms]
         for k in (0, 1):
             if gone[k]:
-                found[k] = _absent_like(found[1 - k], found[k])
-        merged[name] = joint.merge(name, found[0], found[1])
+                results[k] = _absent_like(results[1 - k], results[k])
+        merged[name] = joint.merge(name, results[0], results[1])
     return merged
 
 
@@ -232,8 +232,8 @@ class Joint:
         """The value of the one arm that continues; the value of the other is not read."""
         parts = parts_of(value)
         if parts is not None:
-            found = tuple(self.only(name, part, first) for part in parts)
-            return next((p for p in found if isinstance(p, Undefined | Poisoned)), with_parts(value, found))
+            results = tuple(self.only(name, part, first) for part in parts)
+            return next((p for p in results if isinstance(p, Undefined | Poisoned)), with_parts(value, results))
         if isinstance(value, Value):
             with self.here.builder.inside(self.regions[1 if first else 0]):
                 filler = nothing(self.here.builder, value.type)
@@ -298,9 +298,9 @@ class Joint:
             return results[value.number]
         parts = parts_of(value)
         if parts is not None:
-            found = tuple(self.resolve(part, results) for part in parts)
-            if any(new is not old for new, old in zip(found, parts, strict=True)):
-                return with_parts(value, found)
+            collected = tuple(self.resolve(part, results) for part in parts)
+            if any(new is not old for new, old in zip(collected, parts, strict=True)):
+                return with_parts(value, collected)
         return value
 
 

@@ -193,10 +193,10 @@ def logical(here: Point, node: s.Logical) -> Any:
 
 @expression(s.Tuple)
 def tuple_of(here: Point, node: s.Tuple) -> Any:
-    found = tuple(starred_values(here, node.items))
-    if is_poisoned(found):
+    results = tuple(starred_values(here, node.items))
+    if is_poisoned(results):
         raise Cascade
-    return found
+    return results
 
 
 @expression(s.Starred)

@@ -240,9 +240,9 @@ class Exits:
             if parts is not None:
                 return with_parts(value, tuple(filled(part) for part in parts))
             if isinstance(value, Value):
-                found = next(rest)
-                found.weak = value.weak
-                return found
+                first = next(rest)
+                first.weak = value.weak
+                return first
             return value
 
         value = filled(self.returned.value)

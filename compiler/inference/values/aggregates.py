@@ -63,11 +63,11 @@ def numbers_of(value: Any, key: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, .
     parts = parts_of(value)
     if parts is None:
         return [(key, value)] if is_number(value) else []
-    found: list[tuple[tuple[Any, ...], Any]] = []
+    results: list[tuple[tuple[Any, ...], Any]] = []
     for number, part in enumerate(parts):
         if not is_static(value, number):
-            found += numbers_of(part, (*key, number))
-    return found
+            results += numbers_of(part, (*key, number))
+    return results
 
 
 def replaced(value: Any, with_number: Callable[[tuple[Any, ...], Any], Any], key: tuple[Any, ...] = ()) -> Any:

@@ -70,12 +70,12 @@ class Index:
         if not self.divisible or builder.remembered(("flat", self.linear.serial)):
             raise NeedComponents
         key = ("components", self.serial)
-        found = builder.remembered(key)
-        if found is None:
+        result = builder.remembered(key)
+        if result is None:
             parts, dims = builder.remembered(("made of", self.linear.serial)) or ((self.linear,), None)
-            found = regroup(builder, parts, dims, self.dims) if dims else unravel(builder, self.linear, self.dims)
-            builder.remember(key, found)
-        return found  # type: ignore[no-any-return]
+            result = regroup(builder, parts, dims, self.dims) if dims else unravel(builder, self.linear, self.dims)
+            builder.remember(key, result)
+        return result  # type: ignore[no-any-return]
 
     def position(self, builder: Builder) -> Value:
         """The row-major position over the dims.
@@ -89,13 +89,13 @@ class Index:
             return self.linear
         assert self._components is not None
         key = ("position", self.serial)
-        found = builder.remembered(key)
-        if found is None:
-            found = ravel(builder, self._components, self.dims)
-            builder.remember(key, found)
-            if found.const is None:
-                builder.remember(("made of", found.serial), (self._components, self.dims))
-        return found  # type: ignore[no-any-return]
+        result = builder.remembered(key)
+        if result is None:
+            result = ravel(builder, self._components, self.dims)
+            builder.remember(key, result)
+            if result.const is None:
+                builder.remember(("made of", result.serial), (self._components, self.dims))
+        return result  # type: ignore[no-any-return]
 
     def ahead(self, builder: Builder, count: Value) -> Index:
         """The index of the element that lies `count` elements further on, in a row or in row-major order."""

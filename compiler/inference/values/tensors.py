@@ -93,13 +93,13 @@ class Stored(Tensor):
             raise NeedPairs
         offset = self.offset(builder, index)
         key = ("load", self.pointer.serial, value_key(offset), width)
-        found = builder.remembered(key) if self.role is Role.INPUT else None
-        if found is None:
-            found = builder.one("load", [self.pointer, offset], SIMDType(self.dtype, width))
+        result = builder.remembered(key) if self.role is Role.INPUT else None
+        if result is None:
+            result = builder.one("load", [self.pointer, offset], SIMDType(self.dtype, width))
             if self.role is Role.INPUT:
-                builder.remember(key, found)
-        assert isinstance(found, Value)
-        return found
+                builder.remember(key, result)
+        assert isinstance(result, Value)
+        return result
 
     def store(self, builder: Builder, index: Index, value: Value) -> None:
         builder.add("store", [value, self.pointer, self.offset(builder, index)])
@@ -153,12 +153,12 @@ class Fused(Tensor):
         if width != 1:
             return side_by_side(self, builder, index, width)
         key = ("element", self.serial, index.key())
-        found = builder.remembered(key)
-        if found is None:
-            found = self.element(index)
-            builder.remember(key, found)
-        assert isinstance(found, Value)
-        return found
+        result = builder.remembered(key)
+        if result is None:
+            result = self.element(index)
+            builder.remember(key, result)
+        assert isinstance(result, Value)
+        return result
 
 
 def side_by_side(tensor: Tensor, builder: Builder, index: Index, width: int) -> Value:

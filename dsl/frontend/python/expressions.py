@@ -139,10 +139,10 @@ class ExpressionParser:
                 return None
             node = ast.fix_missing_locations(ast.copy_location(quoted, node))
         mark = len(self.errors)
-        found = self.expr(node)
+        result = self.expr(node)
         del self.errors[mark:]
-        known = not any(isinstance(part, s.Wrong) for part in s.walk(found))
-        return found if known and isinstance(found, s.Global | s.Subscript) else None
+        known = not any(isinstance(part, s.Wrong) for part in s.walk(result))
+        return result if known and isinstance(result, s.Global | s.Subscript) else None
 
     # expressions
 
@@ -261,14 +261,14 @@ class ExpressionParser:
     def static(self, node: ast.expr) -> Any:
         """The module or namespace that `node` stands for, or the class of dtypes; None for all else."""
         if isinstance(node, ast.Name) and not any(node.id in scope for scope in self.scopes):
-            found = self.lookup(node)
+            result = self.lookup(node)
         elif isinstance(node, ast.Attribute):
             owner = self.static(node.value)
-            found = None if owner is None else getattr(owner, node.attr, None)
+            result = None if owner is None else getattr(owner, node.attr, None)
         else:
             return None
-        grouped = isinstance(found, ModuleType) or found is DType or getattr(found, "is_namespace", False) is True
-        return found if grouped else None
+        grouped = isinstance(result, ModuleType) or result is DType or getattr(result, "is_namespace", False) is True
+        return result if grouped else None
 
     def expr_subscript(self, node: ast.Subscript) -> s.Expr:
         return s.Subscript(self.expr(node.value), self.expr(node.slice), span=self.span(node))

@@ -277,11 +277,11 @@ def _of_class(owner: type, record: Callable[[Callable[..., Any]], Kernel]) -> Ke
     Raises:
         CompileError: EK0107, they are none.
     """
-    found: dict[str, Callable[..., Any]] = {}
+    results: dict[str, Callable[..., Any]] = {}
     for name in ("execute", "shape"):
         method = vars(owner).get(name)
         if isinstance(method, staticmethod):
-            found[name] = method.__func__
+            results[name] = method.__func__
         elif method is not None or name == "execute":
             raise CompileError(
                 f"class '{owner.__name__}' has no static method '{name}'",
@@ -289,10 +289,10 @@ def _of_class(owner: type, record: Callable[[Callable[..., Any]], Kernel]) -> Ke
                 place=user_place(),
                 hint=f"write @staticmethod over `def {name}(...)`",
             )
-    found["execute"].__doc__ = found["execute"].__doc__ or owner.__doc__
-    kernel = record(found["execute"])
-    if "shape" in found and isinstance(kernel, Kernel):
-        kernel.shape(found["shape"])
+    results["execute"].__doc__ = results["execute"].__doc__ or owner.__doc__
+    kernel = record(results["execute"])
+    if "shape" in results and isinstance(kernel, Kernel):
+        kernel.shape(results["shape"])
     return kernel
 
 

@@ -331,11 +331,11 @@ class Parser(ExpressionParser):
 
     def is_exception(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Name):
-            found = self.lookup(node)
+            result = self.lookup(node)
         else:
             owner = self.static(node.value) if isinstance(node, ast.Attribute) else None
-            found = getattr(owner, node.attr, None) if isinstance(node, ast.Attribute) else None
-        return isinstance(found, type) and issubclass(found, BaseException)
+            result = getattr(owner, node.attr, None) if isinstance(node, ast.Attribute) else None
+        return isinstance(result, type) and issubclass(result, BaseException)
 
     def stmt_function(self, node: ast.FunctionDef) -> list[s.Stmt]:
         return [self.function(node, node.decorator_list) or self.unknown(node.name, node)]

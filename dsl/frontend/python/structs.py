@@ -108,10 +108,10 @@ class _Reader:
     def field(self, name: str, node: ast.AnnAssign) -> None:
         default = None
         if node.value is not None:
-            found = self.defaults[name]
-            if found is dataclasses.MISSING:
+            result = self.defaults[name]
+            if result is dataclasses.MISSING:
                 raise self.parser.refuse(node.value, "dataclasses.field", "write the default itself")
-            default = self.value(name, found, node.value)
+            default = self.value(name, result, node.value)
         annotation = self.parser.annotation(node.annotation)
         self.fields.append(s.Param(name, default, False, annotation, span=self.parser.span(node)))
 
@@ -129,8 +129,8 @@ class _Reader:
                 hint = "methods may be under @staticmethod, @classmethod or @property"
                 raise self.parser.refuse(decorator, "this decorator of a method", hint)
             kind = _KINDS[decorator.id]
-        found: Any = self.cls.__dict__.get(node.name)
-        plain = getattr(found, "fget", None) or getattr(found, "__func__", found)
+        entry: Any = self.cls.__dict__.get(node.name)
+        plain = getattr(entry, "fget", None) or getattr(entry, "__func__", entry)
         if not isinstance(plain, FunctionType) or plain.__code__.co_firstlineno > node.body[-1].lineno:
             return  # defined again below, or generated
         function = self.parser.function(node, [])

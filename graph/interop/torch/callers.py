@@ -63,8 +63,8 @@ def _op_traced(kernel: Any, *, extensions: Extensions = ()) -> Op:
     if not isinstance(kernel, Kernel | LibraryKernel):
         return _op_named(kernel, extensions)
     define_op(kernel)
-    found: Op = getattr(kernel, "torch_op")  # noqa: B009  set for Dynamo alone
-    return found
+    result: Op = getattr(kernel, "torch_op")  # noqa: B009  set for Dynamo alone
+    return result
 
 
 op._torchdynamo_inline = _op_traced  # type: ignore[attr-defined]

@@ -48,8 +48,8 @@ class TorchRunner:
             op = _ops[backward] = _BackwardOp(backward, self._special)
         device = next(each.device for each in args if isinstance(each, torch.Tensor))
         types = backward.graph.ir.inputs
-        found: Sequence[torch.Tensor] = op.torch([_tensor(*pair, device) for pair in zip(args, types, strict=True)])
-        return found
+        result: Sequence[torch.Tensor] = op.torch([_tensor(*pair, device) for pair in zip(args, types, strict=True)])
+        return result
 
     def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
         self._special = self._fallback.specialisation(Arguments(list(context.inputs), None, context.parameters))

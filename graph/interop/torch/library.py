@@ -123,8 +123,8 @@ class CustomOpLibrary:
     def __getitem__(self, name: str) -> CustomOp:
         """The op of this name, for names that are not identifiers of Python: `library["mine::scale"]`."""
         _define_op(self, name)
-        found: CustomOp = getattr(self, f"{_OF}{name}")
-        return found
+        result: CustomOp = getattr(self, f"{_OF}{name}")
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _library_of, (self._libraries,)

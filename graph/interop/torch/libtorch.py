@@ -107,9 +107,9 @@ class Libtorch:
     def take(self, word: int) -> torch.Tensor:
         """The tensor of a handle, which is gone then."""
         # The function for a single handle does not free it: the memory of each tensor would be lost.
-        (found,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([new_capsule(word, None, None)])
-        assert isinstance(found, torch.Tensor)
-        return found
+        (result,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([new_capsule(word, None, None)])
+        assert isinstance(result, torch.Tensor)
+        return result
 
     def give(self, tensor: torch.Tensor) -> int:
         """A handle of a tensor."""
@@ -123,29 +123,29 @@ class Libtorch:
         """The items of a list, which is gone then, as words."""
         answer = ctypes.c_uint64()
         self._size(word, ctypes.byref(answer))
-        found = []
+        results = []
         for k in range(answer.value):
             self._item(word, k, ctypes.byref(answer))
-            found.append(answer.value)
+            results.append(answer.value)
         self._drop(word)
-        return found
+        return results
 
     def take_text(self, word: int) -> str:
         """The text of a handle, which is gone then."""
         size, data = ctypes.c_uint64(), ctypes.c_void_p()
         self._text_size(word, ctypes.byref(size))
         self._text_data(word, ctypes.byref(data))
-        found = ctypes.string_at(data.value or 0, size.value)
+        result = ctypes.string_at(data.value or 0, size.value)
         self._drop_text(word)
-        return found.decode()
+        return result.decode()
 
     def give_list(self, tensors: Sequence[torch.Tensor]) -> int:
         """A list of tensors."""
-        found = ctypes.c_uint64()
-        self._new(len(tensors), ctypes.byref(found))
+        result = ctypes.c_uint64()
+        self._new(len(tensors), ctypes.byref(result))
         for tensor in tensors:
-            self._put(found.value, self.give(tensor))
-        return found.value
+            self._put(result.value, self.give(tensor))
+        return result.value
 
     def _probe(self) -> None:
         """Finds where a tensor keeps its keys and the counter of its versions."""

@@ -92,9 +92,9 @@ def chosen(ops: NumberOps, args: Sequence[Any], parameters: Mapping[str, Any]) -
         pairs = zip(ops.positions, ops.names, strict=True)
         numbers = [args[k] if k < len(args) else parameters.get(name) for k, name in pairs]
     kinds = tuple(map(type, numbers))
-    found = ops.ops.get(kinds)
-    if found is None:
+    entry = ops.ops.get(kinds)
+    if entry is None:
         return ops.define(kinds) if _KINDS.keys() >= set(kinds) else ops.overload
     if int in kinds and any(type(each) is int and not -_LIMIT <= each < _LIMIT for each in numbers):
         return ops.overload
-    return found
+    return entry

@@ -288,15 +288,15 @@ _ops: weakref.WeakKeyDictionary[Any, Op] = weakref.WeakKeyDictionary()
 
 def op_of(kernel: AnyKernel | LoadedKernel) -> Op:
     """The op of a kernel; one for each kernel object."""
-    found = _ops.get(kernel)
-    if found is None:
+    entry = _ops.get(kernel)
+    if entry is None:
         with lock:
-            found = _ops.get(kernel)
-            if found is None:
+            entry = _ops.get(kernel)
+            if entry is None:
                 one = LibraryKernel(kernel) if isinstance(kernel, LoadedKernel) else kernel
-                found = _ops[kernel] = Op(one)
-    found.renew()
-    return found
+                entry = _ops[kernel] = Op(one)
+    entry.renew()
+    return entry
 
 
 def run_kernel(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:

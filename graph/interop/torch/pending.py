@@ -24,12 +24,12 @@ def write_pending(name: str, library: torch.library.Library) -> None:
 
     def call(*values: Any, **parameters: Any) -> Any:
         resolved = [_resolved(value) for value in values]
-        found = op(*resolved, **parameters)
+        result = op(*resolved, **parameters)
         for k in written:
             for tensor, memory in zip(tensors_of(values[k]), flat([resolved[k]]), strict=True):
                 if tensor is not memory:
                     tensor.copy_(memory)
-        return found
+        return result
 
     for key in ("Conjugate", "Negative"):
         library.impl(plain, untraced(call), key)

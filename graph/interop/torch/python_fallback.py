@@ -278,10 +278,10 @@ def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:
     if device == DeviceRef.CPU():
         return contextlib.nullcontext()
     handle, driver = torch.cuda.current_stream(device.id).cuda_stream, device.to_device().driver
-    found = _streams.get((driver, handle))
-    if found is None:
-        found = _streams[driver, handle] = stream_of(driver, handle)
-    return found
+    entry = _streams.get((driver, handle))
+    if entry is None:
+        entry = _streams[driver, handle] = stream_of(driver, handle)
+    return entry
 
 
 _streams: dict[tuple[Any, int], DeviceStream] = {}

@@ -173,8 +173,8 @@ def record(name: str, library: torch.library.Library, rule: Rule) -> Callable[..
         modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
         this = _Call(keys, parameters, lengths(inputs), dual, modes=modes)
         with _on_this_level():
-            found = function.apply(this, *flat(inputs))
-        results = grouped(found, this.outputs)
+            result = function.apply(this, *flat(inputs))
+        results = grouped(result, this.outputs)
         return results[0] if this.one else tuple(results)
 
     library.impl(plain, untraced(call), "Autograd", with_keyset=True)
@@ -210,9 +210,9 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
     def forward(ctx: Any, this: _Call, *values: Any) -> tuple[torch.Tensor, ...]:
         grad, tangents = this.modes
         with torch.set_grad_enabled(grad), _set_fwd_grad_enabled(tangents):
-            found = _below(op, this.keys, grouped(values, this.inputs), this.parameters)
-        this.one = not isinstance(found, tuple)
-        results = (found,) if this.one else found
+            result = _below(op, this.keys, grouped(values, this.inputs), this.parameters)
+        this.one = not isinstance(result, tuple)
+        results = (result,) if this.one else result
         this.outputs, outputs = lengths(results), flat(results)
         needs = grouped(ctx.needs_input_grad[1:], this.inputs)
         this.uses = rule.uses(grouped(values, this.inputs), this.parameters, needs)
@@ -237,8 +237,8 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
         inputs, outputs = this.values(ctx.saved_tensors)
         with _part_of_backward():
             needs = grouped(ctx.needs_input_grad[1:], this.inputs)
-            found = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters, needs, this.uses)
-        return None, *_spread(found, this.inputs)
+            result = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters, needs, this.uses)
+        return None, *_spread(result, this.inputs)
 
     def jvp(ctx: Any, _: None, *tangents: Any) -> tuple[Any, ...]:
         this: _Call = ctx.this
@@ -255,16 +255,16 @@ def _forward_mode(
 ) -> tuple[Any, ...]:
     """The tangent of each output."""
     if any(tensor.requires_grad for value in inputs for tensor in tensors_of(value)):
-        found = op(*inputs, **this.parameters)  # recorded: a gradient of the tangent may be requested
-        outputs = [found] if this.one else list(found)
+        result = op(*inputs, **this.parameters)  # recorded: a gradient of the tangent may be requested
+        outputs = [result] if this.one else list(result)
     made = flat(outputs)
     with torch._functorch.eager_transforms.enable_inplace_requires_grad(True):
         us = [torch.zeros_like(o) for o in made]
         us = [u.requires_grad_() if u.is_floating_point() or u.is_complex() else u for u in us]
     with _part_of_backward():
-        found = rule.gradients(inputs, outputs, grouped(us, this.outputs), this.parameters)
-    found = _spread(found, this.inputs)
-    pairs = [(g, t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
+        result = rule.gradients(inputs, outputs, grouped(us, this.outputs), this.parameters)
+    result = _spread(result, this.inputs)
+    pairs = [(g, t) for g, t in zip(result, tangents, strict=True) if g is not None and t is not None]
     if any(not g.requires_grad for g, _ in pairs):
         _refuse_tangent(rule.op, rule.arguments[0], "its backward computes without operations of torch")
     wanted = [u for u in us if u.requires_grad]

@@ -163,13 +163,13 @@ def _default(value: Any) -> str | None:
 def _in_dims(schema: OpSchema) -> set[str]:
     """The names that stand in the dims of the signature: an int parameter among them is a size."""
     expressions: list[Expression] = []
-    found: set[str] = set()
+    results: set[str] = set()
     for argument in schema.tensors:
         for item in parse_dims(argument.dims, argument.place):
             if isinstance(item, Axis):
-                found.add(item.name)
+                results.add(item.name)
             elif isinstance(item, Computed):
                 expressions.append(item.expression)
             elif isinstance(item, Pack) and item.count is not None:
                 continue  # a number of axes, which is never symbolic
-    return found | {name.name for expression in expressions for name in names_in(expression)}
+    return results | {name.name for expression in expressions for name in names_in(expression)}

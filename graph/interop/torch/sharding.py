@@ -45,14 +45,14 @@ def register_sharding(op: Any, fallback: Callable[[], PythonFallback]) -> None:
         tensors = [k for k, meta in enumerate(metas) if isinstance(meta, torch.Tensor)]
         whole: list[Any] = [Replicate() if k in tensors else None for k, _ in enumerate(metas)]
         count = len(here.schema.outputs)
-        found: list[tuple[list[Any], list[Any]]] = [([Replicate()] * count, whole)]
+        results: list[tuple[list[Any], list[Any]]] = [([Replicate()] * count, whole)]
         ranks = [metas[k].dim() if k in tensors else 0 for k, _ in enumerate(metas)]
         elementwise = [min(ranks[k] for k in tensors)] * len(metas) if is_elementwise(special) else None
         axes = elementwise or batch_axes(special, ranks) or (0,) * len(metas)
         for axis in range(max(axes, default=0)):
             split = [Shard(axis) if own > axis and k in tensors else whole[k] for k, own in enumerate(axes)]
-            found.append(([Shard(axis)] * count, split))
-        return found
+            results.append(([Shard(axis)] * count, split))
+        return results
 
     register(op)(rule)
 

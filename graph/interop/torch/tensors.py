@@ -46,11 +46,11 @@ def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef
     Raises:
         DeviceError: EK0430 they lie on several, EK0815 kernels do not run on it.
     """
-    found: dict[Any, str] = {}
+    results: dict[Any, str] = {}
     for name, tensor in tensors:
-        found.setdefault(tensor.device, name)
-    if len(found) > 1:
-        (first, here), (second, there), *_ = found.items()
+        results.setdefault(tensor.device, name)
+    if len(results) > 1:
+        (first, here), (second, there), *_ = results.items()
         raise DeviceError(
             f"op {op!r}: argument {here!r} lies on {first}, and {there!r} on {second}",
             code="EK0430",
@@ -61,7 +61,7 @@ def device_of(tensors: Iterable[tuple[str, torch.Tensor]], op: str) -> DeviceRef
             got=str(second),
             hint=f"move one of them: {there}.to({str(first)!r})",
         )
-    device = next(iter(found), torch.device(_HOST))
+    device = next(iter(results), torch.device(_HOST))
     if device.type in _WITHOUT_GPU:  # the latter have no elements: no kernel runs
         return DeviceRef.CPU()
     if device.type == _GPU:

@@ -31,8 +31,8 @@ def register_batching(
         size, here = info.batch_size, fallback()
         if _takes_axis(here, in_dims, values, parameters):
             spread = [_leading(value, at, size) for value, at in zip(values, in_dims, strict=True)]
-            found = op(*spread, **parameters)
-            return found, tuple(0 for _ in found) if isinstance(found, tuple) else 0
+            result = op(*spread, **parameters)
+            return result, tuple(0 for _ in result) if isinstance(result, tuple) else 0
         if size == 0:
             return _nothing(here, in_dims, values, parameters)
         return _rounds(op, size, in_dims, values, parameters)
@@ -110,8 +110,8 @@ def _nothing(
     """The outputs of no calls."""
     inner = [_without(value, at) for value, at in zip(values, in_dims, strict=True)]
     one = fallback.fake(Arguments(inner, None, fallback.parameters(parameters)))
-    found, at = _stacked([one])
-    return _emptied(found), at
+    result, at = _stacked([one])
+    return _emptied(result), at
 
 
 def _emptied(found: Any) -> Any:
