@@ -134,7 +134,7 @@ def moved(model: Any) -> float:
 
     Of a matrix that is there in panels, too, a call reads one of the two.
     """
-    ir, total = model._ir, 0
+    ir, total = model.ir, 0
     for code in model._own.codes():
         parts = code.plan.parts
         for group in parts.groups:

@@ -85,9 +85,9 @@ def main() -> int:
         graph = Graph(f"chain{count}", chain(count), [TensorType(DType.float32, ["m", "n"], gpu)])
         model = InferenceSession(devices=[Accelerator(0)]).load(graph)
         kept = model.execute(Buffer(DType.float32, (300, 300), gpu))
-        call, table = model._call, model._call.native.table
-        assert table is not None and model._code.launching is not None and model._code.launching.kernels is not None
-        entry, arguments = model._code.entry, (call.native.context_at, call.memory.pointers_at, call.memory.dims_at)
+        call, table = model.first_caller, model.first_caller.native.table
+        assert table is not None and model.code.launching is not None and model.code.launching.kernels is not None
+        entry, arguments = model.code.entry, (call.native.context_at, call.memory.pointers_at, call.memory.dims_at)
         table.reports = 0
         assert entry(*arguments) == 0
         launches = table.reports or 0

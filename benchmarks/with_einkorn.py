@@ -63,7 +63,7 @@ class Entry:
     def __init__(
         self, model: Model, inputs: list[Array], output: Array, sizes: Mapping[str, int] | None = None
     ) -> None:
-        plan, sizes = model._code.plan, sizes or {}
+        plan, sizes = model.code.plan, sizes or {}
         offsets, total = plan.place(sizes)
         arena = np.zeros(total + 64, np.uint8)
         base = -(-arena.ctypes.data // 64) * 64
@@ -75,7 +75,7 @@ class Entry:
             elif kind == "output":
                 memory.append(output.ctypes.data)
             elif kind == "constant":
-                node = model._ir.nodes[index]
+                node = model.ir.nodes[index]
                 assert isinstance(node, Constant)
                 memory.append(node.array.ctypes.data)
             else:
@@ -89,7 +89,7 @@ class Entry:
         if pool is not None:
             self._context.pool, self._context.parallel = pool.address, pool.run
             self._context.threads = pool.threads
-        self._entry = model._code.entry
+        self._entry = model.code.entry
         self._arguments = [ctypes.addressof(part) for part in (self._context, self._pointers, self._dims)]
 
     def __call__(self) -> Array:

@@ -107,7 +107,7 @@ class Program:
     def _open_door(self, model: Model) -> None:
         single = [scalar_of(dtype) if len(places) == 1 else "" for dtype, places in self.numbers.items()]
         scalars = [""] * len(self.leaves) + single + [""] * bool(self.carried)
-        self.door = python_door(model._call, model._ir.name, self._by_model, scalars=scalars, out=False)
+        self.door = python_door(model.first_caller, model.ir.name, self._by_model, scalars=scalars, out=False)
 
     def _by_model(self, *inputs: Any) -> Any:
         """A value, or a tuple of several, by the model."""

@@ -86,7 +86,7 @@ class Model(Rich):
         self._threads = threads
         self.rewriting: tuple[PassSummary, ...] = ()  # what passes did before the code was made
         self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
-        self._ir = ir
+        self.ir = ir
         self._load = load
         self._filling = filling  # for runs that look for uninitialised memory
         self._weights = weights or {}
@@ -110,24 +110,24 @@ class Model(Rich):
         self, load: Callable[[GraphIR], LoadedCode], filling: Filling | None, like: Model | None, threads: int | None
     ) -> AnyCaller:
         """The first caller."""
-        if len(self._ir.devices) > 1:
+        if len(self.ir.devices) > 1:
             divided = None if like is None else like._own
             assert divided is None or isinstance(divided, DividedCaller)
-            return DividedCaller(self._ir, load, self._checks, filling, self._weights, divided, threads)
+            return DividedCaller(self.ir, load, self._checks, filling, self._weights, divided, threads)
         if like is not None:
-            return like._call.clone(filling)
-        return Caller(plan_calls(self._ir, load, self._checks, self._weights, threads), filling)
+            return like.first_caller.clone(filling)
+        return Caller(plan_calls(self.ir, load, self._checks, self._weights, threads), filling)
 
     @property
-    def _call(self) -> Caller:
+    def first_caller(self) -> Caller:
         """The first caller, of a graph of one device."""
         assert isinstance(self._own, Caller)
         return self._own
 
     @property
-    def _code(self) -> LoadedCode:
+    def code(self) -> LoadedCode:
         """The code of a graph of one device."""
-        return self._call.code
+        return self.first_caller.code
 
     def _forget_doors(self) -> None:
         self._doors: list[Any] = []  # functions that make calls without Python, for a kind of views each
@@ -142,7 +142,7 @@ class Model(Rich):
 
     def clone(self) -> Model:
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
-        made = Model(self._ir, self._load, self._filling, self._weights, self, self._threads)
+        made = Model(self.ir, self._load, self._filling, self._weights, self, self._threads)
         made.made_again, made.rewriting = self.made_again, self.rewriting
         return made
 
@@ -151,17 +151,17 @@ class Model(Rich):
     def __reduce__(self) -> tuple[Any, ...]:
         assert self.made_again is not None
         with placed_on(self._own.devices):
-            return self.made_again, (registry_of(self._ir, self._weights),)
+            return self.made_again, (registry_of(self.ir, self._weights),)
 
     @property
     def input_metadata(self) -> list[TensorSpec]:
         """Name, dtype, shape and device of each input; a size that calls bring is None, and has its name in `dims`."""
-        return [_spec(f"input{k}", type) for k, type in enumerate(self._ir.inputs)]
+        return [_spec(f"input{k}", type) for k, type in enumerate(self.ir.inputs)]
 
     @property
     def output_metadata(self) -> list[TensorSpec]:
         """Name, dtype, shape and device of each output; a size that calls bring is None; `dims` has it."""
-        return [_spec(f"output{k}", type) for k, type in enumerate(self._ir.output_types)]
+        return [_spec(f"output{k}", type) for k, type in enumerate(self.ir.output_types)]
 
     def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: Any) -> list[Buffer]:
         """Runs the graph once.
@@ -201,7 +201,7 @@ class Model(Rich):
         """A call by Python; after the third plain one a door is made."""
         if len(inputs) != len(self._checks):
             raise GraphError(
-                f"graph '{self._ir.name}' takes {len(self._checks)} inputs, {len(inputs)} are given",
+                f"graph '{self.ir.name}' takes {len(self._checks)} inputs, {len(inputs)} are given",
                 code="EK0451",
                 place=user_place(),
                 expected=len(self._checks),
@@ -214,7 +214,7 @@ class Model(Rich):
                 if self._counter.looks and self._run is Caller.run:
                     self._count_call(inputs)
                 return results
-            call.given = as_outputs(out, len(self._ir.outputs))
+            call.given = as_outputs(out, len(self.ir.outputs))
             return self._run(call, inputs)
         except EinkornError as error:
             wrong = wrong_inputs(self._checks, inputs) if error.code in WRONG_INPUT else []
@@ -234,22 +234,22 @@ class Model(Rich):
         counter = self._counter
         counter.looks -= 1
         BACKGROUND.resume()
-        kinds = kinds_served(inputs, self._ir.inputs)
+        kinds = kinds_served(inputs, self.ir.inputs)
         if kinds is None or not counter.is_due(kinds):
             return
         patterns = tuple(None if isinstance(kind, str) else kind for kind in kinds)
-        caller = self._call.known.get(patterns) if any(patterns) else self._call
+        caller = self.first_caller.known.get(patterns) if any(patterns) else self.first_caller
         if not counter.is_full and caller is not None:
             scalars = tuple(kind if isinstance(kind, str) else "" for kind in kinds)
             BACKGROUND.submit(functools.partial(_open_door, weakref.ref(self), self._doors, caller, scalars))
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
-        given = dict(enumerate(inputs)) | placed_by_name(self._ir, self.input_names, range(len(inputs)), named)
+        given = dict(enumerate(inputs)) | placed_by_name(self.ir, self.input_names, range(len(inputs)), named)
         missing = [name for k, name in enumerate(self.input_names) if k not in given]
         if missing:
             raise GraphError(
-                f"graph '{self._ir.name}' is called without '{missing[0]}'",
+                f"graph '{self.ir.name}' is called without '{missing[0]}'",
                 code="EK0451",
                 place=user_place(),
                 argument=missing[0],
@@ -332,7 +332,7 @@ class Model(Rich):
             GraphError: EK0451 a wrong number, EK0454 bytes that are no such tensor.
             DTypeError: EK0452 a dtype that does not widen.
         """
-        results = self.execute(*from_bytes(self._ir, inputs))
+        results = self.execute(*from_bytes(self.ir, inputs))
         return [(result.to_numpy().tobytes(), result.dtype) for result in results]
 
     def bind(self, *inputs: Any, **named: Any) -> BoundModel:
@@ -342,7 +342,7 @@ class Model(Rich):
             GraphError: EK0469 an input that the graph does not have, or one that is given twice.
             DTypeError: as by `execute`.
         """
-        return BoundModel(self._ir, self._checks, self.input_names, self.execute).bind(*inputs, **named)
+        return BoundModel(self.ir, self._checks, self.input_names, self.execute).bind(*inputs, **named)
 
     def set_active_extent(self, everything: None = None, /, **extent: int) -> None:
         """Lets the calls that follow compute over the first elements of axes alone: `set_active_extent(batch=3)`.
@@ -355,7 +355,7 @@ class Model(Rich):
         """
         if everything is not None:
             wrong("extent", everything, "the size of a dim by its name, such as batch=3, or None")
-        active = check_extent(self._ir, extent)
+        active = check_extent(self.ir, extent)
         self._run_by(functools.partial(run_padded, extent=active) if active else self._plain)
 
     def capture(self, *inputs: Any) -> list[Buffer]:
@@ -403,7 +403,7 @@ class Model(Rich):
     def _made_traced(self) -> TracedCaller | DividedCaller:
         """A caller that counts memory accesses."""
         own, traced = self._own, any(code.keep is not None for code in self._own.codes())
-        ir, known = dataclasses.replace(self._ir, traced=traced), (self._load, self._checks, self._filling)
+        ir, known = dataclasses.replace(self.ir, traced=traced), (self._load, self._checks, self._filling)
         if isinstance(own, DividedCaller):
             with placed_on(own.devices):
                 return DividedCaller(ir, *known, self._weights, None, self._threads, TracedCaller)
@@ -464,12 +464,12 @@ class Model(Rich):
     @property
     def input_devices(self) -> list[Device]:
         """The device on which each input has to lie: `buffer.to(model.input_devices[0])`."""
-        return self._places(self._ir.inputs)
+        return self._places(self.ir.inputs)
 
     @property
     def output_devices(self) -> list[Device]:
         """The device on which each output lies."""
-        return self._places(self._ir.output_types)
+        return self._places(self.ir.output_types)
 
     def _places(self, types: Iterable[ShapedType]) -> list[Device]:
         with placed_on(self._own.devices):
@@ -479,7 +479,7 @@ class Model(Rich):
     def kernel_summaries(self) -> list[KernelSummary]:
         """What was fused into what, a summary for each kernel, with the reason for each edge that was not fused."""
         with placed_on(self._own.devices):
-            return kernel_summaries(self._ir, [code.plan for code in self._own.codes()])
+            return kernel_summaries(self.ir, [code.plan for code in self._own.codes()])
 
     @property
     def passes(self) -> tuple[PassSummary, ...]:
@@ -491,7 +491,7 @@ class Model(Rich):
         with shielded():
             from ..checking.fusion_check import FusionCheck  # few processes request it
 
-        self._plain = FusionCheck(self._call, load).run
+        self._plain = FusionCheck(self.first_caller, load).run
         self._run_by(self._plain)
 
     @property
@@ -505,9 +505,9 @@ class Model(Rich):
         return {"constants": constants, "intermediate": sizes, "outputs": sum(kept)}
 
     def __repr__(self) -> str:
-        takes = ", ".join(str(t) for t in self._ir.inputs)
-        gives = ", ".join(str(t) for t in self._ir.output_types)
-        return f"Model({self._ir.name!r}: ({takes}) -> ({gives}))"
+        takes = ", ".join(str(t) for t in self.ir.inputs)
+        gives = ", ".join(str(t) for t in self.ir.output_types)
+        return f"Model({self.ir.name!r}: ({takes}) -> ({gives}))"
 
 
 def _spec(name: str, type: ShapedType) -> TensorSpec:
@@ -522,7 +522,7 @@ def _open_door(model_of: Callable[[], Model | None], doors: list[Any], caller: C
     if model is None or model._doors is not doors or model._counter.is_full:
         return
     then = _By(model) if model._door is None else model._door
-    door = python_door(caller, model._ir.name, then, scalars=scalars, buffers="list")
+    door = python_door(caller, model.ir.name, then, scalars=scalars, buffers="list")
     if door is not None and model._doors is doors:
         doors.append(door)
         model._counter.doors += 1

@@ -241,7 +241,7 @@ def _chosen(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 def _caller(made: Specialisation, args: tuple[Any, ...]) -> Caller | None:
     """Whose code has read arrays that lie so."""
-    caller = made.model._call
+    caller = made.model.first_caller
     arrays = map(_array_of, args)
     patterns = tuple(None if array is None else pattern_of(array) for array in arrays)
     return caller.known.get(patterns) if any(patterns) else caller

@@ -38,7 +38,7 @@ class ForeignCalls(DoorOwner):
     """
 
     def __init__(self, made: Specialisation) -> None:
-        super().__init__(made.model._call)
+        super().__init__(made.model.first_caller)
         self.made = made
         self.spec = door_spec(self.caller)
         self.words = entry_words(self.caller, self) if self.spec is not None else {}

@@ -402,7 +402,7 @@ class _GraphCall:
     def results(self, avals: Sequence[Any]) -> list[tuple[tuple[Any, ...], Any]]:
         """The gradients."""
         shapes = self.handler.output_shapes([aval.shape for aval in avals])
-        types = self.handler.model._ir.output_types
+        types = self.handler.model.ir.output_types
         return [(shape, type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
 
     def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
@@ -424,7 +424,7 @@ class _GraphCall:
 
     def numbers(self) -> Sequence[bool]:
         """None: a number is a tensor of rank 0 here."""
-        return [False] * len(self.handler.model._ir.inputs)
+        return [False] * len(self.handler.model.ir.inputs)
 
     def check_differentiable(self) -> None:
         """Refuses."""

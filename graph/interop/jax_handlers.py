@@ -56,7 +56,7 @@ class Handler:
     """
 
     def __init__(self, model: Model, name: str, merges: bool) -> None:
-        caller = model._call
+        caller = model.first_caller
         self.model = model
         self.name = ""
         self.spec = door_spec(caller)
@@ -102,10 +102,10 @@ class Handler:
             known = self.sizes(shapes)
             return [tuple(evaluate(axis, known) for axis in output.axes) for output in self.spec.outputs]
         symbols: dict[str, Any] = {}
-        for type, shape in zip(self.model._ir.inputs, shapes, strict=True):
+        for type, shape in zip(self.model.ir.inputs, shapes, strict=True):
             for dim, size in zip(type.shape, shape, strict=True):
                 symbols.update(dict.fromkeys(dim.parameters, size))
-        return [tuple(dim.evaluate(symbols) for dim in type.shape) for type in self.model._ir.output_types]
+        return [tuple(dim.evaluate(symbols) for dim in type.shape) for type in self.model.ir.output_types]
 
     def call(
         self,
@@ -150,7 +150,7 @@ class Handler:
     def _results(
         self, args: Sequence[Any], shapes: Sequence[Shape], changed: Sequence[int], batch: Shape
     ) -> list[tuple[Shape, Any]]:
-        types = self.model._ir.output_types
+        types = self.model.ir.output_types
         results = [((*batch, *shape), type.dtype.to_numpy()) for shape, type in zip(shapes, types, strict=True)]
         return results + [(args[number].shape, args[number].dtype) for number in changed]
 
@@ -179,7 +179,7 @@ class Handler:
                 raise
             return (*(result.to_numpy() for result in results), *(arrays[number] for number in changed))
 
-        ranks = [type.rank for type in self.model._ir.inputs]
+        ranks = [type.rank for type in self.model.ir.inputs]
 
         def call(*args: Any) -> tuple[Any, ...]:
             if not batch:
@@ -244,7 +244,7 @@ def handler_of(model: Model, checks: str | None = None, *, merges: bool = False)
     entry: Handler | None = model.__dict__.get("_xla")
     if entry is None:
         with _lock:
-            name = _name(model._ir, checks)
+            name = _name(model.ir, checks)
             entry = _handlers.get(name)
             if entry is None:
                 entry = _handlers[name] = Handler(model, name, merges)

@@ -98,7 +98,7 @@ def _model(model: Model) -> Card:
         rows = [_summary(summary) for summary in summaries]
         parts.append(Table(("kernel", "computes where it reads", "does where it stores"), rows, title="what runs"))
     memory = [(name, f"{size:,} bytes") for name, size in model.memory.items() if size]
-    return Card("model", model._ir.name, parts, memory)
+    return Card("model", model.ir.name, parts, memory)
 
 
 def _specs(title: str, specs: list[TensorSpec]) -> Table:

@@ -96,7 +96,7 @@ def _write_call(calls: ForeignCalls, context: Any, builder: Any, kinds: Sequence
     for number, buffer in enumerate(plan.buffers):
         kind, which = buffer.source
         if kind == "constant":
-            pointer = context.add_dynamic_addr(builder, made.model._call.memory.pointers[number], "constant")
+            pointer = context.add_dynamic_addr(builder, made.model.first_caller.memory.pointers[number], "constant")
         else:
             at = which if kind == "input" else inputs + which
             pointer = _pointer(context, builder, kinds[1 + at], values[1 + at], dtypes[at])

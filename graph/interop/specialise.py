@@ -187,12 +187,12 @@ class Specialisation:
     @property
     def plan(self) -> Plan:
         """What lies behind each pointer and each dim slot of the entry."""
-        return self.model._code.plan
+        return self.model.code.plan
 
     @property
     def entry(self) -> Entry:
         """The compiled function: `entry(context, pointers, dims)`."""
-        return self.model._code.entry
+        return self.model.code.entry
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{a.name}: {t}" for a, t in zip(self.schema.inputs, self.inputs, strict=True))

@@ -125,7 +125,7 @@ def test_the_hint_of_a_load_without_code_works(
         command = shlex.split(caught.value.hint.partition("load that one: ")[2])
         assert command[0] == "einkorn" and run(*command[1:])[0] == 0
         model = load("k-more.pkg")
-        assert "k-more.pkg" in model._code.tier
+        assert "k-more.pkg" in model.code.tier
         x = np.ones((2, 3, 4)[:rank], dtype)
         with np.errstate(divide="ignore"):
             expected = x * dtype(parameters["k"]) / dtype(parameters.get("by", 1.0)) + dtype(

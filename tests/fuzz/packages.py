@@ -133,7 +133,7 @@ def serve() -> None:
                 input_types=[kind], custom_extensions=[path],
             )  # fmt: skip
             model = InferenceSession().load(graph)
-            say(["loaded", model._code.tier])
+            say(["loaded", model.code.tier])
             stage = "run"
             result = model(x)[0].to_numpy()
             say(["done", hashlib.sha256(result.tobytes() + str(result.shape).encode()).hexdigest()])

@@ -80,7 +80,7 @@ def test_no_python_runs_between_two_ops(driver: RecordingDriver) -> None:
     x = Buffer.from_numpy(np.zeros((5, 7), np.float32)).to(GPU)
     kept = model.execute(x)
     driver.launches.clear()
-    call = model._call
+    call = model.first_caller
     calls: list[str] = []
 
     def profile(frame: Any, event: str, argument: Any) -> None:

@@ -110,11 +110,11 @@ def test_comments_places_and_names_do_not_count(file: Path, folder: Path, tmp_pa
     write(file, "x[i] * 3.0", comment="# something else\n    # on two lines")
     assert value(file) == 3
     write(file, "(x[i]  *  3.0)", imports="import math\n\nUNUSED = math.pi\n\n\n")
-    assert load(file)._code.tier == "cache"
+    assert load(file).code.tier == "cache"
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     shutil.copy(file, moved / "renamed.py")
-    assert load(moved)._code.tier == "cache"
+    assert load(moved).code.tier == "cache"
     assert entries(folder) == before
 
 
@@ -174,21 +174,21 @@ def test_parameters_dtypes_and_shapes_are_part_of_the_key() -> None:
         model = graphs.load(lambda x: ops.relu(x * factor), (dtype, shape))
         x = np.ones([3 if isinstance(d, str) else d for d in shape], dtype)
         assert (model(x)[0].to_numpy() == np.maximum(x * dtype(factor), 0)).all()
-        return model._code.tier
+        return model.code.tier
 
     variants = [(f, d, s) for f in (2.0, -2.0, 0.5) for d in (np.float32, np.float64) for s in (["n"], ["m", "n"], [3])]
     assert [tier(*v) for v in variants] == ["compiled"] * len(variants)
     assert [tier(*v) for v in variants] == ["cache"] * len(variants)
     # Which names the dims have does not change the code, which of them are equal does.
-    assert graphs.load(lambda x: x @ x, (np.float32, ["n", "n"]))._code.tier == "compiled"
-    assert graphs.load(lambda x: x @ x.T, (np.float32, ["m", "n"]))._code.tier == "compiled"
+    assert graphs.load(lambda x: x @ x, (np.float32, ["n", "n"])).code.tier == "compiled"
+    assert graphs.load(lambda x: x @ x.T, (np.float32, ["m", "n"])).code.tier == "compiled"
 
 
 def test_large_constants_are_data_and_not_code() -> None:
     for number in range(3):
         weights = np.full(100, float(number))
         model = graphs.load(lambda x, w=weights: x + ops.constant(w), (np.float64, [100]))
-        assert model._code.tier == ("cache" if number else "compiled")
+        assert model.code.tier == ("cache" if number else "compiled")
         assert (model(np.zeros(100))[0].to_numpy() == number).all()
     for number in (1.0, -0.0, 0.0, 1e-300):
         model = graphs.load(lambda x, n=number: ops.constant(n, x.dtype) / x, (np.float64, [1]))
@@ -220,7 +220,7 @@ def test_damaged_entries_are_replaced(file: Path, folder: Path) -> None:
     for name in list(good)[: len(good) // 2 + 1]:
         (folder / name).unlink()
     assert value(file) == 5
-    assert load(file)._code.tier == "cache"
+    assert load(file).code.tier == "cache"
 
 
 def test_entries_of_another_key_are_not_believed(file: Path, folder: Path) -> None:
@@ -298,11 +298,11 @@ def test_parameters_are_distinguished_by_their_bits(tmp_path: Path) -> None:
                 (np.float64, ["n"]),
                 extensions=[file],
             )
-            assert model._code.tier == tier
+            assert model.code.tier == tier
             assert model(np.ones(2))[0].to_numpy()[1] == np.copysign(np.inf, k)
     for k in (np.nan, -np.nan):
         model = graphs.load(lambda x, k=k: ops.constant(k, x.dtype) + x * 0.0, (np.float64, [1]))
-        assert model._code.tier == "compiled"
+        assert model.code.tier == "compiled"
 
 
 def test_a_folder_that_cannot_be_used_warns_and_works(
@@ -364,7 +364,7 @@ def forward(x):
 graph = Graph("g", forward=forward, input_types=[kind], custom_extensions=[sys.argv[1]])
 model = InferenceSession().load(graph)
 y, total = model(np.arange(1, 6, dtype=np.float32))
-print(y.to_numpy()[0], total.item(), model._code.tier, "llvmlite" in sys.modules or "torch_mlir" in sys.modules)
+print(y.to_numpy()[0], total.item(), model.code.tier, "llvmlite" in sys.modules or "torch_mlir" in sys.modules)
 """
 
 
@@ -398,7 +398,7 @@ def test_eight_processes_start_with_one_empty_cache(file: Path, folder: Path) ->
         assert out.split()[:2] == ["5.0", "75.0"]
     left = entries(folder)
     assert not [name for name in left if "tmp" in Path(name).name]
-    assert load(file)._code.tier in ("cache", "compiled")
+    assert load(file).code.tier in ("cache", "compiled")
     assert value(file) == 5
 
 
@@ -436,7 +436,7 @@ def test_the_command_line_shows_and_clears(file: Path, folder: Path) -> None:
     assert not entries(folder)
     assert ": 0 entries" in cache("info")
     assert model(X)[0].to_numpy()[0] == 5
-    assert load(file)._code.tier == "compiled"
+    assert load(file).code.tier == "compiled"
 
 
 def test_a_warm_load_is_fast(file: Path) -> None:

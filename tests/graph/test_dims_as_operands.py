@@ -79,7 +79,7 @@ def test_one_shape_after_the_other() -> None:
 
 def test_a_dim_is_a_number_and_no_buffer() -> None:
     model = load(lambda x: x / x.shape[0] + x.shape[1], (F32, ["n", "m"]))
-    plan = model._code.plan
+    plan = model.code.plan
     assert [b.source[0] for b in plan.buffers if b.source[0] != "constant"] == ["input", "output"]
     assert not plan.steps and not any(b.source[0] == "temp" for b in plan.buffers)
 

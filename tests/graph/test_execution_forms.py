@@ -223,7 +223,7 @@ def test_tensors_as_bytes() -> None:
 def test_clones_share_code_alone(model: Model) -> None:
     x, y = pair(3, 5)
     other = model.clone()
-    assert other._code is model._code
+    assert other.code is model.code
     kept = model.run_slots(x, y)
     other.run_slots(y, y)
     assert np.array_equal(kept[0].to_numpy(), x + y)

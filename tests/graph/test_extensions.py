@@ -93,9 +93,9 @@ def test_num_threads() -> None:
     staged = Graph("g", lambda x: x + 1, [N])
     for threads in (1, 2, 3):
         model = InferenceSession(num_threads=threads).load(staged)
-        assert model._call.native.context.threads == threads
-        assert bool(model._call.native.context.parallel) == (threads > 1)
+        assert model.first_caller.native.context.threads == threads
+        assert bool(model.first_caller.native.context.parallel) == (threads > 1)
         np.testing.assert_array_equal(model(big)[0].to_numpy(), big + 1)
-        assert model.clone()._call.native.context.threads == threads
-    pools = {id(InferenceSession(num_threads=2).load(staged)._call.native.pool) for _ in range(2)}
+        assert model.clone().first_caller.native.context.threads == threads
+    pools = {id(InferenceSession(num_threads=2).load(staged).first_caller.native.pool) for _ in range(2)}
     assert len(pools) == 1, "models of one number of threads share a pool"

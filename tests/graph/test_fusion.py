@@ -44,7 +44,7 @@ class Loaded:
     @property
     def groups(self) -> list[str]:
         """For each group of the fused entry: the names of its ops, the root in brackets."""
-        entry = self.fused._code.plan.entry
+        entry = self.fused.code.plan.entry
         assert entry is not None
         texts = []
         for group in entry.groups:
@@ -553,7 +553,7 @@ def test_only_what_cannot_be_built_is_taken_apart() -> None:
     reasons = [edge.reason for kernel in model.fused.kernel_summaries for edge in kernel.unfused]
     assert len(reasons) == 5
     assert all(reason.endswith("cannot be compiled together with other ops, and runs alone") for reason in reasons)
-    assert made().fused._code.plan.parts == model.fused._code.plan.parts
+    assert made().fused.code.plan.parts == model.fused.code.plan.parts
 
 
 def test_a_graph_of_one_group_is_taken_apart_too() -> None:
@@ -566,7 +566,7 @@ def test_an_epilogue_of_vectors_is_not_taken_apart_lane_by_lane() -> None:
     """A pool stores vectors: what follows reads them from memory, in a loop that becomes vectors again."""
     made = load(lambda x: ops.exp(ops.avg_pool1d(x, 3, padding=1)) * 2, (F, ["n", "w", "c"]))
     assert made.groups == ["[avg_pool] exp mul"]
-    entry = made.fused._code.plan.entry
+    entry = made.fused.code.plan.entry
     assert entry is not None
     used = [op for f in typed_program(entry, host()).functions for op in walk(f.body)]
     assert DType.float32 not in {op.operands[0].dtype for op in used if op.name == "extract_at"}

@@ -172,33 +172,33 @@ def test_a_graph_is_planned_for_it() -> None:
     ir = scaled().ir
     assert "gpu:0" in str(ir) and "cpu" not in str(ir) and ir.device == GPU
     model = InferenceSession([Accelerator(0)]).load(scaled())
-    entry = model._code.plan.entry
+    entry = model.code.plan.entry
     assert entry is not None
     assert {buffer.device for buffer in entry.buffers} == {group.device for group in entry.groups} == {"gpu:0"}
     assert {buffer.role for buffer in entry.buffers} == {"input", "output", "temp", "constant"}
-    on_host = InferenceSession().load(scaled(DeviceRef.CPU()))._code.plan.entry
+    on_host = InferenceSession().load(scaled(DeviceRef.CPU())).code.plan.entry
     assert on_host is not None and {buffer.device for buffer in on_host.buffers} == {"cpu:0"}
 
 
 def test_code_comes_in_two_halves_and_half_of_it_is_a_miss(driver: NullDriver, tmp_path: Path) -> None:
     session = InferenceSession([Accelerator(0)])
-    assert session.load(scaled())._code.tier == "compiled"
+    assert session.load(scaled()).code.tier == "compiled"
     (pieces,) = driver.loaded
     assert [piece.kind for piece in pieces] == ["so", "ptx"]
     assert pieces[0].read()[:4] == b"\x7fELF" and b".target sm_80" in pieces[1].read()
     assert [piece.target.split("-")[0] for piece in pieces] == ["host", "sm_80"]
-    assert session.load(scaled())._code.tier == "cache"
+    assert session.load(scaled()).code.tier == "cache"
     for piece in pieces:
         kept = piece.path.read_bytes()
         for damage in (b"", kept[:-60]):
             damaged = tmp_path / "damaged"  # another file: this process has the old one mapped
             damaged.write_bytes(damage)
             damaged.replace(piece.path)
-            assert session.load(scaled())._code.tier == "compiled"
+            assert session.load(scaled()).code.tier == "compiled"
             assert piece.path.read_bytes() == kept
     for file in (tmp_path / "cache").rglob("*.json"):
         file.unlink()
-    assert session.load(scaled())._code.tier == "compiled"
+    assert session.load(scaled()).code.tier == "compiled"
 
 
 def test_keys_distinguish_devices_and_targets() -> None:

@@ -316,7 +316,7 @@ def test_computations_on_weights_are_done_when_a_model_is_loaded(monkeypatch: py
     for _ in range(2):
         registry = {"w": numbers.standard_normal((64, 96)).astype(np.float32), "b": np.ones(96, np.float32)}
         model = session.init(compiled, weights_registry=registry)
-        assert ops_of(model._ir)["exp"] == ops_of(model._ir)["permute"] == 0
+        assert ops_of(model.ir)["exp"] == ops_of(model.ir)["permute"] == 0
         monkeypatch.setenv("EINKORN_WITHOUT", "graph")
         wanted = session.load(graph, weights_registry=registry)(x)[0].to_numpy()
         monkeypatch.delenv("EINKORN_WITHOUT")

@@ -75,7 +75,7 @@ def test_a_built_in_op_is_overridden_where_the_kernel_is_given(relu: Path, inter
 def test_it_is_fused_as_any_op(relu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EINKORN_CACHE_DIR", str(tmp_path / "cache"))  # code of the cache has no entry
     model = InferenceSession().load(Graph("g", forward, [F32], custom_extensions=[relu]))
-    entry = model._code.plan.entry
+    entry = model.code.plan.entry
     assert entry is not None and [len(group.nodes) for group in entry.groups if len(group.nodes) > 1]
     assert len(entry.groups) == 1
 

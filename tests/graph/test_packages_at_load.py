@@ -93,7 +93,7 @@ def test_ready_made_code_serves_its_instances_without_a_compiler(
     monkeypatch.setenv("EINKORN_NO_JIT", "1")
     for rank, factor in ((1, 2.0), (2, 2.0), (1, 3.0)):
         model = scale([packages / "demo.pkg"], rank=rank, factor=factor)
-        assert str(packages / "demo.pkg") in model._code.tier
+        assert str(packages / "demo.pkg") in model.code.tier
         assert doubled(model, rank=rank, factor=factor)
     assert doubled(scale([packages / "demo.pkg"]))  # the default of the parameter
 
@@ -115,10 +115,10 @@ def test_other_instances_are_compiled_from_the_program(packages: Path, package: 
     assert not (packages / "kernels").exists()
     for keywords in ({"dtype": np.float64}, {"factor": 4.0}, {"rank": 2, "dtype": np.float16}):
         model = scale([packages / package], **keywords)
-        assert model._code.tier == "compiled"
+        assert model.code.tier == "compiled"
         assert doubled(model, keywords.get("dtype", np.float32), keywords.get("rank", 1), keywords.get("factor", 2))
     if package != "demo.pkg":
-        assert scale([packages / package])._code.tier == "compiled"
+        assert scale([packages / package]).code.tier == "compiled"
 
 
 def test_ops_of_a_package_fuse_with_others(packages: Path) -> None:
@@ -130,7 +130,7 @@ def test_ops_of_a_package_fuse_with_others(packages: Path) -> None:
     x = graphs.numbers((1000,), np.float32, 2)
     expected = np.maximum((x + np.float32(1)) * np.float32(2) - np.float32(4), 0)
     np.testing.assert_array_equal(model(x)[0].to_numpy(), expected)
-    assert model._code.plan.entry is not None and len(model._code.plan.entry.groups) == 1
+    assert model.code.plan.entry is not None and len(model.code.plan.entry.groups) == 1
 
 
 def test_the_log_says_where_code_comes_from(packages: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -103,7 +103,7 @@ def test_a_graph_may_do_nothing_but_print(said: Callable[..., str]) -> None:
 def test_a_fence_is_no_part_of_a_kernel() -> None:
     fused = InferenceSession().load(Graph("g", lambda x: (x + 1) * 2, [F32]))
     apart = InferenceSession().load(Graph("g", lambda x: ops.fence(x + 1) * 2, [F32]))
-    assert [sum(b.source[0] == "temp" for b in m._code.plan.buffers) for m in (fused, apart)] == [0, 1]
+    assert [sum(b.source[0] == "temp" for b in m.code.plan.buffers) for m in (fused, apart)] == [0, 1]
 
 
 def test_what_is_refused() -> None:

@@ -38,7 +38,7 @@ def load(forward: Callable[..., Any], *shapes: Sequence[int | str], fuse: bool =
 
 def groups(model: Model) -> list[str]:
     """For each group its root, and after a dash what is done in its stores."""
-    entry = model._code.plan.entry
+    entry = model.code.plan.entry
     assert entry is not None
     names = [[node.kernel.schema.name for node in group.nodes] for group in entry.groups]
     ends = [None if g.epilogue is None else n[g.epilogue] for g, n in zip(entry.groups, names, strict=True)]
@@ -48,7 +48,7 @@ def groups(model: Model) -> list[str]:
 
 def divisions_of_innermost_loops(model: Model) -> int:
     """How often an index is divided, by a size that only a call has, in loops that hold no other loop."""
-    entry = model._code.plan.entry
+    entry = model.code.plan.entry
     assert entry is not None
     program = typed_program(entry, host())
 
@@ -143,7 +143,7 @@ def test_a_reshape_that_is_an_output_is_no_copy() -> None:
 
     model = load(forward, ["m", "n", 6], [6, 8])
     assert groups(model) == ["matmul", "relu", "reduce_sum"]
-    assert model._code.plan.copies == ()
+    assert model.code.plan.copies == ()
     for m, n in [(3, 5), (0, 2), (1, 1)]:
         x, w = numbers(m, n, 6), numbers(6, 8, seed=1)
         flat, positive, total = (b.to_numpy() for b in model(x, w))
@@ -217,7 +217,7 @@ def test_the_kernels_compile_for_a_gpu_with_moves() -> None:
     from einkorn.compiler.targets import lookup
 
     model = load(lambda x, q: heads(x @ q + 1.0), ["batch", "length", 8], [8, 12])
-    entry = model._code.plan.entry
+    entry = model.code.plan.entry
     assert entry is not None and groups(model) == ["matmul - permute"]
     for name in ("sm_80", "gfx942"):
         assert compile_entry(entry, lookup(name)).code

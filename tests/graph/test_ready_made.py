@@ -58,7 +58,7 @@ def tier(package: Path, **parameters: Any) -> str:
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = np.ones(3) / k + (1.0 if b else 2.0) * m
     assert np.array_equal(model(np.ones(3))[0].to_numpy(), expected, equal_nan=True)
-    return str(model._code.tier)
+    return str(model.code.tier)
 
 
 def test_parameters_are_those_of_the_code_to_the_bit(built: Path) -> None:

@@ -82,11 +82,11 @@ def check(model: Model, file: Path, named: str | None = None) -> None:
 def test_code_from_the_cache_names_the_lines_of_the_text_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "kernels" / "one.py"
     write(file)
-    assert load(file)._code.tier == "compiled"
+    assert load(file).code.tier == "compiled"
     for before, comment in (("# moved\n" * 7, ""), ("", "    # within\n" * 3), ('"""All."""\n\n', "    # too\n")):
         write(file, before, comment)
         model = load(file)
-        assert model._code.tier == "cache"
+        assert model.code.tier == "cache"
         check(model, file)
 
 
@@ -96,7 +96,7 @@ def test_code_from_the_cache_names_the_file_that_uses_it(tmp_path: Path) -> None
     write(tmp_path / "other" / "two.py", "# elsewhere\n")
     shutil.rmtree(tmp_path / "kernels")
     model = load(tmp_path / "other")
-    assert model._code.tier == "cache"
+    assert model.code.tier == "cache"
     check(model, tmp_path / "other" / "two.py")
     declared = [note for note in failures(model)[1].notes if "declared" in note]
     assert declared and all("two.py" in note for note in declared)

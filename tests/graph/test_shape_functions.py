@@ -152,7 +152,7 @@ def test_nothing_is_computed_for_nothing() -> None:
 
     graph = Graph("test", forward, [T(F32, "n")], custom_extensions=[KERNELS])
     model = InferenceSession().load(graph)
-    assert not model._code.plan.steps and "defines kept_k" in str(graph)
+    assert not model.code.plan.steps and "defines kept_k" in str(graph)
     assert graphs.results(model, np.float32([1]))[0].tolist() == [2]
     with Graph("undone", input_types=[T(F32, "n")], custom_extensions=[KERNELS]) as undone:
         with pytest.raises(EinkornError):

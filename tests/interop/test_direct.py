@@ -47,12 +47,12 @@ def test_a_size_compiles_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     k.add(X, X)
     state = prepared(k.add)
     made = dict(state.known)
-    models = [each.model._call.variants for each in made.values()]
+    models = [each.model.first_caller.variants for each in made.values()]
     for n in (0, 1, 2, 63, 64, 1000, 50_000):
         x = np.ones(n, np.float32)
         np.testing.assert_array_equal(k.add(x, x), x + x)
     assert prepared(k.add) is state and state.known == made
-    assert [each.model._call.variants for each in made.values()] == models
+    assert [each.model.first_caller.variants for each in made.values()] == models
 
 
 def test_numbers_are_weak() -> None:

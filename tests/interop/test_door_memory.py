@@ -119,7 +119,7 @@ def opened(model: Any, *inputs: Any) -> Any:
         model(*inputs)
     BACKGROUND.wait()
     model(*inputs)
-    assert model._call.code.plan.temps and len(model._doors) == 1
+    assert model.first_caller.code.plan.temps and len(model._doors) == 1
     return model
 
 
@@ -199,7 +199,7 @@ def test_without_memory_for_an_arena_python_says_so(monkeypatch: pytest.MonkeyPa
     def none(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(model._call.plan.driver, "allocate", none, raising=False)
+    monkeypatch.setattr(model.first_caller.plan.driver, "allocate", none, raising=False)
     with pytest.raises(DeviceError, match="intermediate results"):
         model(rows(77), W)
     monkeypatch.undo()

@@ -35,7 +35,9 @@ def door(kernel: Any, *kinds: Any, scalars: Any = (), keywords: Any = None, **op
     def miss(*args: Any, **kwargs: Any) -> Any:
         return MISSED
 
-    made = python_door.python_door(model._call, kernel.schema.name, miss, scalars=scalars, keywords=keywords, **options)
+    made = python_door.python_door(
+        model.first_caller, kernel.schema.name, miss, scalars=scalars, keywords=keywords, **options
+    )
     assert made is not None
     made(*[object()] * len(kinds))  # from now on this thread is known to have enough of a stack
     return made
@@ -200,7 +202,7 @@ def test_variables_that_have_changed_are_a_miss() -> None:
 def test_doors_stand_behind_each_other() -> None:
     first = door(kernels.add_one, (F32, 1))
     model = specialise(kernels.add_one, [(DType.float64, 1)]).model
-    both = python_door.python_door(model._call, "add_one", first)
+    both = python_door.python_door(model.first_caller, "add_one", first)
     assert both(floats(3)).dtype == np.float32 and both(floats(3, dtype=np.float64)).dtype == np.float64
     assert both(floats(3, dtype=np.int32)) is MISSED and both(floats(3), out=floats(3)) is not MISSED
 
@@ -295,8 +297,8 @@ def test_doors_are_code_alone() -> None:
 
 def test_entries_that_are_not_plain_have_no_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     late = specialise(kernels.kept, [(F32, 1)]).model
-    assert door_spec(late._call) is None and door_spec(late._call, late=True) is not None
-    plain = specialise(kernels.add_one, [(F32, 1)]).model._call
+    assert door_spec(late.first_caller) is None and door_spec(late.first_caller, late=True) is not None
+    plain = specialise(kernels.add_one, [(F32, 1)]).model.first_caller
     assert door_spec(plain) is not None
     python_door._works.cache_clear()
     monkeypatch.setenv("EINKORN_DOORS", "0")
@@ -309,7 +311,7 @@ def test_entries_that_are_not_plain_have_no_spec(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("lie", ["build", "type", "rank", "float", "tuple", "dict"])
 def test_the_probe_believes_nothing(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = specialise(kernels.add_one, [(F32, 1)]).model._call
+    plain = specialise(kernels.add_one, [(F32, 1)]).model.first_caller
     python_door._works.cache_clear()
     if lie == "build":
         monkeypatch.setattr(sys, "abiflags", "t", raising=False)

@@ -250,7 +250,7 @@ class Alarm(Exception):
 @pytest.mark.parametrize("size", [4, 40_000])
 def test_a_call_without_an_end_is_interrupted(size: int) -> None:
     model = specialise(door_kernels.without_end, [(DType.float32, 1)]).model
-    endless = python_door(model._call, "without_end", model.execute)
+    endless = python_door(model.first_caller, "without_end", model.execute)
 
     def ring(*_: Any) -> None:
         raise Alarm

@@ -17,7 +17,7 @@ F32 = DType.float32
 def test_a_text_serves_all_kernels_of_its_form() -> None:
     texts = []
     for kernel in (k.add_one, k.scale_and_shift):
-        spec = door_spec(specialise(kernel, [(F32, 2)]).model._call)
+        spec = door_spec(specialise(kernel, [(F32, 2)]).model.first_caller)
         assert spec is not None
         texts.append(door_text("torch", spec, TorchForm()))
     assert texts[0] == texts[1]
@@ -30,7 +30,7 @@ def test_the_kernels_of_the_dispatcher_compile() -> None:
 
 
 def test_outputs_that_are_given() -> None:
-    spec = door_spec(specialise(k.halves, [(F32, 1)]).model._call)
+    spec = door_spec(specialise(k.halves, [(F32, 1)]).model.first_caller)
     assert spec is not None
     made, given = TorchForm(lists=(2,)), TorchForm((2,), (0, 1), (False, True))
     for form in (made, given):

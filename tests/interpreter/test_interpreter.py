@@ -132,7 +132,7 @@ def test_whole_graphs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     compiled = graphs.results(InferenceSession(interpret=False).load(graph), a, b)
     monkeypatch.setenv("EINKORN_INTERPRET", "1")
     model = InferenceSession().load(graph)
-    assert model._code.tier == "interpreter"
+    assert model.code.tier == "interpreter"
     for rows in (3, 2, 0):
         for got, wanted in zip(graphs.results(model, a[:rows], b), compiled, strict=True):
             assert got.tobytes() == wanted[: len(got)].tobytes()

@@ -166,7 +166,7 @@ class Doors:
             return
         key = self._key(call.parameters, values)
         kind = key, special, call.bounds, order
-        if key is None or kind in self.known or not special.model._code.device.is_host:
+        if key is None or kind in self.known or not special.model.code.device.is_host:
             return
         with self._lock:
             if kind in self.known:
@@ -200,7 +200,7 @@ class Doors:
         ranks = [len(order) if k in joint else 0 for k in range(len(patterns))]
         inputs = special.schema.inputs
         scalars = [self._number(special.schema, a) if a.form is Form.SCALAR else "" for a in inputs]
-        caller = _caller_for(special.model._call, patterns)
+        caller = _caller_for(special.model.first_caller, patterns)
         spec = door_spec(caller, scalars, order, ranks, bounds, apart=True, late=True)
         made = None if spec is None else self._door(special, caller, spec, form)
         if made is None or not self._register():

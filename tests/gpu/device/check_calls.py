@@ -218,7 +218,7 @@ def check_shared_memory_beyond_the_usual_is_requested(gpu: Accelerator, fake: An
     """A launch as generated code makes it: the table's functions, with a structure on the stack."""
     model = InferenceSession([gpu]).load(network())
     model(Buffer.from_numpy(X).to(GPU))
-    table = model._call.native.table
+    table = model.first_caller.native.table
     assert table is not None
     launch = abi.Launch(0, (2, 1, 1), (256, 1, 1), (2, 1, 1) if fake.knows_arguments else (1, 1, 1), 50_000, 0)
     slots = [ctypes.c_uint64(value) for value in (3, 0, 0, 0)]
@@ -236,7 +236,7 @@ def check_shared_memory_is_requested_when_code_is_loaded(gpu: Accelerator, fake:
     if not fake.knows_arguments:
         return  # AMD's GPUs have no such attribute
     model: Any = InferenceSession([gpu]).load(network("asking"))
-    functions = model._call.code.launching.functions
+    functions = model.first_caller.code.launching.functions
     assert len(functions) == 2
     for function in functions:
         assert fake.attributes[function] == {8: fake.attribute(97) - fake.function_attribute(1, function)}
@@ -256,7 +256,7 @@ def check_functions_are_those_of_the_version_that_is_coded_against(gpu: Accelera
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def check_fills_and_copies_of_the_table(width: int, gpu: Accelerator, fake: Any) -> None:
     model: Any = InferenceSession([gpu]).load(network())
-    table = model._call.native.table
+    table = model.first_caller.native.table
     buffer, device = Buffer(DType.uint8, (8 * width,), GPU), ctypes.addressof(table)
     pattern = 0x0807060508070605
     assert abi.FillFunction(table.fill)(device, buffer.address + width, pattern, 6, width) == 0
@@ -274,7 +274,7 @@ def check_the_thread_keeps_its_device(elsewhere: int | None, gpu: Accelerator, f
     if elsewhere is None and fake.first_device is not None:
         return  # a thread of HIP's always has one
     model: Any = InferenceSession([gpu]).load(network())
-    table, before = model._call.native.table, fake.threads.device
+    table, before = model.first_caller.native.table, fake.threads.device
     fake.threads.device = elsewhere
 
     def keeps(action: Any) -> Any:
