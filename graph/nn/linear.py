@@ -11,7 +11,14 @@ from ..driver.devices import Device, DeviceRef
 from ..eager import functional as F
 from ..eager import random
 from ..eager.tensor import Tensor
-from ..quantization.encodings import QuantizationEncoding, bytes_of, decoded_type, encoding_of
+from ..quantization.encodings import (
+    ENCODINGS,
+    QuantizationConfig,
+    QuantizationEncoding,
+    bytes_of,
+    decoded_type,
+    encoding_of,
+)
 from ..types.dims import Dim
 from ..types.tensor_type import shown
 from .module import Module
@@ -43,6 +50,7 @@ class Encoded(Module[..., Any]):
 
     weight: Any
     encoding: QuantizationEncoding | None
+    _sizes: tuple[int, int] | None = None  # of a matrix that is not blocks of bytes
 
     def _begin(
         self,
@@ -54,6 +62,9 @@ class Encoded(Module[..., Any]):
         device: Device | DeviceRef | None,
     ) -> None:
         self.encoding = None if encoding is None else encoding_of("encoding", encoding, CODE)
+        if self.encoding is not None and not self.encoding.is_gguf:
+            text = f"rows in the encoding {self.encoding.name} cannot be looked up"
+            raise misused(text, "encoding", "an encoding of GGUF", self.encoding.name)
         if self.encoding is None:
             self.weight = drawn([rows, columns], inputs, dtype, device)
             return
@@ -67,6 +78,8 @@ class Encoded(Module[..., Any]):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the matrix, in elements."""
+        if self._sizes is not None:
+            return self._sizes
         sizes = tuple(int(dim) for dim in self.weight.shape)
         rows, columns = sizes if self.encoding is None else decoded_type(self.encoding, sizes)[1]
         return rows, columns
@@ -87,13 +100,43 @@ class Encoded(Module[..., Any]):
         super().take(name, value, encoding)
 
 
+def _parts(
+    encoding: QuantizationEncoding, config: QuantizationConfig | None, rows: int, columns: int
+) -> dict[str, tuple[DType, list[int]]]:
+    """The tensors of a weight that is not blocks of bytes, in the order of `ops.qmatmul`, as checkpoints name them."""
+    blocks = ENCODINGS[encoding].scaled
+    if blocks is not None:
+        sizes = [1 if block == 0 else -(-size // block) for size, block in zip((rows, columns), blocks, strict=True)]
+        dtype = DType.int8 if encoding is QuantizationEncoding.INT8_ROW else DType.float8_e4m3fn
+        return {"weight": (dtype, [rows, columns]), "weight_scale": (DType.float32, sizes)}
+    if not isinstance(config, QuantizationConfig):
+        text = f"encoding {encoding.name} has settings: pass a QuantizationConfig"
+        raise misused(text, "config", "a QuantizationConfig", config)
+    size = columns if config.group_size == -1 else config.group_size
+    if rows % 8 or columns % 8 or columns % size:
+        text = f"{rows} rows of {columns} elements are no whole words and groups of {encoding.name}"
+        raise misused(text, "encoding", f"multiples of 8 and of {size}", [rows, columns])
+    gptq = encoding is QuantizationEncoding.GPTQ
+    words = [columns // 8, rows] if gptq else [columns, rows // 8]
+    found = {"qweight": (DType.int32, words), "scales": (DType.float16, [columns // size, rows])}
+    if not config.sym:
+        found["qzeros"] = (DType.int32, [columns // size, rows // 8])
+    if gptq and config.desc_act:
+        found["g_idx"] = (DType.int32, [columns])
+    return found
+
+
 class Linear(Encoded):
     """`x @ transpose(weight) + bias`, for x of the shape (..., in_dim).
+
+    A weight of int8 or float8 has its scales as `weight_scale`. Weights of GPTQ and AWQ are `qweight`, `scales`,
+    `qzeros` (unless `config.sym`) and `g_idx` (if `config.desc_act`), as checkpoints have them.
 
     Args:
         in_dim, out_dim: the sizes of the last axis before and after.
         bias: whether something is added; `bias` is 0 if not.
         encoding: of a quantised weight, which begins with zeros; other weights begin with random numbers.
+        config: the settings of GPTQ and AWQ.
         dtype, device: of the weights; the defaults when left out.
     """
 
@@ -106,11 +149,22 @@ class Linear(Encoded):
         *,
         bias: bool = True,
         encoding: QuantizationEncoding | str | None = None,
+        config: QuantizationConfig | None = None,
         dtype: DType | None = None,
         device: Device | DeviceRef | None = None,
     ) -> None:
         columns, rows = size_of("in_dim", in_dim), size_of("out_dim", out_dim)
-        self._begin(rows, columns, columns, encoding, dtype, device)
+        self.config = config
+        self._parts: tuple[str, ...] = ("weight",)
+        found = None if encoding is None else encoding_of("encoding", encoding, CODE)
+        if found is None or found.is_gguf:
+            self._begin(rows, columns, columns, found, dtype, device)
+        else:
+            self.encoding, self._sizes = found, (rows, columns)
+            parts = _parts(found, config, rows, columns)
+            self._parts = tuple(parts)
+            for name, (kind, shape) in parts.items():
+                setattr(self, name, Tensor.zeros(shape, dtype=kind, device=device))
         self.bias: Any | Literal[0] = drawn([rows], columns, dtype, device) if flag_of("bias", bias) else 0
 
     @property
@@ -128,7 +182,7 @@ class Linear(Encoded):
         if self.encoding is None:
             y = F.matmul(x, F.transpose(self.weight, 0, 1))
         else:
-            y = F.qmatmul(self.encoding, None, x, self.weight)
+            y = F.qmatmul(self.encoding, self.config, x, *(getattr(self, name) for name in self._parts))
         return y if isinstance(self.bias, int) else y + self.bias
 
 

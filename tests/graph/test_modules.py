@@ -12,7 +12,7 @@ from einkorn.tensor import Tensor
 from einkorn import functional as F
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, nn
-from einkorn.graph.quantization import QuantizationEncoding
+from einkorn.graph.quantization import QuantizationConfig, QuantizationEncoding
 from einkorn.graph.weights import GGUFWeights, write_gguf
 
 HOST = DeviceRef.CPU()
@@ -159,11 +159,37 @@ def test_quantised_layers(encoding: QuantizationEncoding, tmp_path: Any) -> None
         nn.Linear(256, 9, bias=False).load_state(lambda name, _: weights["0.weight"].data())
 
 
+def test_layers_of_other_checkpoints() -> None:
+    rng = np.random.default_rng(0)
+    x = numbers(3, 64)
+    weight = numbers(16, 64)
+    for name in ("int8_row", "float8_tensor", "float8_row", "float8_block"):
+        layer = nn.Linear(64, 16, encoding=name)
+        parts = F.quantize(name, Tensor.from_numpy(weight))
+        layer.load_state_dict({"weight": parts[0], "weight_scale": parts[1], "bias": np.ones(16, np.float32)})
+        wanted = x @ F.dequantize(name, *parts).numpy().T + 1
+        for found in both_ways(layer, x):
+            np.testing.assert_allclose(found[0].numpy(), wanted, rtol=1e-4, atol=1e-4)
+        assert layer.shape == (16, 64) and layer.in_dim == 64
+    words = rng.integers(-(1 << 31), 1 << 31, (8, 16)).astype(np.int32)
+    scales = rng.uniform(0.01, 0.1, (2, 16)).astype(np.float16)
+    zeros = rng.integers(-(1 << 31), 1 << 31, (2, 2)).astype(np.int32)
+    config = QuantizationConfig("gptq", 4, 32)
+    layer = nn.Linear(64, 16, bias=False, encoding="gptq", config=config)
+    layer.load_state_dict({"qweight": words, "scales": scales, "qzeros": zeros})
+    wanted = x @ F.dequantize("gptq", words, scales, zeros, config=config).numpy()
+    np.testing.assert_allclose(both_ways(layer, x)[1][0].numpy(), wanted, rtol=1e-4, atol=1e-4)
+    awq = nn.Linear(64, 16, encoding="awq", config=QuantizationConfig("awq", 4, 32, sym=True))
+    assert [name for name, _ in awq.parameters] == ["qweight", "scales", "bias"]
+
+
 def test_layers_that_cannot_be() -> None:
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("in_dim", lambda: nn.Linear(0, 3)),
         ("encoding", lambda: nn.Linear(33, 3, encoding="q8_0")),
         ("encoding", lambda: nn.Linear(32, 3, encoding="q9")),
+        ("encoding", lambda: nn.Embedding(32, 32, encoding="gptq")),
+        ("config", lambda: nn.Linear(32, 32, encoding="gptq")),
         ("groups", lambda: nn.Conv2d(4, 6, 3, groups=4)),
         ("num_kv_heads", lambda: nn.Attention(8, 4, 3)),
         ("num_experts_per_token", lambda: nn.MoEGate(8, 4, 5)),
