@@ -146,6 +146,20 @@ def broadcasting() -> Iterator[Row]:
         yield Row(f"a matrix and {what} broadcast", 1.0, calls, names)
 
 
+def complex_numbers() -> Iterator[Row]:
+    """Complex numbers: a small array, and 1 Mi of them into memory that is given."""
+    small, large = (np.exp(1j * np.arange(size)).astype(np.complex64) for size in (SIZE, 1 << 20))
+    names = {"times": kernels.times, "multiply": np.multiply, "z": small}
+    yield Row("complex numbers", 1.0, {"times": "times(z, z)", "np.multiply": "multiply(z, z)"}, names)
+    for what, kernel, peer, z, out in (
+        ("products", kernels.times, np.multiply, (large, large), large.copy()),
+        ("quotients", kernels.quotient, np.divide, (large, large), large.copy()),
+        ("absolute values", kernels.modulus, np.abs, (large,), large.real.copy()),
+    ):
+        calls = {kernel.__name__: "ours(*z, out=out)", f"np.{peer.__name__}": "peer(*z, out=out)"}
+        yield Row(f"1 Mi complex numbers, {what}", 1.2, calls, {"ours": kernel, "peer": peer, "z": z, "out": out})
+
+
 def layouts() -> Iterator[Row]:
     """Arrays and tensors of other layouts than row-major: small ones, and of 1 Mi elements."""
     small, large = X.reshape(8, 8).T, np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024).T
@@ -321,7 +335,8 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
     more = {**names, "increase": increase, "scaled": scaled, "total": total, "twice": twice, "table": table}
     more |= {"view": table.T, "steps": torch.ones(2 * SIZE)[::2], "mine": t.clone(), "eighth": 7.0}
     more |= {"moved": einkorn.torch.op(kernels.moved), "half": einkorn.torch.op(kernels.first_half)}
-    more |= {"clamped": einkorn.torch.op(kernels.clamped)}
+    more |= {"clamped": einkorn.torch.op(kernels.clamped), "times": einkorn.torch.op(kernels.times)}
+    more["z"] = torch.ones(SIZE, dtype=torch.complex64)
     more |= {"last": torch.ones(SIZE, dtype=dtypes[-1]), "parts": torch.ones(2 * SIZE)[::2], "direct": kernels.add_one}
     calls = {
         "transposed": ("op(view)", "op(table)"),
@@ -330,6 +345,7 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
         "in place, every second element": ("increase(parts)", "op(t)"),
         "a list of two tensors": ("total([t, t])", "op(t)"),
         "a seventh dtype": ("op(last)", "op(t)"),
+        "complex numbers": ("times(z, z)", "op(t)"),
         "an eighth value of a parameter": ("scaled(t, scale=eighth)", "op(t)"),
         "a text parameter": ("moved(t, way='down')", "op(t)"),
         "sizes of `@op.shape`": ("half(t)", "op(t)"),
@@ -568,6 +584,7 @@ def later() -> Iterator[Row]:
 SECTIONS: dict[str, tuple[Callable[[], Iterator[Row]], str]] = {
     "direct": (direct, ""),
     "broadcasting": (broadcasting, ""),
+    "complex": (complex_numbers, ""),
     "layouts": (layouts, ""),
     "torch_layouts": (torch_layouts, "torch"),
     "models": (models, ""),

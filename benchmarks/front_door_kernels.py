@@ -4,12 +4,15 @@ from typing import TypeVar
 
 from einkorn.dsl import (
     SIMD,
+    ComplexFloating,
     InputTensor,
     MutableInputTensor,
     Numeric,
     OutputTensor,
     VariadicTensors,
+    abs,
     autotune,
+    complex64,
     float32,
     foreach,
     register,
@@ -17,6 +20,7 @@ from einkorn.dsl import (
 )
 
 T = TypeVar("T", bound=Numeric)
+C = TypeVar("C", bound=ComplexFloating)
 ONE, TWO, THREE, FOUR = 1.0, 2.0, 3.0, 4.0
 
 
@@ -33,6 +37,21 @@ def add(out: OutputTensor[T, "n"], x: InputTensor[T, "n"], y: InputTensor[T, "n"
 @register("plus")
 def plus(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
     foreach(out, lambda i: x[i] + y[i])
+
+
+@register("times")
+def times(out: OutputTensor[C, "*s"], x: InputTensor[C, "*s"], y: InputTensor[C, "*s"]):
+    foreach(out, lambda i: x[i] * y[i])
+
+
+@register("quotient")
+def quotient(out: OutputTensor[C, "*s"], x: InputTensor[C, "*s"], y: InputTensor[C, "*s"]):
+    foreach(out, lambda i: x[i] / y[i])
+
+
+@register("modulus")
+def modulus(out: OutputTensor[float32, "*s"], x: InputTensor[complex64, "*s"]):
+    foreach(out, lambda i: abs(x[i]))
 
 
 @register("scaled")
