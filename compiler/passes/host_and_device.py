@@ -50,39 +50,46 @@ def host_and_device(program: Program, target: Target, hosts: int = 1) -> tuple[l
             are.
     """
     for function in program.functions:
-        if any(_vectors(launch) for launch in _launches(function)):
+        if any(_wide(launch) for launch in _launches(function)):
             _take_apart(function.body, Builder(function.bounds))
     return [host_half(program, target) for _ in range(hosts)], device_half(program)
 
 
-def _vectors(launch: Op) -> list[Value]:
-    """The vectors that a kernel takes from the host's code."""
-    return [v for v in captures(launch.regions[0]) if not isinstance(v.type, PointerType) and v.type.width > 1]
+def _wide(launch: Op) -> list[Value]:
+    """The vectors and complex numbers that a kernel takes from the host's code."""
+    numbers = [value for value in captures(launch.regions[0]) if not isinstance(value.type, PointerType)]
+    return [value for value in numbers if value.simd.width > 1 or value.dtype.is_complex()]
 
 
 def _take_apart(region: Region, builder: Builder) -> None:
-    """Has launches hand over vectors lane by lane: an argument has 8 bytes at most."""
+    """Has launches hand over vectors lane by lane and complex numbers part by part: arguments have 8 bytes at most."""
     ops, region.ops = region.ops, []
     with builder.inside(region):
         for op in ops:
             builder.location = op.location
             if op.opcode is LAUNCH:
-                for vector in _vectors(op):
-                    _lane_by_lane(vector, op.regions[0], builder)
+                while wide := _wide(op):  # lanes may be complex
+                    for value in wide:
+                        _piece_by_piece(value, op.regions[0], builder)
             else:
                 for inner in op.regions:
                     _take_apart(inner, builder)
             region.ops.append(op)
 
 
-def _lane_by_lane(vector: Value, kernel: Region, builder: Builder) -> None:
-    """The host takes a vector apart, and the kernel puts it together."""
-    one = SIMDType(vector.dtype)
-    lanes = [builder.one("extract", [vector], one, lane=lane) for lane in range(vector.simd.width)]
+def _piece_by_piece(old: Value, kernel: Region, builder: Builder) -> None:
+    """The host takes a vector or a complex number apart, and the kernel puts it together."""
+    if old.simd.width > 1:
+        one = SIMDType(old.dtype)
+        pieces = [builder.one("extract", [old], one, lane=lane) for lane in range(old.simd.width)]
+        joined = "lanes"
+    else:
+        pieces = [builder.one(part, [old], SIMDType(old.dtype.part)) for part in ("real", "imag")]
+        joined = "complex"
     with builder.inside(Region()) as before:
-        whole = builder.one("lanes", lanes, vector.type)
+        whole = builder.one(joined, pieces, old.type)
     for op in walk(kernel):
-        op.operands[:] = [whole if value is vector else value for value in op.operands]
+        op.operands[:] = [whole if value is old else value for value in op.operands]
     kernel.ops[:0] = before.ops
 
 
