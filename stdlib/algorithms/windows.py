@@ -3,8 +3,8 @@
     windows(out, x, shape, first, identity, step, finish)
 
 Windows slide over up to three axes; what lies outside of x is left out. With the channels last, a vector holds
-channels of one place; with the channels first, it holds neighbouring places of one channel, and the places whose
-window is cut off are done one by one.
+channels of one place; with the channels first, it holds neighbouring places of one channel: of a copy with
+what stands for the places outside, or else the places whose window is cut off are done one by one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from ...dsl import ceildiv, compiled_for, max, min, parallel_for, unroll, vectorize
 from .algorithm import every, unravelled, whole_number
+from .planes import by_planes
 from .rows import TASK
 
 VECTORS = 4  # vectors of channels that are held at a time
@@ -53,7 +54,9 @@ def taps(shape: Any, size: Any, axis: Any, place: Any) -> Any:
     return (0 if sizes[axis] == 1 and before[axis] == 0 else low), max(high, low)
 
 
-def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, each: Any = 1) -> None:
+def windows(
+    out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, each: Any = 1, outside: Any = None
+) -> None:
     """Stores what `finish` makes of each window.
 
     Args:
@@ -67,6 +70,8 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
         finish: a function (state, place): what is stored; `place` are the three numbers of the result.
         each: how many neighbouring channels share their windows: each sees all of them, one after the other, and `step`
             takes the number of the one that it sees behind its other arguments. A power of two.
+        outside: a number of the dtype of x that changes no state, where there is one and nothing depends on `tap` and
+            `place`: what lies outside may then be taken for it.
     """
     axes = x.rank - 2
     inner = three_axes(x.shape[2:] if first else x.shape[1:-1])
@@ -109,7 +114,10 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
 
         parallel_for(out.size, element)
     elif first:
-        _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
+        if outside != None and strides[2] == 1:  # noqa: E711
+            by_planes(out, x, shape, outside, identity, step, finish)
+        else:
+            _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
     else:
         _along_channels(out, x, inner, outer, channels, shape, folded, finish, at)
 

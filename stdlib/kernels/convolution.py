@@ -287,7 +287,16 @@ def depthwise_conv(
         return times_plus(value.cast(wide), weight.cast(wide), state)
 
     shape = window_shape(filter.shape[2:] if first else filter.shape[:-2], stride, dilation, before)
-    windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, lambda state, place: state.cast(T))
+    windows(
+        out,
+        x,
+        shape,
+        first,
+        lambda width: SIMD[wide, width](0),
+        step,
+        lambda state, place: state.cast(T),
+        outside=T(0),
+    )
 
 
 @register("grouped_conv", writes_once=True)

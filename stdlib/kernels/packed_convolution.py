@@ -2,10 +2,9 @@
 
     split_places(x) --> conv_packed(split, strips)
 
-`split_places` pads an image and sorts its places by their remainder in the stride: the places of one phase lie side by
-side, a *plane* for each channel and phase. So whatever stride and dilation are, a tap of the filter sees for the places
-of the result neighbours of one plane, from an offset on. The rows of a plane are a little longer than those of the
-result; what is computed for the places between is not stored.
+`split_places` pads an image and sorts its places into planes (`algorithms.planes`), of which a tap of the filter sees
+neighbours for the places of the result. The rows of a plane are a little longer than those of the result; what is
+computed for the places between is not stored.
 
 The filter lies in strips of some results: for each channel and tap their weights side by side. Tiles are those of
 `matmul`, and sums are taken in the order of `conv`: the bits are the same.
@@ -35,6 +34,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled
+from ..algorithms.planes import fill_plane, planes_of, seen_by
 from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK
 from ..algorithms.rows import TASK
 from ..algorithms.windows import numbers, three_axes
@@ -43,13 +43,6 @@ T = TypeVar("T", bound=Numeric)
 
 PANELS = 8  # panels of a block of columns
 PANEL = 32  # places behind the last plane that may be read
-
-
-def _planes(places: Any, taps: Any, strides: Any, dilations: Any) -> Any:
-    """How many phases there are along each axis, and the sizes of a plane."""
-    phases = tuple(strides[t] if taps[t] > 1 else 1 for t in unroll(3))
-    sizes = tuple(places[t] + (taps[t] - 1) * dilations[t] // strides[t] for t in unroll(3))
-    return phases, sizes
 
 
 @register("pack_filter", writes_once=True)
@@ -69,7 +62,7 @@ def pack_filter(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "*f"], *, 
     parallel_for(strips, strip, grain=ceildiv(WORK, depth * rows + 16))
 
 
-@register("split_places", writes_once=True, reads={"x": 1})
+@register("split_places", reads={"x": 1})
 def split_places(
     out: OutputTensor[T, "n l"],
     x: InputTensor[T, "*s"],
@@ -89,35 +82,24 @@ def split_places(
     places = tuple(
         (inner[t] + low[t] + high[t] - (counts[t] - 1) * dilations[t] - 1) // strides[t] + 1 for t in unroll(3)
     )
-    phases, sizes = _planes(places, counts, strides, dilations)
+    phases, sizes = planes_of(places, counts, strides, dilations)
     planes = product(phases) * x.dim(1)
 
     def plane(task):
         n, number = task // planes, task % planes
         channel, u, v, w = unravelled(number, (x.dim(1), *phases))
-        phase = (u, v, w)
-        start = number * product(sizes)
-        first = ceildiv(max(low[2] - phase[2], 0), strides[2])
-        last = max(min(ceildiv(inner[2] + low[2] - phase[2], strides[2]), sizes[2]), first)
-        for a in range(sizes[0]):
-            for b in range(sizes[1]):
-                i, j = a * strides[0] + phase[0] - low[0], b * strides[1] + phase[1] - low[1]
-                at = start + (a * sizes[1] + b) * sizes[2]
-                if (i >= 0) & (i < inner[0]) & (j >= 0) & (j < inner[1]):
-                    index = (n, channel, *(i, j)[3 - axes :])
-                    from_there = phase[2] - low[2]
-                    for k in range(min(first, sizes[2])):
-                        out[n, at + k] = T(0)
-                    for k in range(first, last):
-                        out[n, at + k] = x[(*index, k * strides[2] + from_there)]
-                    for k in range(last, sizes[2]):
-                        out[n, at + k] = T(0)
-                else:
-                    for k in range(sizes[2]):
-                        out[n, at + k] = T(0)
+        there = out.pointer(n, 0)
+
+        def put(at, value):
+            there[number * product(sizes) + at] = value
+
+        def element(i, j, k):
+            return x[(n, channel, *(i, j, k)[3 - axes :])]
+
+        fill_plane(put, element, (u, v, w), sizes, inner, strides, low, T(0))
         if number == planes - 1:
             for k in range(planes * product(sizes), out.dim(1)):
-                out[n, k] = T(0)
+                there[k] = T(0)
 
     parallel_for(out.dim(0) * planes, plane, grain=ceildiv(TASK, product(sizes) + 16))
 
@@ -139,7 +121,7 @@ def conv_packed(
     axes = out.rank - 2
     places, counts = three_axes(out.shape[2:]), three_axes(numbers(taps, axes))
     strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
-    phases, sizes = _planes(places, counts, strides, dilations)
+    phases, sizes = planes_of(places, counts, strides, dilations)
     depth, each = strips.dim(1), strips.dim(0) // groups  # strips of a group
     channels = depth // product(counts)
     lanes = max(compiled_for().vector_bits // T.bits, 1)
@@ -227,12 +209,7 @@ def _fill_offsets(
         for i in range(taps[0]):
             for j in range(taps[1]):
                 for l in range(taps[2]):  # noqa: E741
-                    tap = (i * dilations[0], j * dilations[1], l * dilations[2])
-                    plane, place = channel, int64(0)
-                    for t in unroll(3):
-                        plane = plane * phases[t] + tap[t] % strides[t]
-                        place = place * sizes[t] + tap[t] // strides[t]
-                    offsets[k] = plane * product(sizes) + place
+                    offsets[k] = seen_by((i, j, l), phases, sizes, strides, dilations, channel)
                     k = k + 1
 
 

@@ -54,8 +54,36 @@ def max_pool(
     def step(state, value, channel, tap, place, mask):
         return max(state, value.cast(wide))
 
+    def step_of_floats(state, value, channel, tap, place, mask):
+        """The largest number, and a NaN if there was one: two instructions, where `max` takes several."""
+        best, other = state
+        new = value.cast(wide)
+        return select(new > best, new, best), select(isnan(new), new, other)
+
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
-    windows(out, x, shape, first, lambda width: _least(wide, width), step, lambda state, place: state.cast(N))
+    if wide.is_float():
+        windows(
+            out,
+            x,
+            shape,
+            first,
+            lambda width: (_least(wide, width), SIMD[wide, width](0)),
+            step_of_floats,
+            lambda state, place: select(isnan(state[1]), state[1], state[0]).cast(N),
+            outside=N(-inf),
+        )
+    else:
+        least = N(lowest(wide))
+        windows(
+            out,
+            x,
+            shape,
+            first,
+            lambda width: _least(wide, width),
+            step,
+            lambda state, place: state.cast(N),
+            outside=least,
+        )
 
 
 @register("max_pool_indices", writes_once=True)
@@ -155,7 +183,16 @@ def lp_pool(
         return state + power(value.cast(wide))
 
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
-    windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, lambda state, place: root(state).cast(F))
+    windows(
+        out,
+        x,
+        shape,
+        first,
+        lambda width: SIMD[wide, width](0),
+        step,
+        lambda state, place: root(state).cast(F),
+        outside=F(0) if p > 0.0 else None,
+    )
 
 
 def _least(dtype: Any, width: Any) -> Any:

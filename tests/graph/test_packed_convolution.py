@@ -95,3 +95,33 @@ def test_packed_filters_of_float64() -> None:
 )
 def test_strips_have_few_rows_in_vain(results: int, bits: int, rows: int) -> None:
     assert strip_rows(results, bits) == rows
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "padding", "dilation"), [((9, 7), 5, 2, 1), ((70, 40), 3, 1, 1), ((12, 9), 3, 1, 2)]
+)
+def test_pools_and_filters_of_single_channels(size: Any, kernel: int, padding: int, dilation: int) -> None:
+    """Windows of stride one see a copy with what stands for the places outside; a NaN stays one."""
+    rng = np.random.default_rng(kernel)
+    x, filter = rng.standard_normal((2, 3, *size)).astype(np.float32), rng.standard_normal((3, 1, kernel, kernel))
+    filter = filter.astype(np.float32)
+    x[0, 1, 2, 3] = np.nan
+    layouts = {"input_layout": ConvInputLayout.NCHW}
+
+    def forward(image: Any) -> Any:
+        pooled = ops.max_pool2d(image, kernel, stride=1, dilation=dilation, padding=padding, **layouts)
+        clean = ops.where(ops.is_nan(image), 0.0, image)
+        both = {**layouts, "filter_layout": FilterLayout.FCRS, "dilation": dilation, "padding": padding, "groups": 3}
+        return pooled, ops.conv2d(clean, ops.constant(filter), **both)
+
+    types = [TensorType(DType.float32, x.shape, DeviceRef.CPU())]
+    model = InferenceSession(devices=[CPU()]).load(Graph("windows", forward=forward, input_types=types))
+    pooled, summed = (each.to_numpy() for each in model(x))
+    sides = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+    reach = (kernel - 1) * dilation + 1
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, sides, constant_values=-np.inf), (reach, reach), (2, 3)
+    )
+    assert np.array_equal(pooled, windows[..., ::dilation, ::dilation].max((4, 5)), equal_nan=True)
+    exact = reference(np.nan_to_num(x), filter, (1, 1), (dilation,) * 2, [(padding, padding)] * 2, 3)
+    assert np.abs(summed - exact).max() <= 2e-6 * np.abs(exact).max()

@@ -1,0 +1,112 @@
+"""Images (batch, channels, places) with padding, sorted by the remainder of their places in the stride.
+
+The places of one remainder, a *phase*, lie side by side in a *plane*. So whatever stride and dilation are, a tap of a
+window sees for neighbouring places of the result neighbours of one plane, from an offset on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dsl import ceildiv, compiled_for, max, min, parallel_for, scratch, unroll, vectorize
+from .algorithm import product
+from .rows import TASK
+
+BLOCK = 1 << 13  # places of a channel that are copied at a time, about
+LEAST_ROWS = 4  # of a block, at least
+
+
+def planes_of(places: Any, taps: Any, strides: Any, dilations: Any) -> Any:
+    """How many phases there are along each of three axes, and the sizes of a plane for so many places."""
+    phases = tuple(strides[t] if taps[t] > 1 else 1 for t in unroll(3))
+    sizes = tuple(places[t] + (taps[t] - 1) * dilations[t] // strides[t] for t in unroll(3))
+    return phases, sizes
+
+
+def fill_plane(
+    put: Any, element: Any, phase: Any, sizes: Any, inner: Any, strides: Any, before: Any, fill: Any
+) -> None:
+    """Calls put(position, value) for a plane: element(i, j, k) inside of an image of sizes `inner`, `fill` outside.
+
+    `before` says how many places lie before the image along each axis.
+    """
+    low = min(ceildiv(max(before[2] - phase[2], 0), strides[2]), sizes[2])
+    high = max(min(ceildiv(inner[2] + before[2] - phase[2], strides[2]), sizes[2]), low)
+    from_there = phase[2] - before[2]
+    for a in range(sizes[0]):
+        for b in range(sizes[1]):
+            i, j = a * strides[0] + phase[0] - before[0], b * strides[1] + phase[1] - before[1]
+            at = (a * sizes[1] + b) * sizes[2]
+            if (i >= 0) & (i < inner[0]) & (j >= 0) & (j < inner[1]):
+                for k in range(low):
+                    put(at + k, fill)
+                for k in range(low, high):
+                    put(at + k, element(i, j, k * strides[2] + from_there))
+                for k in range(high, sizes[2]):
+                    put(at + k, fill)
+            else:
+                for k in range(sizes[2]):
+                    put(at + k, fill)
+
+
+def seen_by(tap: Any, phases: Any, sizes: Any, strides: Any, dilations: Any, channel: Any = 0) -> Any:
+    """How far from the place of a result the tap of its window sees an element, in the planes of a channel."""
+    plane, place = channel, 0
+    for t in unroll(3):
+        plane = plane * phases[t] + tap[t] * dilations[t] % strides[t]
+        place = place * sizes[t] + tap[t] * dilations[t] // strides[t]
+    return plane * product(sizes) + place
+
+
+def by_planes(out: Any, x: Any, shape: Any, outside: Any, identity: Any, step: Any, finish: Any) -> None:
+    """`windows` over a copy of some rows of a channel, with `outside` around them; see there."""
+    taps, strides, dilations, before = shape
+    axes = x.rank - 2
+    inner, outer = (*(1, 1)[: 3 - axes], *x.shape[2:]), (*(1, 1)[: 3 - axes], *out.shape[2:])
+    channels = out.dim(1)
+    row = outer[2] * strides[1] * strides[2] * outer[0] * strides[0]
+    rows = max(min(outer[1], max(ceildiv(BLOCK, row + 1), LEAST_ROWS)), 1)
+    blocks = max(ceildiv(outer[1], rows), 1)
+    phases, sizes = planes_of((outer[0], rows, outer[2]), taps, strides, dilations)
+    lanes = max(compiled_for().vector_bits // max(x.dtype.bits, 32), 1)
+
+    def block(task):
+        channel_number, first_row = task // blocks, task % blocks * rows
+        n, channel = channel_number // channels, channel_number % channels
+        held = scratch[x.dtype](product(phases) * product(sizes) + lanes)
+        there = (before[0], before[1] - first_row * strides[1], before[2])
+
+        def element(i, j, k):
+            return x[(n, channel, *(i, j, k)[3 - axes :])]
+
+        for u in range(phases[0]):
+            for v in range(phases[1]):
+                for w in range(phases[2]):
+                    start = ((u * phases[1] + v) * phases[2] + w) * product(sizes)
+
+                    def put(at, value, start=start):
+                        held.pointer(0)[start + at] = value
+
+                    fill_plane(put, element, (u, v, w), sizes, inner, strides, there, outside)
+        for k in range(lanes):
+            held.pointer(0)[product(phases) * product(sizes) + k] = outside
+
+        for a in range(outer[0]):
+            for b in range(min(outer[1] - first_row, rows)):
+
+                def some(c, width, mask, a=a, b=b):
+                    place = (a, first_row + b, c)
+                    from_there = (a * sizes[1] + b) * sizes[2] + c
+                    state = identity(width)
+                    for i in range(taps[0]):
+                        for j in range(taps[1]):
+                            for k in range(taps[2]):
+                                at = from_there + seen_by((i, j, k), phases, sizes, strides, dilations)
+                                value = held.pointer(0).load(at, width=width)
+                                state = step(state, value, channel, (i, j, k), place, mask)
+                    out.store(finish(state, place), n, channel, *place[3 - axes :], mask=mask)
+
+                vectorize(outer[2], lanes, some, masked=True)
+
+    work = rows * outer[2] * outer[0] * product(taps)
+    parallel_for(out.dim(0) * channels * blocks, block, grain=ceildiv(TASK, work + 16))
