@@ -13,11 +13,11 @@ from math import prod
 from typing import Any, Final
 
 from ...dsl.types.dtype import DType
-from ..ir import GraphIR, Held, Item, Node
+from ..ir import GraphIR, Item, Node
 from ..renumbering import Rewriting
 from ..types.dims import StaticDim
 from ..types.tensor_type import TensorType
-from .pack_weights import KernelOf
+from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
 
 FAMILY: Final = "packed_convolution"
@@ -48,7 +48,7 @@ class _Packing(Rewriting):
         super().__init__(ir)
         self.vector_bits = vector_bits
         self.kernel_of = kernel_of
-        self.held = {item.results[0]: item for item in ir.nodes if isinstance(item, Held)}
+        self.held = held_values(ir)
         self.packed: dict[int, int] = {}  # by filter, a value of `ir`, that in strips
 
     def rewrite(self, number: int, item: Item) -> None:

@@ -64,6 +64,22 @@ def pack_weights(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
     return _Packing(ir, vector_bits, kernel_of).run()
 
 
+_VIEWS: Final = ("reshape", "slice")  # of a weight
+
+
+def held_values(ir: GraphIR) -> dict[int, Held]:
+    """By value the weight or constant that it is, or a part of or another form."""
+    held: dict[int, Held] = {}
+    for item in ir.nodes:
+        if isinstance(item, Held):
+            held[item.results[0]] = item
+        elif isinstance(item, Node) and item.kernel.shipped and item.name in _VIEWS:
+            sources = [held[value] for value in item.operands if value in held]
+            if len(sources) == len(item.operands) == 1:
+                held[item.results[0]] = sources[0]
+    return held
+
+
 class _Packing(Rewriting):
     pass_name = "pack_weights"
 
@@ -71,7 +87,7 @@ class _Packing(Rewriting):
         super().__init__(ir)
         self.vector_bits_of = vector_bits
         self.kernel_of = kernel_of
-        self.held = {item.results[0]: item for item in ir.nodes if isinstance(item, Held)}
+        self.held = held_values(ir)
         self.packed: dict[tuple[int, str], int] = {}  # by value of `ir` and kernel, the value with the panels
 
     def rewrite(self, number: int, item: Item) -> None:

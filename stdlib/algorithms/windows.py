@@ -54,9 +54,7 @@ def taps(shape: Any, size: Any, axis: Any, place: Any) -> Any:
     return (0 if sizes[axis] == 1 and before[axis] == 0 else low), max(high, low)
 
 
-def windows(
-    out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, each: Any = 1, outside: Any = None
-) -> None:
+def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, each: Any = 1) -> None:
     """Stores what `finish` makes of each window.
 
     Args:
@@ -70,8 +68,6 @@ def windows(
         finish: a function (state, place): what is stored; `place` are the three numbers of the result.
         each: how many neighbouring channels share their windows: each sees all of them, one after the other, and `step`
             takes the number of the one that it sees behind its other arguments. A power of two.
-        outside: a number of the dtype of x that changes no state, where there is one and nothing depends on `tap` and
-            `place`: what lies outside may then be taken for it.
     """
     axes = x.rank - 2
     inner = three_axes(x.shape[2:] if first else x.shape[1:-1])
@@ -114,12 +110,21 @@ def windows(
 
         parallel_for(out.size, element)
     elif first:
-        if outside != None and strides[2] == 1:  # noqa: E711
-            by_planes(out, x, shape, outside, identity, step, finish)
-        else:
-            _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
+        _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
     else:
         _along_channels(out, x, inner, outer, channels, shape, folded, finish, at)
+
+
+def padded_windows(
+    out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, outside: Any
+) -> None:
+    """As `windows`, where `outside` is a number of the dtype of x that changes no state, so that it may stand for what
+    lies outside. Neither `step` nor `finish` depends on `tap` and `place`.
+    """
+    if first and shape[1][2] == 1 and not compiled_for().is_gpu:
+        by_planes(out, x, shape, outside, identity, step, finish)
+    else:
+        windows(out, x, shape, first, identity, step, finish)
 
 
 def _of_group(x: Any, at: Any, channel: Any, each: Any, first: Any, width: Any, stride: Any, mask: Any) -> Any:

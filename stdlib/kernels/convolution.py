@@ -35,7 +35,7 @@ from ...dsl import (
 from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.products import DEPTH, PANELS, blocked_product, fill_step, panel_at, times_plus
 from ..algorithms.rows import TASK
-from ..algorithms.windows import numbers, three_axes, window_shape, windows
+from ..algorithms.windows import numbers, padded_windows, three_axes, window_shape, windows
 
 T = TypeVar("T", bound=Numeric)
 E = TypeVar("E", bound=Element)
@@ -287,7 +287,7 @@ def depthwise_conv(
         return times_plus(value.cast(wide), weight.cast(wide), state)
 
     shape = window_shape(filter.shape[2:] if first else filter.shape[:-2], stride, dilation, before)
-    windows(
+    padded_windows(
         out,
         x,
         shape,

@@ -31,7 +31,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import lowest, wide_dtype
-from ..algorithms.windows import numbers, three_axes, window_shape, windows
+from ..algorithms.windows import numbers, padded_windows, three_axes, window_shape, windows
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -62,7 +62,7 @@ def max_pool(
 
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
     if wide.is_float():
-        windows(
+        padded_windows(
             out,
             x,
             shape,
@@ -74,7 +74,7 @@ def max_pool(
         )
     else:
         least = N(lowest(wide))
-        windows(
+        padded_windows(
             out,
             x,
             shape,
@@ -183,7 +183,7 @@ def lp_pool(
         return state + power(value.cast(wide))
 
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
-    windows(
+    padded_windows(
         out,
         x,
         shape,
@@ -191,7 +191,7 @@ def lp_pool(
         lambda width: SIMD[wide, width](0),
         step,
         lambda state, place: root(state).cast(F),
-        outside=F(0) if p > 0.0 else None,
+        outside=F(0),
     )
 
 

@@ -256,3 +256,19 @@ def test_products_are_near_exact_ones(dtype: DType, transposed: bool, n: int, k:
         got = packed(a)[0].to_numpy()
         assert np.array_equal(got, plain(a, b)[0].to_numpy()), rows
         assert (np.abs(got.astype(np.float64) - exact) <= np.abs(exact) * last + size * k * 2.0**-24).all(), rows
+
+
+def test_parts_of_weights_are_packed() -> None:
+    """A slice of a weight, as layers of recurrent networks have it, is packed as a whole one is."""
+    rng = np.random.default_rng(0)
+    weight, x = rng.standard_normal((2, 300, 256)).astype(F), rng.standard_normal((5, 256)).astype(F)
+
+    def forward(rows: Any) -> Any:
+        both = ops.constant_external("w", TensorType(DType.float32, weight.shape, DeviceRef.CPU()))
+        return ops.matmul(rows, ops.transpose(both[1], 0, 1)), ops.matmul(rows, ops.transpose(both[0], 0, 1))
+
+    graph = Graph("parts", forward=forward, input_types=[TensorType(DType.float32, x.shape, DeviceRef.CPU())])
+    model = InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": weight})
+    assert [each.prepared for each in model.passes if each.name == "pack_weights"] == [2]
+    for result, part in zip(model(x), weight[::-1], strict=True):
+        assert np.allclose(result.to_numpy(), x.astype(np.float64) @ part.astype(np.float64).T, atol=1e-4)
