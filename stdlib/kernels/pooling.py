@@ -183,16 +183,14 @@ def lp_pool(
         return state + power(value.cast(wide))
 
     shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
-    padded_windows(
-        out,
-        x,
-        shape,
-        first,
-        lambda width: SIMD[wide, width](0),
-        step,
-        lambda state, place: root(state).cast(F),
-        outside=F(0),
-    )
+
+    def finish(state, place):
+        return root(state).cast(F)
+
+    if p > 0.0:
+        padded_windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, finish, outside=F(0))
+    else:
+        windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, finish)
 
 
 def _least(dtype: Any, width: Any) -> Any:
