@@ -110,7 +110,7 @@ class Recurrent(Module[..., Any]):
             states = self.step(projected[time], states, end)
             outputs.append(states[0])
         if not outputs:
-            return F.reshape(projected, [0, x.shape[1], -1])[:, :, : self.hidden_size], states
+            return projected[:, :, : self.hidden_size], states
         return F.stack(outputs[::-1] if backwards else outputs, 0), states
 
     def _looped(self, x: Any, projected: Any, states: list[Any], end: str, backwards: bool) -> tuple[Any, list[Any]]:

@@ -18,7 +18,7 @@ from ..driver.devices import Device, DeviceRef
 from ..eager import functional as F
 from ..eager.contexts import defaults
 from ..eager.tensor import Tensor
-from ..types.dims import Dim
+from ..types.dims import Dim, StaticDim
 from .linear import size_of
 from .module import Module
 from .state import misused
@@ -205,6 +205,11 @@ class RotaryEmbedding(Module[..., Any]):
 
     def _turns(self, length: Any, start: Any) -> Any:
         """The rows of the table of all places."""
+        if isinstance(start, int) and isinstance(length, int | StaticDim):
+            places = self.max_sequence_length
+            if not 0 <= start <= places - int(length):
+                text = f"{int(length)} rows from place {start} on, and there are {places} places"
+                raise misused(text, "start_pos", f"0 to {places - int(length)}", start)
         if isinstance(start, int) and isinstance(self.weight, Tensor) and not F.in_graph_context():
             return F.slice_tensor(self.weight, [slice(start, start + int(length))])
         if getattr(start, "rank", 0) == 0:

@@ -194,6 +194,7 @@ def test_layers_that_cannot_be() -> None:
         ("num_kv_heads", lambda: nn.Attention(8, 4, 3)),
         ("num_experts_per_token", lambda: nn.MoEGate(8, 4, 5)),
         ("dim", lambda: nn.RotaryEmbedding.of(7, 10)),
+        ("start_pos", lambda: nn.RotaryEmbedding.of(4, 10)(Tensor.ones([1, 5, 1, 4]), 6)),
         ("module", lambda: nn.Sequential(3)),  # type: ignore[arg-type]
         ("input_types[0]", lambda: nn.Linear(3, 3).compile(3)),  # type: ignore[arg-type]
     ]
@@ -242,6 +243,11 @@ def test_recurrent_layers(kind: str, how: dict[str, Any]) -> None:
     for found in (eager, Flat().compile(f32(*x.shape))(x), Flat().compile(f32(*size))(x)):
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_recurrent_layer_without_steps() -> None:
+    output, (h, c) = nn.LSTM(3, 4)(Tensor.ones([0, 2, 3]))
+    assert output.shape == [0, 2, 4] and h.shape == c.shape == [1, 2, 4] and not h.numpy().any()
 
 
 @pytest.mark.parametrize("how", [{}, {"stride": 2, "padding": 1}, {"groups": 2, "dilation": (1, 2), "bias": False}])
