@@ -109,7 +109,7 @@ def _of_files(rows: Mapping[str, Cells]) -> str:
     run = [cells for cells in rows.values() if cells[0] == "yes"]
     if not run:
         return "No file was measured."
-    ratios, loads = [float(cells[4]) for cells in run], [float(cells[5]) for cells in run]
+    ratios, loads = [float(cells[4]) for cells in run], [float(cells[5]) for cells in run if cells[5]]
     speed = f"median {statistics.median(ratios):.2f}, worst {min(ratios):.2f} of ONNX Runtime's"
     load = f"median {statistics.median(loads):.1f}, worst {max(loads):.1f} s"
     return f"{len(run)} of {len(rows)} files run as they are shipped. Speed: {speed}. First load: {load}."
