@@ -29,7 +29,8 @@ docs: $(READY)  ## the documentation as a site, with search and an API reference
 test: $(READY)  ## lint, types and the tests that are quick, side by side (PYTEST_ARGS="-k cache" picks some)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 lint unlinted
 
-test-long: $(READY)  ## the tests that make test leaves out: campaigns, packaging, whole documents (tests/long_tests.py)
+test-long: $(READY)  ## types, and the tests that make test leaves out: campaigns, packaging, documents (tests/long_tests.py)
+	@$(MAKE) --no-print-directory types
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "long and not foreign" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 test-all: $(READY)  ## make test, then make test-long

@@ -41,6 +41,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "logit": ("x", "log(x / (1 - x))"),
     "logsigmoid": ("x", "min(x, 0) - log1p(exp(-abs(x)))"),
     "mish": ("x", "x * tanh(log1p(exp(x)))"),
+    "mod": ("a, b", "a % b"),
     "multiply": ("a, b", "a * b"),
     "nan_to_num": ("x", "0.0 if isnan(x) else x"),
     "negative": ("x", "-x"),

@@ -301,7 +301,7 @@ def check(seed: int) -> None:
     writer = Writer(seed)
     program = writer.program(int(writer.random.integers(6, 16)))
     named = bool(seed % 2)
-    types = [
+    types: list[Any] = [
         BufferType(I32, ["n", *shape[1:]] if named and not k else list(shape), HOST) for k, shape in enumerate(SHAPES)
     ]
     types += [TensorType(I64, [], HOST), TensorType(DType.bool, [], HOST), TensorType(DType.bool, [], HOST)]

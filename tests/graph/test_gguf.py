@@ -25,7 +25,7 @@ W = np.arange(12, dtype=np.float32).reshape(3, 4)
 BLOCKS = np.random.default_rng(0).integers(0, 60, (2, 3, 68), np.uint8)
 TENSORS: dict[str, Any] = {
     "blk.0.weight": W,
-    "blk.0.bias": np.float16([1, 2, 3]),
+    "blk.0.bias": np.array([1, 2, 3], np.float16),
     "blk.10.weight": BLOCKS,
     "steps": np.int64(7),
     "empty": np.zeros((0, 3), ml_dtypes.bfloat16),
@@ -37,7 +37,7 @@ METADATA = {
     "flag": True,
     "offset": -3,
     "tokenizer.ggml.tokens": ["<s>", "é", ""],
-    "tokenizer.ggml.scores": np.float32([0.5, 1]),
+    "tokenizer.ggml.scores": np.array([0.5, 1], np.float32),
     "eight": np.uint8(8),
 }
 Q8_0 = QuantizationEncoding.Q8_0
@@ -65,7 +65,7 @@ def test_what_is_written_comes_back(weights: GGUFWeights) -> None:
         np.testing.assert_array_equal(bits(np.asarray(data)), bits(array))
     assert weights.metadata.keys() == METADATA.keys()
     for name, value in METADATA.items():
-        np.testing.assert_array_equal(weights.metadata[name], np.float32(value) if name == "eps" else value)
+        np.testing.assert_array_equal(weights.metadata[name], np.asarray(value, np.float32) if name == "eps" else value)
 
 
 def test_elements_lie_in_the_file(weights: GGUFWeights) -> None:

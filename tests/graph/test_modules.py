@@ -84,7 +84,7 @@ def test_eager_compiled_and_staged_agree() -> None:
     session = InferenceSession().load(graph, weights_registry=dict(model.parameters))
     for result in session(x):
         np.testing.assert_allclose(result.to_numpy(), eager, rtol=1e-5, atol=1e-6)
-    state = {name: -t.numpy() for name, t in model.parameters}
+    state = {name: -t.numpy() for name, t in model.parameters}  # type: ignore[union-attr]
     other = model.compile(f32(3, 8), weights=state)(x).numpy()
     model.load_state_dict(state)
     np.testing.assert_allclose(model(Tensor.from_numpy(x)).numpy(), other, rtol=1e-5, atol=1e-6)
@@ -103,7 +103,7 @@ def test_the_structure_of_results() -> None:
             return self.made(x + y, x * y)
 
     for made, kind in ((Pair, Pair), (lambda *a: a, tuple), (lambda *a: list(a), list)):
-        result = Both(made).compile(f32(2), f32(2))(np.float32([1, 2]), np.float32([3, 4]))
+        result = Both(made).compile(f32(2), f32(2))(np.array([1, 2], np.float32), np.array([3, 4], np.float32))
         assert type(result) is kind and [each.tolist() for each in result] == [[4, 6], [3, 8]]
 
 
@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_one_error() -> None:
 @pytest.mark.parametrize("encoding", [QuantizationEncoding.Q8_0, QuantizationEncoding.Q4_K], ids=lambda e: e.name)
 def test_quantised_layers(encoding: QuantizationEncoding, tmp_path: Any) -> None:
     model = nn.Sequential(nn.Embedding(20, 256), nn.Linear(256, 7))
-    table, matrix = (F.quantize(encoding, t).numpy() for t in (model[0].weight, model[1].weight))
+    table, matrix = (F.quantize(encoding, t).numpy() for t in (model[0].weight, model[1].weight))  # type: ignore[union-attr]
     tensors = {"0.weight": table, "1.weight": matrix, "1.bias": model[1].bias.numpy()}
     names = {"0.weight": encoding, "1.weight": encoding}
     write_gguf(tmp_path / "m.gguf", tensors, encodings=names)
@@ -203,7 +203,7 @@ def test_layers_that_cannot_be() -> None:
             case()
         assert (caught.value.code, caught.value.argument) == ("EK0472", argument), caught.value
     with pytest.raises(NotImplementedError, match="Module defines no forward"):
-        nn.Module()(3)
+        nn.Module()(3)  # type: ignore[arg-type]
 
 
 # *** compared with PyTorch ***
@@ -302,7 +302,7 @@ def test_fused_and_separate_heads_and_a_cache() -> None:
     def lookup(name: str, _: Any) -> Any:
         layer, _, end = name.rpartition(".")
         whole = state.get(name)
-        return whole if whole is not None else state[f"qkv_proj.{end}"].numpy()[parts[layer[0]]]
+        return whole if whole is not None else state[f"qkv_proj.{end}"].numpy()[parts[layer[0]]]  # type: ignore[union-attr]
 
     apart.load_state(lookup)
     x = Tensor.from_numpy(numbers(1, 6, 16))

@@ -40,8 +40,8 @@ def test_fused_matmul(seed: int) -> None:
     names = ("transA", "transB", "transBatchA", "transBatchB")[: 4 if batch else 2]
     attributes = {name: int(r.integers(2)) for name in names}
     operands = {}
-    for name, shape in (("A", (n, k)), ("B", (k, m))):
-        shape = [*batch, *(shape[::-1] if attributes[f"trans{name}"] else shape)]
+    for name, last in (("A", (n, k)), ("B", (k, m))):
+        shape = [*batch, *(last[::-1] if attributes[f"trans{name}"] else last)]
         if attributes.get(f"transBatch{name}"):
             shape = [shape[-2], *shape[:-2], shape[-1]]
         operands[name] = r.standard_normal(shape).astype(np.float64 if seed == 3 else np.float32)
@@ -131,7 +131,7 @@ def test_rotations(dtype: Any, interleaved: int) -> None:
 
 # *** attention ***
 
-MASKS = {
+MASKS: dict[str, Any] = {
     "none": None,
     "ends": np.array([3, 5], np.int32),
     "ends and begins": np.array([4, 5, 1, 0], np.int32),
@@ -222,7 +222,7 @@ def grouped(
     """The inputs of a GroupQueryAttention: four heads of queries, two of keys, 16 numbers each."""
     batch = len(lengths)
     q, k, v = (drawn(seed + n, batch, new, size, dtype=dtype) for n, size in enumerate((64, 32, 32)))
-    given = {"q": q, "k": k, "v": v}
+    given: dict[str, Any] = {"q": q, "k": k, "v": v}
     if packed:
         given = {"q": np.concatenate([q, k, v], -1), "k": None, "v": None}
     given |= {f"past_{n}": drawn(seed + 3, batch, 2, room, 16, dtype=dtype) if room else None for n in "kv"}

@@ -194,7 +194,7 @@ def test_weights_of_few_bits(bits: int, zeros: str, dtype: Any) -> None:
         padded = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -x.shape[-1] % each)]).reshape(*x.shape[:-1], -1, each)
         return (padded << (bits * np.arange(each))).sum(-1).astype(np.uint8)
 
-    given = {"a": a, "b": packed(numbers), "scales": scales.reshape(-1)}
+    given: dict[str, Any] = {"a": a, "b": packed(numbers), "scales": scales.reshape(-1)}
     points = {"none": None, "bytes": packed(zero).reshape(-1), "floats": zero.astype(dtype)}[zeros]
     given |= {"zero": points, "groups": None, "bias": bias}
     attributes = {"K": k, "N": n, "bits": bits, "block_size": block}

@@ -119,7 +119,7 @@ def test_expressions_in_shapes() -> None:
     assert refuses(graph, numbers(4, 2), numbers(4, 2)).code == "EK0454"
     for given, text in ((["k*k", "b"], "does not follow"), (["2*", "b"], "cannot be read"), (["a*b", 1], "not follow")):
         with pytest.raises(GraphError, match=text) as error:
-            from_onnx(made, shapes={"x": given})
+            from_onnx(made, shapes={"x": given})  # type: ignore[dict-item]
         assert error.value.code == "EK0530" and error.value.argument == "x"
 
 
@@ -164,7 +164,7 @@ def test_squeeze_concat_expand_and_reshape() -> None:
 
 @pytest.mark.parametrize("start, end, step", [(0, 10**9, 1), (2, 10**9, 3), (0, 4, 1), (2, 5, 1), (6, 3, 1), (0, 5, 2)])
 def test_slices_end_where_the_axis_does(start: int, end: int, step: int) -> None:
-    bounds = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "t": np.array([step])}
+    bounds: dict[str, Any] = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "t": np.array([step])}
     made = model([node("Slice", "x s e a t", "y")], [value("x", ["n", 2])], ["y"], **bounds)
     agree(made, *({"x": numbers(n, 2)} for n in (0, 1, 3, 5, 9)))
 
@@ -272,7 +272,8 @@ def test_a_range_up_to_a_size_needs_no_computed_size(kind: int, start: int, step
         node("Range", "start limit step", "y"),
         node("Mul", "limit half", "z"),
     ]
-    constants = {"start": np.array(start, dtype), "step": np.array(step, dtype), "half": np.array(2, dtype)}
+    known = {"start": start, "step": step, "half": 2}
+    constants: dict[str, Any] = {name: np.array(number, dtype) for name, number in known.items()}
     made = model(nodes, [value("x", ["n"])], [value("y", None, kind), value("z", None, kind)], **constants)
     graph = agree(made, *({"x": numbers(n)} for n in (0, 1, 2, 5, 6)))
     assert not graph.ir.steps

@@ -435,7 +435,7 @@ def normalised(groups: int, dtype: DType, layout: str = "NCHW") -> Callable[[Any
         given = [ops.constant(abs(rng.standard_normal(6)) + 0.5, F32, CPU) for _ in range(4)]
         y = ops.conv2d(x, filter, 1, 1, 1, groups, None, layout, "FCRS")  # type: ignore[arg-type]  # texts name layouts
         y = ops.permute(y, [0, 3, 1, 2]) if layout == "NHWC" else y
-        return ops.relu(ops.batch_norm(y, *given, epsilon=1e-3))
+        return ops.relu(ops.batch_norm(y, *given, epsilon=1e-3))  # type: ignore[arg-type]
 
     return f
 
@@ -480,7 +480,8 @@ def test_batch_norms_that_stay() -> None:
         y = f(x)
         filter = ops.constant(np.ones((6, 6, 3, 3)), F32, CPU)
         z = ops.conv2d(x, filter, padding=1, input_layout="NCHW", filter_layout="FCRS")  # type: ignore[arg-type]
-        return y, z, ops.batch_norm(z, *[ops.constant(np.ones(6), F32, CPU)] * 4)
+        parts: list[Any] = [ops.constant(np.ones(6), F32, CPU)] * 4
+        return y, z, ops.batch_norm(z, *parts)
 
     def brought(x: Any, mean: Any) -> Any:
         filter = ops.constant(np.ones((6, 6, 3, 3)), F32, CPU)

@@ -239,7 +239,8 @@ def test_products_are_near_exact_ones(dtype: DType, transposed: bool, n: int, k:
     b = rng.standard_normal((n, k) if transposed else (k, n)).astype(kind)
     right = (b.T if transposed else b).astype(np.float64)
     last = {DType.float32: 2.0**-24, DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}[dtype]
-    types = [TensorType(dtype, shape, DeviceRef.CPU()) for shape in (["m", k], b.shape)]
+    shapes: list[Any] = [["m", k], b.shape]
+    types = [TensorType(dtype, shape, DeviceRef.CPU()) for shape in shapes]
 
     def product(x: Any, matrix: Any) -> Any:
         return ops.matmul(x, ops.transpose(matrix, 0, 1) if transposed else matrix)

@@ -213,7 +213,7 @@ def test_inner_sizes_and_settings() -> None:
         Graph("g", forward=lambda x, q: ops.qmatmul("q8_0", None, x, q), input_types=types)
     for wrong in ({"bits": 3, "group_size": 128}, {"bits": 4, "group_size": 0}):
         with pytest.raises(EinkornError) as caught:
-            QuantizationConfig("gptq", **wrong)
+            QuantizationConfig("gptq", **wrong)  # type: ignore[arg-type]
         assert caught.value.code == "EK0470"
     with pytest.raises(EinkornError) as caught:
         QuantizationEncoding.GPTQ.block_parameters  # noqa: B018

@@ -34,6 +34,7 @@ def test_independent_members(name):
     for result, expected in zip(results, as_tuple(oracle(*arrays)), strict=True):
         assert np.allclose(result, expected, rtol=1e-5, atol=1e-6)
     axes = batch_axes(made_for(kernel, arrays), [np.ndim(a) for a in arrays])
+    assert axes is not None
     for part in (slice(0, 2), slice(2, 6)):
         own = as_tuple(kernel(*(a[part] if count else a for a, count in zip(arrays, axes, strict=True))))
         assert all(np.allclose(one, whole[part], rtol=1e-6) for one, whole in zip(own, results, strict=True))

@@ -194,7 +194,9 @@ def test_variables_that_change_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
 
     reads = Reads()
     reads.in_class(Group, "LOW")
-    (members, name, value) = variables(reads)[0][0]
+    found = variables(reads)
+    assert found is not None
+    (members, name, value) = found[0][0]
     assert (name, value) == ("LOW", 5.0) and members["LOW"] == 5.0
     Group.LOW = 6.0
     assert members["LOW"] == 6.0

@@ -80,5 +80,5 @@ def test_tensors_of_a_gpu_are_passed_where_they_lie(driver, monkeypatch):
 
 def test_pytorch_devices_without_kernels_are_refused():
     with pytest.raises(DeviceError, match="kernels do not run on mps:0") as caught:
-        device_of([("x", SimpleNamespace(device=torch.device("mps", 0)))], "scale")
+        device_of([("x", SimpleNamespace(device=torch.device("mps", 0)))], "scale")  # type: ignore[list-item]
     assert caught.value.code == "EK0815"
