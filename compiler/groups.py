@@ -35,6 +35,7 @@ from .ir.program import Function, NotFusible, PointerType, Program, Region, Valu
 from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
+from .sharing import Shared, shared_groups
 from .targets import Target
 
 SUFFIX = ".group"
@@ -74,7 +75,8 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
         CompileError: mistakes in kernels, of all groups.
         NotFusible: groups cannot be built.
     """
-    groups = [Numbering(spec, group) for group in spec.groups]
+    shared = shared_groups(spec)
+    groups = [each.group for each in shared]
     keys = [_key(group, target) for group in groups]
     unique = dict(zip(keys, groups, strict=True))
     known = {key: code for key in unique if (code := _kept(key)) is not None}
@@ -83,7 +85,7 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
     if apart := [number for number, key in enumerate(keys) if key not in known]:
         raise NotFusible("these kernels do not fuse", apart)
     codes = [known[key] for key in unique]
-    entry = _entry(spec, [list(unique).index(key) for key in keys], groups, codes, target)
+    entry = _entry(spec, [list(unique).index(key) for key in keys], shared, codes, target)
     objects = [entry, _helpers(target), *(code.code for code in codes)]
     return Piece(target.format.suffix, target.key, llvm.link(objects, target))
 
@@ -193,16 +195,19 @@ class _Workers:
 
 
 def _entry(
-    spec: EntrySpec, numbers: Sequence[int], groups: Sequence[Numbering], codes: Sequence[GroupCode], target: Target
+    spec: EntrySpec, numbers: Sequence[int], groups: Sequence[Shared], codes: Sequence[GroupCode], target: Target
 ) -> bytes:
     """The object of the entry; `numbers` say which of the `codes` each group is."""
     functions: dict[int, Function] = {}
     program = Program(stages=spec.stages, traced=spec.traced, steps=spec.steps)
-    for number, group in zip(numbers, groups, strict=True):
+    for number, each in zip(numbers, groups, strict=True):
+        group = each.group
         if number not in functions:
-            types = [PointerType(spec.buffers[b].dtype) for b in group.buffers] + [INT] * len(group.slots)
+            numbers_passed = len(group.slots) + len(each.passed)
+            types = [PointerType(spec.buffers[b].dtype) for b in group.buffers] + [INT] * numbers_passed
             functions[number] = Function(codes[number].symbol, [Value(type) for type in types], Region())
         program.calls.append((number, group.buffers, group.slots))
+        program.passed.append(each.passed)
     program.functions = [functions[number] for number in range(len(codes))]
     sites: dict[str, int] = {}
     records: list[Any] = []

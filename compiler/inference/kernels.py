@@ -21,13 +21,14 @@ from ...dsl.contract.unit import (
     GroupSpec,
     Literal,
     NodeSpec,
+    Passed,
     Size,
     Slot,
 )
 from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError, joined
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
-from ...dsl.types.dtype import INT, DType
+from ...dsl.types.dtype import INT, DType, SIMDType
 from ..ir.program import Function, NotFusible, PointerType, Program, Region, Site, Value
 from ..targets import Target
 from . import handlers  # noqa: F401  # fills the evaluator's tables
@@ -40,7 +41,18 @@ from .target_refusals import is_host_code
 from .values.compile_time import ContextValue, Frame, Poisoned
 from .values.flow import Abandoned
 from .values.index import Index, NeedComponents
-from .values.tensors import Demand, Epilogue, Filled, Fused, Given, NotElementwise, Stored, Strided, Tensor
+from .values.tensors import (
+    Demand,
+    Epilogue,
+    Filled,
+    Fused,
+    Given,
+    NotElementwise,
+    Stored,
+    Strided,
+    Tensor,
+    Uniform,
+)
 
 
 def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Program:
@@ -219,6 +231,8 @@ class GroupBuilder(GroupEvaluator):
         self.numbering = numbering
         self.pointers = {b: Value(PointerType(spec.buffers[b].dtype), name=f"b{b}") for b in numbering.buffers}
         self.slots = {s: self.evaluator.builder.counter(Value(INT, name=f"d{s}")) for s in numbering.slots}
+        self.passed = [Value(INT, name=f"n{number}") for number in range(group.passed)]
+        self.numbers: dict[int, Value] = {}
         self.outputs = {(s.node, s.output): s.buffer for s in group.stores}
 
     def build(self, name: str) -> Function:
@@ -226,6 +240,7 @@ class GroupBuilder(GroupEvaluator):
         region = Region()
         ends = False
         with self.evaluator.builder.inside(region):
+            self.read_numbers()
             try:
                 ends = self.run(self.group.root, self.root_outputs())
             except (Cascade, Abandoned):
@@ -241,9 +256,21 @@ class GroupBuilder(GroupEvaluator):
         if ends and not self.evaluator.pruned:
             self.check_stored(region)
         op = self.group.nodes[self.group.root].kernel.schema.name
-        params = [*self.pointers.values(), *self.slots.values()]
+        params = [*self.pointers.values(), *self.slots.values(), *self.passed]
         builder = self.evaluator.builder
         return Function(name, params, region, op, len(self.group.nodes) > 1, builder.bounds, names=builder.names)
+
+    def read_numbers(self) -> None:
+        """Gives the numbers that a call passes their dtypes, once, in front of all loops."""
+        builder = self.evaluator.builder
+        for node in self.group.nodes:
+            for operand in node.inputs:
+                if isinstance(operand, Passed):
+                    value = self.passed[operand.number]
+                    if operand.dtype is not INT.dtype:
+                        word = builder.one("cast", [value], SIMDType(DType.int32))
+                        value = builder.one("bitcast", [word], SIMDType(operand.dtype))
+                    self.numbers[operand.number] = value
 
     def check_stored(self, region: Region) -> None:
         """Refuses a root that stores nothing into one of its outputs.
@@ -272,6 +299,9 @@ class GroupBuilder(GroupEvaluator):
             return self.fused(operand, argument, node)
         if isinstance(operand, Literal):
             return Filled(operand.value, **self.tensor_fields(node, argument, operand.shape, operand.dtype))
+        if isinstance(operand, Passed):
+            fields = self.tensor_fields(node, argument, operand.shape, operand.dtype)
+            return Uniform(self.numbers[operand.number], **fields)
         buffer = self.buffers[operand.buffer]
         fields = self.tensor_fields(node, argument, operand.shape, buffer.dtype)
         if buffer.strides is not None:

@@ -351,6 +351,7 @@ class Program:
 
     functions: list[Function] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    passed: list[tuple[int, ...]] = field(default_factory=list)  # the numbers that each call passes, where some do
     sites: list[Site] = field(default_factory=list)
     fastmath: frozenset[str] = frozenset()
     kernels: tuple[PortableKernel, ...] = ()  # whose text the sites lie in

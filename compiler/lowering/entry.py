@@ -173,8 +173,10 @@ class _Calls:
 
     def call(self, number: int) -> None:
         function, buffers, slots = self.program.calls[number]
+        passed = self.program.passed[number] if self.program.passed else ()
         names = ["%ctx", *(self.fetch("pointer", b) for b in buffers), *(self.fetch("dim", s) for s in slots)]
-        types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(slots)
+        names += [self.constant(value) for value in passed]
+        types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * (len(slots) + len(passed))
         callee, result = self.program.functions[function], self.name()
         if self.called:
             self.look()
@@ -188,6 +190,11 @@ class _Calls:
             self.line(f"scf.if {failed} {{ {LEAVE} }}")
         if self.program.traced:
             self.report_site(abi.ends(number))
+
+    def constant(self, value: int) -> str:
+        name = self.name()
+        self.line(f"{name} = arith.constant {value} : i64")
+        return name
 
     def at(self, block: str, offset: int) -> str:
         """The address of what lies so many bytes behind the start of a block."""

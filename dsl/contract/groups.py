@@ -11,7 +11,7 @@ from typing import Any
 
 from ..diagnostics.cached import cached
 from ..signature.parameters import identity
-from .unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, Literal, NodeSpec, Operand, Size, Slot, Store
+from .unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, Literal, NodeSpec, Operand, Passed, Size, Slot, Store
 
 
 class Numbering:
@@ -27,7 +27,7 @@ class Numbering:
                 if isinstance(operand, FromBuffer):
                     self._buffers.setdefault(operand.buffer, len(self._buffers))
                     self._number(spec.buffers[operand.buffer].strides or ())
-                if isinstance(operand, FromBuffer | Literal):
+                if isinstance(operand, FromBuffer | Literal | Passed):
                     self._number(operand.shape)
             for _, shape in node.outputs:
                 self._number(shape)
@@ -74,6 +74,8 @@ class Numbering:
             return "buffer", self._buffers[o.buffer], *known, self._sizes(o.shape)
         if isinstance(o, Literal):
             return "literal", repr(o.value), o.dtype.name, self._sizes(o.shape)
+        if isinstance(o, Passed):
+            return "passed", o.number, o.dtype.name, self._sizes(o.shape)
         return "node", o.node, o.output
 
     def _sizes(self, shape: tuple[Size, ...]) -> tuple[Any, ...]:
@@ -112,7 +114,7 @@ class Numbering:
     def _input(self, o: Operand) -> Operand:
         if isinstance(o, FromBuffer):
             return FromBuffer(self._buffers[o.buffer], self._shape(o.shape))
-        return replace(o, shape=self._shape(o.shape)) if isinstance(o, Literal) else o
+        return replace(o, shape=self._shape(o.shape)) if isinstance(o, Literal | Passed) else o
 
     def _shape(self, shape: tuple[Size, ...]) -> tuple[Size, ...]:
         return tuple(Slot(self._slots[n.index]) if isinstance(n, Slot) else n for n in shape)

@@ -71,7 +71,16 @@ class Literal:
     shape: tuple[Size, ...]
 
 
-Operand = FromBuffer | FromNode | Literal
+@dataclass(frozen=True)
+class Passed:
+    """An operand whose elements are all one number, which a call of the group's code passes as its `number`-th."""
+
+    number: int
+    dtype: DType
+    shape: tuple[Size, ...]
+
+
+Operand = FromBuffer | FromNode | Literal | Passed
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,8 @@ class GroupSpec:
     """Kernel instances in topological order, which run on one device.
 
     `epilogue` is the node that is done in the root's stores, if any. `moves` are the nodes from the root to it, itself
-    included, that only change an element's place: reshapes and permutes.
+    included, that only change an element's place: reshapes and permutes. `passed` is how many numbers the operands
+    are that a call passes.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -108,6 +118,7 @@ class GroupSpec:
     epilogue: int | None = None
     device: str = HOST
     moves: tuple[int, ...] = ()
+    passed: int = 0
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,17 @@ class Filled(Tensor):
         return builder.const(self.value, SIMDType(self.dtype, width))
 
 
+class Uniform(Tensor):
+    """One number in every element, which the call passes."""
+
+    def __init__(self, value: Value, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.value = value
+
+    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+        return self.value if width == 1 else builder.one("splat", [self.value], SIMDType(self.dtype, width))
+
+
 class Demand(Tensor):
     """The output of a kernel of which one element is wanted: `foreach` requests `index` and leaves the value here."""
 
