@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import models_decode
 from model_files import FILES, difference
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
@@ -115,12 +116,25 @@ def _of_files(rows: Mapping[str, Cells]) -> str:
     return f"{len(run)} of {len(rows)} files run as they are shipped. Speed: {speed}. First load: {load}."
 
 
+def measure_decode(name: str) -> Cells:
+    """Milliseconds of a step of a Llama, and how fast it is next to PyTorch, or next to a smaller cache."""
+    ours, other = models_decode.measure(name)
+    beside = "a smaller cache" if models_decode.ROWS[name].roomy else "PyTorch"
+    return [f"{ours:.2f}", beside, f"{other:.2f}", f"{other / ours:.2f}"]
+
+
 TABLES: Mapping[str, Table] = {
     "files": Table(
         ("file", "runs", "difference", "ours, ms", "ONNX Runtime, ms", "speed", "first load, s"),
         [each.name for each in FILES],
         measure_file,
         _of_files,
+    ),
+    "decode": Table(
+        ("step", "ours, ms", "next to", "that, ms", "speed"),
+        list(models_decode.ROWS),
+        measure_decode,
+        lambda _: "A Llama of 25.4 M parameters in float32, its cache in buffers, 512 tokens back.",
     ),
 }
 

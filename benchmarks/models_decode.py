@@ -1,13 +1,14 @@
 """Measures the decoding of a Llama with a cache in buffers next to PyTorch, on one thread, in one run.
 
-    python benchmarks/models_decode.py [--rounds 15] [--check]
+    EINKORN_NUM_THREADS=1 python benchmarks/models_decode.py [--rounds 21] [--check]
 
 The network has random weights: 8 layers, 512 wide, 8 heads of queries that share 4 of keys, SwiGLU, rotary positions.
-Both take turns in every round; what counts is the median of the processor's time. A ratio is PyTorch's time divided by
-ours. `--check` compares logits with a float64 computation in NumPy, and the tokens of a generation, one `while_loop`,
-with those that PyTorch finds step by step.
+Both take turns in every round; what counts is the median of the processor's time. A ratio is the other's time divided
+by ours: PyTorch's, or, of a cache with eight times the room, that of the usual one. `--check` compares logits with a
+float64 computation in NumPy, and the tokens of a generation, one `while_loop`, with those that PyTorch finds step by
+step.
 
-`rows()` returns the table for other programs. Needs torch.
+`measure(name)` measures one of `ROWS` for benchmarks/models.py, which writes docs/models.md. Needs torch.
 """
 
 from __future__ import annotations
@@ -270,53 +271,63 @@ def _medians(runs: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
     return [statistics.median(taken) for taken in times]
 
 
-def rows(rounds: int = 15, batches: Sequence[int] = (1, 8), back: int = 512) -> list[tuple[str, float, float]]:
-    """What was measured: its name, our time in milliseconds, and the ratio to the other's; of the last row to ours with
-    a smaller cache."""
+@dataclass(frozen=True)
+class Row:
+    """What is measured: `length` tokens of each of `batch` sequences behind `back` others.
+
+    `roomy` compares a cache with eight times the room with one of the usual size instead of with PyTorch.
+    """
+
+    batch: int
+    length: int = 1
+    back: int = 512
+    roomy: bool = False
+
+
+ROWS = {
+    "a token, batch 1": Row(1),
+    "a token, batch 8": Row(8),
+    "a token, batch 1, 8 times the room": Row(1, roomy=True),
+    "a token, batch 8, 8 times the room": Row(8, roomy=True),
+    "prefill of 512 tokens": Row(1, length=512, back=0),
+}
+
+
+def measure(name: str, rounds: int = 21) -> tuple[float, float]:
+    """Milliseconds of ours, and of what it is compared with."""
     import torch
 
     torch.set_num_threads(1)
-    config, wide = Config(), Config(room=8 * Config.room)
+    row, config = ROWS[name], Config()
     data = weights(config)
-    model, roomy, logits = load(config, data), load(wide, data), torch_logits(config, data)
     random = np.random.default_rng(0)
-    found: list[tuple[str, float, float]] = []
+    tokens = random.integers(0, config.words, (row.batch, row.length))
+    caches = random.standard_normal((2, *config.cache(row.batch)), np.float32)
+    model = load(config, data)
+    if row.roomy:
+        wide = Config(room=8 * config.room)
+        roomy, larger = load(wide, data), np.zeros((2, *wide.cache(row.batch)), np.float32)
+        larger[:, :, :, :, : config.room] = caches
+        runs = [lambda: roomy(*larger, tokens, row.back), lambda: model(*caches, tokens, row.back)]
+    else:
+        logits, others, given = torch_logits(config, data), torch.from_numpy(caches.copy()), torch.from_numpy(tokens)
+        runs = [lambda: model(*caches, tokens, row.back), lambda: logits(*others, given, row.back)]
     with torch.no_grad():
-        for batch in batches:
-            small, large = (np.zeros((2, *c.cache(batch)), np.float32) for c in (config, wide))
-            small[:] = random.standard_normal(small.shape)
-            large[:, :, :, :, : config.room] = small
-            others = torch.from_numpy(small.copy())
-            token = random.integers(0, config.words, (batch, 1))
-            given = torch.from_numpy(token)
-            runs = [
-                lambda: model(*small, token, back),  # noqa: B023
-                lambda: roomy(*large, token, back),  # noqa: B023
-                lambda: logits(*others, given, back),  # noqa: B023
-            ]
-            ours, larger, other = _medians(runs, rounds)
-            found.append((f"decode, {back} back, batch {batch}", ours * 1e3, other / ours))
-            found.append((f"the same, 8 times the room, batch {batch}", larger * 1e3, larger / ours))
-        tokens = random.integers(0, config.words, (1, 512))
-        small, given = np.zeros((2, *config.cache(1)), np.float32), torch.from_numpy(tokens)
-        others = torch.zeros(2, *config.cache(1))
-        ours, other = _medians(
-            [lambda: model(*small, tokens, 0), lambda: logits(*others, given, 0)], max(rounds // 3, 3)
-        )
-        found.append(("prefill of 512", ours * 1e3, other / ours))
-    return found
+        ours, other = _medians(runs, rounds if row.length == 1 else max(rounds // 4, 3))
+    return ours * 1e3, other * 1e3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
     if given.check:
         config = Config()
         print(check(config, weights(config)))
-    for name, taken, ratio in rows(given.rounds):
-        print(f"{name:45} {taken:9.2f} ms {ratio:7.2f}")
+    for name in ROWS:
+        ours, other = measure(name, given.rounds)
+        print(f"{name:40} {ours:9.2f} ms {other:9.2f} ms {other / ours:7.2f}", flush=True)
 
 
 if __name__ == "__main__":
