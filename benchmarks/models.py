@@ -119,8 +119,8 @@ def _of_files(rows: Mapping[str, Cells]) -> str:
 def measure_decode(name: str) -> Cells:
     """Milliseconds of a step of a Llama, and how fast it is next to PyTorch, or next to a smaller cache."""
     ours, other = models_decode.measure(name)
-    beside = "a smaller cache" if models_decode.ROWS[name].roomy else "PyTorch"
-    return [f"{ours:.2f}", beside, f"{other:.2f}", f"{other / ours:.2f}"]
+    peer = "a smaller cache" if models_decode.ROWS[name].roomy else "PyTorch"
+    return [f"{ours:.2f}", peer, f"{other:.2f}", f"{other / ours:.2f}"]
 
 
 TABLES: Mapping[str, Table] = {

@@ -294,7 +294,7 @@ ROWS = {
 
 
 def measure(name: str, rounds: int = 21) -> tuple[float, float]:
-    """Milliseconds of ours, and of what it is compared with."""
+    """Milliseconds of Einkorn, and of what it is compared with."""
     import torch
 
     torch.set_num_threads(1)
