@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl.types.dtype import DType
-from ..arguments import int_of
+from ..arguments import in_short, int_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.tensor_type import shown
 from .operands import HINT_FOR_SYMBOLS, as_shape, cast_to, check_kind, same_device, tensor, tensors
@@ -27,16 +27,17 @@ def moe_create_indices(topk_ids: TensorValueLike, num_experts: int) -> tuple[Ten
         order, and its end; and the place in this order of each of the flattened numbers.
 
     Raises:
-        GraphError: EK0414 a number of experts below 1.
+        GraphError: EK0414 a number of experts below 1, or beyond int32.
         DTypeError: EK0413 numbers that are not integers.
     """
     name = "moe_create_indices"
     ids = tensor(name, "topk_ids", topk_ids)
     check_kind(name, "topk_ids", ids, "index")
     experts = int_of("num_experts", num_experts, "EK0414")
-    if experts < 1:
-        text = f"argument 'num_experts' is {experts}"
-        fail(name, text, code="EK0414", argument="num_experts", expected="1 or more", got=experts)
+    if not 1 <= experts < 1 << 31:
+        text = f"argument 'num_experts' is {in_short(experts)}"
+        wanted = "1 to 2**31 - 1"
+        fail(name, text, code="EK0414", argument="num_experts", expected=wanted, got=in_short(experts))
     flat = as_shape(cast_to(ids, DType.int32), [ids.shape.num_elements])
     order, starts, restore = builtin(_FAMILY, name, [flat], {"experts": experts})
     return order, starts, restore

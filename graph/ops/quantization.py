@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.errors import brief
 from ...dsl.types.dtype import DType
 from ..quantization.encodings import (
     CODE,
@@ -180,7 +181,9 @@ def _tensors(
         if not isinstance(config, QuantizationConfig):
             text = f"encoding {encoding.name} has settings: pass a QuantizationConfig"
             hint = f"config=QuantizationConfig({encoding.name!r}, bits=4, group_size=128)"
-            fail(name, text, code=CODE, argument="config", expected="a QuantizationConfig", got=str(config), hint=hint)
+            fail(
+                name, text, code=CODE, argument="config", expected="a QuantizationConfig", got=brief(config), hint=hint
+            )
         count += (not config.sym) + (config.desc_act and encoding is QuantizationEncoding.GPTQ)
     if len(given) != count:
         text = f"encoding {encoding.name} has {count} tensors here, and {len(given)} are given"

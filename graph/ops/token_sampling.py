@@ -6,9 +6,9 @@ import numpy as np
 
 from ...dsl.types.dtype import DType
 from ..staging.value import TensorValue, TensorValueLike
-from ..types.tensor_type import shown
-from .operands import as_shape, cast_to, check_kind, expand, same_device, tensor
-from .stage import builtin, current, fail, op
+from ..types.tensor_type import TensorType, shown
+from .operands import as_shape, cast_to, check_kind, expand, same_device, scalar, tensor
+from .stage import builtin, fail, op
 
 _FAMILY = "token_sampling"
 _HOST_ONLY = "a row takes memory of the size of the vocabulary, which a thread of a GPU has not"
@@ -45,7 +45,8 @@ def sample_tokens(
         (rows) in float32, at temperature 1 and among all tokens.
 
     Raises:
-        GraphError: EK0421 logits of another rank than 2, EK0427 a tensor of another size than the rows.
+        GraphError: EK0421 logits of another rank than 2, EK0427 a tensor of another size than the rows, EK0412 a number
+            that float32, int32 or int64 does not hold, or a float where an integer belongs.
         DTypeError: EK0413 logits that are not floats.
     """
     name = "sample_tokens"
@@ -82,7 +83,7 @@ def penalize_tokens(
     All but logits and history are numbers, or tensors (rows).
 
     Raises:
-        GraphError: EK0421 ranks other than 2, EK0427 other sizes.
+        GraphError: EK0421 ranks other than 2, EK0427 other sizes, EK0412 a number that float32 does not hold.
         DTypeError: EK0413 logits that are not floats, a history that is not of integers.
     """
     name = "penalize_tokens"
@@ -109,9 +110,8 @@ def _logits(name: str, logits: TensorValueLike) -> TensorValue:
 
 def _by_row(name: str, argument: str, value: TensorValueLike, x: TensorValue, dtype: DType) -> TensorValue:
     """A number for each row."""
-    if isinstance(value, int | float):
-        found = current(name).stage_constant(np.array([value], dtype.to_numpy()), x.device, None)
-        return expand(found, [x.shape[0]])
+    if isinstance(value, int | float | np.generic):
+        return expand(scalar(name, argument, value, TensorType(dtype, [], x.device)), [x.shape[0]])
     found = cast_to(tensor(name, argument, value), dtype)
     same_device(name, {"logits": x, argument: found})
     if found.rank == 0:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import flag_of, int_of, text_of
+from ..arguments import flag_of, in_short, int_of, text_of
 
 CODE: Final = "EK0470"
 
@@ -58,10 +58,13 @@ class QuantizationConfig:
         flag_of("desc_act", self.desc_act)
         flag_of("sym", self.sym)
         if int_of("bits", self.bits, CODE) != 4:
-            _refuse(f"elements of {self.bits} bits are not supported", "bits", "4", self.bits)
+            _refuse(f"elements of {in_short(self.bits)} bits are not supported", "bits", "4", self.bits)
         if int_of("group_size", self.group_size, CODE) != -1 and self.group_size < 1:
             _refuse(
-                f"a group cannot have {self.group_size} channels", "group_size", "-1 or 1 and more", self.group_size
+                f"a group cannot have {in_short(self.group_size)} channels",
+                "group_size",
+                "-1 or 1 and more",
+                self.group_size,
             )
 
 
@@ -230,4 +233,4 @@ def decoded_type(encoding: QuantizationEncoding, shape: tuple[int, ...]) -> tupl
 
 
 def _refuse(message: str, argument: str, expected: str, got: Any, code: str = CODE) -> NoReturn:
-    raise GraphError(message, code=code, place=user_place(), argument=argument, expected=expected, got=str(got))
+    raise GraphError(message, code=code, place=user_place(), argument=argument, expected=expected, got=shown_value(got))

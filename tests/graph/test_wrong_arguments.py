@@ -49,6 +49,7 @@ from einkorn.graph import (
 )
 from einkorn.graph.ops.operands import KINDS
 from einkorn.graph.ops.stage import OPS as ALL_OPS
+from einkorn.graph.quantization.encodings import QuantizationConfig
 from einkorn.graph.types.dims import ceildiv, dim_max, dim_min
 
 KERNELS = str(Path(__file__).parent / "size_kernels.py")
@@ -229,7 +230,7 @@ OPS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "matmul": lambda c: {"lhs": c.x, "rhs": c.t},
     "attention": lambda c: {
         **dict.fromkeys(("query", "key", "value"), c.x),
-        **{"mask": None, "causal": True, "window": 2, "scale": 0.5},
+        **{"mask": None, "causal": True, "window": 2, "scale": 0.5, "valid_length": 2, "offset": 1},
     },
     **{name: lambda c: {"x": c.n, "axis": 1, "keepdims": False} for name in ("sum", "mean", "argmax", "argmin")},
     **{name: lambda c: {"x": c.n, "y": None, "axis": 1, "keepdims": False} for name in ("max", "min")},
@@ -584,6 +585,7 @@ OTHERS: dict[str, Callable[[], Call]] = {
         [np.zeros(2, np.float32)],
     ),
     "Weight": lambda: (Weight, ["w", F32, [2], HOST, None, 16, None]),
+    "QuantizationConfig": lambda: (QuantizationConfig, ["gptq", 4, 128, False, False]),
     "Model(names)": lambda: (lambda a, b: _model()(x=a, s=b), [np.zeros((3, 2), np.float32), 1.0]),
     "Graph(output_types)": lambda: (
         lambda t: Graph("g", lambda x: x, [TensorType(F32, [2])], output_types=t),
@@ -769,7 +771,7 @@ CLASSES = (
 # Methods of a graph that ops call.
 FOR_OPS = {
     *("stage", "stage_constant", "stage_weight", "transaction", "require", "define_dims", "has_dim", "unused_dim"),
-    *("stage_control", "maker", "value", "check_value"),
+    *("has_size", "changes_in_body", "stage_control", "maker", "value", "check_value"),
     *("verify_fusion", "profile"),  # of a model; sessions call them
 }
 
