@@ -328,6 +328,8 @@ def attention(
     causal: bool = False,
     window: int | None = None,
     scale: float | None = None,
+    valid_length: TensorLike | None = None,
+    offset: TensorLike | None = None,
 ) -> Tensor: ...
 def avg_pool1d(
     input: TensorLike,

@@ -78,7 +78,7 @@ def test_blocks_are_taken_again_on_their_stream_alone() -> None:
     assert device.get(900, "b") is not first  # it may still be in use on the other stream
     assert device.follows == [] and device.waits == 0
     stats = device.pool.stats
-    assert (stats.in_use, stats.reserved, stats.peak, stats.asked, stats.reused) == (1024, 2048, 1024, 3, 1)
+    assert (stats.in_use, stats.reserved, stats.peak, stats.requested, stats.reused) == (1024, 2048, 1024, 3, 1)
 
 
 def test_short_memory_is_taken_from_other_streams_then_given_back_then_missed() -> None:

@@ -22,7 +22,7 @@ def test_functions_give_what_python_gives(kernels: KernelFile, monkeypatch: pyte
     v, w = np.random.default_rng(0).integers(-12, 26, (2, 60))
     v[:3] = 4, 9, 25
     (got,) = kernels("sequences", v, w)
-    functions = (text.generated, text.quantified, text.walked, text.downwards, text.asked)
+    functions = (text.generated, text.quantified, text.walked, text.downwards, text.requested)
     functions += (text.unrolled, text.unrolled_in_each_other)
     for row, function in zip(got, functions, strict=True):
         wanted = [function(int(a), int(b)) for a, b in zip(v, w, strict=True)]
