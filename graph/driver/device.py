@@ -126,6 +126,7 @@ class Driver(ABC):
         made_with: of a device that is simulated: what it was made with, which makes an equal one in another process.
         in_order: whether a call is the work of one thread of the process, in one order.
         draws: whether it draws that order from a seed.
+        unchecked: what `checks="all"` of a session leaves out on this device, as a sentence; empty if nothing.
     """
 
     api: ClassVar[str]
@@ -136,6 +137,7 @@ class Driver(ABC):
     made_with: tuple[Any, ...] | None = None
     in_order: bool = False
     draws: bool = False
+    unchecked: str = ""
     dlpack_place: tuple[int, int] | None = None  # kind and number of the device in DLPack
     device: Any = None  # a `Device` that it drives
     default_stream: Any = None  # made on first use; see `streams`

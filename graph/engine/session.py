@@ -5,6 +5,7 @@ See also `loading.load` (how code is found and made), `engine.model` (calls).
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from ...dsl.environment.tracebacks import without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
 from ..findings.prints import STYLES, PrintOptions
+from ..ir import GraphIR
 from ..loading.extensions import with_extensions
 from ..profiling.profile import AMBIENT, OPEN, Profile
 from ..staging.graph import Graph
@@ -51,7 +53,8 @@ class InferenceSession:
         interpret: whether kernels are interpreted instead of compiled: slowly, with the same results to the bit, with
             every access to memory checked, and with `breakpoint()` in them. `EINKORN_INTERPRET` says when left out.
         checks: what kernels check as they run: "off" (nothing, not even `assert`), "safe" (asserts, and what costs
-            nothing noticeable), "all" (every access and every integer division); behind it "+nan" or "+inf", to stop at
+            nothing noticeable), "all" (every access and every integer division; for data races on a simulated GPU see
+            `Accelerator`); behind it "+nan" or "+inf", to stop at
             the first NaN (or infinity) that an op stores. When left out, EINKORN_CHECKS says it, or it is "safe".
 
     Raises:
@@ -260,8 +263,20 @@ class InferenceSession:
         self.debug.keep(graph)
         wanted = self.debug.checks(self.checks if checks is None else parse_checks(checks))
         prints, waits = self.debug.prints(self._prints), self.debug.device_sync_mode
+        if wanted is not None and wanted.level == "all":
+            self._warn_of_unchecked(ir)
         options = LoadOptions(tuple(self.devices), self.num_threads, wanted, self.interpret, prints, waits)
         return CompiledModel(options, ir)
+
+    def _warn_of_unchecked(self, ir: GraphIR) -> None:
+        """Warns, at the user's line, of devices of a graph for which a session's checks are not all there are."""
+        used = {type.device for type in ir.types}
+        for device in self.devices:
+            if device.driver.unchecked and DeviceRef.from_device(device) in used:
+                place = user_place()
+                file, line = (place.file, place.line) if place is not None else ("<unknown>", 0)
+                text = f'graph {ir.name!r} is loaded with checks="all": {device.driver.unchecked}'
+                warnings.warn_explicit(text, UserWarning, file, line)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_models", "_profile")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from support.gpu_cases import CASES, GpuCase
 
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.diagnostics.errors import CompileError, DeviceError, GraphError, KernelError, TargetError
-from einkorn.graph import CPU, Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import CPU, Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 GPU = DeviceRef.GPU()
 
@@ -142,6 +143,18 @@ def test_kernels_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     with pytest.raises(KernelError, match="index 96 is out of bounds for axis 0 of 'x', whose size is 96") as found:
         reached(x)
     assert found.value.code == "EK0703"
+
+
+def test_checks_of_a_session_that_leave_out_data_races_are_reported() -> None:
+    """At the user's line, for devices that the graph uses."""
+    graph = Graph("scaled", lambda x: x * 2.0, [TensorType(DType.float32, [3], GPU)])
+    with pytest.warns(UserWarning, match="data races are looked for by Accelerator") as caught:
+        InferenceSession([Accelerator("sim")], checks="all").load(graph)
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        InferenceSession([Accelerator("sim", checks="all")], checks="all").load(graph)
+        InferenceSession([Accelerator("sim")], checks="safe").load(graph)
 
 
 def test_a_grid_is_whole_clusters(tmp_path: Path) -> None:
