@@ -72,9 +72,7 @@ class SimulatedDriver(Driver):
         self.architecture = like
         self.looks_for = looks_for
         if not looks_for:
-            self.unchecked = (
-                'data races are looked for by Accelerator("sim", checks="all"), not by this one'
-            )
+            self.unchecked = 'data races are looked for by Accelerator("sim", checks="all"), not by this one'
         words = None if schedule is None else " ".join(map(str, schedule))
         self.made_with = (like, seed, ",".join(c.name.lower() for c in looks_for if c.name) or "off", words, number)
         self._held: dict[int, Array] = {}  # the memory that is given out, by its address
