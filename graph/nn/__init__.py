@@ -10,12 +10,16 @@ See docs/modules.md.
 """
 
 from .attention import Attention
+from .cache import KVCacheParams, PagedKVCacheManager, RaggedBatch
 from .containers import MLP, ModuleList, Sequential
 from .convolution import Conv2d
 from .experts import MoE, MoEGate
+from .figures import ServingFigures
+from .generator import Generator, Request
 from .linear import Embedding, Linear
 from .module import CompiledModule, Module, module_dataclass
 from .norms import GroupNorm, LayerNorm, RMSNorm
+from .paged import PagedCache
 from .recurrent import GRU, LSTM
 from .rotary import (
     DynamicScaling,
@@ -37,7 +41,9 @@ __all__ = [
     "Conv2d",
     "DynamicScaling",
     "Embedding",
+    "Generator",
     "GroupNorm",
+    "KVCacheParams",
     "LayerNorm",
     "Linear",
     "LinearScaling",
@@ -46,10 +52,15 @@ __all__ = [
     "MoEGate",
     "Module",
     "ModuleList",
+    "PagedCache",
+    "PagedKVCacheManager",
     "RMSNorm",
+    "RaggedBatch",
+    "Request",
     "RotaryEmbedding",
     "SamplingParams",
     "Sequential",
+    "ServingFigures",
     "StateError",
     "YarnScaling",
     "module_dataclass",

@@ -11,6 +11,7 @@ from ..eager import functional as F
 from ..quantization.encodings import QuantizationEncoding
 from .linear import Linear, size_of
 from .module import Module
+from .paged import PagedCache
 from .rotary import RotaryEmbedding
 from .state import misused
 
@@ -112,3 +113,17 @@ class Attention(Module[..., Any]):
         q, k, v = self.heads(x, start_pos)
         k, v = (F.concat([before, now], 2) for before, now in zip(past, (k, v), strict=True))
         return self.attend(q, k, v, causal=False), (k, v)
+
+    def paged(self, x: Any, cache: PagedCache, layer: int) -> Any:
+        """The attended rows (rows, dim) of a batch whose keys and values are in pages; see docs/serving.md.
+
+        Args:
+            x: (rows, dim), the rows of the first sequence first.
+            cache: the pages.
+            layer: which layer of the pages is this one's.
+        """
+        if not self.causal:
+            raise misused("attention to pages is causal", "causal", "True", self.causal)
+        q, k, v = (F.squeeze(F.transpose(each, 1, 2), 0) for each in self.heads(F.unsqueeze(x, 0), cache.positions))
+        result = cache.attend(layer, q, k, v, window=self.window, scale=self.scale)
+        return self.o_proj(F.reshape(result, [x.shape[0], self.num_heads * self.head_dim]))

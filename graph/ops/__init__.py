@@ -31,6 +31,7 @@
     sampling      images at any places, boxes
     constant      literals
     buffers       memory that changes
+    cache         keys and values in pages, attention to them
     custom        kernels of the user's
     debugging     prints while a graph runs, fences, checks of devices
     control_flow  branches, loops, subgraphs
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .attention import *
     from .bits import *
     from .buffers import *
+    from .cache import *
     from .constant import *
     from .control_flow import *
     from .convolution import *
@@ -88,6 +90,7 @@ else:
         attention,
         bits,
         buffers,
+        cache,
         complex,
         constant,
         control_flow,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import DTypeError, brief
+from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of, int_of
 from ..staging.value import TensorValue, TensorValueLike
@@ -25,15 +25,16 @@ from .operands import (
     expand,
     same_device,
     scalar,
+    scale_of,
     sizes_tensor,
     tensor,
     tensors,
+    window_of,
 )
 from .stage import builtin, fail, op
 
 _FAMILY = "attention"
 _NAME = "attention"
-MAX_WINDOW = 1 << 40  # more places than a tensor has: a window is not a number that sums could overflow with
 
 
 @op(
@@ -85,7 +86,8 @@ def attention(
     outer = broadcast_shapes(_NAME, q.shape[:-3], k.shape[:-3], "key")
     outer = broadcast_shapes(_NAME, outer, v.shape[:-3], "value")
     operands = [expand(x, [*outer, *x.shape[-3:]]) for x in (q, k, v)]
-    parameters = {"causal": flag_of("causal", causal), "window": _window(window), "scale": _scale(scale, q)}
+    parameters: dict[str, Any] = {"causal": flag_of("causal", causal), "window": window_of(_NAME, window)}
+    parameters["scale"] = scale_of(_NAME, scale, q)
     masked = "" if mask is None else "masked_"
     if mask is not None:
         operands.append(_mask(mask, q, [*outer, q.shape[-3], q.shape[-2], k.shape[-2]]))
@@ -165,33 +167,6 @@ def _by_row(argument: str, given: TensorValueLike, q: TensorValue, outer: Sequen
         fail(_NAME, text, code="EK0421", argument=argument, expected=wanted, got=shown(value.shape))
     lined = as_shape(value, [*value.shape, *[1] * (len(outer) - 1)]) if value.rank else value
     return expand(lined, outer)
-
-
-def _window(window: Any) -> int:
-    if window is None:
-        return 0
-    size = int_of("window", window, "EK0414")
-    if size < 1:
-        text = f"argument 'window' is {size}, and a query sees at least one place"
-        fail(_NAME, text, code="EK0414", argument="window", expected="1 or more", got=size)
-    return min(size, MAX_WINDOW)
-
-
-def _scale(scale: Any, q: TensorValue) -> float:
-    if scale is not None:
-        if (
-            isinstance(scale, int | float | np.floating)
-            and not isinstance(scale, bool)
-            and -MAX_WINDOW < scale < MAX_WINDOW
-        ):
-            return float(scale)
-        text = f"argument 'scale' is {brief(scale)}, and has to be a number that scores can be multiplied by"
-        fail(_NAME, text, code="EK0414", argument="scale", expected="a finite number", got=brief(scale))
-    size = q.shape[-1]
-    if not isinstance(size, StaticDim):
-        text = f"the size of a query is {size}, which is known at the call only, and scale depends on it"
-        fail(_NAME, text, code="EK0427", argument="scale", expected="a number", got="None", hint="pass scale=")
-    return 1 / math.sqrt(max(int(size), 1))
 
 
 def _mask(mask: TensorValueLike, q: TensorValue, shape: list[Any]) -> TensorValue:

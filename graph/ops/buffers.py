@@ -16,7 +16,7 @@ from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.promotion import is_weak, weak_array
 from ..types.tensor_type import BufferType, shown
 from .indexing import known, parameters_of, ranges_of, slice_tensor, tensors_of
-from .operands import HINT_FOR_SYMBOLS, as_shape, expand, same_device, tensor
+from .operands import HINT_FOR_SYMBOLS, as_shape, buffer_of, expand, same_device, tensor
 from .stage import add_method, builtin, current, fail, op
 
 _FAMILY = "buffers"
@@ -52,7 +52,7 @@ def buffer_load(x: BufferValue) -> TensorValue:
     Raises:
         DTypeError: EK0460, not a buffer.
     """
-    source = _buffer("buffer_load", "x", x)
+    source = buffer_of("buffer_load", "x", x)
     return builtin(_FAMILY, "buffer_load", [source], {}, [source.type.as_tensor()])[0]
 
 
@@ -72,7 +72,7 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
         DTypeError: EK0460 `destination` is not a buffer, EK0413 `source` has another dtype.
         GraphError: EK0421 `source` has another shape, and does not have rank 0.
     """
-    target = _buffer("buffer_store", "destination", destination)
+    target = buffer_of("buffer_store", "destination", destination)
     value = _source("buffer_store", target, source, target.shape)
     builtin(_FAMILY, "buffer_store", [target, value])
 
@@ -91,7 +91,7 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
         GraphError: EK0425 the indices are wrong; EK0421 `source` has another shape than the part, and not rank 0.
     """
     name = "buffer_store_slice"
-    target = _buffer(name, "destination", destination)
+    target = buffer_of(name, "destination", destination)
     filled = is_weak(source) or (isinstance(source, TensorValue) and source.rank == 0)
     ranges, shape = ranges_of(target, indices, None if filled else tensor(name, "source", source).shape)
     value = as_shape(_source(name, target, source, shape), [r.size for r in ranges])
@@ -106,23 +106,6 @@ def _set_part(destination: BufferValue, indices: Any, source: TensorValueLike) -
         buffer_store(destination, source)
     else:
         buffer_store_slice(destination, source, indices)
-
-
-def _buffer(name: str, argument: str, value: Any) -> BufferValue:
-    if not isinstance(value, BufferValue):
-        fail(
-            name,
-            f"argument '{argument}' is not a buffer but {type(value).__name__}",
-            code="EK0460",
-            kind=DTypeError,
-            argument=argument,
-            expected="BufferValue",
-            got=type(value).__name__,
-            hint="take it as an input of a BufferType, or make one with ops.buffer_create(type)",
-        )
-    if value.graph is not current(name):
-        tensor(name, argument, value)  # the error of a value of another graph
-    return value
 
 
 def _source(name: str, target: BufferValue, source: TensorValueLike, shape: Any) -> TensorValue:

@@ -6,6 +6,7 @@ of one shape.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import LIMIT
+from ..arguments import LIMIT, int_of
 from ..driver.devices import DeviceRef
 from ..staging.sizes import stage_dim, stage_sizes
 from ..staging.value import BufferValue, TensorValue, TensorValueLike, Value, foreign_value
@@ -27,6 +28,7 @@ from .stage import builtin, current, fail, named, require
 DimLike = int | str | Dim
 
 HINT_FOR_SYMBOLS = "if the two are always equal, give them one name in the input types, or use ops.rebind"
+MAX_WINDOW = 1 << 40  # more places than a tensor has: a window is not a number that sums could overflow with
 
 
 def tensor(name: str, argument: str, value: TensorValueLike) -> TensorValue:
@@ -424,3 +426,50 @@ def permuted(value: TensorValue, order: Sequence[int]) -> TensorValue:
         return value
     out = value.type.with_shape(value.shape[axis] for axis in order)
     return builtin("movement", "permute", [value], {"order": tuple(order)}, [out])[0]
+
+
+def buffer_of(name: str, argument: str, value: Any) -> BufferValue:
+    """A value that has to be a buffer of the current graph."""
+    if not isinstance(value, BufferValue):
+        fail(
+            name,
+            f"argument '{argument}' is not a buffer but {type(value).__name__}",
+            code="EK0460",
+            kind=DTypeError,
+            argument=argument,
+            expected="BufferValue",
+            got=type(value).__name__,
+            hint="take it as an input of a BufferType, or make one with ops.buffer_create(type)",
+        )
+    if value.graph is not current(name):
+        tensor(name, argument, value)  # the error of a value of another graph
+    return value
+
+
+def window_of(name: str, window: Any) -> int:
+    """A window as a number; 0 for none."""
+    if window is None:
+        return 0
+    size = int_of("window", window, "EK0414")
+    if size < 1:
+        text = f"argument 'window' is {size}, and a query sees at least one place"
+        fail(name, text, code="EK0414", argument="window", expected="1 or more", got=size)
+    return min(size, MAX_WINDOW)
+
+
+def scale_of(name: str, scale: Any, q: TensorValue) -> float:
+    """What scores are multiplied by."""
+    if scale is not None:
+        if (
+            isinstance(scale, int | float | np.floating)
+            and not isinstance(scale, bool)
+            and -MAX_WINDOW < scale < MAX_WINDOW
+        ):
+            return float(scale)
+        text = f"argument 'scale' is {brief(scale)}, and has to be a number that scores can be multiplied by"
+        fail(name, text, code="EK0414", argument="scale", expected="a finite number", got=brief(scale))
+    size = q.shape[-1]
+    if not isinstance(size, StaticDim):
+        text = f"the size of a query is {size}, which is known at the call only, and scale depends on it"
+        fail(name, text, code="EK0427", argument="scale", expected="a number", got="None", hint="pass scale=")
+    return 1 / math.sqrt(max(int(size), 1))

@@ -69,16 +69,16 @@ def by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: 
             for r in range(count):
                 i = (first + r) % m
                 own = head * group + (first + r) // m
-                _score_keys(wide, lanes, key, there, page, keys, depth, numbers, r * DEPTH, scores, r * KEYS)
+                score_keys(wide, lanes, key, there, page, keys, depth, numbers, r * DEPTH, scores, r * KEYS)
                 seen = ends(i + offset, i + offset, length, how[0], how[1])
-                _hide_keys(scores, r * KEYS, page, keys, seen, lambda j: mask(wide, lead, own, i, j))  # noqa: B023
-                _weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
+                hide_keys(scores, r * KEYS, page, keys, seen, lambda j: mask(wide, lead, own, i, j))  # noqa: B023
+                weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
 
             def share(k, width, page=page, keys=keys):
                 for r in range(count // 2):
-                    _share_values(2, width, scores, 2 * r, keys, value, there, page, k, sums, changes)
+                    share_values(2, width, scores, 2 * r, keys, value, there, page, k, sums, changes)
                 if count % 2 > 0:
-                    _share_values(1, width, scores, count - 1, keys, value, there, page, k, sums, changes)
+                    share_values(1, width, scores, count - 1, keys, value, there, page, k, sums, changes)
 
             tile(e, (2 * lanes, lanes, 1), share)
         for r in range(count):
@@ -90,7 +90,7 @@ def by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: 
     parallel_for(product(leads) * shared * parts, one, grain=grain)
 
 
-def _score_keys(
+def score_keys(
     wide: Any,
     lanes: Any,
     key: Any,
@@ -127,14 +127,14 @@ def _score_keys(
         scores[to + j] = wide(-inf)
 
 
-def _hide_keys(scores: Any, at: Any, page: Any, keys: Any, seen: Any, mask: Any) -> None:
+def hide_keys(scores: Any, at: Any, page: Any, keys: Any, seen: Any, mask: Any) -> None:
     """Adds the mask to the scores of a page; of keys that the query does not see they become -inf."""
     for j in range(keys):
         hidden = (page + j < seen[0]) | (page + j >= seen[1])
         scores[at + j] = select(hidden, scores.dtype(-inf), scores[at + j] + mask(page + j))
 
 
-def _weigh_page(
+def weigh_page(
     wide: Any, lanes: Any, scores: Any, at: Any, keys: Any, tops: Any, totals: Any, changes: Any, r: Any
 ) -> None:
     """Makes powers of the scores of a query for a page; goes on with its largest score and its sum of powers."""
@@ -155,7 +155,7 @@ def _weigh_page(
     tops[r] = top
 
 
-def _share_values(
+def share_values(
     rows: Any,
     width: Any,
     powers: Any,

@@ -1,0 +1,423 @@
+"""Keys and values in pages, and generators, against attention in float64 over random schedules."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from einkorn.tensor import Tensor
+
+from einkorn.errors import EinkornError
+from einkorn.graph import DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, nn, ops
+from einkorn.graph.driver.buffer import Buffer
+from einkorn.graph.nn import paged
+
+HEADS, SHARED, SIZE, LAYERS, PAGE = 4, 2, 8, 2, 4
+CPU = DeviceRef.CPU()
+NUMPY = {DType.float32: np.float32, DType.float16: np.float16, DType.bfloat16: ml_dtypes.bfloat16}
+
+
+def params(dtype: DType = DType.float32, page_size: int = PAGE, **more: Any) -> nn.KVCacheParams:
+    return nn.KVCacheParams(dtype, SHARED, SIZE, LAYERS, page_size, **more)
+
+
+def attending(cache: nn.PagedKVCacheManager) -> Any:
+    """Stores keys and values of the last layer, and attends to those of all places."""
+    rows, sequences = Dim("rows"), Dim("sequences")
+
+    def forward(q: Any, k: Any, v: Any, pages: Any, offsets: Any, lengths: Any, table: Any) -> Any:
+        batch = (offsets, lengths, table)
+        ops.kv_cache_store(pages, k, v, *batch, layer=1)
+        return ops.flash_attention_ragged(q, pages, *batch, layer=1)
+
+    kinds = [TensorType(DType.float32, [rows, heads, SIZE], CPU) for heads in (HEADS, SHARED, SHARED)]
+    integers = [[sequences + 1], [sequences], [sequences, "most"]]
+    graph = Graph(
+        "attending",
+        forward=forward,
+        input_types=[*kinds, cache.type, *(TensorType(DType.uint32, sizes, CPU) for sizes in integers)],
+    )
+    return InferenceSession().load(graph)
+
+
+NUMBERS = np.random.default_rng(0).standard_normal((3, 16, 64, SHARED, SIZE)).astype(np.float32)
+
+
+def rows_of(tokens: list[int], first: int, part: int) -> Any:
+    """Keys or values of tokens: they depend on token and place."""
+    return np.array([NUMBERS[part, token, first + i] for i, token in enumerate(tokens)]).reshape(-1, SHARED, SIZE)
+
+
+def expected(query: Any, tokens: list[int], dtype: Any) -> Any:
+    """Attention of the last rows of a sequence, in float64."""
+    stored = [rows_of(tokens, 0, part).astype(dtype).astype(np.float64).repeat(2, 1) for part in (0, 1)]
+    found = np.empty(query.shape)
+    for row in range(len(query)):
+        k, v = (x[: len(tokens) - len(query) + row + 1] for x in stored)
+        scores = np.einsum("hd,nhd->hn", query[row].astype(np.float64), k) / math.sqrt(SIZE)
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        found[row] = np.einsum("hn,nhd->hd", powers / powers.sum(1, keepdims=True), v)
+    return found
+
+
+class Schedule:
+    """Random calls of a cache, with what each sequence has to hold."""
+
+    def __init__(self, model: Any, cache: nn.PagedKVCacheManager, seed: int) -> None:
+        self.model, self.cache, self.rng = model, cache, np.random.default_rng(seed)
+        self.held: dict[int, list[int]] = {}
+
+    def run(self, calls: int) -> None:
+        for _ in range(calls):
+            choice = self.rng.integers(10)
+            if choice < 2 or not self.held:
+                tokens = self.rng.integers(0, 2, self.rng.integers(1, 14)).tolist()
+                sequence = self.cache.claim(tokens)
+                self.held[sequence] = tokens[: self.cache.length(sequence)]
+                assert len(self.held[sequence]) % self.cache.params.page_size == 0
+                self.extend({sequence: tokens[self.cache.length(sequence) :]})
+            elif choice == 2:
+                source = int(self.rng.choice(list(self.held)))
+                self.held[self.cache.fork(source)] = list(self.held[source])
+            elif choice == 3:
+                sequence = int(self.rng.choice(list(self.held)))
+                self.cache.release(sequence)
+                del self.held[sequence]
+            else:
+                chosen = [sequence for sequence in self.held if self.rng.random() < 0.7]
+                self.extend({s: self.rng.integers(0, 2, self.rng.integers(0, 4)).tolist() for s in chosen})
+            self.check()
+
+    def extend(self, new: dict[int, list[int]]) -> None:
+        """Attends to what is there and to new rows, as far as there is room."""
+        new = {s: some for s, some in new.items() if len(self.held[s]) + len(some) <= 40}
+        for sequence in list(new):
+            before = self.cache.pages_of(sequence), self.cache.pages_free
+            try:
+                self.cache.alloc(sequence, len(new[sequence]))
+            except EinkornError as error:
+                assert error.code == "EK0474"
+                assert before == (self.cache.pages_of(sequence), self.cache.pages_free)
+                del new[sequence]
+        batch = self.cache.batch(list(new), [len(some) for some in new.values()])
+        query = self.rng.standard_normal((len(batch.positions), HEADS, SIZE)).astype(np.float32)
+        k, v = (
+            np.concatenate([np.zeros((0, SHARED, SIZE), np.float32)]
+                           + [rows_of(some, len(self.held[s]), part) for s, some in new.items()])
+            for part in (0, 1)
+        )  # fmt: skip
+        found = self.model(query, k.astype(np.float32), v.astype(np.float32), self.cache.pages,
+                           batch.offsets, batch.lengths, batch.table)[0].to_numpy()  # fmt: skip
+        for i, (sequence, some) in enumerate(new.items()):
+            self.cache.step(sequence, some)
+            self.held[sequence] += some
+            rows = slice(batch.offsets[i], batch.offsets[i + 1])
+            wanted = expected(query[rows], self.held[sequence], NUMPY[self.cache.params.dtype])
+            np.testing.assert_allclose(found[rows], wanted, rtol=0, atol=2e-6)
+
+    def check(self) -> None:
+        """Each sequence has its numbers, and each page is counted."""
+        memory = self.cache.pages.to_numpy()
+        assert set(self.cache.sequences) == set(self.held)
+        size = self.cache.params.page_size
+        for sequence, tokens in self.held.items():
+            assert self.cache.length(sequence) == len(tokens)
+            pages = self.cache.pages_of(sequence)
+            for part in (0, 1):
+                wanted = rows_of(tokens, 0, part).astype(memory.dtype)
+                stored = [memory[pages[i // size], part, 1, :, i % size] for i in range(len(tokens))]
+                assert np.array_equal(np.array(stored).reshape(wanted.shape), wanted)
+        used = {page for sequence in self.held for page in self.cache.pages_of(sequence)}
+        assert self.cache.pages_in_use == len(used)
+
+
+@pytest.mark.parametrize(("dtype", "page_size"), [(DType.float32, 4), (DType.float16, 3), (DType.bfloat16, 1)])
+def test_random_schedules_attend_to_what_each_sequence_has(dtype: DType, page_size: int) -> None:
+    made = params(dtype, page_size)
+    model = attending(nn.PagedKVCacheManager(made, 24))
+    for seed in range(70):
+        Schedule(model, nn.PagedKVCacheManager(made, 24), seed).run(12)
+
+
+def test_pages_are_shared_by_equal_beginnings_and_the_oldest_go_first() -> None:
+    cache = nn.PagedKVCacheManager(params(), 4)
+    first = cache.claim(range(9))
+    cache.alloc(first, 9)
+    cache.step(first, range(9))
+    second = cache.claim([*range(8), 99])
+    assert cache.length(second) == 8 and cache.pages_of(second) == cache.pages_of(first)[:2]
+    assert cache.length(cache.claim(range(8))) == 4  # the last token is left to compute
+    for sequence in cache.sequences:
+        cache.release(sequence)
+    assert (cache.pages_in_use, cache.pages_free, cache.pages_known) == (0, 4, 2)
+    other = cache.claim([7])
+    cache.alloc(other, 12)  # takes the room of the page that comes last in the prefix
+    assert cache.pages_known == 1
+    assert cache.length(cache.claim(range(9))) == 4
+
+
+def test_a_fork_copies_the_last_page_when_it_writes() -> None:
+    cache = nn.PagedKVCacheManager(params(enable_prefix_caching=False), 4)
+    first = cache.claim()
+    cache.alloc(first, 6)
+    cache.step(first, range(6))
+    cache.pages.to_numpy()[...] = 7
+    fork = cache.fork(first)
+    assert cache.pages_in_use == 2
+    cache.alloc(fork, 1)
+    assert cache.pages_of(fork)[0] == cache.pages_of(first)[0] and cache.pages_of(fork)[1] != cache.pages_of(first)[1]
+    assert (cache.pages.to_numpy()[cache.pages_of(fork)] == 7).all()
+    own = cache.pages_of(first)
+    cache.alloc(first, 1)
+    assert cache.pages_of(first) == own  # no other sequence has its last page now
+    cache.release(first)
+    assert cache.pages_in_use == 2
+
+
+# *** generators ***
+
+
+class Layer(nn.Module):
+    def __init__(self, number: int, rope: nn.RotaryEmbedding) -> None:
+        self.number = number
+        self.norm = nn.RMSNorm(32)
+        self.attn = nn.Attention(32, HEADS, SHARED, rope=rope)
+        self.mlp = nn.MLP(32, 48)
+
+    def forward(self, x: Any, cache: paged.PagedCache) -> Any:
+        x = x + self.attn.paged(self.norm(x), cache, self.number)
+        return x + self.mlp(x)
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        self.embedding = nn.Embedding(256, 32)
+        rope = nn.RotaryEmbedding.of(SIZE, 128)
+        self.layers = nn.ModuleList(Layer(number, rope) for number in range(LAYERS))
+        self.last = nn.Linear(32, 256, bias=False)
+
+    def forward(self, tokens: Any, cache: paged.PagedCache) -> Any:
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x, cache)
+        return self.last(cache.last_rows(x))
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return Network()
+
+
+PROMPTS = ["hello", "a", "hello world, this is a longer prompt", "hello world, this is another one", "xyz" * 9]
+PARAMS = [
+    nn.SamplingParams(temperature=0, max_new_tokens=9),
+    nn.SamplingParams(seed=5, max_new_tokens=14),
+    nn.SamplingParams(temperature=0.8, top_k=20, seed=1, max_new_tokens=7),
+    nn.SamplingParams(temperature=1.3, top_p=0.9, seed=2, max_new_tokens=11, repetition_penalty=1.2),
+    nn.SamplingParams(min_p=0.01, seed=3, max_new_tokens=12),
+]
+
+
+def generator(network: Network, pages: int = 64, dtype: DType = DType.float32, **more: Any) -> nn.Generator:
+    return nn.Generator(network, nn.PagedKVCacheManager(params(dtype), pages), **more)
+
+
+def run(made: nn.Generator, prompts: Any = PROMPTS, each: Any = PARAMS) -> list[tuple[list[int], list[float]]]:
+    requests = [made.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
+    while made.step():
+        pass
+    assert all(request.is_finished and request.error is None for request in requests)
+    return [(request.new, request.logprobs) for request in requests]
+
+
+@pytest.fixture(scope="module")
+def alone(network: Network) -> list[tuple[list[int], list[float]]]:
+    return [run(generator(network), [prompt], [one])[0] for prompt, one in zip(PROMPTS, PARAMS, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"max_batch_size": 3, "tokens_per_step": 5},
+        {"max_batch_size": 2, "tokens_per_step": 2},
+        {"pages": 15, "tokens_per_step": 33},
+    ],
+)
+def test_no_result_depends_on_the_batch_or_on_how_a_prompt_is_cut(network: Network, alone: Any, how: Any) -> None:
+    made = generator(network, **how)
+    assert run(made) == alone
+    assert (made.figures.preemptions > 0) == ("pages" in how)
+    assert made.cache.pages_in_use == 0
+    assert run(made) == alone  # with pages that are known
+
+
+def test_likelihoods_are_those_of_the_network_without_a_cache(network: Network, alone: Any) -> None:
+    for prompt, one, (new, logprobs) in list(zip(PROMPTS, PARAMS, alone, strict=True))[:2]:
+        tokens = [*prompt.encode(), *new]
+        x = network.embedding(Tensor.from_numpy(np.array([tokens[:-1]])))
+        for _, layer in network.layers.children:
+            x = x + layer.attn(layer.norm(x))
+            x = x + layer.mlp(x)
+        logits = network.last(x).numpy()[0, len(prompt) - 1 :].astype(np.float64)
+        likelihoods = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        np.testing.assert_allclose(likelihoods[np.arange(len(new)), new], logprobs, atol=5e-5)
+        if one.temperature == 0:
+            assert likelihoods.argmax(-1).tolist() == new
+
+
+def test_caches_of_half_types_give_the_same_in_any_batch(network: Network) -> None:
+    made = generator(network, dtype=DType.bfloat16)
+    assert run(made) == [
+        run(generator(network, dtype=DType.bfloat16), [prompt], [one])[0]
+        for prompt, one in zip(PROMPTS, PARAMS, strict=True)
+    ]
+
+
+def test_streams_run_together_and_a_loop_that_is_left_frees_its_pages(network: Network, alone: Any) -> None:
+    made = generator(network)
+    first, second = made.stream(PROMPTS[0], PARAMS[0]), made.stream(PROMPTS[1], PARAMS[1])
+    taken = [next(first) for _ in range(3)]
+    assert taken == alone[0][0][:3] and made.figures.running == 2
+    first.close()  # type: ignore[attr-defined]
+    assert made.figures.running == 1
+    assert list(second) == alone[1][0]
+    assert made.cache.pages_in_use == 0
+    figures = made.figures
+    assert figures.tokens == len(alone[1][0]) + 3 and len(figures.time_between_tokens) == 2
+    assert 0 < figures.time_to_first_token[0] <= figures.time_to_first_token[1]
+
+
+def test_the_asynchronous_form_gives_the_same(network: Network, alone: Any) -> None:
+    made = generator(network)
+
+    async def one(number: int) -> list[int]:
+        return [token async for token in made.stream_async(PROMPTS[number], PARAMS[number])]
+
+    async def every() -> list[list[int]]:
+        return list(await asyncio.gather(*(one(number) for number in range(len(PROMPTS)))))
+
+    assert asyncio.run(every()) == [tokens for tokens, _ in alone]
+    assert made.cache.pages_in_use == 0
+
+
+def test_texts_come_back_as_the_tokenizer_has_them(network: Network, alone: Any) -> None:
+    assert generator(network).generate(PROMPTS, PARAMS) == [bytes(tokens) for tokens, _ in alone]
+
+
+def test_a_request_that_needs_more_pages_than_there_are_fails_alone(network: Network, alone: Any) -> None:
+    made = generator(network, pages=7)
+    other = made.cache.claim()
+    made.cache.alloc(other, 4 * PAGE)
+    with pytest.raises(EinkornError) as caught:
+        list(made.stream("sixteen letters!!!", PARAMS[0]))
+    assert caught.value.code == "EK0474"
+    assert made.cache.pages_in_use == 4
+    assert run(made, PROMPTS[1:2], [nn.SamplingParams(seed=5, max_new_tokens=4)])[0][0] == alone[1][0][:4]
+
+
+def test_numbers_that_allow_no_token_are_an_error_of_the_request() -> None:
+    broken = Network()
+    broken.last.weight = broken.last.weight * math.nan
+    made = generator(broken)
+    with pytest.raises(EinkornError, match="NaN") as caught:
+        list(made.stream("a"))
+    assert caught.value.code == "EK0479" and made.cache.pages_in_use == 0
+
+
+# *** errors ***
+
+
+def claimed() -> tuple[nn.PagedKVCacheManager, int]:
+    cache = nn.PagedKVCacheManager(params(), 3)
+    sequence = cache.claim()
+    cache.alloc(sequence, 5)
+    cache.step(sequence, [1, 2, 3])
+    return cache, sequence
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "argument"),
+    [
+        (lambda cache, s: cache.alloc(s, 10), "EK0474", "count"),
+        (lambda cache, s: cache.alloc(s, -1), "EK0479", "count"),
+        (lambda cache, s: cache.alloc(s, 1.5), "EK0479", "count"),
+        (lambda cache, s: cache.alloc(s, math.nan), "EK0479", "count"),
+        (lambda cache, s: cache.step(s, [1] * 6), "EK0479", "tokens"),
+        (lambda cache, s: cache.step(s, [1, -2]), "EK0479", "tokens"),
+        (lambda cache, s: cache.step(s, [1.5]), "EK0479", "tokens"),
+        (lambda cache, s: cache.step(s, [math.nan]), "EK0479", "tokens"),
+        (lambda cache, s: cache.claim(["a"]), "EK0479", "tokens"),
+        (lambda cache, s: cache.claim(3), "EK0479", "tokens"),
+        (lambda cache, s: cache.release(s + 1), "EK0479", "sequence"),
+        (lambda cache, s: cache.fork("a"), "EK0479", "sequence"),
+        (lambda cache, s: cache.length(None), "EK0479", "sequence"),
+        (lambda cache, s: cache.batch([s], [6]), "EK0479", "counts"),
+        (lambda cache, s: cache.batch([s, s], [1, 1]), "EK0479", "counts"),
+        (lambda cache, s: cache.batch([s], []), "EK0479", "counts"),
+    ],
+)
+def test_a_call_that_fails_leaves_the_cache_as_it_was(call: Any, code: str, argument: str) -> None:
+    cache, sequence = claimed()
+    with pytest.raises(EinkornError) as caught:
+        call(cache, sequence)
+    assert (caught.value.code, caught.value.argument) == (code, argument)
+    assert caught.value.place is not None and caught.value.place.file == __file__
+    assert (cache.sequences, cache.length(sequence), cache.pages_in_use) == ([sequence], 3, 2)
+    cache.step(sequence, [1] * 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({"page_size": 0}, "page_size"),
+        ({"head_dim": 257}, "head_dim"),
+        ({"num_layers": 1.5}, "num_layers"),
+        ({"dtype": DType.int8}, "dtype"),
+        ({"dtype": "float32"}, "dtype"),
+    ],
+)
+def test_what_a_page_cannot_hold_is_refused(change: Any, argument: str) -> None:
+    with pytest.raises(EinkornError) as caught:
+        nn.KVCacheParams(**{"dtype": DType.float32, "n_kv_heads": 1, "head_dim": 8, "num_layers": 1, **change})
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("prompt", "given", "argument"),
+    [
+        ("", None, "prompt"),
+        ([256], None, "prompt"),
+        ([-1], None, "prompt"),
+        ([1.5], None, "prompt"),
+        (7, None, "prompt"),
+        ([0] * 1000, None, "prompt"),
+        ("a", {"temperature": 1}, "params"),
+    ],
+)
+def test_a_request_that_fits_no_model_is_refused_where_it_is_made(
+    network: Network, prompt: Any, given: Any, argument: str
+) -> None:
+    made = generator(network)
+    for call in (made.submit, made.stream, made.stream_async):
+        with pytest.raises(EinkornError) as caught:
+            call(prompt, given)
+        assert (caught.value.code, caught.value.argument) == ("EK0479", argument)
+        assert caught.value.place is not None and caught.value.place.file == __file__
+    assert made.figures.waiting == 0
+
+
+def test_a_page_that_there_is_not_is_an_error_when_it_is_read() -> None:
+    cache = nn.PagedKVCacheManager(params(), 2)
+    model = attending(cache)
+    one = np.ones((1, SHARED, SIZE), np.float32)
+    query = np.ones((1, HEADS, SIZE), np.float32)
+    offsets = np.array([0, 1], np.uint32)
+    for lengths, table in (([0], [[2]]), ([9], [[0, 1]])):
+        with pytest.raises(EinkornError, match="page"):
+            model(query, one, one, cache.pages, offsets, np.array(lengths, np.uint32), np.array(table, np.uint32))
+    assert isinstance(cache.pages, Buffer) and not cache.pages.to_numpy().any()
