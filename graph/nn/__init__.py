@@ -15,7 +15,7 @@ from .containers import MLP, ModuleList, Sequential
 from .convolution import Conv2d
 from .experts import MoE, MoEGate
 from .figures import ServingFigures
-from .generator import Generator, Request
+from .generator import AsyncTokenStream, Generator, Request, TokenStream
 from .linear import Embedding, Linear
 from .module import CompiledModule, Module, module_dataclass
 from .norms import GroupNorm, LayerNorm, RMSNorm
@@ -36,6 +36,7 @@ __all__ = [
     "GRU",
     "LSTM",
     "MLP",
+    "AsyncTokenStream",
     "Attention",
     "CompiledModule",
     "Conv2d",
@@ -62,6 +63,7 @@ __all__ = [
     "Sequential",
     "ServingFigures",
     "StateError",
+    "TokenStream",
     "YarnScaling",
     "module_dataclass",
     "rotary_table",

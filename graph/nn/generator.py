@@ -88,6 +88,55 @@ class Request:
         return f"Request({len(self.prompt)} tokens, {len(self.new)} new, {state})"
 
 
+class _OpenRequest:
+    """A request that is cancelled when nothing reads its tokens any more.
+
+    Attributes:
+        request: what was asked, and what came so far.
+    """
+
+    def __init__(self, generator: Generator, request: Request) -> None:
+        self.request = request
+        self._generator, self._place = generator, 0
+
+    def __del__(self) -> None:
+        self._generator.cancel(self.request)
+
+    def _next(self) -> int | None:
+        if not self._generator.advance(self.request, self._place):
+            return None
+        self._place += 1
+        return self.request.new[self._place - 1]
+
+
+class TokenStream(_OpenRequest, Iterator[int]):
+    """The tokens of a request as they come."""
+
+    def __next__(self) -> int:
+        token = self._next()
+        if token is None:
+            raise StopIteration
+        return token
+
+    def close(self) -> None:
+        """Cancels the request."""
+        self._generator.cancel(self.request)
+
+
+class AsyncTokenStream(_OpenRequest, AsyncIterator[int]):
+    """The tokens of a request as they come, for `async for`."""
+
+    async def __anext__(self) -> int:
+        token = await asyncio.to_thread(self._next)
+        if token is None:
+            raise StopAsyncIteration
+        return token
+
+    async def aclose(self) -> None:
+        """Cancels the request."""
+        await asyncio.to_thread(self._generator.cancel, self.request)
+
+
 class _Step(Module[..., Any]):
     """A model as the generator runs it."""
 
@@ -142,6 +191,8 @@ class Generator:
         self._running: list[Request] = []  # the oldest first
         self._waiting: deque[Request] = deque()
         self._figures = ServingFigures()
+        self._cancelled: list[Request] = []
+        self._is_stepping = False
         self._lock = threading.RLock()
 
     # *** requests ***
@@ -176,35 +227,20 @@ class Generator:
     def cancel(self, request: Request) -> None:
         """Ends a request, and frees its pages."""
         with self._lock:
-            self._finish(request)
+            if self._is_stepping:  # a stream is collected in the middle of a step
+                self._cancelled.append(request)
+            else:
+                self._finish(request)
 
-    def stream(self, prompt: str | bytes | Sequence[int], params: SamplingParams | None = None) -> Iterator[int]:
+    def stream(self, prompt: str | bytes | Sequence[int], params: SamplingParams | None = None) -> TokenStream:
         """The tokens behind a prompt, one after the other; a loop that is left cancels the request."""
-        return self._streamed(self.submit(prompt, params))
-
-    def _streamed(self, request: Request) -> Iterator[int]:
-        try:
-            place = 0
-            while self._advance(request, place):
-                yield request.new[place]
-                place += 1
-        finally:
-            self.cancel(request)
+        return TokenStream(self, self.submit(prompt, params))
 
     def stream_async(
         self, prompt: str | bytes | Sequence[int], params: SamplingParams | None = None
-    ) -> AsyncIterator[int]:
+    ) -> AsyncTokenStream:
         """As `stream`, for `async for`; steps run in other threads."""
-        return self._streamed_async(self.submit(prompt, params))
-
-    async def _streamed_async(self, request: Request) -> AsyncIterator[int]:
-        try:
-            place = 0
-            while await asyncio.to_thread(self._advance, request, place):
-                yield request.new[place]
-                place += 1
-        finally:
-            self.cancel(request)
+        return AsyncTokenStream(self, self.submit(prompt, params))
 
     @placed
     def generate(self, prompts: Sequence[Any], params: SamplingParams | Sequence[SamplingParams]) -> list[Any]:
@@ -218,15 +254,20 @@ class Generator:
             for prompt, one in zip(prompts, each, strict=True):
                 requests.append(self.submit(prompt, one))
             for request in requests:
-                while self._advance(request, len(request.new)):
+                while self.advance(request, len(request.new)):
                     pass
         finally:
             for request in requests:
                 self.cancel(request)
         return [self.tokenizer.decode(request.new) for request in requests]
 
-    def _advance(self, request: Request, place: int) -> bool:
-        """Steps until a request has a token at a place; whether it gets one."""
+    @placed
+    def advance(self, request: Request, place: int) -> bool:
+        """Steps until a request has a token at a place; whether it gets one.
+
+        Raises:
+            GraphError: EK0474 the request needs more pages than there are, EK0479 its logits allow no token.
+        """
         while True:
             with self._lock:
                 if len(request.new) > place:
@@ -249,24 +290,31 @@ class Generator:
     def step(self) -> int:
         """One step for all requests; gives how many rows were computed."""
         with self._lock:
-            begun = time.perf_counter()
-            while self._waiting and len(self._running) < self.max_batch_size:
-                request = self._waiting.popleft()
-                request.sequence = self.cache.claim(request.tokens)
-                self._running.append(request)
-            planned = self._planned()
-            if not planned:
-                return 0
-            logits = self._run(planned)
-            done = [
-                (row, request)
-                for row, (request, tokens) in enumerate(planned)
-                if self._stored(request) == len(request.tokens)
-            ]
-            if done:
-                self._choose(logits, done)
-            self._figures.add_step(time.perf_counter() - begun, len(done))
-            return sum(len(tokens) for _, tokens in planned)
+            self._is_stepping = True
+            try:
+                return self._step()
+            finally:
+                self._is_stepping = False
+                while self._cancelled:
+                    self._finish(self._cancelled.pop())
+
+    def _step(self) -> int:
+        begun = time.perf_counter()
+        while self._waiting and len(self._running) < self.max_batch_size:
+            request = self._waiting.popleft()
+            request.sequence = self.cache.claim(request.tokens)
+            self._running.append(request)
+        planned = self._planned()
+        if not planned:
+            return 0
+        logits = self._run(planned)
+        done = [
+            (row, request) for row, (request, _) in enumerate(planned) if self._stored(request) == len(request.tokens)
+        ]
+        if done:
+            self._choose(logits, done)
+        self._figures.add_step(time.perf_counter() - begun, len(done))
+        return sum(len(tokens) for _, tokens in planned)
 
     def _stored(self, request: Request) -> int:
         return 0 if request.sequence is None else self.cache.length(request.sequence)

@@ -283,13 +283,27 @@ def test_streams_run_together_and_a_loop_that_is_left_frees_its_pages(network: N
     first, second = made.stream(PROMPTS[0], PARAMS[0]), made.stream(PROMPTS[1], PARAMS[1])
     taken = [next(first) for _ in range(3)]
     assert taken == alone[0][0][:3] and made.figures.running == 2
-    first.close()  # type: ignore[attr-defined]
+    first.close()
     assert made.figures.running == 1
     assert list(second) == alone[1][0]
     assert made.cache.pages_in_use == 0
     figures = made.figures
     assert figures.tokens == len(alone[1][0]) + 3 and len(figures.time_between_tokens) == 2
     assert 0 < figures.time_to_first_token[0] <= figures.time_to_first_token[1]
+
+
+def test_a_stream_that_nothing_reads_is_cancelled(network: Network, alone: Any) -> None:
+    made = generator(network)
+    read = made.stream(PROMPTS[1], PARAMS[1])
+    left = [made.stream(prompt) for prompt in PROMPTS]
+    next(read)
+    next(left[0])
+    assert made.figures.running == 6
+    del left
+    assert made.figures.running == 1
+    assert list(read) == alone[1][0][1:] and made.cache.pages_in_use == 0
+    made.stream("never read")
+    assert made.step() == 0 and made.figures.waiting == 0
 
 
 def test_the_asynchronous_form_gives_the_same(network: Network, alone: Any) -> None:
