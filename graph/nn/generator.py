@@ -92,7 +92,7 @@ class _OpenRequest:
     """A request that is cancelled when nothing reads its tokens any more.
 
     Attributes:
-        request: what was asked, and what came so far.
+        request: the prompt, and the tokens so far.
     """
 
     def __init__(self, generator: Generator, request: Request) -> None:
