@@ -67,8 +67,8 @@ class KVCacheParams:
 
     @property
     def page_shape(self) -> list[int]:
-        """Keys and values, layers, heads, places and numbers of a page."""
-        return [2, self.num_layers, self.n_kv_heads, self.page_size, self.head_dim]
+        """Keys and values, layers, heads, and places times numbers of a page."""
+        return [2, self.num_layers, self.n_kv_heads, self.page_size * self.head_dim]
 
     @property
     def bytes_per_page(self) -> int:
@@ -130,7 +130,7 @@ class PagedKVCacheManager:
 
     Attributes:
         params: what a page holds.
-        pages: the memory (pages, 2, layers, heads, places, numbers).
+        pages: the memory (pages, 2, layers, heads, places * numbers).
     """
 
     @placed

@@ -48,7 +48,7 @@ def kv_cache_store(
     """Writes the keys and values of rows to the places behind those that their sequences have.
 
     Args:
-        pages: the memory (pages, 2, layers, heads, places of a page, numbers); numbers are rounded to its dtype.
+        pages: the memory (pages, 2, layers, heads, places of a page * numbers); numbers are rounded to its dtype.
         key, value: (rows, heads, numbers), the rows of the first sequence first.
         offsets: integers (sequences + 1): where the rows of each sequence begin, and their end. Rows behind belong
             to no sequence, and are not written.
@@ -68,7 +68,8 @@ def kv_cache_store(
     _check_rank(name, "key", k, 3)
     for argument, x in (("key", k), ("value", v)):
         _check_sizes(name, argument, "shapes", k.shape, x.shape)
-        _check_sizes(name, argument, "heads and numbers", (target.shape[3], target.shape[5]), x.shape[1:])
+        _check_sizes(name, argument, "heads", target.shape[3:4], x.shape[1:2])
+    _check_room(name, target, k)
     batch = _batch(name, k, offsets, lengths, table)
     builtin(_FAMILY, name, [target, k, v, *batch], {"layer": layer})
 
@@ -111,8 +112,8 @@ def flash_attention_ragged(
     check_kind(name, "query", q, "float")
     _check_rank(name, "query", q, 3)
     source = _pages(name, pages, layer)
-    _check_sizes(name, "query", "numbers of a head", source.shape[5:], q.shape[2:])
-    heads, shared, size = q.shape[1], source.shape[3], source.shape[5]
+    _check_room(name, source, q)
+    heads, shared = q.shape[1], source.shape[3]
     if heads != shared and not (
         isinstance(heads, StaticDim)
         and isinstance(shared, StaticDim)
@@ -121,9 +122,6 @@ def flash_attention_ragged(
     ):
         text = f"{heads} heads of queries cannot share {shared} heads of keys evenly"
         fail(name, text, code="EK0495", argument="pages", expected=f"a divisor of {heads}", got=str(shared))
-    if not isinstance(size, StaticDim) or int(size) > MOST_NUMBERS:
-        text = f"heads have {size} numbers"
-        fail(name, text, code="EK0414", argument="pages", expected=f"1 to {MOST_NUMBERS}", got=str(size))
     batch = _batch(name, q, offsets, lengths, table)
     parameters = {"layer": layer, "window": window_of(name, window), "scale": scale_of(name, scale, q)}
     return builtin(_FAMILY, name, [q, source, *batch], parameters, [q.type])[0]
@@ -132,13 +130,24 @@ def flash_attention_ragged(
 def _pages(name: str, pages: Any, layer: Any) -> BufferValue:
     target = buffer_of(name, "pages", pages)
     check_kind(name, "pages", target, "float")
-    _check_rank(name, "pages", target, 6)
+    _check_rank(name, "pages", target, 5)
     _check_sizes(name, "pages", "parts of a page", (2,), target.shape[1:2])
     number, layers = int_of("layer", layer, "EK0414"), target.shape[2]
     if not number >= 0 or (isinstance(layers, StaticDim) and number >= int(layers)):
         text = f"argument 'layer' is {in_short(number)}, and the pages have {layers} layers"
         fail(name, text, code="EK0414", argument="layer", expected=f"0 to {layers} - 1", got=in_short(number))
     return target
+
+
+def _check_room(name: str, pages: BufferValue, rows: TensorValue) -> None:
+    """Heads have few enough numbers, and a page has whole places of them."""
+    size, room = rows.shape[2], pages.shape[4]
+    if not isinstance(size, StaticDim) or not 1 <= int(size) <= MOST_NUMBERS:
+        text = f"heads have {size} numbers"
+        fail(name, text, code="EK0414", argument="pages", expected=f"1 to {MOST_NUMBERS}", got=str(size))
+    if not isinstance(room, StaticDim) or int(room) % int(size) or int(room) == 0:
+        text = f"a head of a page has {room} numbers, which are no places of {size} numbers"
+        fail(name, text, code="EK0427", argument="pages", expected=f"a multiple of {size}", got=str(room))
 
 
 def _batch(name: str, rows: TensorValue, offsets: Any, lengths: Any, table: Any) -> list[TensorValue]:

@@ -4,7 +4,7 @@ The rows of all sequences of a batch stand behind each other. Sequence s has the
 which follow the `lengths[s]` places that it has in its pages already; `table[s]` has the numbers of these pages. Rows
 from the last offset on belong to no sequence. A page has room for some places of all layers and heads:
 
-    pages (pages, 2, layers, heads, places, numbers); first keys, then values
+    pages (pages, 2, layers, heads, places * numbers); first keys, number by number, then values, place by place
 
 What a row gets depends on its own sequence alone, and each row is computed in the same order, so that results have the
 same bits in any batch and however the rows of a sequence are cut into batches.
@@ -25,35 +25,27 @@ from ...dsl import (
     OutputTensor,
     ceildiv,
     int64,
+    max,
+    min,
     parallel_for,
     register,
     select,
     stack,
     store,
-    tile,
     uint32,
 )
 from ..algorithms.algorithm import wide_dtype
-from ..algorithms.few_queries import (
-    DEPTH,
-    GROUP,
-    KEYS,
-    VALUES,
-    WORK,
-    ends,
-    hide_keys,
-    score_keys,
-    share_values,
-    weigh_page,
-)
+from ..algorithms.few_queries import WORK
+from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, attend
 
 T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Floating)
+SHARES = 8  # tasks that the rows of a batch make at least, where it has as many
 
 
 @register("kv_cache_store", fuse=False)
 def kv_cache_store(
-    pages: MutableInputTensor[S, "p two layers g z e"],
+    pages: MutableInputTensor[S, "p two layers g w"],
     key: InputTensor[T, "t g e"],
     value: InputTensor[T, "t g e"],
     offsets: InputTensor[uint32, "ends"],
@@ -63,7 +55,8 @@ def kv_cache_store(
     layer: int,
 ) -> None:
     """Writes the keys and values of a layer to the places behind those that each sequence has."""
-    heads, room, size = pages.dim(3), pages.dim(4), pages.dim(5)
+    heads, size = key.dim(1), key.dim(2)
+    room = pages.dim(4) // size
     sequences = lengths.dim(0)
 
     def one(row):
@@ -73,8 +66,8 @@ def kv_cache_store(
             page = _page(table, s, place // room, pages)
             for head in range(heads):
                 for k in range(size):
-                    store(pages, (page, 0, layer, head, place % room, k), key[row, head, k].cast(S))
-                    store(pages, (page, 1, layer, head, place % room, k), value[row, head, k].cast(S))
+                    store(pages, (page, 0, layer, head, k * room + place % room), key[row, head, k].cast(S))
+                    store(pages, (page, 1, layer, head, place % room * size + k), value[row, head, k].cast(S))
 
     parallel_for(key.dim(0), one, grain=ceildiv(WORK, heads * size + 1))
 
@@ -83,7 +76,7 @@ def kv_cache_store(
 def flash_attention_ragged(
     out: OutputTensor[T, "t h e"],
     query: InputTensor[T, "t h e"],
-    pages: InputTensor[S, "p two layers g z e"],
+    pages: InputTensor[S, "p two layers g w"],
     offsets: InputTensor[uint32, "ends"],
     lengths: InputTensor[uint32, "s"],
     table: InputTensor[uint32, "s m"],
@@ -96,77 +89,52 @@ def flash_attention_ragged(
     """Causal attention of each row to the keys and values in the pages of its sequence, up to its own place."""
     wide = wide_dtype(T)
     lanes = ctx.target.vector_bits // wide.bits
-    shared, room, size = pages.dim(3), pages.dim(4), pages.dim(5)
+    rows, shared, size = query.dim(0), pages.dim(3), query.dim(2)
+    room = pages.dim(4) // size
     group = max(query.dim(1) // max(shared, 1), 1)
     parts = ceildiv(group, GROUP)
+    most = max(min(GROUP // group, rows // SHARES), 1)  # rows of a task
     sequences = lengths.dim(0)
 
     def one(task):
-        first = task % parts * GROUP
-        count = min(group - first, GROUP)
+        part = task % parts * GROUP
+        heads = min(group - part, GROUP)
         head = task // parts % shared
-        row = task // parts // shared
-        own = head * group + first
+        own = head * group + part
         numbers = stack[wide](GROUP * DEPTH, zeroed=False)
         scores = stack[wide](GROUP * KEYS, zeroed=False)
-        sums = stack[wide](GROUP * VALUES)
-        changes, tops, totals = stack[wide](GROUP), stack[wide](GROUP), stack[wide](GROUP)
-        if row < offsets[sequences].cast(int64):
-            s = _sequence(offsets, sequences, row)
-            place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
-            for r in range(count):
-                tops[r] = wide(-inf)
+        sums = stack[wide](GROUP * DEPTH, zeroed=False)
+        tops, totals, changes = stack[wide](GROUP), stack[wide](GROUP), stack[wide](GROUP)
+        work = (numbers, scores, sums, tops, totals, changes)
+        row = task // parts // shared * most
+        end = min(row + most, rows)
+        while row < end:
+            stop = end
+            if row < offsets[sequences].cast(int64):
+                s = _sequence(offsets, sequences, row)
+                stop = min(end, offsets[s + 1].cast(int64))
+                place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
+                for r in range((stop - row) * heads):
+                    tops[r], totals[r] = wide(-inf), wide(0)
+                    for k in range(size):
+                        sums[r * DEPTH + k] = wide(0)
+                        numbers[r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
+                places = (place, stop - row, heads)
+                page_of = lambda number: _page(table, s, number, pages)  # noqa: B023, E731
+                attend(wide, lanes, pages, room, page_of, (layer, head), places, work, window)
+            else:
+                for r in range((stop - row) * heads):
+                    totals[r] = wide(0)
+                    for k in range(size):
+                        sums[r * DEPTH + k] = wide(0)
+            for r in range((stop - row) * heads):
+                factor = select(totals[r] == 0, wide(0), 1 / totals[r])
                 for k in range(size):
-                    numbers[r * DEPTH + k] = query[row, own + r, k].cast(wide) * wide(scale)
-            low, high = ends(place, place, place + 1, True, window)
-            for number in range(low // room, ceildiv(high, room)):
-                page = _page(table, s, number, pages)
-                keys = min(high - number * room, room)
-                hidden = max(low - number * room, 0)
-                there = (page, layer, head)
-                _see_page(
-                    wide, lanes, pages, there, (hidden, keys), count, numbers, scores, sums, (tops, totals, changes)
-                )
-        for r in range(count):
-            factor = select(totals[r] == 0, wide(0), 1 / totals[r])
-            for k in range(size):
-                store(out, (row, own + r, k), (sums[r * VALUES + k] * factor).cast(T))
+                    found = sums[r * DEPTH + k] * factor
+                    store(out, (row + r // heads, own + r % heads, k), found.cast(T))
+            row = stop
 
-    parallel_for(query.dim(0) * shared * parts, one, grain=1)
-
-
-def _see_page(
-    wide: Any,
-    lanes: Any,
-    pages: Any,
-    there: Any,
-    seen: Any,
-    count: Any,
-    numbers: Any,
-    scores: Any,
-    sums: Any,
-    running: Any,
-) -> None:
-    """Adds what some heads of a row find at places of a page, from the first that they see on."""
-    page, layer, head = there
-    tops, totals, changes = running
-    size = pages.dim(5)
-    of_keys = (page, 0, layer, head)
-    of_values = (page, 1, layer, head)
-    for start in range(0, seen[1], KEYS):
-        keys = min(seen[1] - start, KEYS)
-        for r in range(count):
-            score_keys(wide, lanes, pages, of_keys, start, keys, size, numbers, r * DEPTH, scores, r * KEYS)
-            hide_keys(scores, r * KEYS, start, keys, seen, lambda j: wide(0))
-            weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
-
-        def share(k, width, start=start, keys=keys):
-            for r in range(count // 2):
-                share_values(2, width, scores, 2 * r, keys, pages, of_values, start, k, sums, changes)
-            if count % 2 > 0:
-                share_values(1, width, scores, count - 1, keys, pages, of_values, start, k, sums, changes)
-
-        tile(size, (2 * lanes, lanes, 1), share)
+    parallel_for(ceildiv(rows, most) * shared * parts, one, grain=1)
 
 
 def _sequence(offsets: Any, count: Any, row: Any) -> Any:
@@ -192,10 +160,12 @@ def _page(table: Any, s: Any, number: Any, pages: Any) -> Any:
 @kv_cache_store.reference
 def kv_cache_store_reference(pages, key, value, offsets, lengths, table, *, layer):
     result = pages.copy()
+    room = pages.shape[4] // key.shape[2]
+    keys, values = result[:, 0, layer], result[:, 1, layer]
     for s, row, place in _places(offsets, lengths):
-        at = table[s, place // pages.shape[4]], place % pages.shape[4]
-        result[at[0], 0, layer, :, at[1]] = key[row].astype(pages.dtype)
-        result[at[0], 1, layer, :, at[1]] = value[row].astype(pages.dtype)
+        page, at = table[s, place // room], place % room
+        keys[page, :, at::room] = key[row].astype(pages.dtype)
+        values[page].reshape(key.shape[1], room, -1)[:, at] = value[row].astype(pages.dtype)
     return result
 
 
@@ -204,8 +174,11 @@ def flash_attention_ragged_reference(query, pages, offsets, lengths, table, *, l
     result = np.zeros(query.shape, np.float64)
     group = query.shape[1] // max(pages.shape[3], 1)
     for s, row, place in _places(offsets, lengths):
-        here = pages[table[s], :, layer].astype(np.float64)  # pages, 2, heads, places, numbers
-        k, v = (np.concatenate(list(here[:, i]), 1)[:, : place + 1].repeat(group, 0) for i in (0, 1))
+        here = pages[table[s], :, layer].astype(np.float64)  # pages, 2, heads, places * numbers
+        size, shared = query.shape[2], pages.shape[3]
+        k = here[:, 0].reshape(len(here), shared, size, -1).transpose(1, 0, 3, 2).reshape(shared, -1, size)
+        v = here[:, 1].reshape(len(here), shared, -1, size).transpose(1, 0, 2, 3).reshape(shared, -1, size)
+        k, v = (x[:, : place + 1].repeat(group, 0) for x in (k, v))
         if window:
             k, v = k[:, -window:], v[:, -window:]
         score = scale * np.einsum("hd,hnd->hn", query[row].astype(np.float64), k)

@@ -129,7 +129,10 @@ class Schedule:
             pages = self.cache.pages_of(sequence)
             for part in (0, 1):
                 wanted = rows_of(tokens, 0, part).astype(memory.dtype)
-                stored = [memory[pages[i // size], part, 1, :, i % size] for i in range(len(tokens))]
+                shape = (SHARED, size, SIZE) if part else (SHARED, SIZE, size)
+                found = memory[:, part, 1].reshape(-1, *shape)  # the keys of a page lie number by number
+                found = found if part else found.swapaxes(-1, -2)
+                stored = [found[pages[i // size], :, i % size] for i in range(len(tokens))]
                 assert np.array_equal(np.array(stored).reshape(wanted.shape), wanted)
         used = {page for sequence in self.held for page in self.cache.pages_of(sequence)}
         assert self.cache.pages_in_use == len(used)
@@ -141,6 +144,69 @@ def test_random_schedules_attend_to_what_each_sequence_has(dtype: DType, page_si
     model = attending(nn.PagedKVCacheManager(made, 24))
     for seed in range(70):
         Schedule(model, nn.PagedKVCacheManager(made, 24), seed).run(12)
+
+
+@pytest.mark.parametrize(
+    ("heads", "shared", "size", "page_size", "window", "dtype"),
+    [
+        (6, 2, 20, 5, None, DType.float32),
+        (40, 2, 7, 16, 9, DType.float32),
+        (1, 1, 1, 100, 70, DType.bfloat16),
+        (3, 3, 256, 64, None, DType.float16),
+        (4, 1, 33, 1, 66, DType.float64),
+    ],
+)
+def test_rows_get_the_same_bits_however_they_are_cut(
+    heads: int, shared: int, size: int, page_size: int, window: int | None, dtype: DType
+) -> None:
+    """A row's result does not depend on the others, even where the numbers of later places are NaN."""
+    made = nn.KVCacheParams(dtype, shared, size, 1, page_size)
+    cache, length = nn.PagedKVCacheManager(made, 320), 150
+    graph = Graph(
+        "rows",
+        forward=lambda q, k, v, pages, *batch: (
+            ops.kv_cache_store(pages, k, v, *batch),
+            ops.flash_attention_ragged(q, pages, *batch, window=window),
+        )[1],
+        input_types=[
+            *(TensorType(dtype, ["rows", number, size], CPU) for number in (heads, shared, shared)),
+            cache.type,
+            *(TensorType(DType.uint32, sizes, CPU) for sizes in ([Dim("s") + 1], ["s"], ["s", "most"])),
+        ],
+    )
+    model, rng = InferenceSession().load(graph), np.random.default_rng(3)
+    kind = ml_dtypes.bfloat16 if dtype is DType.bfloat16 else dtype.to_numpy()
+    q, k, v = (rng.standard_normal((length, number, size)).astype(kind) for number in (heads, shared, shared))
+    k[140:], v[140:] = np.nan, np.inf
+
+    def in_pieces(pieces: list[int]) -> Any:
+        first, other = cache.claim(), cache.claim()
+        found = []
+        for count in pieces:
+            cache.alloc(first, count)
+            cache.alloc(other, 1)
+            batch = cache.batch([other, first], [1, count])
+            rows = slice(cache.length(first), cache.length(first) + count)
+            given = (np.concatenate([x[:1], x[rows]]) for x in (q, k, v))
+            tables = (batch.offsets, batch.lengths, batch.table)
+            found.append(model(*given, cache.pages, *tables)[0].to_numpy()[1:])
+            cache.step(first, [0] * count)
+            cache.step(other, [1])
+        cache.release(first)
+        cache.release(other)
+        return np.concatenate(found)[:140]
+
+    whole = in_pieces([length])
+    for pieces in ([1] * length, [63, 1, 64, 3, 19], [7] * 21 + [3]):
+        assert np.array_equal(in_pieces(pieces).view(np.uint8), whole.view(np.uint8))
+    wide = [x[:140].astype(np.float64) for x in (q, k, v)]
+    scores = np.einsum("ihd,jhd->hij", wide[0], wide[1].repeat(heads // shared, 1)) / math.sqrt(size)
+    away = np.arange(140)[:, None] - np.arange(140)
+    scores[:, (away < 0) | (away >= (window or 1000))] = -math.inf
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = np.einsum("hij,jhd->ihd", powers / powers.sum(-1, keepdims=True), wide[2].repeat(heads // shared, 1))
+    tolerance = {DType.float32: 2e-6, DType.float64: 1e-14, DType.float16: 2e-3, DType.bfloat16: 1.6e-2}[dtype]
+    np.testing.assert_allclose(whole.astype(np.float64), wanted, rtol=0, atol=tolerance)
 
 
 def test_pages_are_shared_by_equal_beginnings_and_the_oldest_go_first() -> None:

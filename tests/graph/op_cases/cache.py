@@ -43,7 +43,7 @@ BATCH = {
     "lengths": T(3, dtype=np.uint32, make=lengths),
     "table": T(3, 4, dtype=np.uint32, make=table),
 }
-PAGES = T(9, 2, 2, 2, PLACES, 20, make=numbers, buffer=True)
+PAGES = T(9, 2, 2, 2, PLACES * 20, make=numbers, buffer=True)
 
 CASES = [
     case("kv_cache_store", with_kernel("cache", "kv_cache_store", layer=1), sizes=SIZES, views=False, call=stored,
