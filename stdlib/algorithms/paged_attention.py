@@ -36,7 +36,7 @@ def attend(
         window: how many places a row sees; 0 for all.
     """
     first, rows, heads = places
-    _, scores, sums, tops, totals, changes = work
+    scores, sums = work[1], work[2]
     count = rows * heads
     size = pages.dim(4) // room
     high = first + rows
@@ -54,23 +54,13 @@ def attend(
         for number in range(start // room, ceildiv(last, room)):
             at = max(number * room, start)
             some = min(number * room + room, last) - at
-            page = page_of(number)
-            by_number = (page, 0, *there)
+            by_number = (page_of(number), 0, *there)
 
             def score(r, many, at=at, some=some, by_number=by_number, start=start, number=number):
-                to = at - start
-                _score(wide, many, pages, by_number, room, size, at - number * room, some, work, r, to, lanes)
+                _score(wide, many, pages, by_number, room, size, at - number * room, some, work, r, at - start, lanes)
 
             tile(count, (4, 2, 1), score)
-        for r in range(count):
-            bottom, top = range_of(r)
-            for j in range(bottom):
-                scores[r * KEYS + j] = wide(-inf)
-            for j in range(top, ceildiv(keys, lanes) * lanes):
-                scores[r * KEYS + j] = wide(-inf)
-            weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
-            for k in range(size):
-                sums[r * DEPTH + k] = sums[r * DEPTH + k] * changes[r]
+        _weigh(wide, lanes, count, keys, size, work, range_of)
         for number in range(start // room, ceildiv(last, room)):
             at = max(number * room, start)
             some = min(number * room + room, last) - at
@@ -89,6 +79,29 @@ def attend(
                         _share(1, lanes, pages, by_place, size, within - to, ends, scores, one, sums)
 
             tile(count, (4, 2, 1), share)
+
+
+def begin(wide: Any, count: Any, size: Any, work: Any) -> None:
+    """Sums and powers of nothing, for so many queries."""
+    _, _, sums, tops, totals, _ = work
+    for r in range(count):
+        tops[r], totals[r] = wide(-inf), wide(0)
+        for k in range(size):
+            sums[r * DEPTH + k] = wide(0)
+
+
+def _weigh(wide: Any, lanes: Any, count: Any, keys: Any, size: Any, work: Any, range_of: Any) -> None:
+    """Makes powers of the scores of a block, of which a query sees a range, and scales its sums by what changed."""
+    _, scores, sums, tops, totals, changes = work
+    for r in range(count):
+        bottom, top = range_of(r)
+        for j in range(bottom):
+            scores[r * KEYS + j] = wide(-inf)
+        for j in range(top, ceildiv(keys, lanes) * lanes):
+            scores[r * KEYS + j] = wide(-inf)
+        weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
+        for k in range(size):
+            sums[r * DEPTH + k] = sums[r * DEPTH + k] * changes[r]
 
 
 def _score(

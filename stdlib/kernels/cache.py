@@ -12,7 +12,6 @@ same bits in any batch and however the rows of a sequence are cut into batches.
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,7 +35,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import wide_dtype
 from ..algorithms.few_queries import WORK
-from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, attend
+from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, attend, begin
 
 T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Floating)
@@ -110,23 +109,17 @@ def flash_attention_ragged(
         end = min(row + most, rows)
         while row < end:
             stop = end
+            begin(wide, (end - row) * heads, size, work)
             if row < offsets[sequences].cast(int64):
                 s = _sequence(offsets, sequences, row)
                 stop = min(end, offsets[s + 1].cast(int64))
                 place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
                 for r in range((stop - row) * heads):
-                    tops[r], totals[r] = wide(-inf), wide(0)
                     for k in range(size):
-                        sums[r * DEPTH + k] = wide(0)
                         numbers[r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
                 places = (place, stop - row, heads)
                 page_of = lambda number: _page(table, s, number, pages)  # noqa: B023, E731
                 attend(wide, lanes, pages, room, page_of, (layer, head), places, work, window)
-            else:
-                for r in range((stop - row) * heads):
-                    totals[r] = wide(0)
-                    for k in range(size):
-                        sums[r * DEPTH + k] = wide(0)
             for r in range((stop - row) * heads):
                 factor = select(totals[r] == 0, wide(0), 1 / totals[r])
                 for k in range(size):
