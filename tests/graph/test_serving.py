@@ -248,11 +248,11 @@ def test_a_fork_copies_the_last_page_when_it_writes() -> None:
 
 
 class Layer(nn.Module):
-    def __init__(self, number: int, rope: nn.RotaryEmbedding) -> None:
+    def __init__(self, number: int, rope: nn.RotaryEmbedding, dim: int) -> None:
         self.number = number
-        self.norm = nn.RMSNorm(32)
-        self.attn = nn.Attention(32, HEADS, SHARED, rope=rope)
-        self.mlp = nn.MLP(32, 48)
+        self.norm = nn.RMSNorm(dim)
+        self.attn = nn.Attention(dim, HEADS, SHARED, SIZE, rope=rope)
+        self.mlp = nn.MLP(dim, dim + 38)
 
     def forward(self, x: Any, cache: paged.PagedCache) -> Any:
         x = x + self.attn.paged(self.norm(x), cache, self.number)
@@ -260,11 +260,11 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    def __init__(self) -> None:
-        self.embedding = nn.Embedding(256, 32)
+    def __init__(self, dim: int = 33, vocabulary: int = 256) -> None:
+        self.embedding = nn.Embedding(vocabulary, dim)
         rope = nn.RotaryEmbedding.of(SIZE, 128)
-        self.layers = nn.ModuleList(Layer(number, rope) for number in range(LAYERS))
-        self.last = nn.Linear(32, 256, bias=False)
+        self.layers = nn.ModuleList(Layer(number, rope, dim) for number in range(LAYERS))
+        self.last = nn.Linear(dim, vocabulary, bias=False)
 
     def forward(self, tokens: Any, cache: paged.PagedCache) -> Any:
         x = self.embedding(tokens)
@@ -342,6 +342,15 @@ def test_caches_of_half_types_give_the_same_in_any_batch(network: Network) -> No
         run(generator(network, dtype=DType.bfloat16), [prompt], [one])[0]
         for prompt, one in zip(PROMPTS, PARAMS, strict=True)
     ]
+
+
+def test_wider_networks_give_the_same_in_any_batch() -> None:
+    """Their products go other ways in few rows than in many."""
+    wide = Network(320, 1001)
+    made = generator(wide)
+    each = [run(made, [prompt], [one])[0] for prompt, one in zip(PROMPTS, PARAMS, strict=True)]
+    assert run(generator(wide), PROMPTS, PARAMS) == each
+    assert run(generator(wide, pages=20, tokens_per_step=32), PROMPTS, PARAMS) == each
 
 
 def test_streams_run_together_and_a_loop_that_is_left_frees_its_pages(network: Network, alone: Any) -> None:
