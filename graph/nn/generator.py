@@ -26,6 +26,7 @@ from .figures import Clock, ServingFigures
 from .linear import size_of
 from .module import CompiledModule, Module
 from .paged import PagedCache
+from .rotary import RotaryEmbedding
 from .sampling import SamplingParams, sample
 from .state import misused
 
@@ -161,7 +162,8 @@ class Generator:
         tokenizer: `bytes`, or anything with `encode` and `decode`.
         max_batch_size: how many requests run at once.
         tokens_per_step: how many rows a step computes at most; at least as many as requests run.
-        max_length: how many tokens a sequence has at most; as many as the pages have room for when left out.
+        max_length: how many tokens a sequence has at most; never more than the pages, and the rotary positions of the
+            model, have room for.
     """
 
     @placed
@@ -184,9 +186,10 @@ class Generator:
         if self.tokens_per_step < self.max_batch_size:
             text = f"{self.max_batch_size} requests need as many rows a step, and {self.tokens_per_step} are computed"
             raise misused(text, "tokens_per_step", f"{self.max_batch_size} or more", self.tokens_per_step)
-        room = cache.num_pages * cache.params.page_size
-        self.max_length = room if max_length is None else min(size_of("max_length", max_length), room)
         self._compiled = _compiled(model, cache)
+        tables = [each for _, each in model.descendants if isinstance(each, RotaryEmbedding)]
+        rooms = [cache.num_pages * cache.params.page_size, *(each.max_sequence_length for each in tables)]
+        self.max_length = min(rooms if max_length is None else [size_of("max_length", max_length), *rooms])
         self.vocabulary = int(self._compiled.model.output_metadata[0].shape[1] or 0)
         self._running: list[Request] = []  # the oldest first
         self._waiting: deque[Request] = deque()
@@ -307,7 +310,12 @@ class Generator:
         planned = self._planned()
         if not planned:
             return 0
-        logits = self._run(planned)
+        try:
+            logits = self._run(planned)
+        except EinkornError as error:  # a model that fails for one of them fails for all
+            for request, _ in planned:
+                self._finish(request, error)
+            raise
         done = [
             (row, request) for row, (request, _) in enumerate(planned) if self._stored(request) == len(request.tokens)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -392,6 +393,34 @@ def test_the_asynchronous_form_gives_the_same(network: Network, alone: Any) -> N
 
     assert asyncio.run(every()) == [tokens for tokens, _ in alone]
     assert made.cache.pages_in_use == 0
+
+
+def test_streams_of_several_threads_run_together(network: Network, alone: Any) -> None:
+    made = generator(network)
+    with ThreadPoolExecutor(5) as pool:
+        found = list(pool.map(lambda number: list(made.stream(PROMPTS[number], PARAMS[number])), range(5)))
+    assert found == [tokens for tokens, _ in alone]
+
+
+def test_a_sequence_ends_where_the_positions_of_the_model_end(network: Network) -> None:
+    made = generator(network)
+    assert made.max_length == 128
+    assert len(list(made.stream("a" * 120))) == 8
+    assert generator(network, max_length=50).max_length == 50
+
+
+def test_a_model_that_fails_ends_its_requests_and_the_generator_goes_on() -> None:
+    smaller = Network()
+    smaller.embedding = nn.Embedding(200, 33)
+    made = generator(smaller)
+    first, second = made.stream([1, 2], PARAMS[0]), made.stream([230], PARAMS[1])
+    errors = []
+    for stream in (first, second):
+        with pytest.raises(EinkornError) as caught:
+            list(stream)
+        errors.append(caught.value)
+    assert errors[0] is errors[1] and (made.figures.running, made.cache.pages_in_use) == (0, 0)
+    assert len(list(made.stream([1, 2], nn.SamplingParams(temperature=0, max_new_tokens=1)))) == 1
 
 
 def test_texts_come_back_as_the_tokenizer_has_them(network: Network, alone: Any) -> None:
