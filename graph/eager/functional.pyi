@@ -107,6 +107,7 @@ __all__ = [
     "fftfreq",
     "fftn",
     "fftshift",
+    "flash_attention_ragged",
     "flatten",
     "flip",
     "floor",
@@ -149,6 +150,7 @@ __all__ = [
     "is_inf",
     "is_nan",
     "isclose",
+    "kv_cache_store",
     "l1_norm",
     "l2_norm",
     "l2_normalize",
@@ -525,6 +527,17 @@ def fftn(
     norm: Normalization | str = ...,
 ) -> Tensor: ...
 def fftshift(x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor: ...
+def flash_attention_ragged(
+    query: TensorLike,
+    pages: Tensor | TensorLike,
+    offsets: TensorLike,
+    lengths: TensorLike,
+    table: TensorLike,
+    *,
+    layer: int = 0,
+    window: int | None = None,
+    scale: float | None = None,
+) -> Tensor: ...
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 def flip(x: TensorLike, axis: Axes = None) -> Tensor: ...
 def floor(x: TensorLike) -> Tensor: ...
@@ -628,6 +641,9 @@ def is_nan(x: TensorLike) -> Tensor: ...
 def isclose(
     lhs: TensorLike, rhs: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor: ...
+def kv_cache_store(
+    pages: Any, key: Any, value: Any, offsets: Any, lengths: Any, table: Any, *, layer: int = 0
+) -> None: ...
 def l1_norm(x: TensorLike, axis: Axes = -1, keepdims: bool = True) -> Tensor: ...
 def l2_norm(x: TensorLike, axis: Axes = -1, keepdims: bool = True) -> Tensor: ...
 def l2_normalize(x: TensorLike, axis: int = -1, epsilon: float = 1e-12) -> Tensor: ...

@@ -52,7 +52,6 @@ BY_HAND = (
     "constant",
     "constant_external",
     "custom",
-    "flash_attention_ragged",
     "inplace_custom",
     "kv_cache_store",
     "range",

@@ -182,6 +182,34 @@ def buffer_store_slice(destination: Any, source: Any, indices: Any) -> None:
         destination[tuple(indices) if isinstance(indices, list) else indices] = source
 
 
+# *** keys and values in pages ***
+
+
+@placed
+def kv_cache_store(pages: Any, key: Any, value: Any, offsets: Any, lengths: Any, table: Any, *, layer: int = 0) -> None:
+    """Writes keys and values to pages, a tensor that is changed in place."""
+    given = (pages, key, value, offsets, lengths, table)
+    if _stages(*given):
+        staged(operator("kv_cache_store"), given, {"layer": layer})
+        return
+    tensors = [each.realize for each in given]
+    model = _store_model(tuple(each._kind for each in tensors), layer)
+    inputs = [_operand(each, k == 0) for k, each in enumerate(tensors)]
+    model.execute(*inputs)
+    if not tensors[0]._kind.plain:
+        pages._value = inputs[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _store_model(kinds: tuple[TensorKind, ...], layer: int) -> Model:
+    types: list[Any] = [TensorType(kind.dtype, list(kind.sizes), kind.ref) for kind in kinds]
+    types[0] = types[0].as_buffer()
+    with shielded(), Graph("kv_cache_store", input_types=types) as graph:
+        ops.kv_cache_store(*graph.inputs, layer=layer)
+        graph.output()
+    return InferenceSession([kinds[0].ref.to_device()]).load(graph)
+
+
 # *** kernels of the user's ***
 
 
@@ -330,6 +358,7 @@ add_functions(
         "constant_external": constant_external,
         "custom": custom,
         "inplace_custom": inplace_custom,
+        "kv_cache_store": kv_cache_store,
         "transfer_to": transfer_to,
         "while_loop": while_loop,
     }

@@ -81,7 +81,7 @@ def kv_cache_store(
 )
 def flash_attention_ragged(
     query: TensorValueLike,
-    pages: BufferValue,
+    pages: BufferValue | TensorValueLike,
     offsets: TensorValueLike,
     lengths: TensorValueLike,
     table: TensorValueLike,
@@ -97,12 +97,13 @@ def flash_attention_ragged(
 
     Args:
         query: (rows, heads, numbers), the rows of the first sequence first; neighbouring heads share one of the pages.
-        pages, offsets, lengths, table, layer: as of `kv_cache_store`. Rows that belong to no sequence give 0.
+        pages, offsets, lengths, table, layer: as of `kv_cache_store`; pages may be a tensor, too. Rows that belong to
+            no sequence give 0.
         window: a row sees the last `window` places, its own included; all when left out.
         scale: 1 / sqrt(the size of a head) when left out.
 
     Raises:
-        DTypeError: EK0460 `pages` is not a buffer, EK0413 operands of other dtypes.
+        DTypeError: EK0413 operands of other dtypes.
         GraphError: EK0421 ranks, EK0427 sizes that differ, EK0495 heads that cannot be shared evenly, EK0414 a layer
             that there is not, heads of more than 256 numbers, a window below 1, or a scale that is not a finite number.
         KernelError: when it runs, a page is out of range.
@@ -111,7 +112,7 @@ def flash_attention_ragged(
     q = tensor(name, "query", query)
     check_kind(name, "query", q, "float")
     _check_rank(name, "query", q, 3)
-    source = _pages(name, pages, layer)
+    source = _checked(name, pages if isinstance(pages, BufferValue) else tensor(name, "pages", pages), layer)
     _check_room(name, source, q)
     heads, shared = q.shape[1], source.shape[3]
     if heads != shared and not (
@@ -127,8 +128,12 @@ def flash_attention_ragged(
     return builtin(_FAMILY, name, [q, source, *batch], parameters, [q.type])[0]
 
 
-def _pages(name: str, pages: Any, layer: Any) -> BufferValue:
-    target = buffer_of(name, "pages", pages)
+def _pages(name: str, pages: Any, layer: Any) -> Any:
+    return _checked(name, buffer_of(name, "pages", pages), layer)
+
+
+def _checked(name: str, target: Any, layer: Any) -> Any:
+    """Pages of an op, which are a buffer or a tensor, and have the layer."""
     check_kind(name, "pages", target, "float")
     _check_rank(name, "pages", target, 5)
     _check_sizes(name, "pages", "parts of a page", (2,), target.shape[1:2])
@@ -139,7 +144,7 @@ def _pages(name: str, pages: Any, layer: Any) -> BufferValue:
     return target
 
 
-def _check_room(name: str, pages: BufferValue, rows: TensorValue) -> None:
+def _check_room(name: str, pages: Any, rows: TensorValue) -> None:
     """Heads have few enough numbers, and a page has whole places of them."""
     size, room = rows.shape[2], pages.shape[4]
     if not isinstance(size, StaticDim) or not 1 <= int(size) <= MOST_NUMBERS:

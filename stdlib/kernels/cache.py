@@ -152,14 +152,12 @@ def _page(table: Any, s: Any, number: Any, pages: Any) -> Any:
 
 @kv_cache_store.reference
 def kv_cache_store_reference(pages, key, value, offsets, lengths, table, *, layer):
-    result = pages.copy()
     room = pages.shape[4] // key.shape[2]
-    keys, values = result[:, 0, layer], result[:, 1, layer]
+    keys, values = pages[:, 0, layer], pages[:, 1, layer]
     for s, row, place in _places(offsets, lengths):
         page, at = table[s, place // room], place % room
         keys[page, :, at::room] = key[row].astype(pages.dtype)
         values[page].reshape(key.shape[1], room, -1)[:, at] = value[row].astype(pages.dtype)
-    return result
 
 
 @flash_attention_ragged.reference
