@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,21 +193,17 @@ def kv_cache_store(pages: Any, key: Any, value: Any, offsets: Any, lengths: Any,
         staged(operator("kv_cache_store"), given, {"layer": layer})
         return
     tensors = [each.realize for each in given]
-    model = _store_model(tuple(each._kind for each in tensors), layer)
-    inputs = [_operand(each, k == 0) for k, each in enumerate(tensors)]
-    model.execute(*inputs)
-    if not tensors[0]._kind.plain:
-        pages._value = inputs[0]
+    _executed(_store_model(_kinds(tensors), layer), tensors, frozenset([0]))
 
 
 @functools.lru_cache(maxsize=256)
-def _store_model(kinds: tuple[TensorKind, ...], layer: int) -> Model:
-    types: list[Any] = [TensorType(kind.dtype, list(kind.sizes), kind.ref) for kind in kinds]
+def _store_model(kinds: tuple[TensorKind | None, ...], layer: int) -> Model:
+    types: list[Any] = [TensorType(kind.dtype, list(kind.sizes), kind.ref) for kind in kinds if kind is not None]
     types[0] = types[0].as_buffer()
     with shielded(), Graph("kv_cache_store", input_types=types) as graph:
         ops.kv_cache_store(*graph.inputs, layer=layer)
         graph.output()
-    return InferenceSession([kinds[0].ref.to_device()]).load(graph)
+    return InferenceSession([types[0].device.to_device()]).load(graph)
 
 
 # *** kernels of the user's ***
@@ -280,17 +276,26 @@ def inplace_custom(
     place, paths = device_of(device), _paths(custom_extensions)
     mutable = _mutable(name, paths)
     tensors = [each if isinstance(each, Tensor) else None for each in listed]
-    kinds = tuple(None if each is None else each._kind for each in tensors)
+    kinds = _kinds(tensors)
     numbers = tuple(None if each is not None else value for each, value in zip(tensors, listed, strict=True))
     types = None if out_types is None else tuple(out_types)
     named = tuple(sorted((parameters or {}).items()))
     model = _inplace_model(name, place, kinds, numbers, mutable, types, named, paths, _programs(paths))
+    return [made(kept(each)) for each in _executed(model, tensors, mutable)]
+
+
+def _kinds(tensors: Sequence[Tensor | None]) -> tuple[TensorKind | None, ...]:
+    return tuple(None if each is None else each._kind for each in tensors)
+
+
+def _executed(model: Model, tensors: Sequence[Tensor | None], mutable: frozenset[int]) -> list[Any]:
+    """The results of a model that changes some of the tensors in place; those that are None are no inputs."""
     inputs = [_operand(each, k in mutable) for k, each in enumerate(tensors) if each is not None]
     results = model.execute(*inputs)
     for k, each in enumerate(tensors):
         if each is not None and k in mutable and not each._kind.plain:
             each._value = inputs[sum(t is not None for t in tensors[:k])]
-    return [made(kept(each)) for each in results]
+    return results
 
 
 def _operand(tensor: Tensor, written: bool) -> Any:
