@@ -48,7 +48,7 @@ def argmin(x: TensorValueLike, axis: int | None = -1, keepdims: bool = True) -> 
     """The int64 index of the first minimum along `axis`, or among all elements in row-major order. NaN wins."""
 
 
-@reduction("comparable", sums=True, kernel="reduce_prod", of_complex="reduce_prod")
+@reduction("comparable", sums=True, kernel="reduce_prod", of_complex="complex_prod")
 def prod(x: TensorValueLike, axis: Axes = -1, keepdims: bool = True) -> TensorValue:
     """The product along `axis`; 1 over no elements. Dtypes as of `sum`."""
 

@@ -126,8 +126,8 @@ def as_factor_reference(x):
     return np.stack(rows, -3)
 
 
-@register("reduce_prod")
-def reduce_prod(out: OutputTensor[C, "*a{axis} 1 *b"], x: InputTensor[C, "*a{axis} n *b"], *, axis: int) -> None:
+@register("complex_prod")
+def complex_prod(out: OutputTensor[C, "*a{axis} 1 *b"], x: InputTensor[C, "*a{axis} n *b"], *, axis: int) -> None:
     """The product along `axis`, 1 over no elements, multiplied in their order."""
 
     def element(i):
@@ -139,4 +139,4 @@ def reduce_prod(out: OutputTensor[C, "*a{axis} 1 *b"], x: InputTensor[C, "*a{axi
     foreach(out, element)
 
 
-reduce_prod.reference(plain(lambda x, axis: np.prod(x, axis, keepdims=True)))
+complex_prod.reference(plain(lambda x, axis: np.prod(x, axis, keepdims=True)))

@@ -106,7 +106,7 @@ def test_pools_and_filters_of_single_channels(size: Any, kernel: int, padding: i
     x, filter = rng.standard_normal((2, 3, *size)).astype(np.float32), rng.standard_normal((3, 1, kernel, kernel))
     filter = filter.astype(np.float32)
     x[0, 1, 2, 3] = np.nan
-    layouts = {"input_layout": ConvInputLayout.NCHW}
+    layouts: dict[str, Any] = {"input_layout": ConvInputLayout.NCHW}
 
     def forward(image: Any) -> Any:
         pooled = ops.max_pool2d(image, kernel, stride=1, dilation=dilation, padding=padding, **layouts)
