@@ -25,13 +25,15 @@ FLOAT32 = pytest.param(np.float32, marks=pytest.mark.as_shipped)  # every kernel
 HOST = DeviceRef.CPU()
 PARAMETERS: dict[str, dict[str, Any]] = {
     "cast": {"dtype": DType.int32},
-    "permute": {"order": "1,0"},
+    "permute": {"order": (1, 0)},
+    "broadcast_by_size": {"axes": "1,0"},
     "concat2": {"axis": 1},
     "slice": {"starts": "1,0", "steps": "1,2"},
     **{name: {"axis": 0} for name in ("argmax", "argmin", "softmax", "logsoftmax")},
 }
 IN_CASES = {"bitcast"}  # whose dtypes depend on each other: see tests/graph/op_cases
-OUTPUTS = {"reshape": (5, 6), "permute": (5, 6), "broadcast_to": (6, 5), "slice": (5, 3)}  # of an input of (6, 5)
+# Of an input of (6, 5).
+OUTPUTS = {"reshape": (5, 6), "permute": (5, 6), "broadcast_to": (6, 5), "broadcast_by_size": (6, 5), "slice": (5, 3)}
 
 
 def both_ways(family: str, dtype: DType, *arrays: Any) -> int:
