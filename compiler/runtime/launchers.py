@@ -293,15 +293,15 @@ entry:
   %rest.at = getelementptr inbounds i8, ptr %pause, i64 8
   %query.at = FUNCTION(query)
   %query = load ptr, ptr %query.at
-  br label %poll
-poll:
+  br label %again
+again:
   %nap = phi i64 [ 0, %entry ], [ %longer, %sleep ], [ %longer, %spin ]
   %status = call i32 %query(ptr %stream)
   %busy = icmp eq i32 %status, 600
-  br i1 %busy, label %poll, label %end
+  br i1 %busy, label %check, label %end
 end:
   ret i32 %status
-poll:
+check:
   %stop = call i1 @stopped(ptr %device)
   br i1 %stop, label %gone, label %spin
 gone:
@@ -312,11 +312,11 @@ spin:
   %grown = add i64 %nap, %more
   %longer = call i64 @llvm.umin.i64(i64 %grown, i64 1000000)
   %short = icmp ult i64 %nap, 1000
-  br i1 %short, label %poll, label %sleep
+  br i1 %short, label %again, label %sleep
 sleep:
   store i64 %nap, ptr %rest.at, align 8
   %slept = call i64 (i64, ...) @syscall(i64 SYS_NANOSLEEP, ptr %pause, ptr null)
-  br label %poll
+  br label %again
 }
 
 ; Whether the call is interrupted, as its context says.
@@ -332,8 +332,8 @@ some:
   %poll.at = getelementptr inbounds i8, ptr %context, i64 POLL_OFFSET
   %poll = load ptr, ptr %poll.at
   %unset = icmp eq ptr %poll, null
-  br i1 %unset, label %look, label %poll
-poll:
+  br i1 %unset, label %look, label %call_poll
+call_poll:
   call void %poll(ptr %context, i32 0)
   br label %look
 look:

@@ -188,7 +188,7 @@ class CudaLibrary(GpuLibrary):
         self._call("cuStreamDestroy", stream)
 
     def is_idle(self, stream: int) -> bool:
-        return self._is_ready("cuStreamQuery", stream)
+        return self._query("cuStreamQuery", stream)
 
     def create_event(self, timing: bool = False) -> int:
         return int(self._call("cuEventCreate", 0 if timing else _NO_TIMING))
@@ -203,9 +203,9 @@ class CudaLibrary(GpuLibrary):
         self._call("cuStreamWaitEvent", stream, event, 0)
 
     def is_done(self, event: int) -> bool:
-        return self._is_ready("cuEventQuery", event)
+        return self._query("cuEventQuery", event)
 
-    def _is_ready(self, name: str, handle: int) -> bool:
+    def _query(self, name: str, handle: int) -> bool:
         """Whether what a stream or an event waits for is done."""
         (status,) = getattr(self._cuda, name)(handle)
         return self._is_ready(name, int(status))

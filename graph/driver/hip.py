@@ -174,7 +174,7 @@ class HipLibrary(GpuLibrary):
         self._call("hipStreamDestroy", stream)
 
     def is_idle(self, stream: int) -> bool:
-        return self._is_ready("hipStreamQuery", stream)
+        return self._query("hipStreamQuery", stream)
 
     def create_event(self, timing: bool = False) -> int:
         return int(self._call("hipEventCreateWithFlags", 0 if timing else _NO_TIMING))
@@ -189,9 +189,9 @@ class HipLibrary(GpuLibrary):
         self._call("hipStreamWaitEvent", stream, event, 0)
 
     def is_done(self, event: int) -> bool:
-        return self._is_ready("hipEventQuery", event)
+        return self._query("hipEventQuery", event)
 
-    def _is_ready(self, name: str, handle: int) -> bool:
+    def _query(self, name: str, handle: int) -> bool:
         """Whether what a stream or an event waits for is done."""
         (status,) = getattr(self._hip, name)(handle)
         return self._is_ready(name, int(status))
