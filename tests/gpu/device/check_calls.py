@@ -53,7 +53,7 @@ def check_a_call_is_its_launches(gpu: Accelerator, fake: Any) -> None:
     assert fake.log == launches and len(launches) == 2  # nothing is waited for, copied or requested
     stream = gpu.default_stream.handle
     assert all(line[6] == stream and line[2] == (1, 1, 1) and line[4] == (1, 1, 1) for line in launches)
-    if fake.knows_arguments:
+    if fake.has_arguments:
         assert x.address in launches[0][7] and first.address in launches[0][7] and second.address in launches[1][7]
     assert model(Buffer.from_numpy(X[:0]).to(GPU))[0].shape == (0, 3)
     assert len(fake.calls("launch")) == 2  # empty grids launch nothing
@@ -193,7 +193,7 @@ def ptx_of(version: str) -> bytes:
 
 def check_code_that_the_driver_does_not_take(gpu: Accelerator, fake: Any) -> None:
     driver: Any = type(gpu.driver)(0)
-    text = fake.knows_arguments  # whether its code is a text with a version
+    text = fake.has_arguments  # whether its code is a text with a version
     with pytest.raises(DeviceError) as caught:
         fake.load_status, fake.load_log = 209, b"ptxas: no such architecture"
         driver.module(ptx_of("7.0"), text, "sm_90a")
@@ -220,7 +220,7 @@ def check_shared_memory_beyond_the_usual_is_requested(gpu: Accelerator, fake: An
     model(Buffer.from_numpy(X).to(GPU))
     table = model.first_caller.native.table
     assert table is not None
-    launch = abi.Launch(0, (2, 1, 1), (256, 1, 1), (2, 1, 1) if fake.knows_arguments else (1, 1, 1), 50_000, 0)
+    launch = abi.Launch(0, (2, 1, 1), (256, 1, 1), (2, 1, 1) if fake.has_arguments else (1, 1, 1), 50_000, 0)
     slots = [ctypes.c_uint64(value) for value in (3, 0, 0, 0)]
     arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(slot) for slot in slots))
     fake.runner, before = None, fake.runner
@@ -233,7 +233,7 @@ def check_shared_memory_beyond_the_usual_is_requested(gpu: Accelerator, fake: An
 
 def check_shared_memory_is_requested_when_code_is_loaded(gpu: Accelerator, fake: Any) -> None:
     """Threads share the attributes of a kernel: none is set at a launch."""
-    if not fake.knows_arguments:
+    if not fake.has_arguments:
         return  # AMD's GPUs have no such attribute
     model: Any = InferenceSession([gpu]).load(network("asking"))
     functions = model.first_caller.code.launching.functions
@@ -246,7 +246,7 @@ def check_shared_memory_is_requested_when_code_is_loaded(gpu: Accelerator, fake:
 
 
 def check_functions_are_those_of_the_version_that_is_coded_against(gpu: Accelerator, fake: Any) -> None:
-    if not fake.knows_arguments:
+    if not fake.has_arguments:
         return  # HIP's have no versions
     for name in gpu.driver.library.functions:  # type: ignore[attr-defined]
         gpu.driver.library.address_of(name)  # type: ignore[attr-defined]
