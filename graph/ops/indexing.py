@@ -74,7 +74,7 @@ def ranges_of(value: Value, indices: Any, sizes: Sequence[Dim] | None = None) ->
 
     `sizes` are what the axes of the part have to be, if that is known: slices by tensors then need no other names.
     """
-    alone = _is_named_slice(indices) and (isinstance(indices[1], str) or value.rank == 1)  # x[(slice(i, j), 2)]
+    alone = _is_named_slice(indices) and (isinstance(indices[1], str) or (value.rank == 1 and _is_sized(*indices)))
     items = list(indices) if isinstance(indices, tuple | list) and not alone else [indices]
     ranges: list[Range] = []
     shape: list[Dim] = []
@@ -210,6 +210,11 @@ def _is_number(bound: Bound, number: int) -> bool:
 
 def _is_named_slice(item: Any) -> bool:
     return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)
+
+
+def _is_sized(item: slice, size: Any) -> bool:
+    """Whether the slice of x[(slice(i, j), 2)] is one by tensors, next to its size."""
+    return isinstance(size, int | Dim) and any(isinstance(bound, Value) for bound in (item.start, item.stop))
 
 
 def _without_ellipsis(items: list[Any], rank: int) -> list[Any]:

@@ -48,6 +48,18 @@ def refused(code: str, forward: Callable[..., Any], *shapes: Shape, dtype: DType
 @pytest.mark.parametrize(
     "index",
     [
+        (slice(None), None), (None, slice(None)), (slice(1, 3), None), (slice(1, 3), Ellipsis), (Ellipsis, None),
+        (None, 1), (1, None), (slice(None), None, None), (slice(1, 3),), (None, None, slice(None, None, -1)),
+    ],
+)  # fmt: skip
+def test_vectors_are_indexed_as_in_numpy(index: Any) -> None:
+    array = np.arange(5)
+    assert shapes(stage(lambda x: x[index], [5])) == [array[index].shape]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
         0, -1, 4, (1, 2), (slice(None), 2), slice(1, 4), slice(None, None, 2), slice(None, None, -1),
         slice(4, 0, -2), slice(3, None, -1), slice(None, 1, -1), slice(-2, None), slice(None, -2), slice(2, 2),
         slice(4, 1), (Ellipsis, 0), (0, Ellipsis), (None, slice(1, 3), None, 1), Ellipsis, None, (), slice(5, 5),
