@@ -44,7 +44,7 @@ LEFT: dict[str, int] = {
     "tests/dsl": 3,
     "tests/eager": 1,
     "tests/fuzz": 13,
-    "tests/gpu": 26,
+    "tests/gpu": 21,
     "tests/graph": 28,
     "tests/interop": 29,
     "tests/language": 6,
