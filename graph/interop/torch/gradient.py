@@ -14,6 +14,7 @@ import torch
 
 from ....dsl.diagnostics.errors import EinkornError, GraphError
 from ....dsl.diagnostics.places import user_place
+from ....dsl.diagnostics.shield import shielded
 from ....dsl.frontend.python.register import Kernel
 from ....dsl.package.library import LibraryKernel
 from ....dsl.signature.parameters import bind_parameters
@@ -182,8 +183,9 @@ class _BackwardOp:
         self.torch = defined(self.op, "(Tensor[] inputs) -> Tensor[]", run, fake)
         name = self.torch.name()
         library = library_of(name.partition("::")[0])
-        register_rounds(name, library, self.torch)
-        record(name, library, self)
+        with shielded():
+            register_rounds(name, library, self.torch)
+            record(name, library, self)
 
     def obstacle(self, forward: bool) -> str:
         return "it is a graph, which has no derivative"

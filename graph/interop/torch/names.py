@@ -13,6 +13,7 @@ import torch
 from torch._C._dynamo import eval_frame
 
 from ....dsl.diagnostics.forks import fork_lock
+from ....dsl.diagnostics.shield import shielded
 
 NAMESPACE = "einkorn"  # of ops whose names have none
 _libraries: dict[str, torch.library.Library] = {}
@@ -62,7 +63,7 @@ def defined(name: str, schema: str, run: Callable[..., Any], fake: Callable[...,
     """An op of its own; `schema` begins behind the name."""
     namespace, _, plain = name.rpartition("::")
     namespace, plain = re.sub(r"\W+", "_", namespace) or NAMESPACE, re.sub(r"\W+", "_", plain).strip("_") or "graph"
-    with lock:
+    with shielded(), lock:  # PyTorch catches exceptions where it looks for the caller
         chosen = next(n for n in _numbered(plain) if not is_taken(namespace, n))
         return define(namespace, chosen, f"{chosen}{schema}", run, fake)
 

@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 
 from ....dsl.diagnostics.errors import GraphError, plural
 from ....dsl.diagnostics.places import user_place
-from ....dsl.diagnostics.shield import raise_if_of_handler
+from ....dsl.diagnostics.shield import raise_if_of_handler, shielded
 from ....dsl.frontend.base import gradient_of
 from ....dsl.package.library import LibraryKernel, LoadedKernel
 from ....dsl.signature.parameters import bind_parameters
@@ -315,7 +315,7 @@ def register(fallback: PythonFallback, into: bool, own: bool = False) -> Registe
     namespace = namespace.replace("::", "_") or NAMESPACE
     plain += INTO if into else ""
     write = into_schema if into else function_schema
-    with lock:
+    with shielded(), lock:  # PyTorch catches exceptions where it looks for the caller
         for number in range(1, 1_000_000):
             name = plain if number == 1 else f"{plain}_{number}"
             qualified = f"{namespace}::{name}"
