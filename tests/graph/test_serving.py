@@ -36,7 +36,7 @@ def attending(cache: nn.PagedKVCacheManager) -> Any:
         return ops.flash_attention_ragged(q, pages, *batch, layer=1)
 
     kinds = [TensorType(DType.float32, [rows, heads, SIZE], CPU) for heads in (HEADS, SHARED, SHARED)]
-    integers = [[sequences + 1], [sequences], [sequences, "most"]]
+    integers: list[list[Any]] = [[sequences + 1], [sequences], [sequences, "most"]]
     graph = Graph(
         "attending",
         forward=forward,
@@ -327,6 +327,7 @@ def test_likelihoods_are_those_of_the_network_without_a_cache(network: Network, 
     for prompt, one, (new, logprobs) in list(zip(PROMPTS, PARAMS, alone, strict=True))[:2]:
         tokens = [*prompt.encode(), *new]
         x = network.embedding(Tensor.from_numpy(np.array([tokens[:-1]])))
+        layer: Any
         for _, layer in network.layers.children:
             x = x + layer.attn(layer.norm(x))
             x = x + layer.mlp(x)
