@@ -501,7 +501,7 @@ from front_door_kernels import add_one
 add_one(np.ones(64, np.float32))
 end = time.perf_counter()
 for _ in range(3): add_one(np.ones(64, np.float32))
-loaded = {{name.split(".")[0] for name in sys.modules}} & {{"llvmlite", "torch_mlir", "mlir"}}
+loaded = {{name.split(".")[0] for name in list(sys.modules)}} & {{"llvmlite", "torch_mlir", "mlir"}}
 print(end - start, ",".join(sorted(loaded)))
 """
 
