@@ -30,7 +30,7 @@ class LoopHints:
     """What LLVM is notified of a loop; 0 and False leave it to choose.
 
     Attributes:
-        masked: it becomes vectors of which each lane checks whether its round is one of the loop's.
+        masked: it is vectorised, and each lane checks whether its iteration is within the bounds of the loop.
         rolled: it is not written out round by round.
         unrolled: it is, however long that becomes; the number of its rounds is known.
         apart: its rounds are not taken together as vectors.

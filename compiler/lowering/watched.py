@@ -7,8 +7,7 @@
 A thread's own storage is private: a mask next to it holds which elements are initialised, and only errors are
 reported. Of elements that share bytes, the byte and its half are reported.
 
-See also `simulation.shadow_memory` (what is found), `lowering.watched_values` (what becomes of values that no thread
-wrote).
+See also `simulation.shadow_memory` (the findings), `lowering.watched_values` (uninitialised values in computations).
 """
 
 from __future__ import annotations

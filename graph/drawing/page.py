@@ -187,11 +187,11 @@ def _memory(plan: Plan, stage: int, sizes: Mapping[str, int], numbers: tuple[int
         buffer = plan.buffers[number]
         size = buffer.dtype.bytes_for(math.prod(shapes[number]))
         alive = f"groups {start + buffer.first} to {start + buffer.last}"
-        title = f"{buffer.dtype}{shapes[number]}, {size:,} bytes from {offset:,}; {alive}"
+        label = f"{buffer.dtype}{shapes[number]}, {size:,} bytes from {offset:,}; {alive}"
         x, width = buffer.first * step, (buffer.last - buffer.first + 1) * step
         parts.append(
             f'<rect style="--h:{_hue(start + buffer.first)}" x="{x:.1f}" y="{HEIGHT - (offset + size) * scale:.1f}" '
-            f'width="{width:.1f}" height="{max(size * scale, 1):.1f}"><title>{html.escape(title)}</title></rect>'
+            f'width="{width:.1f}" height="{max(size * scale, 1):.1f}"><title>{html.escape(label)}</title></rect>'
         )
     parts.append(f'<text x="0" y="{HEIGHT + 15}">group {start}</text>')
     parts.append(f'<text x="{WIDTH}" y="{HEIGHT + 15}" text-anchor="end">group {start + groups - 1}</text></svg>')
