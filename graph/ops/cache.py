@@ -26,14 +26,12 @@ from .operands import (
 from .stage import builtin, fail, op
 
 _FAMILY = "cache"
-_HOST_ONLY = "its loops over pages are written for a CPU"
 MOST_NUMBERS = 256  # of a head
 
 
 @op(
     dtypes={"pages": "float", "key": "float", "value": "float"},
     example="ops.kv_cache_store(pages, key, value, offsets, lengths, table)",
-    host_only=_HOST_ONLY,
 )
 def kv_cache_store(
     pages: BufferValue,
@@ -77,7 +75,6 @@ def kv_cache_store(
 @op(
     dtypes={"query": "float", "pages": "float"},
     example="ops.flash_attention_ragged(query, pages, offsets, lengths, table)",
-    host_only=_HOST_ONLY,
 )
 def flash_attention_ragged(
     query: TensorValueLike,

@@ -67,7 +67,7 @@ def test_an_irregular_op_has_a_case_and_an_example(name: str) -> None:
 
 CHECKED = {"attention", "matrices", "norms", "order", "sampling"}
 # Ops without a form for GPUs: they read, in the host's code, what lies on the device, or take memory in a thread.
-HOST_ONLY = {"print", "non_maximum_suppression", "sample_tokens"}
+HOST_ONLY = {op.name for op in OPS.values() if op.host_only}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
