@@ -49,29 +49,34 @@ class _Packing(Rewriting):
         self.vector_bits = vector_bits
         self.kernel_of = kernel_of
         self.held = held_values(ir)
+        self.sources = {value: each for each in ir.nodes for value in each.results}
         self.packed: dict[int, int] = {}  # by filter, a value of `ir`, that in strips
 
+    def run(self) -> GraphIR:
+        """The new graph. Strips stand before all else, so that the bodies of branches and loops may read them."""
+        for item in self.ir.nodes:
+            if isinstance(item, Node) and self._may_pack(item) and item.operands[1] not in self.packed:
+                self.packed[item.operands[1]] = self._strips(item)
+        return super().run()
+
     def rewrite(self, number: int, item: Item) -> None:
-        if not isinstance(item, Node) or self.ir.regions.of[number] or not self._may_pack(item):
+        if not isinstance(item, Node) or not self._may_pack(item):
             return self.keep(item)
         parameters = dict(item.parameters)
-        x, filter = item.operands
+        filter = item.operands[1]
         type, out = self.ir.types[filter], item.out_types[0]
         taps = [int(size) for size in type.shape[2:]]
-        image, before, after = self._image(self.values[x], len(taps))
-        if after is None:
-            return self.keep(item)
+        source, before, sizes = self._image(item.operands[0], len(taps))
+        image, after = self.values[source], [int(size) for size in sizes]
         stride, dilation = (_numbers(parameters[name]) for name in ("stride", "dilation"))
-        rows = strip_rows(int(type.shape[0]) // parameters["groups"], self.vector_bits)
         given = {"taps": _text(taps), "stride": parameters["stride"], "dilation": parameters["dilation"]}
         is_direct = not any((*before, *after)) and all(n == 1 for n in (*taps, *stride)) and self._is_wide(out)
         if not is_direct:
             shape = self._split_shape(image, out, taps, stride, dilation)
             edges = {"before": _text(before), "after": _text(after)}
             (image,) = self.add(self._node("split_places", given | edges, [image], out.with_shape(shape), item))
-        if filter not in self.packed:
-            self.packed[filter] = self._strips(filter, rows, parameters["groups"])
-        given |= {"groups": parameters["groups"], "rows": rows, "direct": is_direct}
+        given |= {"groups": parameters["groups"], "rows": self._rows(item), "direct": is_direct}
+        given["small"] = self._is_small(out, self._rows(item))
         operands = [image, self.packed[filter]]
         return self.replace(item, self.add(self._node("conv_packed", given, operands, out, item)))
 
@@ -79,25 +84,37 @@ class _Packing(Rewriting):
         if node.name != "conv" or not node.kernel.shipped or node.operands[1] not in self.held:
             return False
         type = self.ir.types[node.operands[1]]
-        static = all(isinstance(size, StaticDim) and int(size) > 0 for size in type.shape)
-        return static and bool(dict(node.parameters)["first"]) and type.dtype in DTYPES
+        if type.dtype not in DTYPES or not dict(node.parameters)["first"]:
+            return False
+        known = (*type.shape, *self._image(node.operands[0], len(type.shape) - 2)[2])
+        return all(isinstance(size, StaticDim) for size in known) and all(int(size) > 0 for size in type.shape)
 
-    def _image(self, x: int, axes: int) -> tuple[int, list[int], list[int] | None]:
-        """What is padded, and how many zeros lie before and after each axis; None where that is not known."""
-        pad = self.made_by(x, "pad_places")
-        if pad is None:
-            return x, [0] * axes, [0] * axes
+    def _image(self, x: int, axes: int) -> tuple[int, list[int], list[Any]]:
+        """What is padded, and how many zeros lie before and after each axis."""
+        pad = self.sources.get(x)
+        if not isinstance(pad, Node) or not pad.kernel.shipped or pad.name != "pad_places":
+            return x, [0] * axes, [StaticDim(0)] * axes
         before = _numbers(dict(pad.parameters)["before"])
         image = pad.operands[0]
-        sizes = zip(self.types[x].shape[2:], self.types[image].shape[2:], before, strict=True)
-        after = [padded - size - low for padded, size, low in sizes]
-        known = all(isinstance(each, StaticDim) for each in after)
-        return image, before, [int(each) for each in after] if known else None
+        sizes = zip(self.ir.types[x].shape[2:], self.ir.types[image].shape[2:], before, strict=True)
+        return image, before, [padded - size - low for padded, size, low in sizes]
+
+    def _rows(self, node: Node) -> int:
+        """How many results a strip of a convolution's filter has."""
+        results = int(self.ir.types[node.operands[1]].shape[0])
+        return strip_rows(results // dict(node.parameters)["groups"], self.vector_bits)
 
     def _is_wide(self, out: Any) -> bool:
         """Whether a result has as many places as a panel."""
         sizes = out.shape[2:]
         return all(isinstance(size, StaticDim) for size in sizes) and prod(map(int, sizes)) >= PANEL
+
+    def _is_small(self, out: Any, rows: int) -> str:
+        """Whether a result has few places, as the kernel says it."""
+        sizes = out.shape[2:]
+        if not all(isinstance(size, StaticDim) for size in sizes):
+            return ""
+        return "yes" if prod(map(int, sizes)) <= rows + rows // 2 else "no"
 
     def _split_shape(self, image: int, out: Any, taps: list[int], stride: list[int], dilation: list[int]) -> list[Any]:
         size = self.types[image].shape[1]
@@ -106,7 +123,8 @@ class _Packing(Rewriting):
             size = size * phases * (places + (taps[t] - 1) * dilation[t] // stride[t])
         return [out.shape[0], size + PANEL]
 
-    def _strips(self, filter: int, rows: int, groups: int) -> int:
+    def _strips(self, node: Node) -> int:
+        filter, groups, rows = node.operands[1], dict(node.parameters)["groups"], self._rows(node)
         type = self.ir.types[filter]
         assert isinstance(type, TensorType)
         results, depth = int(type.shape[0]) // groups, prod(int(size) for size in type.shape[1:])

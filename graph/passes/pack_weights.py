@@ -90,14 +90,21 @@ class _Packing(Rewriting):
         self.held = held_values(ir)
         self.packed: dict[tuple[int, str], int] = {}  # by value of `ir` and kernel, the value with the panels
 
+    def run(self) -> GraphIR:
+        """The new graph. Panels stand before all else, so that the bodies of branches and loops may read them."""
+        for item in self.ir.nodes:
+            row = self._row(item)
+            if row and isinstance(item, Node) and (item.operands[1], row.pack) not in self.packed:
+                matrix = item.operands[1]
+                (self.packed[matrix, row.pack],) = self.add(self._panels(matrix, row))
+        return super().run()
+
     def rewrite(self, number: int, item: Item) -> None:
-        row = PRODUCTS.get(item.name) if isinstance(item, Node) and item.kernel.shipped else None
-        if row is None or not isinstance(item, Node) or self.ir.regions.of[number] or not self._is_worth(item, row):
+        row = self._row(item)
+        if row is None or not isinstance(item, Node):
             return self.keep(item)
         x, matrix = item.operands
         key = matrix, row.pack
-        if key not in self.packed:
-            (self.packed[key],) = self.add(self._panels(matrix, row))
         operands = (x, matrix) if row.few and self._rows(x) is None else (x,)
         kernel = self.kernel_of(FAMILY, row.few if len(operands) > 1 else "matmul_packed")
         values = (*self.new(operands), self.packed[key])
@@ -106,6 +113,11 @@ class _Packing(Rewriting):
     @cached
     def vector_bits(self) -> int:
         return self.vector_bits_of(self.ir)
+
+    def _row(self, item: Item) -> Product | None:
+        """How the matrix of a product is packed, if it is."""
+        row = PRODUCTS.get(item.name) if isinstance(item, Node) and item.kernel.shipped else None
+        return row if row and isinstance(item, Node) and self._is_worth(item, row) else None
 
     def _is_worth(self, node: Node, row: Product) -> bool:
         x, matrix = node.operands

@@ -25,6 +25,7 @@ from ...dsl import (
     compiled_for,
     fma,
     int64,
+    iota,
     max,
     min,
     parallel_for,
@@ -42,6 +43,7 @@ from ..algorithms.windows import numbers, three_axes
 T = TypeVar("T", bound=Numeric)
 
 PANELS = 8  # panels of a block of columns
+MOST_PLACES, FEW_PLACES = 12, 4  # of a tile of results
 PANEL = 32  # places behind the last plane that may be read
 
 
@@ -116,8 +118,37 @@ def conv_packed(
     groups: int,
     rows: int,
     direct: bool,
+    small: str,
 ) -> None:
-    """The convolution of split images with a filter in strips of `rows` results; `direct` if they are not split."""
+    """The convolution of split images with a filter in strips of `rows` results.
+
+    Args:
+        direct: whether the images are not split.
+        small: "yes" or "no", whether a result has few places; "" where the call decides.
+    """
+    if small == "yes":
+        _by_results(out, x, strips, taps, stride, dilation, groups, rows)
+    elif small == "no":
+        _by_places(out, x, strips, taps, stride, dilation, groups, rows, direct)
+    elif product(out.shape[2:]) <= rows + rows // 2:
+        _by_results(out, x, strips, taps, stride, dilation, groups, rows)
+    else:
+        _by_places(out, x, strips, taps, stride, dilation, groups, rows, direct)
+
+
+def _by_places(
+    out: Any,
+    x: Any,
+    strips: Any,
+    taps: Any,
+    stride: Any,
+    dilation: Any,
+    groups: Any,
+    rows: Any,
+    direct: Any,
+) -> None:
+    """Vectors hold neighbouring places of a result."""
+    T = out.dtype
     axes = out.rank - 2
     places, counts = three_axes(out.shape[2:]), three_axes(numbers(taps, axes))
     strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
@@ -165,6 +196,92 @@ def conv_packed(
             _store_strip(out, sums, n, (result, here), (first_column, columns), places, sizes, total)
 
     parallel_for(batches * column_blocks * strip_blocks, block, grain=ceildiv(WORK, rows * height * depth * width + 16))
+
+
+def _by_results(out: Any, x: Any, strips: Any, taps: Any, stride: Any, dilation: Any, groups: Any, rows: Any) -> None:
+    """Vectors hold results of one place: for maps of so few places that vectors of places would be nearly empty.
+
+    What places of all images see is copied, some places at a time; then each weight is loaded once for all of them.
+    """
+    T = out.dtype
+    axes = out.rank - 2
+    places, counts = three_axes(out.shape[2:]), three_axes(numbers(taps, axes))
+    strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
+    phases, sizes = planes_of(places, counts, strides, dilations)
+    depth, each = strips.dim(1), strips.dim(0) // groups  # strips of a group
+    channels, results = depth // product(counts), out.dim(1) // groups
+    lanes = max(compiled_for().vector_bits // T.bits, 1)
+    vectors = ceildiv(rows, lanes)  # of a strip
+    image = x.size // max(out.dim(0), 1)
+    total = out.dim(0) * product(places)
+    blocks = ceildiv(total, MOST_PLACES)
+    wanted = min(total * out.dim(1) * depth // (1 << 18), TASKS)
+    parts = max(min(ceildiv(wanted, max(groups * blocks, 1)), ceildiv(each, 2)), 1)
+    height = ceildiv(ceildiv(each, 2), parts) * 2  # strips of a part
+
+    def block(task):
+        group, number, part = unravelled(task, (groups, blocks, parts))
+        first_place = number * MOST_PLACES
+        count = min(total - first_place, MOST_PLACES)
+        offsets = scratch[int64](depth)
+        seen = scratch[T](depth * MOST_PLACES)
+        sums = stack[T](2 * vectors * lanes * MOST_PLACES, zeroed=False)
+        _fill_offsets(offsets, channels, counts, strides, dilations, phases, sizes)
+        for i in range(MOST_PLACES):
+            n, a, b, c = unravelled(first_place + min(i, count - 1), (out.dim(0), *places))
+            start = n * image + group * channels * product(phases) * product(sizes)
+            there = x.pointer(*_origin(x)) + (start + (a * sizes[1] + b) * sizes[2] + c)
+            for k in range(depth):
+                seen.pointer(0)[k * MOST_PLACES + i] = there[offsets[k]]
+
+        for s in range(part * height, min((part + 1) * height, each), 2):
+
+            def weight(k, v, s=s):
+                """Weights of a step: of a strip, then of the next; of the last one again where there is no other."""
+                strip = group * each + min(s + v // vectors, each - 1)
+                first = v % vectors * lanes
+                return strips.load((strip, k, first), width=lanes, mask=iota(int64, lanes) < rows - first)
+
+            for first in range(0, depth, DEPTH):
+                steps = min(depth - first, DEPTH)
+                if count <= FEW_PLACES:
+                    _tile_of_results(seen, weight, sums, first, steps, FEW_PLACES, vectors, lanes)
+                else:
+                    _tile_of_results(seen, weight, sums, first, steps, MOST_PLACES, vectors, lanes)
+            for i in range(count):
+                n, a, b, c = unravelled(first_place + i, (out.dim(0), *places))
+                for t in range(2):
+                    for j in range(min(results - (s + t) * rows, rows)):
+                        index = (n, group * results + (s + t) * rows + j, *(a, b, c)[3 - axes :])
+                        out[index] = sums[(i * 2 + t) * vectors * lanes + j]
+
+    work = MOST_PLACES * height * rows * depth
+    parallel_for(groups * blocks * parts, block, grain=ceildiv(WORK, work + 16))
+
+
+def _tile_of_results(
+    seen: Any, weight: Any, sums: Any, first: Any, steps: Any, places: Any, vectors: Any, lanes: Any
+) -> None:
+    """Two strips of sums for each place: adds the products of weight(k, v) and what the place sees."""
+    count = 2 * vectors
+    totals: tuple[Any, ...] = ()
+    for _ in unroll(places * count):
+        totals = (*totals, SIMD[sums.dtype, lanes](0))
+    for k in range(first, first + steps):
+        factors: tuple[Any, ...] = ()
+        for v in unroll(count):
+            factors = (*factors, weight(k, v))
+        new: tuple[Any, ...] = ()
+        for i in unroll(places):
+            value = seen.pointer(0)[k * MOST_PLACES + i]
+            for v in unroll(count):
+                new = (*new, fma(value, factors[v], totals[i * count + v]))
+        totals = new
+    for t in unroll(places * count):
+        value = totals[t]
+        if first > 0:
+            value = value + sums.load(t * lanes, width=lanes)
+        sums.store(value, t * lanes)
 
 
 def _first_of(column: Any, total: Any, width: Any) -> Any:

@@ -38,6 +38,8 @@ CASES = [  # x, filter, stride, dilation, padding, groups
     ((1, 4, 300), (5, 4, 5), (2,), (2,), [(3, 1)], 1),
     ((1, 2, 6, 7, 8), (3, 2, 3, 2, 3), (1, 2, 1), (2, 1, 1), [(2, 2), (0, 1), (1, 1)], 1),
     ((0, 2, 6, 7), (3, 2, 3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)], 1),
+    ((5, 90, 6), (40, 90, 3), (2,), (1,), [(1, 1)], 1),  # few places of several images, more than a tile has
+    ((3, 30, 1), (45, 10, 3), (1,), (1,), [(1, 1)], 3),  # a tile of few places
 ]
 
 
@@ -88,6 +90,36 @@ def test_packed_filters_of_float64() -> None:
     model = load(CASES[0], DType.float64, filter, symbolic=False)
     exact = np.maximum(reference(x + 1, filter, stride, dilation, padding, groups), 0)
     assert np.abs(model(x)[0].to_numpy() - exact).max() <= 1e-13 * np.abs(exact).max()
+
+
+def test_filters_and_matrices_of_branches_are_packed() -> None:
+    """Both arms of a branch read the same weights; what is packed stands before the branch."""
+    rng = np.random.default_rng(3)
+    x, filter = rng.standard_normal((2, 8, 20)).astype(np.float32), rng.standard_normal((24, 8, 3)).astype(np.float32)
+    matrix = rng.standard_normal((20, 1 << 13)).astype(np.float32)
+    cpu = DeviceRef.CPU()
+    layouts = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS}
+
+    def forward(x: Any, flag: Any) -> Any:
+        w = ops.constant_external("w", TensorType(DType.float32, filter.shape, cpu))
+        m = ops.constant_external("m", TensorType(DType.float32, matrix.shape, cpu))
+
+        def arm(scale: float) -> Any:
+            return lambda: (ops.conv1d(x * scale, w, 1, 1, (1, 1), **layouts) @ m)[:, :, :50]
+
+        return ops.cond(flag, [TensorType(DType.float32, (2, 24, 50), cpu)], arm(1.0), arm(2.0))[0]
+
+    types = [TensorType(DType.float32, x.shape, cpu), TensorType(DType.bool, [], cpu)]
+    graph = Graph("branches", forward=forward, input_types=types)
+    model = InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": filter, "m": matrix})
+    assert {each.name: each.prepared for each in model.passes if each.prepared} == {
+        "pack_filters": 1,
+        "pack_weights": 1,
+    }
+    exact = reference(x, filter, (1,), (1,), [(1, 1)], 1) @ matrix[:, :50].astype(np.float64)
+    for flag, scale in ((True, 1.0), (False, 2.0)):
+        result = model(x, np.bool_(flag))[0].to_numpy()
+        assert np.abs(result - scale * exact).max() <= 1e-5 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize(
