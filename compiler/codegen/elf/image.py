@@ -6,15 +6,20 @@ The pieces lie in three segments, in this order:
     read, execute   code, .plt (stubs for calls to undefined symbols)
     read, write     data, .got (a slot for each symbol whose address is loaded from memory), .dynamic, zeroed data
     not loaded      .symtab, .strtab, .debug_*, .shstrtab
+    read            large arrays, which are written from where they lie (`codegen.elf.blobs`)
+
+Code and data reach the last segment through addresses of 64 bits only, so that it may have any size.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import IO
 
 from ....dsl.package import elf
+from .blobs import Stream
 from .object_file import ObjectFile, Symbol, fault
 from .relocations import Linked
 
@@ -31,6 +36,7 @@ class Piece:
     alignment: int
     data: bytearray = field(default_factory=bytearray)
     zeroed: int = 0  # the size of a piece that takes no room in the file
+    stream: Stream | None = None  # the contents, where they are not in `data`
     entry_size: int = 0
     link: str = ""
     info: int = 0
@@ -39,7 +45,12 @@ class Piece:
 
     @property
     def size(self) -> int:
-        return self.zeroed or len(self.data)
+        return self.stream.size if self.stream is not None else self.zeroed or len(self.data)
+
+    @property
+    def file_size(self) -> int:
+        """How many bytes of the file it takes."""
+        return 0 if self.zeroed else self.size
 
 
 @dataclass
@@ -68,14 +79,19 @@ class Image:
     slots: list[int]  # symbols with a slot in .got
     stubs: list[int]  # symbols with a stub in .plt
     dynamic: list[int]  # symbols in .dynsym
+    debug: bool = True  # whether .symtab is written
     own: dict[str, Piece] = field(default_factory=dict)  # the pieces the linker makes
     strings: Strings = field(default_factory=Strings)
 
+    def __post_init__(self) -> None:
+        self._slots = {symbol: number for number, symbol in enumerate(self.slots)}
+        self._stubs = {symbol: number for number, symbol in enumerate(self.stubs)}
+
     def slot_address(self, symbol: int) -> int:
-        return self.own[".got"].address + 8 * self.slots.index(symbol)
+        return self.own[".got"].address + 8 * self._slots[symbol]
 
     def stub_address(self, symbol: int) -> int:
-        return self.own[".plt"].address + STUB_SIZE * self.stubs.index(symbol)
+        return self.own[".plt"].address + STUB_SIZE * self._stubs[symbol]
 
     def address_of(self, symbol: Symbol) -> int:
         """Where a defined symbol lies; in a section that is not loaded, its offset there."""
@@ -99,7 +115,10 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
     belongs to two segments though a page of the file may.
     """
     loaded = [piece for piece in image.pieces.values() if piece.flags & elf.SHF_ALLOC]
-    readable = [piece for piece in loaded if not piece.flags & (elf.SHF_WRITE | elf.SHF_EXECINSTR)]
+    streamed = [piece for piece in loaded if piece.stream is not None]
+    readable = [
+        piece for piece in loaded if not piece.flags & (elf.SHF_WRITE | elf.SHF_EXECINSTR) and piece.stream is None
+    ]
     writable = [piece for piece in loaded if piece.flags & elf.SHF_WRITE]
     own = image.own
     order: list[tuple[int, list[Piece]]] = [
@@ -126,13 +145,15 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
         ),
     ]
     segments = tuple(Segment(flags, tuple(pieces)) for flags, pieces in order if pieces)
-    offset = elf.FILE_HEADER.size + elf.PROGRAM_HEADER.size * _count_program_headers(image, segments)
+    last = tuple(Segment(elf.R, (piece,)) for piece in streamed)
+    offset = elf.FILE_HEADER.size + elf.PROGRAM_HEADER.size * _count_program_headers(image, segments + last)
     page = image.machine.page
     for number, segment in enumerate(segments):
         bias = number * page
         zeroed = 0
         for piece in segment.pieces:
-            # Zeroed pieces come last: they take addresses but no room in the file.
+            # Zeroed pieces come last: they take addresses but no room in the file. No segment comes after them but that
+            # of streams, which begins at a page of its own.
             start = _align(offset + zeroed, piece.alignment)
             piece.address = start + bias
             if piece.zeroed:
@@ -141,8 +162,11 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
             else:
                 piece.offset = start
                 offset = start + piece.size
-        # Room that only exists in memory pushes the next segment away; it is the last one.
-    return segments
+    end = segments[-1].pieces[-1].address + segments[-1].pieces[-1].size
+    for piece in streamed:
+        piece.address = end = _align(end, page)
+        end += piece.size
+    return segments + last
 
 
 def _align(value: int, alignment: int) -> int:
@@ -155,6 +179,10 @@ def _notes(segments: Sequence[Segment]) -> list[Piece]:
 
 def _count_program_headers(image: Image, segments: Sequence[Segment]) -> int:
     return 3 + len(segments) + bool(_notes(segments))
+
+
+def _fini_array(image: Image) -> Piece | None:
+    return next((piece for piece in image.pieces.values() if piece.type == elf.SHT_FINI_ARRAY), None)
 
 
 def dynamic_entries(image: Image, *, has_relocations: bool) -> list[tuple[int, int]]:
@@ -180,6 +208,8 @@ def dynamic_entries(image: Image, *, has_relocations: bool) -> list[tuple[int, i
             (elf.DT_RELASZ, size(".rela.dyn")),
             (elf.DT_RELAENT, elf.RELA.size),
         ]
+    if (ends := _fini_array(image)) is not None:
+        entries += [(elf.DT_FINI_ARRAY, ends.address), (elf.DT_FINI_ARRAYSZ, ends.size)]
     if image.machine.stub:
         entries += [(elf.DT_BIND_NOW, 0), (elf.DT_FLAGS_1, 1)]
     return [*entries, (0, 0)]
@@ -207,47 +237,38 @@ def _hash_table(names: Sequence[str]) -> bytes:
     return struct.pack(f"<{len(words)}I", *words)
 
 
-def write_image(image: Image, segments: Sequence[Segment]) -> bytes:
+def write_image(file: IO[bytes], image: Image, segments: Sequence[Segment]) -> None:
+    """Writes the file in order."""
     loaded = [piece for segment in segments for piece in segment.pieces]
     debug = [piece for piece in image.pieces.values() if not piece.flags & elf.SHF_ALLOC]
-    symbols, strings = Piece(".symtab", elf.SHT_SYMTAB, 0, 8, entry_size=elf.SYMBOL.size, link=".strtab"), Strings()
-    headers = [symbols, Piece(".strtab", elf.SHT_STRTAB, 0, 1), *debug, Piece(".shstrtab", elf.SHT_STRTAB, 0, 1)]
-    sections = [*loaded, *headers]
+    names = Piece(".shstrtab", elf.SHT_STRTAB, 0, 1)
+    tables = [Piece(".symtab", elf.SHT_SYMTAB, 0, 8, entry_size=elf.SYMBOL.size, link=".strtab")] if image.debug else []
+    tables += [Piece(".strtab", elf.SHT_STRTAB, 0, 1) for _ in tables]
+    sections = [*loaded, *tables, *debug, names]
     number = {id(piece): index for index, piece in enumerate(sections, start=1)}
-
-    def record(symbol: Symbol, name: int) -> bytes:
-        section, value = symbol.section, 0
-        if not symbol.undefined:
-            value = image.address_of(symbol)
-            section = number[id(image.pieces[symbol.section])] if symbol.section in image.pieces else elf.SHN_ABS
-        return elf.SYMBOL.pack(name, symbol.info, symbol.other, section, value, symbol.size)
-
-    all_symbols = image.source.symbols
-    records = [record(all_symbols[index], image.strings.add(all_symbols[index].name)) for index in image.dynamic]
-    image.own[".dynsym"].data[:] = bytes(elf.SYMBOL.size) + b"".join(records)
-    named = [item for item in all_symbols if item.name and item.type not in (elf.STT_SECTION, elf.STT_FILE)]
-    kept = [item for item in named if item.undefined or item.section in image.pieces or item.section == elf.SHN_ABS]
-    kept.sort(key=lambda item: item.binding != elf.STB_LOCAL)  # stable: the ABI wants local symbols first
-    symbols.data = bytearray(elf.SYMBOL.size) + b"".join(record(item, strings.add(item.name)) for item in kept)
-    symbols.info = 1 + sum(item.binding == elf.STB_LOCAL for item in kept)
-    headers[1].data = strings.data
-    names = Strings()
+    _fill_symbols(image, number, tables)
+    strings = Strings()
     for piece in sections:
-        names.add(piece.name)
-    headers[-1].data = names.data
+        strings.add(piece.name)
+    names.data = strings.data
 
-    output = bytearray(max(piece.offset + len(piece.data) for piece in loaded))
-    for piece in headers:
+    streamed = [piece for piece in loaded if piece.stream is not None]
+    output = bytearray(max(piece.offset + len(piece.data) for piece in loaded if piece.stream is None))
+    for piece in sections[len(loaded) :]:
         piece.offset = _align(len(output), piece.alignment)
         output += bytes(piece.offset - len(output)) + piece.data
     for piece in loaded:
         output[piece.offset : piece.offset + len(piece.data)] = piece.data
     table = _align(len(output), 8)
+    end = table + elf.SECTION_HEADER.size * (1 + len(sections))
+    for piece in streamed:
+        piece.offset = end = _align(end, image.machine.page)
+        end += piece.size
     output += bytes(table - len(output)) + bytes(elf.SECTION_HEADER.size)
     for piece in sections:
         link = next((number[id(other)] for other in sections if other.name == piece.link), 0) if piece.link else 0
         output += elf.SECTION_HEADER.pack(
-            names.add(piece.name),
+            strings.add(piece.name),
             piece.type,
             piece.flags & 0x7,
             piece.address,
@@ -259,7 +280,37 @@ def write_image(image: Image, segments: Sequence[Segment]) -> bytes:
             piece.entry_size,
         )
     _write_headers(image, segments, output, table, len(sections) + 1)
-    return bytes(output)
+    file.write(output)
+    at = len(output)
+    for piece in streamed:
+        assert piece.stream is not None
+        file.write(bytes(piece.offset - at))
+        piece.stream.write(file)
+        at = piece.offset + piece.size
+
+
+def _fill_symbols(image: Image, number: Mapping[int, int], tables: Sequence[Piece]) -> None:
+    """Fills .dynsym, and .symtab with its strings where there are these; `number` has the sections by their pieces."""
+
+    def record(symbol: Symbol, name: int) -> bytes:
+        section, value = symbol.section, 0
+        if not symbol.undefined:
+            value = image.address_of(symbol)
+            section = number[id(image.pieces[symbol.section])] if symbol.section in image.pieces else elf.SHN_ABS
+        return elf.SYMBOL.pack(name, symbol.info, symbol.other, section, value, symbol.size)
+
+    all_symbols = image.source.symbols
+    records = [record(all_symbols[index], image.strings.add(all_symbols[index].name)) for index in image.dynamic]
+    image.own[".dynsym"].data[:] = bytes(elf.SYMBOL.size) + b"".join(records)
+    if not tables:
+        return
+    symbols, strings = tables[0], Strings()
+    named = [item for item in all_symbols if item.name and item.type not in (elf.STT_SECTION, elf.STT_FILE)]
+    kept = [item for item in named if item.undefined or item.section in image.pieces or item.section == elf.SHN_ABS]
+    kept.sort(key=lambda item: item.binding != elf.STB_LOCAL)  # stable: the ABI wants local symbols first
+    symbols.data = bytearray(elf.SYMBOL.size) + b"".join(record(item, strings.add(item.name)) for item in kept)
+    symbols.info = 1 + sum(item.binding == elf.STB_LOCAL for item in kept)
+    tables[1].data = strings.data
 
 
 def _write_headers(image: Image, segments: Sequence[Segment], output: bytearray, table: int, sections: int) -> None:
@@ -289,7 +340,7 @@ def _write_headers(image: Image, segments: Sequence[Segment], output: bytearray,
     for position, segment in enumerate(segments):
         first, last = segment.pieces[0], segment.pieces[-1]
         offset, address = (0, 0) if position == 0 else (first.offset, first.address)
-        file_end = max(piece.offset + len(piece.data) for piece in segment.pieces)
+        file_end = max(piece.offset + piece.file_size for piece in segment.pieces)
         memory = last.address + last.size - address
         headers.append((elf.PT_LOAD, segment.flags, offset, address, file_end - offset, memory, image.machine.page))
     dynamic = image.own[".dynamic"]

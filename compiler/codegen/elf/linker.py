@@ -1,21 +1,27 @@
-"""Links relocatable objects into a shared object: all the linking that kernels need.
+"""Links relocatable objects into a shared object, or into one relocatable object: all the linking that kernels need.
 
 The same input gives the same bytes.
 
-The phases: read (`object_file`), join several (`merge`), collect the pieces, lay out (`image`), relocate (`relocations`
-has the machines), write (`image`).
+The phases: read (`object_file`), join several (`merge`), limit what is exported (`symbols`), collect the pieces, lay
+out (`image`), relocate (`relocations` has the machines), write (`image`, `relocatable`).
 """
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import IO
 
 from ....dsl.package import elf
+from .blobs import Blob, Stream, with_blobs
+from .debug_paths import relative_paths
 from .image import STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
 from .merge import merge_objects
 from .object_file import ObjectFile, Relocation, fault, read_object
+from .relocatable import write_file
 from .relocations import MACHINES
+from .symbols import as_object, only
 
 
 def undefined_symbols(data: bytes) -> tuple[str, ...]:
@@ -36,37 +42,94 @@ def link_shared(data: bytes | Sequence[bytes], *, needed: Sequence[str] = (), so
             thread-local variables, constructors, indirect functions, common symbols.
     """
     objects = [data] if isinstance(data, bytes) else data
-    image = _collect(merge_objects([read_object(each) for each in objects]), soname, tuple(needed))
+    output = io.BytesIO()
+    source = merge_objects([read_object(each) for each in objects])
+    _link(output, _collect(source, soname, tuple(needed), destructors=False))
+    return output.getvalue()
+
+
+def write_shared(
+    file: IO[bytes],
+    objects: Sequence[bytes | ObjectFile],
+    *,
+    needed: Sequence[str] = (),
+    soname: str = "",
+    public: Collection[str],
+    blobs: Sequence[Blob] = (),
+    debug: bool = False,
+) -> None:
+    """Links objects into a shared object, and writes it to a binary file in order.
+
+    Args:
+        file: where it is written, from the current position on, which is the file's beginning.
+        objects: objects that know symbols of each other.
+        needed, soname: as for `link_shared`.
+        public: the only symbols that others see.
+        blobs: read-only arrays, whose symbols the objects leave undefined.
+        debug: whether debug information and the names of local symbols are kept, with paths made relative.
+
+    Raises:
+        InternalError: as `link_shared`, or a symbol of `public` is not defined.
+    """
+    source, streams = _exported(objects, public, blobs, debug)
+    _link(file, _collect(source, soname, tuple(needed), streams=streams, debug=debug))
+
+
+def write_relocatable(
+    file: IO[bytes],
+    objects: Sequence[bytes | ObjectFile],
+    *,
+    public: Collection[str],
+    blobs: Sequence[Blob] = (),
+    debug: bool = False,
+) -> None:
+    """Joins objects into one that system linkers take, and writes it to a binary file in order; see `write_shared`.
+
+    Raises:
+        InternalError: an object is malformed, or a symbol of `public` is not defined.
+    """
+    source, streams = _exported(objects, public, blobs, debug)
     try:
-        segments = lay_out(image)
-        _fill_stubs(image)
-        fill_tables(image, _relocate(image))
-        return write_image(image, segments)
+        write_file(file, source, streams, debug=debug)
     except struct.error:
         raise fault("a number in it is out of range") from None
 
 
-def _collect(source: ObjectFile, soname: str, needed: tuple[str, ...]) -> Image:
+def _exported(
+    objects: Sequence[bytes | ObjectFile], public: Collection[str], blobs: Sequence[Blob], debug: bool
+) -> tuple[ObjectFile, Mapping[int, Stream]]:
+    """The objects as one, and the contents of sections that are streamed."""
+    source, stream = with_blobs(merge_objects([as_object(each) for each in objects]), blobs)
+    source = only(source, public)
+    if debug:
+        source = relative_paths(source)
+    return source, {len(source.sections) - 1: stream} if blobs else {}
+
+
+def _link(file: IO[bytes], image: Image) -> None:
+    try:
+        segments = lay_out(image)
+        _fill_stubs(image)
+        fill_tables(image, _relocate(image))
+        write_image(file, image, segments)
+    except struct.error:
+        raise fault("a number in it is out of range") from None
+
+
+def _collect(
+    source: ObjectFile,
+    soname: str,
+    needed: tuple[str, ...],
+    *,
+    streams: Mapping[int, Stream] | None = None,
+    debug: bool = True,
+    destructors: bool = True,
+) -> Image:
     """Decides what goes into the image, with final sizes everywhere."""
     if source.machine not in MACHINES:
         raise fault(f"machine {source.machine} is not handled")
     machine = MACHINES[source.machine]
-    pieces: dict[int, Piece] = {}
-    for section in source.sections:
-        if section.flags & elf.SHF_TLS:
-            raise fault(f"{section.name} holds thread-local variables, which are not handled")
-        if section.type in elf.CONSTRUCTOR_TYPES or section.name.startswith((".ctors", ".dtors")):
-            raise fault(f"{section.name} holds constructors, which are not handled")
-        if section.flags & elf.SHF_COMPRESSED:
-            raise fault(f"{section.name} is compressed, which is not handled")
-        if (section.allocated or section.name.startswith(".debug_")) and section.size:
-            if section.alignment > machine.page:
-                raise fault(f"{section.name} is aligned to {section.alignment} bytes, more than a page")
-            zeroed = section.size if section.type == elf.SHT_NOBITS else 0
-            pieces[section.index] = Piece(
-                section.name, section.type, section.flags, section.alignment, bytearray(section.data), zeroed
-            )
-
+    pieces = _pieces(source, streams or {}, debug, destructors)
     loaded = [item for item in source.relocations if source.sections[item.section].allocated]
     slots: dict[int, None] = {}
     stubs: dict[int, None] = {}
@@ -85,9 +148,35 @@ def _collect(source: ObjectFile, soname: str, needed: tuple[str, ...]) -> Image:
         if (symbol.undefined and symbol.name and index in used)
         or (symbol.exported and (symbol.section in pieces or symbol.section == elf.SHN_ABS))
     ]
-    image = Image(source, machine, soname, needed, pieces, list(slots), list(stubs), dynamic)
+    image = Image(source, machine, soname, needed, pieces, list(slots), list(stubs), dynamic, debug)
     _make_own_pieces(image, sum(item.type == machine.pointer for item in loaded))
     return image
+
+
+def _pieces(source: ObjectFile, streams: Mapping[int, Stream], debug: bool, destructors: bool) -> dict[int, Piece]:
+    """The sections that go into the image; empty ones only where a symbol lies in them."""
+    page = MACHINES[source.machine].page
+    marked = {symbol.section for symbol in source.symbols if symbol.type != elf.STT_SECTION}
+    refused = elf.CONSTRUCTOR_TYPES - ({elf.SHT_FINI_ARRAY} if destructors else set())
+    pieces: dict[int, Piece] = {}
+    for section in source.sections:
+        if section.flags & elf.SHF_TLS:
+            raise fault(f"{section.name} holds thread-local variables, which are not handled")
+        if section.type in refused or section.name.startswith((".ctors", ".dtors")):
+            raise fault(f"{section.name} holds constructors, which are not handled")
+        if section.flags & elf.SHF_COMPRESSED:
+            raise fault(f"{section.name} is compressed, which is not handled")
+        wanted = section.allocated and (section.size or section.index in marked)
+        if wanted or (debug and section.name.startswith(".debug_") and section.size):
+            if section.alignment > page:
+                raise fault(f"{section.name} is aligned to {section.alignment} bytes, more than a page")
+            stream = streams.get(section.index)
+            zeroed = section.size if section.type == elf.SHT_NOBITS else 0
+            data = bytearray(section.data)
+            pieces[section.index] = Piece(
+                section.name, section.type, section.flags, section.alignment, data, zeroed, stream
+            )
+    return pieces
 
 
 def _make_own_pieces(image: Image, pointers: int) -> None:

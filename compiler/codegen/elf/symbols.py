@@ -1,0 +1,50 @@
+"""Renames symbols of objects, and limits which of them other objects see.
+
+See also `codegen.elf.merge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from ....dsl.package import elf
+from .merge import merge_objects
+from .object_file import ObjectFile, Symbol, fault, read_object
+
+
+def as_object(source: bytes | ObjectFile) -> ObjectFile:
+    """An object that was read, or is read now."""
+    return read_object(source) if isinstance(source, bytes) else source
+
+
+def renamed(source: bytes | ObjectFile, names: Mapping[str, str]) -> ObjectFile:
+    """An object whose symbols have other names, whether they are defined in it or not; local ones keep theirs."""
+    source = as_object(source)
+    symbols = tuple(
+        replace(symbol, name=names[symbol.name]) if symbol.name in names and symbol.binding != elf.STB_LOCAL else symbol
+        for symbol in source.symbols
+    )
+    return replace(source, symbols=symbols)
+
+
+def only(sources: bytes | ObjectFile | Sequence[bytes | ObjectFile], public: Collection[str]) -> ObjectFile:
+    """One object of several, which other objects know by these symbols alone: all others become local.
+
+    Raises:
+        InternalError: one of the symbols is not defined.
+    """
+    several = [sources] if isinstance(sources, (bytes, ObjectFile)) else sources
+    source = merge_objects([as_object(each) for each in several])
+    defined = {symbol.name for symbol in source.symbols if not symbol.undefined and symbol.binding != elf.STB_LOCAL}
+    if missing := sorted(set(public) - defined):
+        raise fault(f"{missing[0]!r} is to be exported, and no object defines it")
+    return replace(source, symbols=tuple(_limited(symbol, public) for symbol in source.symbols))
+
+
+def _limited(symbol: Symbol, public: Collection[str]) -> Symbol:
+    if symbol.undefined or symbol.binding == elf.STB_LOCAL:
+        return symbol
+    if symbol.name in public:
+        return replace(symbol, other=elf.STV_DEFAULT)
+    return replace(symbol, info=elf.STB_LOCAL << 4 | symbol.type, other=elf.STV_DEFAULT)
