@@ -21,7 +21,8 @@ from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
 
 FAMILY: Final = "packed_convolution"
-DTYPES: Final = (DType.float32, DType.float64)
+DTYPES: Final = (DType.float32, DType.float64, DType.int32)
+COMPUTED: Final = ("reshape", "slice", "cast", "sub", "broadcast_to")  # a filter of integers without its zero point
 PANEL: Final = 32  # places that may be read behind the last plane; as in the kernels
 
 
@@ -48,7 +49,7 @@ class _Packing(Rewriting):
         super().__init__(ir)
         self.vector_bits = vector_bits
         self.kernel_of = kernel_of
-        self.held = held_values(ir)
+        self.held = held_values(ir, COMPUTED)
         self.sources = {value: each for each in ir.nodes for value in each.results}
         self.packed: dict[int, int] = {}  # by filter, a value of `ir`, that in strips
 

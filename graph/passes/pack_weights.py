@@ -12,14 +12,15 @@ matrix) or copy them for many rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ...dsl.diagnostics.cached import cached
 from ...dsl.package.library import LoadedKernel
 from ...dsl.types.dtype import DType
-from ..ir import GraphIR, Held, Item, Node, Prepared
+from ..ir import GraphIR, Held, Item, Node
 from ..renumbering import Rewriting
 from ..types.tensor_type import TensorType
 from .fold_constants import elements_of
@@ -32,7 +33,7 @@ MIN_COLUMNS: Final = 8  # fewer are multiplied by dot products
 MIN_DOT_ROWS: Final = 4  # fewer rows are multiplied by dot products with a transposed matrix
 MAX_ROWS: Final = 512  # of a product; with more of them, copying takes little of the time
 VECTORS: Final = 2  # of a panel's row; as in the kernels
-FAMILY: Final = "packed_products"
+FAMILY, BYTES_FAMILY = "packed_products", "byte_products"
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,23 @@ class Product:
         columns: the axis of the matrix that its columns lie along.
         few: the kernel of products of any number of rows, which reads the matrix, too, when they are few; "" where
             it needs panels alone.
+        packed: the kernel of products with panels.
+        steps: how many elements of a column lie side by side in a row of a panel.
+        sums: the kernel that sums the packed columns; "" where products do not need that.
     """
 
     pack: str
     columns: int
     few: str = ""
+    packed: str = "matmul_packed"
+    steps: int = 1
+    sums: str = ""
 
 
 PRODUCTS: Final = {
     "matmul": Product("pack_panels", 1),
     "matmul_transposed": Product("pack_panels_transposed", 0, "matmul_transposed_packed"),
+    "matmul_8_bits": Product("pack_bytes", 1, "", "matmul_8_bits_packed", 4, "sums_of_bytes"),
 }
 
 
@@ -67,15 +75,15 @@ def pack_weights(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
 _VIEWS: Final = ("reshape", "slice")  # of a weight
 
 
-def held_values(ir: GraphIR) -> dict[int, Held]:
-    """By value the weight or constant that it is, or a part of or another form."""
+def held_values(ir: GraphIR, names: Collection[str] = _VIEWS) -> dict[int, Held]:
+    """By value the weight or constant that it is, or that shipped ops of these names compute it from."""
     held: dict[int, Held] = {}
     for item in ir.nodes:
         if isinstance(item, Held):
             held[item.results[0]] = item
-        elif isinstance(item, Node) and item.kernel.shipped and item.name in _VIEWS:
+        elif isinstance(item, Node) and item.kernel.shipped and item.name in names:
             sources = [held[value] for value in item.operands if value in held]
-            if len(sources) == len(item.operands) == 1:
+            if sources and len(sources) == len(item.operands):
                 held[item.results[0]] = sources[0]
     return held
 
@@ -88,27 +96,29 @@ class _Packing(Rewriting):
         self.vector_bits_of = vector_bits
         self.kernel_of = kernel_of
         self.held = held_values(ir)
-        self.packed: dict[tuple[int, str], int] = {}  # by value of `ir` and kernel, the value with the panels
+        self.packed: dict[tuple[int, str], int] = {}  # by value of `ir` and kernel, what the kernel makes of it
 
     def run(self) -> GraphIR:
         """The new graph. Panels stand before all else, so that the bodies of branches and loops may read them."""
         for item in self.ir.nodes:
             row = self._row(item)
             if row and isinstance(item, Node) and (item.operands[1], row.pack) not in self.packed:
-                matrix = item.operands[1]
-                (self.packed[matrix, row.pack],) = self.add(self._panels(matrix, row))
+                self._pack(item.operands[1], row)
         return super().run()
 
     def rewrite(self, number: int, item: Item) -> None:
         row = self._row(item)
         if row is None or not isinstance(item, Node):
             return self.keep(item)
-        x, matrix = item.operands
-        key = matrix, row.pack
-        operands = (x, matrix) if row.few and self._rows(x) is None else (x,)
-        kernel = self.kernel_of(FAMILY, row.few if len(operands) > 1 else "matmul_packed")
-        values = (*self.new(operands), self.packed[key])
-        return self.replace(item, self.add(Node(kernel, (), values, item.out_types, (0,), item.place)))
+        x, matrix, *zeros = item.operands
+        operands = (x, matrix) if row.few and self._rows(x) is None else (x, *zeros)
+        parameters: tuple[tuple[str, Any], ...] = ()
+        values = (*self.new(operands), self.packed[matrix, row.pack])
+        if row.sums:
+            parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8),)
+            values = (*values, self.packed[matrix, row.sums])
+        kernel = self.kernel_of(_family(row), row.few if operands == (x, matrix) else row.packed)
+        return self.replace(item, self.add(Node(kernel, parameters, values, item.out_types, (0,), item.place)))
 
     @cached
     def vector_bits(self) -> int:
@@ -120,7 +130,7 @@ class _Packing(Rewriting):
         return row if row and isinstance(item, Node) and self._is_worth(item, row) else None
 
     def _is_worth(self, node: Node, row: Product) -> bool:
-        x, matrix = node.operands
+        x, matrix = node.operands[:2]
         type = self.ir.types[matrix]
         if matrix not in self.held or type.dtype.is_complex() or type.dtype.is_storage():
             return False
@@ -135,16 +145,29 @@ class _Packing(Rewriting):
         type = self.ir.types[x]
         return elements_of(type.with_shape(type.shape[:-1]))
 
-    def _panels(self, matrix: int, row: Product) -> Prepared:
-        """The matrix in panels, as a value that is computed when the model is loaded."""
+    def _pack(self, matrix: int, row: Product) -> None:
+        """Adds the matrix in panels, and the sums of its columns where they are needed, computed at load."""
         type = self.ir.types[matrix]
         assert isinstance(type, TensorType)
-        width = VECTORS * self.vector_bits // _sum_bits(type.dtype)
+        bits = 32 if row.sums else _sum_bits(type.dtype)
+        width = VECTORS * self.vector_bits // bits
         columns, depth = int(type.shape[row.columns]), int(type.shape[1 - row.columns])
-        steps = 2 if type.dtype is DType.bfloat16 else 1  # in a row of a panel
+        steps = 2 if type.dtype is DType.bfloat16 else row.steps  # in a row of a panel
         panels = type.with_shape([-(-columns // width), -(-depth // steps), steps * width])
-        kernel = self.kernel_of(FAMILY, row.pack)
-        return prepared_by(self.ir, kernel, (), [matrix], panels, len(self.made), self.held[matrix])
+        if row.sums:
+            sums = dataclasses.replace(type.with_shape([columns]), dtype=DType.int32)
+            self._prepare(matrix, row, row.sums, sums)
+            panels = dataclasses.replace(panels, dtype=DType.int8)
+        self._prepare(matrix, row, row.pack, panels)
+
+    def _prepare(self, matrix: int, row: Product, kernel: str, type: TensorType) -> None:
+        loaded = self.kernel_of(_family(row), kernel)
+        value = prepared_by(self.ir, loaded, (), [matrix], type, len(self.made), self.held[matrix])
+        (self.packed[matrix, kernel],) = self.add(value)
+
+
+def _family(row: Product) -> str:
+    return BYTES_FAMILY if row.sums else FAMILY
 
 
 def _sum_bits(dtype: DType) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import SIMD, bfloat16, ceildiv, compiled_for, dot2, fma, max, min, parallel_for, stack, unroll
+from ...dsl import SIMD, bfloat16, ceildiv, compiled_for, dot2, dot4, fma, max, min, parallel_for, stack, uint8, unroll
 
 VECTORS = 2  # vectors of columns of a tile
 DEPTH = 256  # steps along the inner axis that a slab has
@@ -18,6 +18,7 @@ LEAST_HEIGHT = 112  # rows of a block, at least, when there is a choice
 PANELS = 16  # panels of a block, at most
 WORK = 1 << 16  # multiplications that are worth a task of their own
 BLOCK_WORK = 1 << 20  # the same where a task copies much
+STEPS_OF_BYTES = 4  # steps that a product of 8-bit integers takes together
 TASKS = 8  # tasks that keep all threads busy, if there is enough work
 
 
@@ -29,6 +30,16 @@ def times_plus(a: Any, b: Any, total: Any) -> Any:
 def is_paired(dtype: Any) -> Any:
     """Whether products of `dtype` are computed in pairs of steps, by `dot2`."""
     return dtype == bfloat16 and compiled_for().supports("bf16_dot")
+
+
+def steps_together(dtype: Any) -> Any:
+    """How many steps along the inner axis tiles take at a time whose strips are of `dtype`.
+
+    Strips of uint8 are those of `byte_products`; products of uint8 that wrap to uint8 have none.
+    """
+    if dtype == uint8:
+        return STEPS_OF_BYTES
+    return 2 if is_paired(dtype) else 1
 
 
 def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, store_row: Any) -> None:
@@ -132,23 +143,31 @@ def multiply_tile(
 ) -> None:
     """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers.
 
-    panel(k, v) is vector v of step k, or of steps 2 * k and 2 * k + 1 by turns where the strip has elements that are
-    multiplied in pairs. A slab is summed by itself: of many steps a sum is so more exact.
+    panel(k, v) is vector v of step k; where tiles take several steps together, of the k-th group of them, those of a
+    column side by side. A slab is summed by itself: of many steps a sum is so more exact.
     """
-    paired = is_paired(strip.dtype)
+    together = steps_together(strip.dtype) if sums.dtype != strip.dtype else 1
     totals: tuple[Any, ...] = ()
     for _ in unroll(strip_rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))
-    for k in range(ceildiv(steps, 2) if paired else steps):
+    for k in range(ceildiv(steps, together)):
         row: tuple[Any, ...] = ()
         for v in unroll(VECTORS):
             row = (*row, panel(k, v))
         new: tuple[Any, ...] = ()
         for i in unroll(strip_rows):
-            factor = _repeated(strip.load(i * DEPTH + 2 * k, width=2), lanes) if paired else strip[i * DEPTH + k]
+            if together > 1:
+                factor = _repeated(strip.load(i * DEPTH + together * k, width=together), lanes)
+            else:
+                factor = strip[i * DEPTH + k]
             for v in unroll(VECTORS):
                 total = totals[i * VECTORS + v]
-                new = (*new, dot2(total, factor, row[v]) if paired else times_plus(factor, row[v], total))
+                if together == STEPS_OF_BYTES:
+                    new = (*new, dot4(total, factor, row[v]))
+                elif together == 2:
+                    new = (*new, dot2(total, factor, row[v]))
+                else:
+                    new = (*new, times_plus(factor, row[v], total))
         totals = new
     if not is_first:
         both: tuple[Any, ...] = ()
@@ -159,9 +178,6 @@ def multiply_tile(
         sums.store(totals[t], at + t * lanes)
 
 
-def _repeated(pair: Any, times: Any) -> Any:
-    """A vector of two lanes so many times side by side."""
-    lanes: tuple[int, ...] = ()
-    for _ in unroll(times):
-        lanes = (*lanes, 0, 1)
-    return pair.shuffle(*lanes)
+def _repeated(few: Any, times: Any) -> Any:
+    """A vector of a few lanes so many times side by side."""
+    return few.shuffle(tuple(k % few.width for k in range(times * few.width)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import ceildiv, min, stack, uint32, unroll
-from .products import DEPTH, VECTORS, fill_step, is_paired
+from .products import DEPTH, VECTORS, fill_step, is_paired, steps_together
 
 MOST_TURNED = 16  # lanes of vectors that are turned in registers
 
@@ -51,7 +51,7 @@ def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any
 
 
 def fill_strip(strip: Any, row: Any, height: Any, strip_rows: Any, first: Any, steps: Any) -> None:
-    """The elements of `height` rows from `first` on; zeros below them, and behind an odd number of steps."""
+    """The elements of `height` rows from `first` on; zeros below them, and behind steps that are not a whole group."""
     for i in range(height):
         element = row(i)
         for k in range(steps):
@@ -59,9 +59,11 @@ def fill_strip(strip: Any, row: Any, height: Any, strip_rows: Any, first: Any, s
     for i in range(height, strip_rows):
         for k in range(steps):
             strip[i * DEPTH + k] = strip.dtype(0)
-    if is_paired(strip.dtype) and steps % 2 == 1:
+    together = steps_together(strip.dtype)
+    if together > 1:
         for i in range(strip_rows):
-            strip[i * DEPTH + steps] = strip.dtype(0)
+            for k in range(steps, ceildiv(steps, together) * together):
+                strip[i * DEPTH + k] = strip.dtype(0)
 
 
 def _copy_pairs(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, turned: Any) -> None:

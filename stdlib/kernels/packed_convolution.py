@@ -23,7 +23,6 @@ from ...dsl import (
     OutputTensor,
     ceildiv,
     compiled_for,
-    fma,
     int64,
     iota,
     max,
@@ -36,7 +35,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import product, unravelled
 from ..algorithms.planes import fill_plane, planes_of, seen_by
-from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK
+from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK, times_plus
 from ..algorithms.rows import TASK
 from ..algorithms.windows import numbers, three_axes
 
@@ -275,7 +274,7 @@ def _tile_of_results(
         for i in unroll(places):
             value = seen.pointer(0)[k * MOST_PLACES + i]
             for v in unroll(count):
-                new = (*new, fma(value, factors[v], totals[i * count + v]))
+                new = (*new, times_plus(value, factors[v], totals[i * count + v]))
         totals = new
     for t in unroll(places * count):
         value = totals[t]
@@ -344,7 +343,7 @@ def _tile(vector: Any, weight: Any, sums: Any, at: Any, is_first: Any, steps: An
         for i in unroll(rows):
             factor = weight(k, i)
             for v in unroll(VECTORS):
-                new = (*new, fma(factor, seen[v], totals[i * VECTORS + v]))
+                new = (*new, times_plus(factor, seen[v], totals[i * VECTORS + v]))
         totals = new
     for i in unroll(rows):
         for v in unroll(VECTORS):

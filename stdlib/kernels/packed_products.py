@@ -123,11 +123,11 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
         lead = unravelled(i, rows)
         return lambda j, value: store(out, (*lead, j), value.cast(out.dtype))
 
-    def by_panels():
-        _by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
+    def all_by_panels():
+        by_panels((m, n, depth), wide, held, lanes, 14 if ctx.target.vector_bits >= 512 else 6, left, right, save)
 
     if b == None:  # noqa: E711
-        by_panels()
+        all_by_panels()
     elif m < FEW_ROWS:
         by_column(
             (1, m, n, depth),
@@ -139,10 +139,10 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
             lambda _, i: save(i),
         )
     else:
-        by_panels()
+        all_by_panels()
 
 
-def _by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
+def by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
     """As the blocks of `matmul`, which read the panels where they lie."""
     m, n, depth = sizes
     width = VECTORS * lanes

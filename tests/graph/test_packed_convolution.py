@@ -92,6 +92,24 @@ def test_packed_filters_of_float64() -> None:
     assert np.abs(model(x)[0].to_numpy() - exact).max() <= 1e-13 * np.abs(exact).max()
 
 
+def test_packed_filters_of_bytes_without_their_zero_point() -> None:
+    """The filter is cast and subtracted from when the model is loaded; sums are exact, in int32."""
+    rng = np.random.default_rng(1)
+    x, filter = rng.integers(0, 256, (2, 20, 9, 11)), rng.integers(0, 256, (30, 20, 3, 3))
+    cpu = DeviceRef.CPU()
+    layouts = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS}
+
+    def forward(x: Any) -> Any:
+        w = ops.constant_external("w", TensorType(DType.uint8, filter.shape, cpu))
+        return ops.conv2d(ops.cast(x, DType.int32) - 7, ops.cast(w, DType.int32) - 121, 1, 1, (1, 1, 1, 1), **layouts)
+
+    graph = Graph("bytes", forward=forward, input_types=[TensorType(DType.uint8, x.shape, cpu)])
+    model = InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": filter.astype(np.uint8)})
+    assert sum(each.prepared for each in model.passes if each.name == "pack_filters") == 1
+    exact = reference(x - 7, filter - 121, (1, 1), (1, 1), [(1, 1), (1, 1)], 1)
+    assert np.array_equal(model(x.astype(np.uint8))[0].to_numpy(), exact)
+
+
 def test_filters_and_matrices_of_branches_are_packed() -> None:
     """Both arms of a branch read the same weights; what is packed stands before the branch."""
     rng = np.random.default_rng(3)

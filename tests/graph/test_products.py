@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from einkorn.compiler.targets import host
 from einkorn.graph import CPU, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.model import Model
 from einkorn.graph.loading.load import load_graph
+from einkorn.graph.ops.stage import builtin
 
 pytestmark = pytest.mark.as_shipped
 
@@ -273,3 +275,32 @@ def test_parts_of_weights_are_packed() -> None:
     assert [each.prepared for each in model.passes if each.name == "pack_weights"] == [2]
     for result, part in zip(model(x), weight[::-1], strict=True):
         assert np.allclose(result.to_numpy(), x.astype(np.float64) @ part.astype(np.float64).T, atol=1e-4)
+
+
+@pytest.mark.parametrize("types", list(itertools.product(("int8", "uint8"), repeat=2)), ids=str)
+@pytest.mark.parametrize("sizes", [(1, 512, 257), (5, 300, 333), (40, 1030, 100), (0, 256, 256)], ids=str)
+def test_products_of_bytes_are_exact(types: tuple[str, str], sizes: tuple[int, int, int]) -> None:
+    """The lowest and highest numbers are among them, and a zero point for each column."""
+    rows, depth, columns = sizes
+    kinds = [DType[name] for name in types]
+    rng = np.random.default_rng(sizes)
+    a, b = (
+        rng.integers(*kind.range, shape, endpoint=True).astype(name)
+        for kind, name, shape in zip(kinds, types, ((rows, depth), (depth, columns)), strict=True)
+    )
+    a[:, : depth // 2], b[: depth // 2] = kinds[0].range[1], kinds[1].range[0]
+    zeros = np.int32(kinds[0].range[0]), rng.integers(*kinds[1].range, columns).astype(np.int32)
+
+    def forward(x: Any, y: Any, a_zero: Any, b_zero: Any) -> Any:
+        w = ops.constant_external("w", TensorType(kinds[1], b.shape, DeviceRef.CPU()))
+        return [builtin("byte_products", "matmul_8_bits", [x, m, a_zero, b_zero])[0] for m in (w, y)]
+
+    shapes: list[list[int | str]] = [["m", depth], list(b.shape), [], [columns]]
+    dtypes = (*kinds, DType.int32, DType.int32)
+    given = [TensorType(dtype, shape, DeviceRef.CPU()) for dtype, shape in zip(dtypes, shapes, strict=True)]
+    graph = Graph("bytes", forward=forward, input_types=given)
+    model = InferenceSession(devices=[CPU()]).load(graph, weights_registry={"w": b})
+    assert sum(each.prepared for each in model.passes) == (2 if b.size >= 1 << 16 else 0)
+    exact = (a.astype(np.int64) - zeros[0]) @ (b.astype(np.int64) - zeros[1])
+    for result in model(a, b, *zeros):
+        assert np.array_equal(result.to_numpy(), exact)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....dsl.types.dtype import DType
 from ... import ops
+from ...ops.stage import builtin
 from ...staging.value import TensorValue
 from ..agreement import broadcast_sizes, equal_size, with_sizes
 from ..call import NodeCall
@@ -73,6 +74,14 @@ def matmul_integer(
     b_zero_point: TensorValue | None = None,
 ) -> TensorValue:
     """The product of 8-bit integers without their zero points, in int32."""
+    if b.rank == 2 and a.rank > 1 and all(each is None or each.rank == 0 for each in (a_zero_point, b_zero_point)):
+        zeros = [
+            ops.constant(0, DType.int32, a.device) if zero is None else zero for zero in (a_zero_point, b_zero_point)
+        ]
+        left, right = product_operands(call, a, b)
+        of_a, of_b = (ops.cast(zero, DType.int32) for zero in zeros)
+        of_columns = ops.broadcast_to(of_b, [right.shape[-1]])
+        return builtin("byte_products", "matmul_8_bits", [left, right, of_a, of_columns])[0]
     left, right = ops.cast(a, DType.int32), ops.cast(b, DType.int32)
     if a_zero_point is not None:
         zero = ops.cast(a_zero_point, DType.int32)

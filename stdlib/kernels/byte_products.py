@@ -1,0 +1,159 @@
+"""Multiplies matrices of 8-bit integers without their zero points; products and sums are exact, in int32.
+
+    sum of (a - a_zero) * (b - b_zero)
+
+Where the right matrix is a weight, it is packed when the model is loaded: as panels of `packed_products`, with four
+steps in a row, as signed numbers. Tiles then take four steps at a time, of unsigned by signed numbers, and sums of rows
+and columns bring in the zero points:
+
+    sum of a * b - a_zero * (sum of b) - b_zero * (sum of a - depth * a_zero)
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ...dsl import (
+    DeviceContext,
+    InputTensor,
+    OutputTensor,
+    bitcast,
+    ceildiv,
+    int8,
+    int32,
+    min,
+    parallel_for,
+    register,
+    store,
+    uint8,
+)
+from ..algorithms.algorithm import product, unravelled
+from ..algorithms.products import STEPS_OF_BYTES, WORK
+from ..algorithms.rows import TASK
+from .matmul import multiply
+from .packed_products import AHEAD, by_panels
+
+A = TypeVar("A", int8, uint8)
+B = TypeVar("B", int8, uint8)
+
+
+@register("matmul_8_bits", writes_once=True, reads={"a": 4, "b": 1})
+def matmul_8_bits(
+    out: OutputTensor[int32, "*s m n"],
+    a: InputTensor[A, "*s m k"],
+    b: InputTensor[B, "k n"],
+    a_zero: InputTensor[int32, ""],
+    b_zero: InputTensor[int32, "n"],
+    ctx: DeviceContext,
+) -> None:
+    """The product of the rows of a with a matrix, each element less its zero point."""
+    _multiply(ctx, out, a, b, a_zero, b_zero)
+
+
+def _multiply(ctx: Any, out: Any, a: Any, b: Any, a_zero: Any, b_zero: Any) -> None:
+    rows = out.shape[:-1]
+
+    def left(batch, row):
+        lead = unravelled(row, rows)
+        return lambda k: a[(*lead, k)].cast(int32) - a_zero[()]
+
+    def put(batch, row):
+        lead = unravelled(row, rows)
+        return lambda j, value: store(out, (*lead, j), value)
+
+    def right(batch):
+        return lambda k, j: b[k, j].cast(int32) - b_zero[j]
+
+    multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), int32, left, right, put, False)
+
+
+@register("pack_bytes", writes_once=True)
+def pack_bytes(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "d n"]) -> None:
+    """The columns of b in panels, four steps in a row, zeros behind the last one; unsigned numbers less 128."""
+    panels, rows, whole = out.shape
+    depth, n = b.shape
+    width = whole // STEPS_OF_BYTES
+
+    def panel(p):
+        columns = min(n - p * width, width)
+        for k in range(rows):
+            for j in range(width):
+                for s in range(STEPS_OF_BYTES):
+                    step = k * STEPS_OF_BYTES + s
+                    there = (j < columns) & (step < depth)
+                    out[p, k, j * STEPS_OF_BYTES + s] = _signed(b[step, p * width + j]) if there else int8(0)
+
+    parallel_for(panels, panel, grain=ceildiv(WORK, rows * whole + 16))
+
+
+@register("sums_of_bytes", writes_once=True)
+def sums_of_bytes(out: OutputTensor[int32, "n"], b: InputTensor[B, "d n"]) -> None:
+    """The sums of the columns of what `pack_bytes` packs."""
+
+    def column(j):
+        total = int32(0)
+        for k in range(b.dim(0)):
+            total = total + _signed(b[k, j]).cast(int32)
+        out[j] = total
+
+    parallel_for(out.dim(0), column, grain=ceildiv(TASK, b.dim(0) + 16))
+
+
+def _signed(value: Any) -> Any:
+    return value if value.dtype == int8 else bitcast(value ^ 128, int8)
+
+
+def _unsigned(value: Any) -> Any:
+    return value if value.dtype == uint8 else bitcast(value, uint8) ^ 128
+
+
+@register("matmul_8_bits_packed", writes_once=True, reads={"a": 4})
+def matmul_8_bits_packed(
+    out: OutputTensor[int32, "*s m n"],
+    a: InputTensor[A, "*s m k"],
+    a_zero: InputTensor[int32, ""],
+    b_zero: InputTensor[int32, "n"],
+    panels: InputTensor[int8, "p r w"],
+    sums: InputTensor[int32, "n"],
+    ctx: DeviceContext,
+    *,
+    unsigned: bool,
+) -> None:
+    """As `matmul_8_bits` by a matrix in panels, with the sums of its columns; `unsigned` if 128 was subtracted."""
+    _multiply_packed(ctx, out, a, (a_zero, b_zero), panels, sums, 128 if unsigned else 0)
+
+
+def _multiply_packed(ctx: Any, out: Any, a: Any, zeros: Any, panels: Any, sums: Any, less: Any) -> None:
+    a_zero, b_zero = zeros
+    rows = out.shape[:-1]
+    depth = a.dim(-1)
+    lanes = ctx.target.vector_bits // 32
+    moved = a_zero[()] + (0 if a.dtype == uint8 else 128)
+
+    def left(i):
+        lead = unravelled(i, rows)
+        return lambda k: _unsigned(a[(*lead, k)])
+
+    def right(p, first):
+        def fours(k, v):
+            panels.prefetch(p, first // STEPS_OF_BYTES + k + AHEAD, STEPS_OF_BYTES * v * lanes)
+            at = (p, first // STEPS_OF_BYTES + k, STEPS_OF_BYTES * v * lanes)
+            return panels.load(at, width=STEPS_OF_BYTES * lanes)
+
+        return fours
+
+    def save(i):
+        lead = unravelled(i, rows)
+        total = int32(0)
+        for k in range(depth):
+            total = total + _unsigned(a[(*lead, k)]).cast(int32)
+        rest = total - depth.cast(int32) * moved
+
+        def put(j, value):
+            zero = b_zero[j] - less
+            store(out, (*lead, j), value - moved * sums[j] - zero * rest)
+
+        return put
+
+    strip_rows = 14 if ctx.target.vector_bits >= 512 else 6
+    by_panels((product(rows), out.dim(-1), depth), int32, uint8, lanes, strip_rows, left, right, save)
