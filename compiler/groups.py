@@ -67,6 +67,17 @@ class GroupCode:
         return GroupCode(symbol, fallible, records, code, scratch)
 
 
+@dataclass(frozen=True)
+class EntryObjects:
+    """The objects of an entry, which know symbols of each other: its own, that of the helpers, those of the groups.
+
+    `records` are what the sites of all groups show, in their order.
+    """
+
+    objects: tuple[bytes, ...] = field(repr=False)
+    records: tuple[Any, ...] = field(repr=False)
+
+
 @compiling
 def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = None) -> Piece:
     """The code of an entry, of groups that the cache has or that are compiled now.
@@ -75,6 +86,12 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
         CompileError: mistakes in kernels, of all groups.
         NotFusible: groups cannot be built.
     """
+    made = entry_objects(spec, target, progress)
+    return Piece(target.format.suffix, target.key, llvm.link(made.objects, target))
+
+
+def entry_objects(spec: EntrySpec, target: Target, progress: Progress | None = None) -> EntryObjects:
+    """The objects of an entry, as `compile_groups` links them."""
     shared = shared_groups(spec)
     groups = [each.group for each in shared]
     keys = [_key(group, target) for group in groups]
@@ -86,8 +103,8 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
         raise NotFusible("these kernels do not fuse", apart)
     codes = [known[key] for key in unique]
     entry = _entry(spec, [list(unique).index(key) for key in keys], shared, codes, target)
-    objects = [entry, _helpers(target), *(code.code for code in codes)]
-    return Piece(target.format.suffix, target.key, llvm.link(objects, target))
+    records = tuple(record for code in codes for record in code.records)
+    return EntryObjects((entry, _helpers(target), *(code.code for code in codes)), records)
 
 
 def _key(group: Numbering, target: Target) -> str:

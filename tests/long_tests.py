@@ -99,6 +99,7 @@ LONG = (
     "language/test_operations.py::test_floats",
     "language/test_random_programs.py::test_random_program",
     "models",
+    "native/test_exported_equal.py",
     "numerics/test_math.py",
     "numerics/test_math_code.py::test_gpu_code_has_no_calls_and_no_approximations",
     "numerics/test_math_code.py::test_loops_become_vector_code",

@@ -256,11 +256,11 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     return f.text() if lock or system is None else f"{system.float_modes}\n{f.text()}"
 
 
-def fill_context(f: FunctionText, known: Mapping[str, str]) -> None:
-    """Fills `%context` for a call by one thread; `known` has the fields that are not 0, with their types."""
+def fill_context(f: FunctionText, known: Mapping[str, str], context: str = "%context") -> None:
+    """Fills a context for a call by one thread; `known` has the fields that are not 0, with their types."""
     for field, *_ in abi.Context._fields_:
         type, _, value = known.get(field, "i64 1" if field == "threads" else "i64 0").partition(" ")
-        f.store(type, value, f.at("%context", getattr(abi.Context, field).offset))
+        f.store(type, value, f.at(context, getattr(abi.Context, field).offset))
 
 
 def _call(f: DoorText) -> str:

@@ -7,7 +7,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
@@ -15,8 +15,9 @@ from typing import BinaryIO, Final, Self
 PLAIN_ONLY: Final = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
-def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
-    """Writes a file next to `path`, with the mode that the user's umask says, and puts it in its place.
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file next to `path`, with the mode that the user's umask says, which takes its place when the block has ended.
 
     Raises:
         OSError: it cannot be written; nothing is left of it. `filename` is that of `path`.
@@ -32,12 +33,18 @@ def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
         raise
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.writelines(chunks)
+            yield stream
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
+    """Writes a file; see `replacing`."""
+    with replacing(path) as stream:
+        stream.writelines(chunks)
 
 
 def open_own(path: str | Path, *, folder: int | None = None) -> BinaryIO:

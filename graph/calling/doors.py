@@ -126,7 +126,7 @@ def door_spec(
         ("temp", numbers.index(number)) if number in numbers else buffer.source
         for number, buffer in enumerate(plan.buffers)
     )
-    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *_small(caller), temps, computed)
+    return DoorSpec(tuple(arguments), outputs, pointers, slots, relations, *small_call(caller.ir), temps, computed)
 
 
 def _is_plain(caller: Caller) -> bool:
@@ -223,12 +223,12 @@ def _atom(atom: Atom, names: Mapping[str, str]) -> Expression:
     return FunctionCall(atom.kind, tuple(operands))
 
 
-def _small(caller: Caller) -> tuple[int, bool]:
+def small_call(ir: GraphIR) -> tuple[int, bool]:
     """Up to how many elements a call is done by one thread, and whether it is bounded what is done for each."""
     cost, target = 0, host_target()
-    for node in caller.ir.nodes:
+    for node in ir.nodes:
         if isinstance(node, Node):
-            facts = node_facts(caller.ir, target, node)
+            facts = node_facts(ir, target, node)
             if not facts.elementwise or facts.loops:
                 return ELEMENTS_OF_LOOPS, False
             cost += facts.cost

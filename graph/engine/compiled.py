@@ -88,7 +88,7 @@ class CompiledModel:
         model = Model(
             self._final, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
         )
-        model.rewriting = self.passes
+        model.rewriting, model.wanted_checks = self.passes, self.options.checks
         model.made_again = functools.partial(_loaded_again, self.options, self.ir)
         if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:
             model.verify_fusion(functools.partial(load_parts, checks=self.options.checks))

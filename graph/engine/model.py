@@ -13,8 +13,10 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from ...dsl.contract.checks import Checks
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError, of_call
 from ...dsl.diagnostics.forks import fork_lock, in_child
 from ...dsl.diagnostics.places import user_place
@@ -86,6 +88,7 @@ class Model(Rich):
         self._threads = threads
         self.rewriting: tuple[PassSummary, ...] = ()  # what passes did before the code was made
         self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
+        self.wanted_checks: Checks | None = None  # as the session said
         self.ir = ir
         self._load = load
         self._filling = filling  # for runs that look for uninitialised memory
@@ -144,6 +147,7 @@ class Model(Rich):
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
         made = Model(self.ir, self._load, self._filling, self._weights, self, self._threads)
         made.made_again, made.rewriting = self.made_again, self.rewriting
+        made.wanted_checks = self.wanted_checks
         return made
 
     __copy__ = clone
@@ -485,6 +489,39 @@ class Model(Rich):
     def passes(self) -> tuple[PassSummary, ...]:
         """What each pass over the graph did, in their order; the planning passes of each device's part come last."""
         return (*self.rewriting, *(each for code in self._own.codes() for each in code.plan.passes))
+
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        header: str | PathLike[str] | None = None,
+        name: str | None = None,
+        output_names: Sequence[str] | None = None,
+        targets: str | Sequence[str] = (),
+        debug: bool = False,
+    ) -> None:
+        """Writes the model as a file that C programs call, without Python and without a compiler.
+
+        Args:
+            path: a shared object (`.so`), or an object that is linked into programs (`.o`).
+            header: where its header goes, for C11 and C++.
+            name: begins the names of its functions; that of the graph when left out.
+            output_names: what parameters for outputs are called: `y`, or `y0`, `y1`, … when left out.
+            targets: the processors that the code is for, such as "x86-64-v3", "x86-64-v4" or "aarch64"; x86-64-v3 or
+                aarch64 when left out. Of several levels of x86-64 the machine chooses the best.
+            debug: whether the file has line numbers of kernels for debuggers.
+
+        Raises:
+            GraphError: EK0483 the graph cannot be exported, or a name is none in C.
+            TargetError: EK0601 an unknown target; EK0483 a target that is no CPU.
+            OSError: the file cannot be written.
+        """
+        with shielded():
+            from .export import ExportOptions, ExportSource, export_models  # few processes export
+
+        options = ExportOptions((targets,) if isinstance(targets, str) else tuple(targets), debug=debug)
+        source = ExportSource(self.ir, self._weights, self.wanted_checks, name, output_names)
+        export_models([source], path, header=header, options=options)
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` requests it."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
+from ...dsl.contract.exports import ExportSpec, Shown
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
 from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
@@ -36,12 +38,13 @@ from ..findings.reports import reports_of
 from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition
 from ..passes.memory_plan import Plan, bound_dtypes
-from ..passes.pipeline import Planning, plan_graph
+from ..passes.pipeline import Planning, fuses, plan_graph
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
 from .progress import OnProgress
 
 if TYPE_CHECKING:
+    from ...compiler.groups import EntryObjects
     from ...compiler.targets import Target
 
 _log = logging.getLogger("einkorn.load")
@@ -234,6 +237,95 @@ def _built(
     except CompileError as error:
         _add_requests(error, ir)
         raise
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedCode:
+    """The code of a graph for export: the plan of its buffers, the objects for each target, what its sites report.
+
+    Attributes:
+        plan, records: the same for all targets.
+        target_names: of the targets, the lowest level first.
+        objects: those of each target.
+        digest: of the code.
+    """
+
+    plan: Plan
+    target_names: tuple[str, ...]
+    objects: tuple[EntryObjects, ...]
+    records: tuple[Any, ...]
+    digest: str
+    stack: int = 0
+
+
+@compiling
+def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> ExportedCode:
+    """The code of a graph for some CPUs; for that at hand where none is named.
+
+    Raises:
+        TargetError: an unknown target, or one that is no CPU, or targets of several architectures.
+        CompileError: a mistake in a kernel.
+    """
+    with shielded():
+        from ...compiler.export import export_targets
+
+    start_log()
+    machines = export_targets(targets)
+    parts: Partition | None = None
+    plan: Plan | None = None
+    made = []
+    with reproducing_faults(ir, True, checks):
+        wanted = chosen_checks(checks) or SAFE
+        for machine in machines:
+            found, planned, objects = _built(
+                ir, machine, fuses() and not wanted.finds, wanted, parts, functools.partial(_objects, machine)
+            )
+            plan, parts = planned, found
+            made.append(objects)
+    assert plan is not None
+    digest = hashlib.sha256(b"".join(hashlib.sha256(o).digest() for each in made for o in each.objects)).hexdigest()
+    return ExportedCode(plan, tuple(m.name for m in machines), tuple(made), made[0].records, digest)
+
+
+def _objects(machine: Target, unit: EntrySpec) -> EntryObjects:
+    with shielded():
+        from ...compiler.groups import entry_objects
+
+    return entry_objects(unit, machine)
+
+
+def write_export(
+    file: BinaryIO,
+    graphs: Sequence[tuple[ExportSpec, ExportedCode, tuple[int, ...]]],
+    arrays: Sequence[Any],
+    **how: Any,
+) -> None:
+    """Writes the file of exported graphs: see `compiler.export`."""
+    with shielded():
+        from ...compiler import export
+        from ...compiler.targets import lookup
+
+    held = [
+        export.ExportGraph(spec, tuple(map(lookup, code.target_names)), code.objects, numbers)
+        for spec, code, numbers in graphs
+    ]
+    export.write_export(file, held, arrays, **how)
+
+
+def header_code(specs: Sequence[ExportSpec], name: str) -> str:
+    """The header of exported graphs."""
+    with shielded():
+        from ...compiler.doors.c_header import header_text
+
+    return header_text(specs, name)
+
+
+def unformatted(shown: Shown) -> bool:
+    """Whether exported code shows a value without its format."""
+    with shielded():
+        from ...compiler.runtime.messages import is_plain
+
+    return is_plain(shown)
 
 
 def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = None) -> str:

@@ -42,6 +42,7 @@ OPENED_LATE = {
     "dsl.package.findings",
     "graph.interop.tuned",
     "graph.checking.fusion_check",
+    "graph.engine.export",
     "graph.loading.packaged_code",
     "graph.passes.summaries",
     "graph.driver.cuda",

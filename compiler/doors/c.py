@@ -1,0 +1,116 @@
+"""Writes the door of an exported graph: C functions that check sizes, find memory and call the entry.
+
+    int32_t NAME(inputs, sizes, outputs, why)                  takes a workspace of its own
+    int64_t NAME_workspace(sizes)                              the bytes of a workspace, or a status below 0
+    int32_t NAME_in(inputs, sizes, outputs, workspace, why)    allocates nothing
+    int32_t NAME_prepare(sizes, plan, why)                     everything that follows from sizes
+    int32_t NAME_run(plan, inputs, outputs, workspace, why)
+    size_t  NAME_describe(why, text, room)                     see `compiler.runtime.messages`
+    const einkorn_model NAME_model
+
+Each of them passes its arguments on as arrays: sizes, and the addresses of tensors. The functions that take arrays are
+internal, and programs reach them by the descriptor. They keep no state between calls.
+
+See also `dsl.contract.exports` (what a door is written from), `c_calls`, `c_stages`, `c_sizes`, `c_tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...dsl.contract.exports import ExportSpec
+from ...dsl.diagnostics.errors import TargetError
+from ...dsl.signature.dims import names_in
+from ..ir.llvm_text import FunctionText
+from ..targets import Target
+from .c_calls import FAILURES, HEAD, PlainCallText
+from .c_sizes import PlanText
+from .c_stages import StagedCallText
+from .c_tables import DescriptorText, tables_text
+from .text import DECLARATIONS
+
+
+def c_text(spec: ExportSpec, target: Target) -> str:
+    """The text of a door. It leaves `ek_entry`, `ek_print`, `ek_describe` and the weights, `ek_weight_K`, to others.
+
+    Raises:
+        TargetError: the target is not a CPU that doors are written for.
+    """
+    if target.system is None:
+        raise TargetError(f"there are no doors for {target.name}", code="EK0609")
+    plans = PlanText(spec)
+    parts = [f"{DECLARATIONS}{HEAD}{target.system.float_modes}{FAILURES}", tables_text(spec)]
+    parts += [plans.text(stage) for stage in range(spec.stages)]
+    parts += [StagedCallText(spec).text()] if spec.stages > 1 else PlainCallText(spec).texts()
+    return "\n".join((*parts, *_PublicText(spec).texts(), DescriptorText(spec).text()))
+
+
+class _PublicText:
+    """Writes the functions that programs call."""
+
+    def __init__(self, spec: ExportSpec) -> None:
+        self.spec = spec
+        self.sizes = [f"i64 %n{k}" for k in range(len(spec.dims))]
+        self.inputs = [f"ptr %x{k}" for k in range(len(spec.inputs))]
+        self.outputs = [f"ptr %y{k}" for k in range(len(spec.outputs))]
+        self.tensors = [*self.inputs, *self.outputs]
+
+    def texts(self) -> Iterator[str]:
+        """The functions."""
+        yield self._call()
+        yield self._handing("_describe", ["ptr %why", "ptr %text", "i64 %room"], "@ek_describe", result="i64")
+        if any(each.stage for each in self.spec.outputs):
+            yield self._handing("_free", ["ptr %memory"], "@free", result="void")
+        if self.spec.stages == 1:
+            tensors = [*self.inputs, *self.sizes, *self.outputs, "ptr %workspace", "ptr %why"]
+            yield self._handing("_in", tensors, "@call_in")
+            yield self._handing("_workspace", self.sizes, "@workspace", result="i64")
+            yield self._handing("_prepare", [*self.sizes, "ptr %plan", "ptr %why"], "@prepare")
+            yield self._handing("_run", ["ptr %plan", *self.tensors, "ptr %workspace", "ptr %why"], "@run_checked")
+
+    def _function(self, name: str, parameters: Sequence[str], result: str = "i32") -> FunctionText:
+        return FunctionText(f"@{self.spec.name}{name}", result, parameters)
+
+    def _handing(self, name: str, parameters: Sequence[str], to: str, result: str = "i32") -> str:
+        """A function that hands its parameters on: sizes as an array, tensors as one, the others as they are."""
+        f = self._function(name, parameters, result)
+        given = []
+        if to == "@run_checked":
+            given.append("ptr %plan")
+        if to in ("@call_in", "@workspace", "@prepare"):
+            given.append(f"ptr {_array(f, 'i64', self.sizes)}")
+        if to in ("@call_in", "@run_checked"):
+            given.append(f"ptr {_array(f, 'ptr', self.tensors)}")
+        known = {*self.sizes, *self.tensors, *given}
+        given += [each for each in parameters if each not in known]
+        f.leave(f.call(to, given, result))
+        return f.text()
+
+    def _call(self) -> str:
+        """The plain form, which gives back computed sizes."""
+        spec, shown = self.spec, shown_late(self.spec)
+        late = [f"ptr %k{k}" for k in shown]
+        f = self._function("", [*self.inputs, *self.sizes, *self.outputs, *late, "ptr %why"])
+        sizes = _array(f, "i64", self.sizes, len(spec.late_names))
+        status = f.call("@call", [f"ptr {sizes}", f"ptr {_array(f, 'ptr', self.tensors)}", "ptr %why"], "i32")
+        for k in shown:
+            wanted = f.compare("ne", f"%k{k}", "null", "ptr")
+            with f.when(f.both(wanted, f.compare("eq", status, 0, "i32"), "i1")):
+                f.store("i64", f.load("i64", f.at(sizes, 8 * (len(spec.dims) + k))), f"%k{k}")
+        f.leave(status)
+        return f.text()
+
+
+def _array(f: FunctionText, type: str, values: Sequence[str], room: int = 0) -> str:
+    """Parameters as an array on the stack."""
+    name = f"%{f.fresh('array')}"
+    f.variables.append(f"  {name} = alloca [{max(1, len(values) + room)} x {type}], align 16")
+    for k, value in enumerate(values):
+        f.store(type, value.split()[1], f.at(name, 8 * k))
+    return name
+
+
+def shown_late(spec: ExportSpec) -> list[int]:
+    """The numbers of the computed sizes that outputs have, and that a call gives back."""
+    used = {name.name for each in spec.outputs for axis in each.axes for name in names_in(axis)}
+    return [k for k, name in enumerate(spec.late_names) if name in used]

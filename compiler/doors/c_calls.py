@@ -1,0 +1,305 @@
+"""Writes the functions of a C door that call the entry, by arrays: sizes, and the addresses of tensors.
+
+    i32 @run(plan, tensors, workspace, why)         with a prepared plan
+    i32 @call_in(sizes, tensors, workspace, why)    plans and runs
+    i32 @call(sizes, tensors, why)                  takes a workspace of its own
+
+See also `c_sizes` (plans), `c_stages` (entries that compute sizes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ...dsl.contract import abi
+from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, ExportSpec, Failure
+from ..ir.llvm_text import FunctionText, Number
+from .c_sizes import PLAN_BYTES, PLAN_MAGIC, PlanLayout, plan_magic
+from .c_tables import ROW_BYTES
+from .text import fill_context
+
+HEAD: Final = """
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @ek_entry(ptr, ptr, ptr)
+declare hidden void @ek_print(i64, ptr)
+declare hidden i64 @ek_describe(ptr, ptr, i64)
+"""
+
+# fail(why, row, expected, got) -> the row's status; report(context, site, values) keeps the first failure of a call,
+# and shows a print.
+FAILURES: Final = f"""
+define internal i32 @fail(ptr %why, i64 %row, i64 %expected, i64 %got) noinline cold {{
+begin.:
+  %known = getelementptr inbounds [{ROW_BYTES} x i8], ptr @rows, i64 %row
+  %status = load i32, ptr %known
+  %none = icmp eq ptr %why, null
+  br i1 %none, label %end, label %note
+note:
+  store i32 %status, ptr %why
+  %argument.at = getelementptr inbounds i8, ptr %known, i64 4
+  %argument = load i32, ptr %argument.at
+  %to.argument = getelementptr inbounds i8, ptr %why, i64 {Failure.argument.offset}
+  store i32 %argument, ptr %to.argument
+  %axis.at = getelementptr inbounds i8, ptr %known, i64 8
+  %axis = load i32, ptr %axis.at
+  %to.axis = getelementptr inbounds i8, ptr %why, i64 {Failure.axis.offset}
+  store i32 %axis, ptr %to.axis
+  %short = trunc i64 %row to i32
+  %to.row = getelementptr inbounds i8, ptr %why, i64 {Failure.row.offset}
+  store i32 %short, ptr %to.row
+  %to.expected = getelementptr inbounds i8, ptr %why, i64 {Failure.expected.offset}
+  store i64 %expected, ptr %to.expected
+  %to.got = getelementptr inbounds i8, ptr %why, i64 {Failure.got.offset}
+  store i64 %got, ptr %to.got
+  br label %end
+end:
+  ret i32 %status
+}}
+
+define internal void @report(ptr %context, i64 %site, ptr %values) {{
+begin.:
+  %known = getelementptr inbounds [{ROW_BYTES} x i8], ptr @rows, i64 %site
+  %status = load i32, ptr %known
+  %count.at = getelementptr inbounds i8, ptr %known, i64 12
+  %count = load i32, ptr %count.at
+  %prints = icmp eq i32 %status, 0
+  br i1 %prints, label %print, label %failed
+print:
+  call void @ek_print(i64 %site, ptr %values)
+  ret void
+failed:
+  %owner.at = getelementptr inbounds i8, ptr %context, i64 {abi.OWNER_OFFSET}
+  %why = load ptr, ptr %owner.at
+  %none = icmp eq ptr %why, null
+  br i1 %none, label %end, label %claim
+claim:
+  %to.row = getelementptr inbounds i8, ptr %why, i64 {Failure.row.offset}
+  %short = trunc i64 %site to i32
+  %pair = cmpxchg ptr %to.row, i32 -1, i32 %short monotonic monotonic
+  %first = extractvalue {{i32, i1}} %pair, 1
+  br i1 %first, label %note, label %end
+note:
+  %most = call i32 @llvm.umin.i32(i32 %count, i32 {FAILURE_VALUES})
+  %wide = zext i32 %most to i64
+  %bytes = shl i64 %wide, 3
+  %to.values = getelementptr inbounds i8, ptr %why, i64 {Failure.values.offset}
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.values, ptr %values, i64 %bytes, i1 false)
+  br label %end
+end:
+  ret void
+}}
+
+declare i32 @llvm.umin.i32(i32, i32)
+"""
+
+
+_RUN: Final = ["ptr %plan", "ptr %tensors", "ptr %workspace", "ptr %why"]
+
+
+class CallText:
+    """What calls of all entries consist of."""
+
+    def __init__(self, spec: ExportSpec) -> None:
+        self.spec, self.at = spec, PlanLayout(spec)
+
+    def begin(self, f: FunctionText) -> None:
+        """Empties the record of failures."""
+        with f.when(f.compare("ne", "%why", "null", "ptr")):
+            f.store("i32", 0, "%why")
+            f.store("i32", -1, f.at("%why", Failure.row.offset))
+            f.store("i32", -1, f.at("%why", Failure.argument.offset))
+            f.store("i32", -1, f.at("%why", Failure.axis.offset))
+
+    @contextmanager
+    def _unless(self, f: FunctionText, test: str) -> Iterator[None]:
+        with f.when(f.value(f"xor i1 {test}, true")):
+            yield
+
+    def failed(self, f: FunctionText, row: str | Number, expected: Number = 0, got: Number = 0) -> str:
+        number = self.spec.row(row) if isinstance(row, str) and not row.startswith("%") else row
+        return f.call("@fail", ["ptr %why", f"i64 {number}", f"i64 {expected}", f"i64 {got}"], "i32")
+
+    def check_tensors(self, f: FunctionText) -> None:
+        """That no address is null or wrongly aligned, and that what is written overlaps with nothing. Tensors without
+        elements may have any address."""
+        spec, at = self.spec, self.at
+        count = len(spec.tensors)
+        if not count:
+            return
+
+        def tensor(k: Number) -> tuple[str, str, str]:
+            """Its address, its bytes, its facts."""
+            place = f.left(k, 3)
+            address = f.load("i64", f.at("%tensors", place))
+            return address, f.load("i64", f.at(f.at("%plan", at.bytes), place)), f.at("@tensors", place)
+
+        with f.each(0, count) as k:
+            address, size, facts = tensor(k)
+            with f.when(f.compare("ne", size, 0)):
+                with f.when(f.compare("eq", address, 0)):
+                    f.leave(self.failed(f, f.add(k, spec.row("null"))))
+                mask = f.wide(f.load("i32", facts), "i32")
+                with f.when(f.compare("ne", f.both(address, mask), 0)):
+                    f.leave(self.failed(f, f.add(k, spec.row("aligned")), f.add(mask, 1), address))
+                with f.when(f.compare("ne", f.load("i32", f.at(facts, 4)), 0, "i32")), f.each(0, count) as other:
+                    there, room, _ = tensor(other)
+                    before = f.compare("ult", there, f.add(address, size))
+                    behind = f.compare("ult", address, f.add(there, room))
+                    apart = f.compare("ne", other, k)
+                    test = f.both(f.both(before, behind, "i1"), apart, "i1")
+                    with f.when(f.both(test, f.compare("ne", room, 0), "i1")):
+                        f.leave(self.failed(f, f.add(k, spec.row("overlap")), other, address))
+
+    def pointers(self, f: FunctionText) -> str:
+        """An array of the entry's pointers, with those that are the same in all calls."""
+        count = max(1, len(self.spec.pointers))
+        block = f"%{f.fresh('pointers')}"
+        f.variables.append(f"  {block} = alloca [{count} x ptr], align 16")
+        f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {block}, ptr @pointers, i64 {8 * count}, i1 false)")
+        return block
+
+    def place_tensors(self, f: FunctionText, pointers: str) -> None:
+        """Writes the addresses of the inputs, and of the outputs that the caller has memory for."""
+        spec = self.spec
+        for number, (kind, k) in enumerate(spec.pointers):
+            first = {"input": 0, "output": len(spec.inputs)}.get(kind)
+            if first is None or (kind == "output" and spec.outputs[k].stage):
+                continue
+            f.store("ptr", f.load("ptr", f.at("%tensors", 8 * (first + k))), f.at(pointers, 8 * number))
+
+    def place_temporaries(self, f: FunctionText, pointers: str, arena: str, stage: int) -> None:
+        numbers = [number for number, temp in enumerate(self.spec.temps) if temp.stage == stage]
+        if not numbers:
+            return
+        with f.each(numbers[0], numbers[-1] + 1) as number:  # a stage's temporaries follow each other
+            place = f.left(number, 3)
+            offset = f.load("i64", f.at(f.at("%plan", self.at.offsets), place))
+            f.store("ptr", f.at(arena, offset), f.at(pointers, f.load("i64", f.at("@temps", place))))
+
+    def enter(self, f: FunctionText, pointers: str, stage: int) -> str:
+        """Calls the entry with floats as kernels take them; its status."""
+        context = f"%{f.fresh('context')}"
+        f.variables.append(f"  {context} = alloca [{abi.CONTEXT_SIZE} x i8], align 16")
+        known = {"report": "ptr @report", "owner": "ptr %why", "stage": f"i64 {stage}"}
+        fill_context(f, known, context)
+        mode = f.call("@float_mode", [], "i64")
+        f.call("@set_float_mode", [f"i64 {f.call('@plain_floats', [f'i64 {mode}'], 'i64')}"])
+        words = [f"ptr {context}", f"ptr {pointers}", f"ptr {f.at('%plan', self.at.slots)}"]
+        code = f.call("@ek_entry", words, "i32")
+        f.call("@set_float_mode", [f"i64 {mode}"])
+        ended = f.narrow(f.load("i64", f.at(context, abi.STATUS_OFFSET)), "i32")
+        status = f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code}")
+        failed = f.compare("ne", status, 0, "i32")
+        with f.when(f.both(failed, f.compare("ne", "%why", "null", "ptr"), "i1")):
+            f.store("i32", status, "%why")
+        return status
+
+    def copies(self, f: FunctionText, pointers: str, output: Callable[[int], str]) -> None:
+        for number, pointer in self.spec.copies:
+            size = f.load("i64", f.at("%plan", self.at.bytes + 8 * (len(self.spec.inputs) + number)))
+            source = f.load("ptr", f.at(pointers, 8 * pointer))
+            f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {output(number)}, ptr {source}, i64 {size}, i1 false)")
+
+    def planned(self, f: FunctionText) -> str:
+        """A plan on the stack, filled; a failure is returned."""
+        plan = f"%{f.fresh('plan')}"
+        f.variables.append(f"  {plan} = alloca [{self.at.size} x i8], align 16")
+        status = f.call("@plan", ["ptr %sizes", f"ptr {plan}", "ptr %why"], "i32")
+        with f.when(f.compare("ne", status, 0, "i32")):
+            f.leave(status)
+        return plan
+
+    def allocated(self, f: FunctionText, size: Number) -> str:
+        """Memory for so many bytes, one at least; null where there is none."""
+        most = f.value(f"call i64 @llvm.smax.i64(i64 {size}, i64 1)")
+        up = f.both(f.add(most, ALIGNMENT - 1), -ALIGNMENT)
+        return f.call("@aligned_alloc", [f"i64 {ALIGNMENT}", f"i64 {up}"], "ptr")
+
+
+class PlainCallText(CallText):
+    """Writes the functions of an entry that computes no sizes."""
+
+    def texts(self) -> list[str]:
+        """The functions."""
+        return [self.run(), self.run_checked(), self.call_in(), self.call(), self.workspace(), self.prepare()]
+
+    def run(self) -> str:
+        """`i32 @run(plan, tensors, workspace, why)`: a call with a prepared plan."""
+        spec = self.spec
+        f = FunctionText("@run", "i32", _RUN, attributes="internal|noinline")
+        self.begin(f)
+        ready = f.compare("eq", f.load("i64", f.at("%plan", PLAN_MAGIC)), plan_magic(self.spec))
+        with self._unless(f, ready):
+            f.leave(self.failed(f, "plan"))
+        self.check_tensors(f)
+        if spec.temps:
+            some = f.compare("ne", f.load("i64", f.at("%plan", PLAN_BYTES)), 0)
+            with f.when(some):
+                address = f.value("ptrtoint ptr %workspace to i64")
+                with f.when(f.compare("eq", address, 0)):
+                    f.leave(self.failed(f, "workspace_null"))
+                with f.when(f.compare("ne", f.both(address, ALIGNMENT - 1), 0)):
+                    f.leave(self.failed(f, "workspace_aligned", ALIGNMENT, address))
+        pointers = self.pointers(f)
+        self.place_tensors(f, pointers)
+        self.place_temporaries(f, pointers, "%workspace", 0)
+        status = self.enter(f, pointers, 0)
+        with f.when(f.compare("ne", status, 0, "i32")):
+            f.leave(status)
+        self.copies(f, pointers, lambda k: f.load("ptr", f.at("%tensors", 8 * (len(spec.inputs) + k))))
+        f.leave(0)
+        return f.text()
+
+    def run_checked(self) -> str:
+        """`@run`, with a plan that may be null."""
+        f = FunctionText("@run_checked", "i32", _RUN, attributes="internal")
+        with f.when(f.compare("eq", "%plan", "null", "ptr")):
+            f.leave(self.failed(f, "plan"))
+        f.leave(f.call("@run", _RUN, "i32"))
+        return f.text()
+
+    def call_in(self) -> str:
+        """`i32 @call_in(sizes, tensors, workspace, why)`: plans and runs."""
+        given = ["ptr %sizes", "ptr %tensors", "ptr %workspace", "ptr %why"]
+        f = FunctionText("@call_in", "i32", given, attributes="internal")
+        plan = self.planned(f)
+        f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr %workspace", "ptr %why"], "i32"))
+        return f.text()
+
+    def call(self) -> str:
+        """`i32 @call(sizes, tensors, why)`: plans, takes a workspace, and runs."""
+        f = FunctionText("@call", "i32", ["ptr %sizes", "ptr %tensors", "ptr %why"], attributes="internal")
+        plan = self.planned(f)
+        if not self.spec.temps:
+            f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr null", "ptr %why"], "i32"))
+            return f.text()
+        workspace = self.allocated(f, f.load("i64", f.at(plan, PLAN_BYTES)))
+        with f.when(f.compare("eq", workspace, "null", "ptr")):
+            f.leave(self.failed(f, "memory", 0, f.load("i64", f.at(plan, PLAN_BYTES))))
+        status = f.call("@run", [f"ptr {plan}", "ptr %tensors", f"ptr {workspace}", "ptr %why"], "i32")
+        f.call("@free", [f"ptr {workspace}"])
+        f.leave(status)
+        return f.text()
+
+    def workspace(self) -> str:
+        """`i64 @workspace(sizes)`: the bytes of a workspace, or a status."""
+        f = FunctionText("@workspace", "i64", ["ptr %sizes"], attributes="internal")
+        plan = f"%{f.fresh('plan')}"
+        f.variables.append(f"  {plan} = alloca [{self.at.size} x i8], align 16")
+        status = f.call("@plan", ["ptr %sizes", f"ptr {plan}", "ptr null"], "i32")
+        fits = f.compare("eq", status, 0, "i32")
+        f.leave(f.select(fits, f.load("i64", f.at(plan, PLAN_BYTES)), f.value(f"sext i32 {status} to i64")))
+        return f.text()
+
+    def prepare(self) -> str:
+        """`i32 @prepare(sizes, plan, why)`: fills a plan; after a failure it is no plan."""
+        f = FunctionText("@prepare", "i32", ["ptr %sizes", "ptr %plan", "ptr %why"], attributes="internal")
+        with f.when(f.compare("eq", "%plan", "null", "ptr")):
+            f.leave(self.failed(f, "plan"))
+        f.store("i64", 0, f.at("%plan", PLAN_MAGIC))
+        f.leave(f.call("@plan", ["ptr %sizes", "ptr %plan", "ptr %why"], "i32"))
+        return f.text()

@@ -1,0 +1,117 @@
+"""Makes files of exported graphs: objects of groups and entries, doors, messages and weights, linked.
+
+See also `compiler.doors.c` (the door), `codegen.elf` (linking), `graph.engine.export` (what a file is made from).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from ..dsl.contract.abi import ENTRY, LIBCALLS
+from ..dsl.contract.exports import DOOR_CALLS, ExportSpec
+from ..dsl.diagnostics.errors import TargetError
+from .codegen.elf.blobs import Blob
+from .codegen.elf.linker import write_relocatable, write_shared
+from .codegen.elf.object_file import ObjectFile
+from .codegen.elf.symbols import only, renamed
+from .codegen.llvm import emit_object
+from .doors.c import c_text
+from .groups import EntryObjects
+from .runtime.messages import messages_text
+from .targets import Target, host, lookup
+from .targets.cpu import LEVELS
+
+
+def export_targets(names: Sequence[str]) -> tuple[Target, ...]:
+    """The targets of these names, the lowest level first; by default the one that most machines have.
+
+    Raises:
+        TargetError: one is unknown (EK0601), or is no CPU, or they are of several architectures (EK0483).
+    """
+    default = "x86-64-v3" if host().architecture == "x86_64" else "aarch64"
+    targets = [lookup(name) for name in names or [default]]
+    for target in targets:
+        if target.system is None or target.has_grid or target.architecture != targets[0].architecture:
+            raise TargetError(
+                f"a file cannot be exported for {', '.join(each.name for each in targets)}",
+                code="EK0483",
+                got=target.name,
+                expected="CPUs of one architecture",
+            )
+    order = ["host", *LEVELS]
+    return tuple(sorted(targets, key=lambda target: order.index(target.name) if target.name in order else -1))
+
+
+@dataclass(frozen=True)
+class ExportGraph:
+    """A graph of a file.
+
+    Attributes:
+        spec: what its door is written from.
+        targets: what its code was made for, the lowest level first.
+        objects: the objects of its entry for each target.
+        weights: for each of the spec's weights, its number among the arrays of the file.
+    """
+
+    spec: ExportSpec
+    targets: tuple[Target, ...]
+    objects: tuple[EntryObjects, ...] = field(repr=False)
+    weights: tuple[int, ...] = ()
+
+
+def write_export(
+    file: BinaryIO,
+    graphs: Sequence[ExportGraph],
+    arrays: Sequence[Any],
+    *,
+    relocatable: bool = False,
+    soname: str = "",
+    debug: bool = False,
+) -> None:
+    """Writes the file of some graphs.
+
+    Args:
+        file: where to; it is written in order.
+        graphs: what it holds.
+        arrays: the weights, which the graphs share; each has the buffer protocol.
+        relocatable: an object for other linkers instead of a shared object.
+        soname: what a shared object calls itself.
+        debug: whether the file has the lines of kernels for debuggers.
+    """
+    blobs = [Blob(_array_symbol(number), array) for number, array in enumerate(arrays)]
+    objects = [_graph_object(graph) for graph in graphs]
+    public = [symbol for graph in graphs for symbol in public_symbols(graph.spec)]
+    if relocatable:
+        write_relocatable(file, objects, public=public, blobs=blobs, debug=debug)
+        return
+    undefined = {symbol.name for each in objects for symbol in each.symbols if symbol.undefined}
+    libraries = {**LIBCALLS, **DOOR_CALLS}
+    needed = sorted({libraries[symbol] for symbol in undefined if symbol in libraries}, reverse=True)
+    write_shared(file, objects, needed=needed, soname=soname, public=public, blobs=blobs, debug=debug)
+
+
+def public_symbols(spec: ExportSpec) -> tuple[str, ...]:
+    """The symbols of a graph's door that programs see."""
+    names = ["", "_describe", "_model"]
+    names += [] if spec.stages > 1 else ["_in", "_workspace", "_prepare", "_run"]
+    names += ["_free"] if any(each.stage for each in spec.outputs) else []
+    return tuple(f"{spec.name}{name}" for name in names)
+
+
+def _array_symbol(number: int) -> str:
+    return f"ek_array_{number}"
+
+
+def _graph_object(graph: ExportGraph) -> ObjectFile:
+    """All objects of a graph as one, which others know by the symbols of its door."""
+    spec, lowest = graph.spec, graph.targets[0]
+    parts: list[ObjectFile] = []
+    for _, made in zip(graph.targets, graph.objects, strict=True):
+        parts.append(only(made.objects, [ENTRY]))
+    door = emit_object(c_text(spec, lowest), lowest, level=2)
+    names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
+    parts.append(renamed(door, names))
+    parts.append(renamed(emit_object(messages_text(spec.messages, hook=False), lowest, level=2), {}))
+    return only(parts, public_symbols(spec))

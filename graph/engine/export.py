@@ -1,0 +1,483 @@
+"""Exports models: files through which C programs call them, without Python and without a compiler.
+
+See also `dsl.contract.exports` (what the door of a graph is written from), `compiler.export` (the file).
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...dsl.contract.checks import Checks
+from ...dsl.contract.exports import (
+    EXPECTED,
+    GOT,
+    NO_MEMORY,
+    WRONG_ARGUMENT,
+    WRONG_SIZE,
+    WRONG_WORKSPACE,
+    ExportSpec,
+    ExportTemporary,
+    ExportTensor,
+    ExportWeight,
+    Message,
+    Shown,
+    SizeLimit,
+    SizeRelation,
+)
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import Place, user_place
+from ...dsl.environment.compiling import compiling
+from ...dsl.environment.files import replace_file, replacing
+from ...dsl.frontend.anchors import place_at
+from ...dsl.signature.dims import Expression, Number
+from ...dsl.types.dtype import DType
+from ...dsl.types.packing import pack
+from ..calling.doors import expression, small_call
+from ..calling.stages import Stage, stages_of
+from ..driver.device import Storage
+from ..findings.data_races import ACCESS, BEGIN
+from ..findings.reports import CODES, Report, read_reports
+from ..findings.waiting import WAITING
+from ..ir import Constant, External, GraphIR, Node
+from ..loading.compile import ExportedCode, export_code, header_code, unformatted, write_export
+from ..types.dims import Dim, StaticDim, SymbolicDim
+from ..types.tensor_type import BufferType, bytes_of_static, shown
+
+_log = logging.getLogger("einkorn.export")
+
+CODE = "EK0483"
+SHARED, OBJECT = ".so", ".o"
+INT = DType.int64
+
+# Names that a parameter cannot have in C or C++, and those of the parameters that every function has.
+RESERVED = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        auto break case char const continue default do double else enum extern float for goto if inline int long
+        register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+        bool true false alignas alignof and asm bitand bitor catch class compl concept constexpr decltype delete
+        explicit export friend mutable namespace new noexcept not nullptr operator or private protected public requires
+        template this throw try typeid typename using virtual xor why plan workspace
+        """,
+    )
+)
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a file is exported; see `Model.export`."""
+
+    targets: tuple[str, ...] = ()
+    weights: str = "inside"
+    threads: bool = True
+    debug: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class ExportSource:
+    """What is exported of a model.
+
+    Attributes:
+        ir: its graph, after all passes.
+        weights: the storage of each weight by the number of its node.
+        checks: what the session said that code checks.
+        name, output_names: see `Model.export`.
+    """
+
+    ir: GraphIR
+    weights: Mapping[int, Storage]
+    checks: Checks | None
+    name: str | None = None
+    output_names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """What the door of a model is written from, its code for each target, and its weights."""
+
+    spec: ExportSpec
+    code: ExportedCode = field(repr=False)
+    arrays: tuple[Any, ...] = field(repr=False)
+
+
+@compiling
+def export_models(
+    models: Sequence[ExportSource],
+    path: str | PathLike[str],
+    *,
+    header: str | PathLike[str] | None,
+    options: ExportOptions,
+) -> None:
+    """Writes the file of some models, and its header; see `Model.export`."""
+    target = Path(path)
+    if target.suffix not in (SHARED, OBJECT):
+        raise GraphError(
+            f"a model is exported to a file that ends in {SHARED} or {OBJECT}, not to '{target.name}'",
+            code=CODE,
+            place=user_place(),
+            argument="path",
+            expected=(SHARED, OBJECT),
+            got=target.suffix,
+        )
+    made = [export_model(model, options) for model in models]
+    if len({each.spec.name for each in made}) < len(made):
+        raise _refused(
+            models[0].ir, "several of the models have the same name", "names that differ", "give each a name="
+        )
+    arrays: dict[int, Any] = {}  # by identity: equal ones are found by the linker
+    numbers = [[_number(arrays, array) for array in each.arrays] for each in made]
+    with replacing(target) as file:
+        write_export(
+            file,
+            [(each.spec, each.code, tuple(known)) for each, known in zip(made, numbers, strict=True)],
+            [*arrays.values()],
+            relocatable=target.suffix == OBJECT,
+            soname=target.name,
+            debug=options.debug,
+        )
+    if header is not None:
+        replace_file(Path(header), [header_code([each.spec for each in made], Path(header).name).encode()])
+
+
+def _number(arrays: dict[int, Any], array: Any) -> int:
+    arrays.setdefault(id(array), array)
+    return list(arrays).index(id(array))
+
+
+def export_model(source: ExportSource, options: ExportOptions) -> Exported:
+    """What the file of a model is written from.
+
+    Raises:
+        GraphError: EK0483 the model cannot be exported, or a name is none in C.
+    """
+    ir = source.ir
+    if len(ir.devices) > 1 or not ir.device.to_device().is_host:
+        raise _refused(ir, f"it uses {', '.join(map(str, ir.devices))}", "a graph for the host", "export runs on CPUs")
+    return _Exporting(source, export_code(ir, options.targets, source.checks), options).run()
+
+
+def _refused(ir: GraphIR, text: str, expected: str, hint: str | None = None, place: Place | None = None) -> GraphError:
+    return GraphError(
+        f"graph '{ir.name}' cannot be exported: {text}",
+        code=CODE,
+        place=place or user_place(),
+        expected=expected,
+        hint=hint,
+    )
+
+
+def _identifier(text: str) -> str:
+    """A name in C that is like a text."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII) or "_"
+    name = f"_{name}" if name[0].isdigit() else name
+    return f"{name}_" if name in RESERVED else name
+
+
+class _Names:
+    """Names in C, each given once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def new(self, text: str) -> str:
+        name = first = _identifier(text)
+        number = 2
+        while name in self.taken:
+            name, number = f"{first}_{number}", number + 1
+        self.taken.add(name)
+        return name
+
+
+class _Exporting:
+    """Makes the spec of a model's door."""
+
+    def __init__(self, source: ExportSource, code: ExportedCode, options: ExportOptions) -> None:
+        self.source, self.ir, self.code, self.plan, self.options = source, source.ir, code, code.plan, options
+        self.name = source.name or _identifier(source.ir.name)
+        self.output_names = source.output_names
+        self.stages: list[Stage] = stages_of(self.ir, self.plan)
+        self.messages: list[Message] = []
+        self.rows: dict[str, int] = {}
+        self.weights: list[ExportWeight] = []
+        self.arrays: list[Any] = []
+
+    def run(self) -> Exported:
+        ir, plan = self.ir, self.plan
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII) or self.name in RESERVED:
+            raise GraphError(
+                f"{self.name!r} is not a name in C",
+                code=CODE,
+                place=user_place(),
+                argument="name",
+                expected="letters, digits and _, and no digit first",
+                got=self.name,
+            )
+        taken = _Names()
+        given = ir.names or [f"input{k}" for k in range(len(ir.inputs))]
+        names = [taken.new(each) for each in given]
+        outputs = [taken.new(each) for each in self._output_names()]
+        self.dims: dict[str, str] = {}
+        for type in ir.inputs:
+            for dim in type.shape:
+                for each in dim.parameters:
+                    self.dims[each] = self.dims.get(each) or taken.new(each)
+        passed = tuple(self.dims.values())
+        late = []
+        for step in plan.steps:
+            self.dims |= {each: taken.new(each) for each in step.names}
+            late.append(tuple(self.dims[each] for each in step.names))
+        self._sites()
+        inputs = tuple(
+            ExportTensor(name, type.dtype, self._axes(type.shape), isinstance(type, BufferType))
+            for name, type in zip(names, ir.inputs, strict=True)
+        )
+        given_back = tuple(
+            ExportTensor(name, type.dtype, self._axes(type.shape), stage=plan.stage_of(*type.shape))
+            for name, type in zip(outputs, ir.output_types, strict=True)
+        )
+        self._rows_of_tensors((*inputs, *given_back), (*passed, *(each for step in late for each in step)))
+        checks = (*self._input_checks(names), *self._size_checks())
+        pointers, temps = self._pointers()
+        spec = ExportSpec(
+            self.name,
+            ir.name,
+            ", ".join(self.code.target_names),
+            passed,
+            tuple(late),
+            inputs,
+            given_back,
+            pointers,
+            tuple((self._size(dim), plan.stage_of(dim)) for dim in plan.slots),
+            checks,
+            temps,
+            plan.copies,
+            tuple(self.weights),
+            tuple(self.messages),
+            tuple(self.rows.items()),
+            small_call(ir)[0],
+            self.code.stack,
+        )
+        spec = replace(spec, digest=hashlib.sha256(f"{spec!r} {self.code.digest}".encode()).hexdigest())
+        return Exported(spec, self.code, tuple(self.arrays))
+
+    def _output_names(self) -> Sequence[str]:
+        count = len(self.ir.outputs)
+        if self.output_names is None:
+            return ["y"] if count == 1 else [f"y{k}" for k in range(count)]
+        if len(self.output_names) != count:
+            raise GraphError(
+                f"graph '{self.ir.name}' has {count} outputs, and {len(self.output_names)} names are given",
+                code=CODE,
+                place=user_place(),
+                argument="output_names",
+                expected=count,
+                got=len(self.output_names),
+            )
+        return self.output_names
+
+    def _size(self, dim: Dim) -> Expression:
+        return expression(dim, self.dims)
+
+    def _axes(self, shape: Iterable[Dim]) -> tuple[Expression, ...]:
+        return tuple(self._size(dim) for dim in shape)
+
+    # *** messages ***
+
+    def _row(self, *parts: str | Shown, status: int, argument: int = -1, axis: int = -1) -> int:
+        self.messages.append(Message(parts, status, argument, axis))
+        return len(self.messages) - 1
+
+    def _sites(self) -> None:
+        kernels = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
+        kernels += [kernel.shape for kernel in kernels if kernel.shape is not None]
+        for number, report in enumerate(read_reports(json.dumps(self.code.records).encode())):
+            if report.kind in (BEGIN, ACCESS, WAITING):
+                raise _refused(self.ir, f"op '{report.op}' is watched for data races", 'checks="safe" or "off"')
+            values = iter(range(len(report.parts)))
+            parts = [
+                part if isinstance(part, str) else Shown(next(values), DType[part[1]], part[0]) for part in report.parts
+            ]
+            count = sum(isinstance(part, Shown) for part in parts)
+            for part in parts:
+                if isinstance(part, Shown) and part.spec and unformatted(part):
+                    _log.warning("op '%s': the format %r is left out in exported code", report.op, part.spec)
+            if report.kind == "print":
+                self.messages.append(Message(tuple(parts), 0, values=count))
+                continue
+            place = place_at(report.anchor, kernels)
+            self.messages.append(Message(tuple(self._failure(report, parts, place)), 1 + number, values=count))
+
+    def _failure(self, report: Report, parts: list[str | Shown], place: Place | None) -> Iterator[str | Shown]:
+        """The message of a check of a kernel: as the error of a call, with names of files and without their folders."""
+        if report.kind in CODES:
+            yield f"error[{CODES[report.kind]}]: "
+            yield from parts
+            yield f", in op '{report.op}'"
+        else:
+            what = "assertion failed" if report.kind == "assert" else report.kind
+            yield f"error[EK0701]: {what} in op '{report.op}'{': ' if parts else ''}"
+            yield from parts
+        staged = [
+            node.place for node in self.ir.nodes if isinstance(node, Node) and node.name == report.op and node.place
+        ]
+        for what, at in (("at", place), *(("staged at", each) for each in dict.fromkeys(staged))):
+            if at is not None:
+                yield f"\n{what} {_shown(at)}"
+
+    def _rows_of_tensors(self, tensors: Sequence[ExportTensor], dims: Sequence[str]) -> None:
+        """The rows of the door's own checks."""
+        for kind in ("null", "aligned", "overlap"):
+            self.rows[kind] = len(self.messages)
+            for k, each in enumerate(tensors):
+                about = f"'{each.name}' "
+                parts: dict[str, tuple[str | Shown, ...]] = {
+                    "null": (f"{about}is a null pointer, and has elements",),
+                    "aligned": (
+                        f"{about}lies at ",
+                        Shown(GOT, DType.uint64),
+                        ", and its elements need a multiple of ",
+                        Shown(EXPECTED, INT),
+                    ),
+                    "overlap": (f"{about}is written, and shares memory with tensor ", Shown(EXPECTED, INT)),
+                }
+                code = {"null": "EK0452", "aligned": "EK0464", "overlap": "EK0462"}[kind]
+                self._row(f"error[{code}]: ", *parts[kind], status=WRONG_ARGUMENT, argument=k)
+        self.rows["dims"] = len(self.messages)
+        for name in dims:
+            self._row(f"error[EK0475]: size '{name}' is ", Shown(GOT, INT), ", below zero", status=WRONG_SIZE)
+        others: dict[str, tuple[int, tuple[str | Shown, ...]]] = {
+            "workspace_null": (WRONG_WORKSPACE, ("the workspace is a null pointer",)),
+            "workspace_aligned": (
+                WRONG_WORKSPACE,
+                ("the workspace lies at ", Shown(GOT, DType.uint64), ", and has to lie at a multiple of 64"),
+            ),
+            "workspace_size": (WRONG_SIZE, ("the workspace would have more bytes than 63 bits count",)),
+            "memory": (NO_MEMORY, ("there is no memory for ", Shown(GOT, INT), " bytes")),
+            "plan": (WRONG_SIZE, (f"the plan was not prepared by {self.name}_prepare",)),
+        }
+        for kind, (status, texts) in others.items():
+            head = "error[EK0813]: " if status == NO_MEMORY else "error: "
+            self.rows[kind] = self._row(head, *texts, status=status)
+
+    # *** sizes ***
+
+    def _input_checks(self, names: Sequence[str]) -> Iterator[SizeRelation | SizeLimit]:
+        """That the sizes which inputs have by their expressions are sizes."""
+        for k, type in enumerate(self.ir.inputs):
+            name = names[k]
+            dims = [dim for dim in type.shape if not isinstance(dim, StaticDim)]
+            for axis, dim in enumerate(type.shape):
+                if not isinstance(dim, StaticDim | SymbolicDim):
+                    row = self._row(
+                        f"error[EK0475]: axis {axis} of '{name}', {dim}, would have size ",
+                        Shown(GOT, INT),
+                        status=WRONG_SIZE,
+                        argument=k,
+                        axis=axis,
+                    )
+                    yield SizeRelation("at_least", self._size(dim), Number(0), row)
+            if dims:
+                row = self._row(
+                    f"error[EK0476]: '{name}' would take more bytes than 63 bits count",
+                    status=WRONG_SIZE,
+                    argument=k,
+                )
+                yield SizeLimit(self._axes(dims), bytes_of_static(type.dtype, type.shape), row)
+
+    def _size_checks(self) -> Iterator[SizeRelation | SizeLimit]:
+        """What a call checks of sizes, as `SizeChecks` does."""
+        for number, stage in enumerate(self.stages):
+            for constraint in stage.checks.constraints:
+                try:
+                    left, right = self._size(constraint.left), self._size(constraint.right)
+                except KeyError:
+                    continue  # of an op that nothing uses
+                text = constraint.message or f"{constraint.condition} does not hold"
+                parts: list[str | Shown] = [
+                    f"error[{constraint.code}]: {text}\nexpected: {constraint.condition}\ngot: ",
+                    Shown(GOT, INT),
+                ]
+                parts += [" and ", Shown(EXPECTED, INT)]
+                parts += [f"\nrequired at {_shown(constraint.place)}"] if constraint.place else []
+                yield SizeRelation(constraint.kind, left, right, self._row(*parts, status=WRONG_SIZE), number)
+            for value, fresh, dims, fixed in stage.checks.rows:
+                type = self.ir.types[value]
+                node = next(node for node in self.ir.nodes if value in node.results)
+                assert isinstance(node, Node)
+                about = f"{node.name}: its result has the shape {shown(type.shape)}, and "
+                at = f"\nop '{node.name}' is staged at {_shown(node.place)}" if node.place else ""
+                for dim in fresh:
+                    if isinstance(dim, SymbolicDim):
+                        continue  # a size that is passed or computed, and checked
+                    parts = [
+                        f"error[EK0475]: {about}axis {type.shape.index(dim)} would have size ",
+                        Shown(GOT, INT),
+                        at,
+                    ]
+                    row = self._row(*parts, status=WRONG_SIZE)
+                    yield SizeRelation("at_least", self._size(dim), Number(0), row, number)
+                row = self._row(
+                    f"error[EK0476]: {about}it would take more bytes than 63 bits count{at}", status=WRONG_SIZE
+                )
+                yield SizeLimit(self._axes(dims), fixed, row, number)
+
+    # *** memory ***
+
+    def _pointers(self) -> tuple[tuple[tuple[str, int], ...], tuple[ExportTemporary, ...]]:
+        plan = self.plan
+        staged: list[list[int]] = [[] for _ in self.stages]
+        for number in plan.temps:
+            staged[bisect.bisect_right(plan.stages, plan.buffers[number].first)].append(number)
+        temps = []
+        for stage, numbers in enumerate(staged):
+            known = all(isinstance(dim, StaticDim) for number in numbers for dim in plan.buffers[number].shape)
+            offsets = plan.place({}, stage)[0] if known else {}
+            for number in numbers:
+                buffer = plan.buffers[number]
+                axes = self._axes(buffer.shape)
+                temps.append(
+                    ExportTemporary(number, buffer.dtype, axes, buffer.first, buffer.last, stage, offsets.get(number))
+                )
+        order = {temp.pointer: k for k, temp in enumerate(temps)}
+        pointers = []
+        for number, buffer in enumerate(plan.buffers):
+            kind, k = buffer.source
+            if kind == "temp":
+                k = order[number]
+            elif kind == "constant":
+                kind, k = self._weight(k, buffer.dtype)
+            pointers.append((kind, k))
+        return tuple(pointers), tuple(temps)
+
+    def _weight(self, number: int, dtype: DType) -> tuple[str, int]:
+        """The pointer of a constant."""
+        node = self.ir.nodes[number]
+        if isinstance(node, Constant):
+            array: Any = pack(node.array) if dtype.is_packed() else node.array
+            name = f"constant{number}"
+        else:
+            assert isinstance(node, External)
+            array, name = self.source.weights[number], node.name
+        bytes_ = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
+        if not bytes_.size:
+            return "empty", 0
+        self.arrays.append(bytes_)
+        self.weights.append(ExportWeight(name, bytes_.size))
+        return "weight", len(self.weights) - 1
+
+
+def _shown(place: Place) -> str:
+    """A place without the folders of the machine that exports."""
+    return f"{Path(place.file).name}:{place.line}"

@@ -1,0 +1,214 @@
+"""The functions of exported files, called by `ctypes`: results, sizes, workspaces, plans, and what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs
+from support.exported import CallFailed, Exported
+
+from einkorn.dsl.contract import exports
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.model import Model
+
+HOST = DeviceRef.CPU()
+F32 = np.float32
+
+
+def attention(x: Any, w: Any) -> Any:
+    """Products, and a softmax over them: several groups with temporaries between them."""
+    return ops.softmax(ops.matmul(ops.exp(ops.softmax(ops.matmul(x, w))), ops.transpose(w, 0, 1)))
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return graphs.load(attention, (F32, ("b", "k")), (F32, ("k", "n")))
+
+
+@pytest.fixture(scope="module")
+def exported(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return Exported(model, tmp_path_factory.mktemp("export"), "attn")
+
+
+def arrays(b: int = 5, k: int = 7, n: int = 9) -> list[graphs.Array]:
+    return [graphs.numbers((b, k), F32, 1), graphs.numbers((k, n), F32, 2)]
+
+
+def test_results_are_those_of_python(model: Model, exported: Exported) -> None:
+    for sizes in ((5, 7, 9), (1, 1, 1), (0, 3, 4), (33, 17, 70)):
+        given = arrays(*sizes)
+        for ours, theirs in zip(graphs.results(model, *given), exported(*given), strict=True):
+            assert ours.tobytes() == theirs.tobytes()
+
+
+def _address(array: graphs.Array, offset: int = 0) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data + offset)
+
+
+def _sizes(*numbers: int) -> list[ctypes.c_int64]:
+    return [ctypes.c_int64(number) for number in numbers]
+
+
+def _aligned(size: int) -> tuple[graphs.Array, int]:
+    memory = np.full(size + 64, 0xAA, np.uint8)
+    return memory, -memory.ctypes.data % 64
+
+
+def test_a_workspace_of_the_bytes_that_are_said_is_enough(model: Model, exported: Exported) -> None:
+    """Nothing behind the workspace is written."""
+    library = exported.library
+    library.attn_workspace.restype = ctypes.c_int64
+    x, w = arrays()
+    size = library.attn_workspace(*_sizes(5, 7, 9))
+    assert size > 0 and size % 64 == 0
+    memory, skip = _aligned(size + 4096)
+    y = np.zeros((5, 7), F32)
+    status = library.attn_in(_address(x), _address(w), *_sizes(5, 7, 9), _address(y), _address(memory, skip), None)
+    assert status == 0
+    assert y.tobytes() == graphs.results(model, x, w)[0].tobytes()
+    assert (memory[skip + size :] == 0xAA).all()
+
+
+def test_a_plan_serves_many_calls(model: Model, exported: Exported) -> None:
+    library = exported.library
+    plan = (ctypes.c_int64 * (exported.record.plan_bytes // 8))()
+    assert library.attn_prepare(*_sizes(5, 7, 9), plan, None) == 0
+    before = list(plan)
+    memory, skip = _aligned(library.attn_workspace(*_sizes(5, 7, 9)))
+    for seed in range(3):
+        x, w = (graphs.numbers(a.shape, F32, seed) for a in arrays())
+        y = np.zeros((5, 7), F32)
+        assert library.attn_run(plan, _address(x), _address(w), _address(y), _address(memory, skip), None) == 0
+        assert y.tobytes() == graphs.results(model, x, w)[0].tobytes()
+    assert list(plan) == before
+
+
+def _failed(exported: Exported, status: int, failure: exports.Failure) -> tuple[int, str]:
+    assert failure.status == status
+    return status, exported.describe(failure)
+
+
+def test_wrong_arguments_have_a_status_and_a_text(exported: Exported) -> None:
+    x, w = arrays()
+    y = np.zeros((5, 7), F32)
+    function = exported.library.attn
+    failure = exports.Failure()
+
+    def call(first: Any, second: Any, sizes: tuple[int, int, int], last: Any) -> tuple[int, str]:
+        status = function(first, second, *_sizes(*sizes), last, ctypes.byref(failure))
+        return _failed(exported, status, failure)
+
+    good = (5, 7, 9)
+    assert call(_address(x), None, good, _address(y)) == (
+        exports.WRONG_ARGUMENT,
+        "error[EK0452]: 'w' is a null pointer, and has elements",
+    )
+    assert (failure.argument, failure.axis) == (1, -1)
+    status, text = call(_address(x, 1), _address(w), good, _address(y))
+    assert status == exports.WRONG_ARGUMENT and "need a multiple of 4" in text and failure.argument == 0
+    status, text = call(_address(x), _address(w), good, _address(w))
+    assert status == exports.WRONG_ARGUMENT and "shares memory with tensor 1" in text and failure.argument == 2
+    assert call(_address(x), _address(w), (5, -7, 9), _address(y)) == (
+        exports.WRONG_SIZE,
+        "error[EK0475]: size 'k' is -7, below zero",
+    )
+    status, text = call(_address(x), _address(w), (1 << 40, 1 << 40, 9), _address(y))
+    assert status == exports.WRONG_SIZE and "EK0476" in text
+    assert call(_address(x), _address(w), good, _address(y)) == (0, "")
+    assert function(_address(x), None, *_sizes(*good), _address(y), None) == exports.WRONG_ARGUMENT
+
+
+def test_wrong_workspaces_and_plans_have_a_status(exported: Exported) -> None:
+    library, failure = exported.library, exports.Failure()
+    x, w = arrays()
+    y = np.zeros((5, 7), F32)
+    given = (_address(x), _address(w), *_sizes(5, 7, 9), _address(y))
+    memory, skip = _aligned(1 << 16)
+    for workspace, word in ((None, "null"), (_address(memory, skip + 8), "multiple of 64")):
+        status = library.attn_in(*given, workspace, ctypes.byref(failure))
+        assert status == exports.WRONG_WORKSPACE and word in _failed(exported, status, failure)[1]
+    plan = (ctypes.c_int64 * (exported.record.plan_bytes // 8))()
+    run = (_address(x), _address(w), _address(y), _address(memory, skip), ctypes.byref(failure))
+    for wrong in (plan, None):
+        status = library.attn_run(wrong, *run)
+        assert status == exports.WRONG_SIZE and "attn_prepare" in _failed(exported, status, failure)[1]
+    assert library.attn_prepare(*_sizes(5, 7, -9), plan, None) == exports.WRONG_SIZE
+    assert library.attn_run(plan, *run) == exports.WRONG_SIZE  # what was prepared before is gone
+    assert library.attn_workspace(*_sizes(5, 7, -9)) == exports.WRONG_SIZE
+
+
+def test_a_description_is_cut_as_snprintf_cuts_it(exported: Exported) -> None:
+    failure = exports.Failure()
+    describe = exported.library.attn_describe
+    describe.restype = ctypes.c_size_t
+    assert exported.library.attn(None, None, *_sizes(5, 7, -9), None, ctypes.byref(failure)) == exports.WRONG_SIZE
+    whole = exported.describe(failure)
+    room = ctypes.create_string_buffer(b"?" * 16)
+    assert describe(ctypes.byref(failure), room, ctypes.c_size_t(8)) == len(whole)
+    assert room.raw[:9] == whole[:7].encode() + b"\0?"
+    assert describe(ctypes.byref(failure), None, ctypes.c_size_t(0)) == len(whole)
+    assert describe(None, room, ctypes.c_size_t(8)) == 0 and room.value == b""
+
+
+def test_the_descriptor_says_what_a_binding_needs(exported: Exported) -> None:
+    record = exported.record
+    tensors = [record.tensors[k] for k in range(record.inputs + record.outputs)]
+    said = [(t.name.decode(), t.dtype.decode(), [t.dims[k].decode() for k in range(t.rank)]) for t in tensors]
+    assert said == [
+        ("x", "float32", ["b", "k"]),
+        ("w", "float32", ["k", "n"]),
+        ("y", "float32", ["b", "k"]),
+    ]
+    assert [record.dim_names[k].decode() for k in range(record.dims)] == ["b", "k", "n"]
+    assert record.name == b"test" and record.target == b"host" and len(record.digest) == 64
+
+
+def test_a_buffer_is_changed_in_place(tmp_path: Path) -> None:
+    def forward(cache: Any, x: Any) -> Any:
+        cache[...] = ops.buffer_load(cache) + x
+        return ops.buffer_load(cache) * 2
+
+    types = [BufferType(DType.float32, ("n",), HOST), TensorType(DType.float32, ("n",), HOST)]
+    made = Exported(InferenceSession().load(Graph("add", forward, types)), tmp_path)
+    cache, x = np.arange(4, dtype=F32), np.ones(4, F32)
+    (doubled,) = made(cache, x)
+    assert cache.tolist() == [1, 2, 3, 4] and doubled.tolist() == [2, 4, 6, 8]
+    with pytest.raises(CallFailed, match="'cache' is written, and shares memory"):
+        made.call([cache, cache], [4])
+
+
+def test_sizes_that_are_computed_come_with_the_memory(tmp_path: Path) -> None:
+    types = [TensorType(DType.float32, ("n",), HOST), TensorType(DType.bool, ("n",), HOST)]
+
+    def forward(x: Any, keep: Any) -> Any:
+        found = ops.masked_select(x, keep, "k") if hasattr(ops, "masked_select") else ops.nonzero(keep, "k")
+        return [found, ops.exp(x)]
+
+    model = InferenceSession().load(Graph("kept", forward, types))
+    made = Exported(model, tmp_path)
+    assert made.record.late_dims == 1 and not made.record.workspace and not made.record.run
+    for seed in range(3):
+        x = graphs.numbers((20,), F32, seed)
+        given = [x, x > 0]
+        for ours, theirs in zip(graphs.results(model, *given), made(*given), strict=True):
+            assert ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes()
+
+
+def test_what_cannot_be_exported_is_refused(model: Model, tmp_path: Path) -> None:
+    for wrong, said in (
+        ({"path": tmp_path / "a.dll"}, "ends in .so or .o"),
+        ({"name": "a-b"}, "is not a name in C"),
+        ({"name": "for"}, "is not a name in C"),
+        ({"output_names": ["a", "b"]}, "1 outputs, and 2 names"),
+        ({"targets": ["x86-64-v3", "aarch64"]}, "cannot be exported for"),
+        ({"targets": ["sm_90a"]}, "cannot be exported for"),
+    ):
+        with pytest.raises(EinkornError, match="EK0483") as caught:
+            model.export(**{"path": tmp_path / "a.so", **wrong})  # type: ignore[arg-type]
+        assert said in str(caught.value)
+    assert not list(tmp_path.iterdir())
