@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..diagnostics.json_reading import Misread, count, each, expected, identifier, one_of, shown, switch, text
+from ..language.annotations import KINDS
 from . import syntax as s
 
 MAX_DEPTH = s.MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there
@@ -33,7 +34,15 @@ METHODS = ("method", "static", "class", "property")
 
 Read = Callable[["TreeReader", Any], Any]
 
-_ONLY_WITHIN = (s.Slice, s.Starred, s.Generator, s.Wrong)  # expressions that may not stand wherever one may
+_ONLY_WITHIN = (
+    s.Slice,
+    s.Starred,
+    s.Generator,
+    s.Wrong,
+    s.Kind,
+    s.OneOf,
+    s.TupleOf,
+)  # expressions that may not stand wherever one may
 _ANYWHERE = tuple(c for c in s.CLASSES.values() if issubclass(c, s.Expr) and c not in _ONLY_WITHIN)
 _PARTS = (s.Keyword, s.Clause, s.Param, s.Method)  # which the parser does not count as nesting
 _STATEMENTS = tuple(c for c in s.CLASSES.values() if issubclass(c, s.Stmt) and c is not s.Struct)
@@ -220,10 +229,13 @@ _BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
     (s.Logical, "op"): plain(lambda data: one_of(data, ("and", "or"))),
     (s.Tuple, "items"): several(*_ANYWHERE, s.Starred),
     (s.Clause, "target"): _loop_target,
+    (s.Kind, "name"): plain(lambda data: one_of(data, KINDS.values())),
+    (s.OneOf, "members"): several(*s.TYPES, s.Constant),
+    (s.TupleOf, "items"): several(*s.TYPES),
     (s.Param, "name"): plain(identifier),
-    (s.Param, "annotation"): optional(one(s.Global, s.Subscript)),
+    (s.Param, "annotation"): optional(one(*s.TYPES)),
     (s.Assign, "target"): _target,
-    (s.Assign, "annotation"): optional(one(s.Global, s.Subscript)),
+    (s.Assign, "annotation"): optional(one(*s.TYPES)),
     (s.For, "target"): _loop_target,
     (s.Function, "name"): plain(lambda data: data if data == "lambda" else identifier(data)),
     (s.Method, "kind"): plain(lambda data: one_of(data, METHODS)),
@@ -267,6 +279,11 @@ def _clauses(node: s.Generator) -> None:
         raise Misread("goes over nothing")
 
 
+def _members(node: s.OneOf) -> None:
+    if any(isinstance(member, s.Constant) and member.value is not None for member in node.members):
+        raise Misread("has a constant that is not None")
+
+
 def _distinct(node: s.Function | s.Lambda | s.Struct) -> None:
     names = [p.name for p in (node.fields if isinstance(node, s.Struct) else node.params)]
     if len(set(names)) != len(names):
@@ -290,6 +307,7 @@ _WHOLE: Mapping[type[s.Node], Callable[[Any], None]] = {
     s.Logical: _operands,
     s.Formatted: _formats,
     s.Generator: _clauses,
+    s.OneOf: _members,
     s.Function: _distinct,
     s.Lambda: _distinct,
     s.Struct: _distinct,

@@ -189,6 +189,28 @@ class Wrong(Expr):
     """An expression with a mistake, which has been noted. No package holds one."""
 
 
+class Kind(Expr):
+    """An annotation that says what a value is, and converts nothing: a name of `annotations.KINDS`."""
+
+    name: str
+
+
+class OneOf(Expr):
+    """An annotation `A | B`: a value is one of these, and is not converted. A constant among them is `None`."""
+
+    members: tuple[Expr, ...]
+
+
+class TupleOf(Expr):
+    """An annotation `tuple[A, B]` that has a `Kind` in it, or `tuple[A, ...]`, where `repeated` is true."""
+
+    items: tuple[Expr, ...]
+    repeated: bool
+
+
+TYPES = (Global, Subscript, Kind, OneOf, TupleOf)  # what an annotation may be
+
+
 class Param(Node):
     name: str
     default: Expr | None = None

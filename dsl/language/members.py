@@ -274,6 +274,14 @@ class Destination(Protocol):
     def is_one(self, axis: int) -> bool: ...
 
 
+class AnyTensor(Members, Destination, Protocol):  # type: ignore[misc]
+    """A tensor of any dtype and rank, whether it is read or written, or memory of `stack` or `scratch`."""
+
+
+class Parts(Members, Protocol):  # type: ignore[misc]
+    """A number, a vector, or a tuple or struct of these."""
+
+
 class InputTensor(Members, Numbers, Protocol):  # type: ignore[misc]
     """A tensor to read."""
 

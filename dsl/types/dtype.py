@@ -90,6 +90,12 @@ class DType(Enum):
         """Whether two elements share a byte."""
         return self.bits == 4
 
+    def __or__(self, other: Any) -> Any:
+        """`float32 | None` in an annotation, which kernels read from the text."""
+        return Any
+
+    __ror__ = __or__
+
     def is_storage(self) -> builtins.bool:
         """Whether values are only stored and cast, and never computed with."""
         return self.bits < (16 if self.kind == "float" else 8)
@@ -326,6 +332,12 @@ class SIMDType:
 
     def __hash__(self) -> int:
         return hash(self.dtype) ^ self.width
+
+    def __or__(self, other: Any) -> Any:
+        """`Float32 | None` in an annotation, which kernels read from the text."""
+        return Any
+
+    __ror__ = __or__
 
     @property
     def is_scalar(self) -> builtins.bool:
