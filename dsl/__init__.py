@@ -23,6 +23,7 @@ with _shielded():
     from .language.bits import *
     from .language.dtypes import *
     from .language.gpu import *
+    from .language.kinds import *
     from .language.loops import *
     from .language.mathematics import *
     from .language.native import *

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..diagnostics.json_reading import Misread, count, each, expected, identifier, one_of, shown, switch, text
-from ..language.annotations import KINDS
+from ..language.kinds import KINDS
 from . import syntax as s
 
 MAX_DEPTH = s.MAX_NESTING + 20  # expressions in expressions, statements in statements; targets are not counted there

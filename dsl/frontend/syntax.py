@@ -190,7 +190,7 @@ class Wrong(Expr):
 
 
 class Kind(Expr):
-    """An annotation that says what a value is, and converts nothing: a name of `annotations.KINDS`."""
+    """An annotation that says what a value is, and converts nothing: a name of `kinds.KINDS`."""
 
     name: str
 

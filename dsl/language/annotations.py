@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,14 +16,11 @@ from .stubs import Exported, Storage
 
 __all__ = [
     "SIMD",
-    "AnyDType",
-    "AnyTensor",
     "Comparable",
     "ComplexFloating",
     "DeviceContext",
     "Element",
     "Floating",
-    "Index",
     "Inexact",
     "InputTensor",
     "InputVariadicTensors",
@@ -34,7 +30,6 @@ __all__ = [
     "Numeric",
     "OutputTensor",
     "OutputVariadicTensors",
-    "Parts",
     "Pointer",
     "Storable",
     "VariadicTensors",
@@ -104,11 +99,7 @@ if TYPE_CHECKING:
 
     from typing import Protocol
 
-    from .dtypes import Int
-    from .members import AnyTensor, Members, Numbers, Parts, Pointer
-
-    Index = int | Int
-    AnyDType = DType | type[Members]
+    from .members import Members, Numbers, Pointer
 else:
     InputTensor = _TensorMarker(Role.INPUT)
     OutputTensor = _TensorMarker(Role.OUTPUT)
@@ -124,18 +115,6 @@ else:
             return None
 
     Pointer = _Pointer()
-
-    class Index:
-        """An annotation of helpers: a size or a position, an integer known at compile time or a run-time one."""
-
-    class AnyDType:
-        """An annotation of helpers: a dtype, `float32` or `x.dtype`."""
-
-    class AnyTensor:
-        """An annotation of helpers: a tensor of any dtype and rank, or memory of `stack` or `scratch`."""
-
-    class Parts:
-        """An annotation of helpers: a number, a vector, or a tuple or struct of these."""
 
     Members, Numbers, Protocol = (type(name, (), {}) for name in ("Members", "Numbers", "Protocol"))
 
@@ -254,15 +233,3 @@ BOUNDS: tuple[Any, ...] = (
     Inexact,
     Number,
 )
-
-# Annotations that say what an argument is, and do not convert it: an argument that is no such thing is refused.
-KINDS: dict[Any, str] = {
-    **{bound: bound.__name__ for bound in BOUNDS},
-    Index: "Index",
-    AnyDType: "AnyDType",
-    DType: "AnyDType",
-    AnyTensor: "AnyTensor",
-    Parts: "Parts",
-    Callable: "Callable",
-    typing.Callable: "Callable",
-}

@@ -123,7 +123,7 @@ _DTYPES = {bound.__name__: frozenset(bound.dtypes) for bound in BOUNDS}
 
 
 def _is_of_kind(kind: str, value: Any) -> bool:
-    """Whether a value is of a kind of `annotations.KINDS`."""
+    """Whether a value is of a kind of `kinds.KINDS`."""
     match kind:
         case "Callable":
             return isinstance(value, Closure | StubRef | LibraryRef | Bound | StructType | DType | SIMDType)

@@ -17,8 +17,8 @@ from typing import Any
 from ...diagnostics.collecting import BROKEN
 from ...diagnostics.errors import CompileError, EinkornError, did_you_mean, each_of, unlike
 from ...diagnostics.places import Place, is_shipped
-from ...language.annotations import KINDS
 from ...language.imports import of_unknown, with_imports
+from ...language.kinds import KINDS
 from ...language.stubs import STUBS, UnknownName
 from ...types.dtype import DType
 from .. import syntax as s
@@ -172,7 +172,7 @@ class ExpressionParser:
         return result if isinstance(result, s.TYPES) else s.Wrong(span=span)
 
     def kind(self, node: ast.AST) -> str | None:
-        """The name of a kind of values that an annotation names; see `annotations.KINDS`."""
+        """The name of a kind of values that an annotation names; see `kinds.KINDS`."""
         if not isinstance(node, ast.Name) or any(node.id in scope for scope in self.scopes):
             return None
         for names in (self.closure, self.names):
