@@ -29,6 +29,11 @@ from .unsupported import UNSUPPORTED
 Resolve = Callable[[Any, str, Place], int]
 
 
+def is_tuple(node: ast.AST) -> bool:
+    """Whether an annotation is `tuple[...]`."""
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "tuple"
+
+
 def is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
@@ -125,7 +130,8 @@ class ExpressionParser:
         pairs += [(a, d, True) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
         for arg, default, keyword_only in pairs:
             # An annotation is kept only where it is a plain type: the signature under @register is read elsewhere.
-            annotation = None if arg.annotation is None else self.annotation(arg.annotation)
+            said = arg.annotation
+            annotation = None if said is None or self.is_python_type(said) else self.annotation(said)
             value = None if default is None else self.expr(default)
             out.append(s.Param(arg.arg, value, keyword_only, annotation, span=self.span(arg)))
         return tuple(out)
@@ -145,7 +151,7 @@ class ExpressionParser:
             except SyntaxError:
                 return None
             node = ast.fix_missing_locations(ast.copy_location(quoted, node))
-        if self.is_shipped and any(self.kind(part) for part in ast.walk(node)):
+        if self.is_shipped and self.describes(node):
             return None  # tests hold the library to what it says of its own arguments; no compilation checks it
         mark = len(self.errors)
         result = self.type(node)
@@ -162,14 +168,26 @@ class ExpressionParser:
             sides = [none if is_none(side) else self.type(side) for side in (node.left, node.right)]
             flat = [part for side in sides for part in (side.members if isinstance(side, s.OneOf) else (side,))]
             return s.OneOf(tuple(flat), span=span)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "tuple":
+        if isinstance(node, ast.Subscript) and is_tuple(node):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             repeated = len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is Ellipsis
             if repeated or any(self.kind(part) for part in ast.walk(node.slice)):
                 items = tuple(self.type(part) for part in (parts[:1] if repeated else parts))
                 return s.TupleOf(items, repeated, span=span)
+        if isinstance(node, ast.Subscript) and not isinstance(self.expr(node.value), s.Global):
+            return s.Wrong(span=span)
         result = self.expr(node)
         return result if isinstance(result, s.TYPES) else s.Wrong(span=span)
+
+    def describes(self, node: ast.expr) -> bool:
+        """Whether an annotation has a part that converts nothing."""
+        parts = list(ast.walk(node))
+        return any(isinstance(part, ast.BinOp) or is_tuple(part) or self.kind(part) is not None for part in parts)
+
+    def is_python_type(self, node: ast.expr) -> bool:
+        """Whether an annotation is one of Python's own types, which say nothing of a parameter."""
+        own = isinstance(node, ast.Name) and vars(builtins).get(node.id) in (bool, int, float, complex, str)
+        return own and not any(ast.unparse(node) in names for names in (self.closure, self.names, *self.scopes))
 
     def kind(self, node: ast.AST) -> str | None:
         """The name of a kind of values that an annotation names; see `kinds.KINDS`."""
