@@ -47,24 +47,26 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class GroupCode:
     """A group's code: the symbol of its function, whether that may leave early, what its sites show, whether it takes
-    memory of the device for itself, the object."""
+    memory of the device for itself, the object, the bytes of its storage on the stack of one thread."""
 
     symbol: str
     fallible: bool
     records: Sequence[Any]
     code: bytes = field(repr=False)
     scratch: bool = False
+    stack: int = 0
 
     def to_bytes(self) -> bytes:
         """A line of JSON, then the object."""
-        return json.dumps([self.symbol, self.fallible, self.records, self.scratch]).encode() + b"\n" + self.code
+        head = json.dumps([self.symbol, self.fallible, self.records, self.scratch, self.stack])
+        return head.encode() + b"\n" + self.code
 
     @staticmethod
     def from_bytes(data: bytes) -> GroupCode:
         """What `to_bytes` gave."""
         head, _, code = data.partition(b"\n")
-        symbol, fallible, records, scratch = json.loads(head)
-        return GroupCode(symbol, fallible, records, code, scratch)
+        symbol, fallible, records, scratch, stack = json.loads(head)
+        return GroupCode(symbol, fallible, records, code, scratch, stack)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ def _compiled(
 
     def done(key: str, begun: GroupCompilation, code: bytes) -> None:
         group = begun.group
-        made[key] = GroupCode(begun.compilation.symbol, group.fallible, group.records, code, group.scratch)
+        symbol = begun.compilation.symbol
+        made[key] = GroupCode(symbol, group.fallible, group.records, code, group.scratch, begun.stack)
         shared_cache().put(key, made[key].to_bytes(), SUFFIX)
         if progress is not None:
             progress(len(made), len(missing))

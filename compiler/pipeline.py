@@ -51,7 +51,7 @@ from .passes.find_unwritten_storage import find_unwritten_storage
 from .passes.hoist_checks import hoist_checks
 from .passes.host_and_device import host_and_device
 from .passes.limit_launches import limit_launches
-from .passes.limit_stacks import limit_stacks
+from .passes.limit_stacks import limit_stacks, stack_bytes
 from .passes.mark_lone_stores import mark_lone_stores
 from .passes.mark_spins import mark_spins
 from .passes.merge_small_entry import merge_small_entry
@@ -305,6 +305,7 @@ class GroupCompilation:
         self.watch = _Watch()
         with _faults(spec, target):
             self.watch.run(TYPED, self.compilation)
+            self.stack = stack_bytes(self.compilation.program)
             self.watch.run(_EMITTING, self.compilation)
         self.group = self.compilation.group
 

@@ -31,9 +31,7 @@ def limit_stacks(program: Program, target: Target) -> None:
     mistakes: list[EinkornError] = []
     apart: set[int] = set()
     for number, function in enumerate(program.functions):
-        here = list(_storage(function.body))
-        regions = [list(_storage(op.regions[0])) for op in _parallel(function.body)]
-        most = [*here, *max(regions, key=_total, default=[])]
+        most = _most(function)
         if _total(most) > MAX_THREAD_BYTES:
             if function.fused:
                 apart.add(number)
@@ -44,6 +42,17 @@ def limit_stacks(program: Program, target: Target) -> None:
     if apart:
         groups = [group for group, call in enumerate(program.calls) if call[0] in apart]
         raise NotFusible("these kernels have too much storage together", groups)
+
+
+def stack_bytes(program: Program) -> int:
+    """The most bytes of storage that a function of a program has on the stack of one thread at a time."""
+    return max((_total(_most(function)) for function in program.functions), default=0)
+
+
+def _most(function: Function) -> list[Op]:
+    """The storage of a function and of that of its parallel regions which has most."""
+    regions = [list(_storage(op.regions[0])) for op in _parallel(function.body)]
+    return [*_storage(function.body), *max(regions, key=_total, default=[])]
 
 
 def _too_much(function: Function, most: list[Op]) -> CompileError:

@@ -130,7 +130,7 @@ class CallMemory:
             type = plan.ir.types[plan.ir.outputs[position]]
             shape = tuple(d.evaluate(sizes) for d in type.shape)
             outputs[position] = self._output_class(plan.device, type.dtype, shape, plan.output_pointers[position])
-        offsets, total = plan.code.plan.place(sizes, number)
+        offsets, total = stage.layout.place(sizes)
         scratch, size = -(-total // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT, self._scratch_size(number, slots)
         total = scratch + size if size else total
         try:

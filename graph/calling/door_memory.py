@@ -15,6 +15,7 @@ from ...dsl.contract.doors import ARENA_BYTES, ARENA_COUNTS, DoorSpec
 from ...dsl.diagnostics.shield import raise_if_of_handler
 from ..driver.device import Array, Storage
 from ..driver.lending import Lender
+from .arena_layout import ArenaLayout
 from .call import Caller
 from .outputs import Output
 
@@ -76,7 +77,7 @@ class Arenas:
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
-        self.numbers = caller.code.plan.temps
+        self.layout = ArenaLayout(caller.code.plan, caller.code.plan.temps)
         self.kept: dict[int, tuple[Any, Storage, int]] = {}  # by the address of the record: it, the memory, its size
 
     def fit(self, address: int, *counts: int) -> int:
@@ -86,7 +87,7 @@ class Arenas:
         """
         record, arena, size = self.kept.pop(address, (None, None, -1))
         caller, driver = self.caller, self.caller.plan.driver
-        offsets, total = caller.code.plan.placed(dict(zip(self.numbers, counts, strict=True)))
+        offsets, total = self.layout.place(counts)
         if not total <= size <= 4 * total:
             try:
                 arena = driver.allocate(total)
@@ -98,7 +99,7 @@ class Arenas:
             record = np.zeros(ARENA_COUNTS // 8 + 2 * len(counts), np.uint64)
         assert arena is not None
         base = driver.address_of(arena)
-        record[ARENA_BYTES // 8 :] = [size, *counts, *(base + offsets[number] for number in self.numbers)]
+        record[ARENA_BYTES // 8 :] = [size, *counts, *(base + offset for offset in offsets)]
         address = record.ctypes.data
         self.kept[address] = record, arena, size
         return address

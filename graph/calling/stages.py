@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from ..ir import Constraint, GraphIR
 from ..passes.memory_plan import Plan
 from ..types.dims import Dim
+from .arena_layout import StageLayout
 from .size_checks import SizeChecks
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage of an entry is the first to know: dim slots, positions of outputs, whether sizes are possible."""
+    """What a stage of an entry is the first to know: dim slots, positions of outputs, whether sizes are possible, and
+    where its temporaries lie."""
 
     slots: list[tuple[int, Dim]]
     outputs: list[int]
     checks: SizeChecks
+    layout: StageLayout
 
 
 def stages_of(ir: GraphIR, plan: Plan) -> list[Stage]:
@@ -36,4 +39,7 @@ def stages_of(ir: GraphIR, plan: Plan) -> list[Stage]:
                 values[plan.stage_of(*type.shape)].append(value)
     for constraint in ir.constraints:
         constraints[plan.stage_of(constraint.left, constraint.right)].append(constraint)
-    return [Stage(s, o, SizeChecks(ir, v, c)) for s, o, v, c in zip(slots, outputs, values, constraints, strict=True)]
+    return [
+        Stage(slots[k], outputs[k], SizeChecks(ir, values[k], constraints[k]), StageLayout(plan, k))
+        for k in range(count)
+    ]

@@ -30,6 +30,7 @@ from ...dsl.environment.compiling import compiling
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import start_log
+from ...dsl.frontend.program import PortableKernel
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.parameters import identity
 from ..driver.device import Driver
@@ -102,6 +103,18 @@ def pool_code(target: Target) -> bytes:
         from ...compiler.runtime.thread_pool import pool_object
 
     return pool_object(target)
+
+
+def arena_code(kernel: PortableKernel, target: Target) -> bytes:
+    """The code that lays out temporaries, as a shared object.
+
+    Raises:
+        TargetError: there is no LLVM.
+    """
+    with shielded():
+        from ...compiler.arena import arena_library
+
+    return arena_library(kernel, target)
 
 
 def door_code(name: str, spec: DoorSpec, form: Any, target: Target) -> bytes:

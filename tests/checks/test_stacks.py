@@ -11,8 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from einkorn.compiler.instances import instance_entry, make_instance
+from einkorn.compiler.passes.limit_stacks import stack_bytes
+from einkorn.compiler.pipeline import typed_program
+from einkorn.compiler.targets import host
 from einkorn.dsl.diagnostics.errors import CompileError
 from einkorn.dsl.environment.stacks import OWN, room_for_threads
+from einkorn.dsl.package.library import load_library
 
 from .conftest import model_of
 
@@ -125,3 +130,12 @@ def test_what_others_say_of_stacks_meanwhile_stays() -> None:
         assert threading.stack_size(before) == 64 << 10
     finally:
         threading.stack_size(before)
+
+
+@pytest.mark.parametrize(("op", "most"), [("on_the_host", 3), ("in_tasks", 3), ("in_both", 6)])
+def test_how_much_of_a_stack_code_takes_is_known(op: str, most: int) -> None:
+    library = load_library(STACKS)
+    kernel = library.kernels[op]
+    instance = make_instance(kernel.schema, {}, {}, {"count": 3})
+    program = typed_program(instance_entry(kernel.portable, instance), host())
+    assert stack_bytes(program) == most * PIECE

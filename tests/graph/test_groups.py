@@ -215,7 +215,8 @@ def test_progress_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_group_code_survives_bytes() -> None:
-    code = GroupCode("softmax_0", True, [["assert", ["no"], ["k.py", 1, 2, 3, 4], "op", {}, []]], b"\x7fELF\n\0code")
+    records = [["assert", ["no"], ["k.py", 1, 2, 3, 4], "op", {}, []]]
+    code = GroupCode("softmax_0", True, records, b"\x7fELF\n\0code", stack=4096)
     assert GroupCode.from_bytes(code.to_bytes()) == code
 
 

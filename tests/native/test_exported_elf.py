@@ -309,7 +309,7 @@ def test_parts_with_equal_names_go_into_one_file(tmp_path: Path) -> None:
 
 DESTRUCTOR = """
 @ends = internal constant ptr @end, section ".fini_array"
-@llvm.used = appending global [1 x ptr] [ptr @ends], section "llvm.metadata"
+@llvm.compiler.used = appending global [1 x ptr] [ptr @ends], section "llvm.metadata"
 @at = global ptr null
 define internal void @end() {
   %p = load ptr, ptr @at
