@@ -106,10 +106,15 @@ class Node:
 
     @property
     def move(self) -> str:
-        """ "reshape" or "permute" of an op that only gives each element of its operand another place; "" of others."""
+        """How an op that computes nothing takes elements of its operands: a key of `schema.MOVES`; "" of others."""
         move = self.kernel.schema.move
         is_whole = move != "permute" or sorted(self.order) == list(range(self.out_types[0].rank))
         return move if is_whole else ""
+
+    @property
+    def is_store(self) -> bool:
+        """Whether the op only stores its second operand in its first one, a buffer, or in a slice of that."""
+        return bool(self.kernel.schema.mutable) and self.move in ("copy", "slice")
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -421,23 +426,20 @@ class GraphIR:
         return format_graph(self.name, self.inputs, self.nodes, self.outputs, self.constraints, self.steps)
 
 
-# Shipped kernels that run in their turn, though they change nothing.
-SEEN = ("print_tensor", "print_text", "fence", "require_sizes")
+def fits(kernel: LoadedKernel, operands: Sequence[ShapedType], results: Sequence[ShapedType]) -> bool:
+    """Whether a kernel of tensors of any shape takes these dtypes."""
+    schema = kernel.schema
+    return schema.takes_any_shape and schema.takes([t.dtype for t in operands], [t.dtype for t in results])
 
 
 def has_effects(node: Node) -> bool:
     """Whether a node does more than to make its results."""
-    kernel = node.kernel
-    known = kernel.shipped or kernel.schema.override
-    return bool(kernel.schema.mutable) or (known and kernel.schema.name in SEEN)
-
-
-TRANSFER = "transfer_to"  # the shipped kernel that stands for a copy between devices
+    return bool(node.kernel.schema.mutable) or node.kernel.schema.effects
 
 
 def is_transfer(ir: GraphIR, node: Node) -> bool:
     """Whether a node stands for a copy to another device."""
-    if not node.kernel.shipped or node.name != TRANSFER:
+    if node.move != "copy" or not node.results:
         return False
     return ir.types[node.operands[0]].device != node.out_types[0].device
 

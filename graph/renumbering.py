@@ -101,12 +101,10 @@ class Rewriting:
         """The item that makes a value of the new graph; None for an input."""
         return self.made[self.makers[value]] if self.makers[value] >= 0 else None
 
-    def made_by(self, value: int, *names: str) -> Node | None:
-        """The shipped node of one of these names that makes a value of the new graph."""
+    def moved_by(self, value: int, *moves: str) -> Node | None:
+        """The node that makes a value of the new graph, if it is one of these moves; see `Node.move`."""
         maker = self.maker(value)
-        if isinstance(maker, Node) and maker.kernel.shipped and maker.name in names:
-            return maker
-        return None
+        return maker if isinstance(maker, Node) and maker.move in moves else None
 
     def new(self, values: Sequence[int]) -> tuple[int, ...]:
         """The numbers of values of `ir` in the new graph."""

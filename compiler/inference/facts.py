@@ -31,6 +31,7 @@ class Facts:
         identity: for each input, whether it is read only at the element that is being computed.
         loads: for each input, how many loads one element takes.
         loops: the element has a loop inside, so that computing it again is dear.
+        indexed: the element is computed with its index or with sizes, and not with elements of the inputs alone.
     """
 
     elementwise: bool
@@ -38,6 +39,7 @@ class Facts:
     identity: tuple[bool, ...] = ()
     loads: tuple[int, ...] = ()
     loops: bool = False
+    indexed: bool = True
 
 
 class _Prober(GroupEvaluator):
@@ -55,6 +57,11 @@ class _Prober(GroupEvaluator):
         self.components = tuple(Value(INT) for _ in dims)
         self.index = Index(dims, components=self.components)
         self.probes: dict[int, Probe] = {}
+
+    @property
+    def places(self) -> set[Value]:
+        """The index of the element, and the sizes that are known at the call only."""
+        return {*self.components, *self.slots.values()}
 
     def operand(self, node: int, number: int) -> Tensor:
         if number not in self.probes:
@@ -76,7 +83,8 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
             prober.element(0, 0, prober.index)
     except (NotElementwise, Cascade, Abandoned, CompileError):
         return Facts(False)
-    opcodes = {op.opcode for op in walk(region)}
+    operations = list(walk(region))
+    opcodes = {op.opcode for op in operations}
     if prober.evaluator.errors or any(opcode.has_effects for opcode in opcodes):
         return Facts(False)
     probes = [prober.probes.get(k) for k in range(len(shapes))]
@@ -86,6 +94,7 @@ def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...
         identity=tuple(p is None or not p.other_elements for p in probes),
         loads=tuple(0 if p is None else p.loads for p in probes),
         loops=any(opcode.loops for opcode in opcodes),
+        indexed=not {operand for op in operations for operand in op.operands}.isdisjoint(prober.places),
     )
 
 

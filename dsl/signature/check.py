@@ -5,6 +5,7 @@ What is accepted here, `signature.bind` can decide for every call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,8 +24,9 @@ from .dims import (
     Pack,
     names_in,
 )
+from .parameters import kind_name
 from .parse_dims import dims_error, parse_dims
-from .schema import Form, OpSchema, Role, TensorArgument
+from .schema import LAWS, MOVES, SLICE_FROM, Form, OpSchema, Role, TensorArgument
 from .variadic import OVER_TENSORS, own_names
 
 
@@ -53,6 +55,7 @@ def schema_mistakes(schema: OpSchema, whole: bool = True) -> list[CompileError]:
         checker.check_packs()
         checker.check_batch()
         checker.check_move()
+        checker.check_laws()
     return checker.errors
 
 
@@ -237,15 +240,46 @@ class _SchemaCheck:
             self.fail("EK0319", text, self.schema.tensors[0], hint=f'x: InputTensor[T, "*{name} n"]')
 
     def check_move(self) -> None:
-        """What gives elements another place has one input and one output, and, to permute, the parameter `order`."""
-        wanted = {"": None, "reshape": [], "permute": [("order", "ints")]}
-        kinds = [(each.name, each.kind) for each in self.schema.parameters]
-        signature = [argument.role for argument in self.schema.tensors] == [Role.OUTPUT, Role.INPUT]
-        if self.schema.move and not (signature and wanted.get(self.schema.move) == kinds):
-            text = f"move={self.schema.move!r} does not suit the signature of op {self.schema.name!r}"
-            hint = '"reshape" of an op with one input and one output; "permute" with order: tuple[int, ...], too'
-            place, name = self.schema.place, self.schema.name
-            self.errors.append(CompileError(text, code="EK0107", place=place, op=name, hint=hint))
+        """What only takes elements has the arguments and parameters of its kind of move."""
+        move, roles = self.schema.move, [argument.role for argument in self.schema.tensors]
+        if not move:
+            return
+        kinds = tuple((each.name, each.kind) for each in self.schema.parameters)
+        operands = roles[1:]
+        wanted = 2 if move == "concat" else 1
+        if move == "slice" and kinds == SLICE_FROM:
+            kinds, wanted = MOVES[move], 3
+        stores = move in ("copy", "slice") and roles[:1] == [Role.MUTABLE]
+        begins = stores or roles[:1] == [Role.OUTPUT]
+        if MOVES.get(move) == kinds and begins and operands == [Role.INPUT] * wanted:
+            return
+        parameters = ", ".join(f"{name}: {kind_name(kind)}" for name, kind in MOVES.get(move, ()))
+        hint = f"an op with one output, {wanted} input{'s' * (wanted > 1)}" + f" and *, {parameters}" * bool(parameters)
+        hint = hint if move in MOVES else f"move= is one of {', '.join(MOVES)}"
+        self._promise(f"move={move!r} does not suit the signature of op {self.schema.name!r}", hint)
+
+    def check_laws(self) -> None:
+        """Laws are about ops of one output; a neutral number is one of the two inputs'."""
+        schema = self.schema
+        one = len(schema.outputs) == 1 and not schema.mutable
+        for law in sorted(schema.laws):
+            counts = {"idempotent": (1, 2, 3)}.get(law, (1,))
+            if law not in LAWS:
+                self._promise(f"there is no law {law!r}", did_you_mean(law, LAWS) or f"laws are {', '.join(LAWS)}")
+            elif not (one and len(schema.inputs) in counts):
+                self._promise(f"laws={law!r} does not suit the signature of op {schema.name!r}", LAWS[law])
+        for name, number in schema.neutral:
+            known = [argument.name for argument in schema.inputs]
+            if not (one and len(known) == 2 and name in known):
+                text = f"neutral={{{name!r}: ...}} does not suit the signature of op {schema.name!r}"
+                self._promise(text, "it names one of two inputs of an op with one output")
+            elif isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                self._promise(f"neutral={{{name!r}: {number!r}}} is not a finite number", "such as 1 or -0.0")
+
+    def _promise(self, text: str, hint: str) -> None:
+        """Records a promise that the signature cannot keep."""
+        place, name = self.schema.place, self.schema.name
+        self.errors.append(CompileError(text, code="EK0107", place=place, op=name, hint=hint))
 
     def _new_packs(self, argument: TensorArgument, known: set[str]) -> list[str]:
         packs = (item for item in self.items[argument.name] if isinstance(item, Pack))

@@ -8,6 +8,7 @@ convention from it; tools print it. Dims stay text here and are parsed by `signa
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -98,6 +99,27 @@ class Parameter:
     default: Any = None
 
 
+# How an op that computes nothing takes the elements of its operands, and the parameters that it has then. An op without
+# outputs changes its first argument: it stores the elements of the second there.
+MOVES: dict[str, tuple[tuple[str, str], ...]] = {
+    "reshape": (),  # in row-major order
+    "permute": (("order", "ints"),),  # axis k is axis order[k] of the operand
+    "broadcast": (),  # repeated along axes of size 1 and new leading axes
+    "copy": (),  # each at its own place
+    "slice": (("starts", "ints"), ("steps", "ints")),  # along axis k, every steps[k]-th from starts[k] on
+    "concat": (("axis", "int"),),  # those of two operands, one behind the other
+}
+# Of a slice whose bounds are known at run time: axis k starts at given[given_at[k]] unless given_at[k] is negative, and
+# a step of 0 stands for an element of the last operand.
+SLICE_FROM = (("starts", "ints"), ("given_at", "ints"), ("steps", "ints"))
+
+LAWS: dict[str, str] = {
+    "idempotent": "f(f(x)) is f(x); of several inputs, where the last two are the same tensor, the result is that",
+    "involution": "f(f(x)) is x",
+    "cast": "each element is that of the input in the dtype of the output, as `cast` gives it",
+}
+
+
 @dataclass(frozen=True)
 class OpSchema:
     """The contract of one op.
@@ -121,8 +143,11 @@ class OpSchema:
             one.
         batch: the name of a pack that all outputs and some inputs begin with, whose members are computed independently;
             "" where nothing is promised.
-        move: "reshape" or "permute" of an op that only gives each element of its operand another place: the same one in
-            row-major order, or that with its axes in the order of the parameter `order`; "" of all others.
+        move: how an op that computes nothing takes the elements of its operands, a key of `MOVES`; "" of all others.
+        laws: algebraic laws that hold for every element, to the bit: keys of `LAWS`.
+        neutral: by input, the number that changes nothing: where all elements of this input are that number, the result
+            is the other input.
+        effects: it does more than to store its outputs: it runs in its turn, at each call, read or not.
     """
 
     name: str
@@ -140,6 +165,9 @@ class OpSchema:
     override: bool = False
     batch: str = ""
     move: str = ""
+    laws: frozenset[str] = frozenset()
+    neutral: tuple[tuple[str, float], ...] = ()
+    effects: bool = False
 
     @cached
     def tensors(self) -> tuple[TensorArgument, ...]:
@@ -153,6 +181,11 @@ class OpSchema:
     @cached
     def outputs(self) -> tuple[TensorArgument, ...]:
         return tuple(a for a in self.tensors if a.role is Role.OUTPUT)
+
+    @cached
+    def takes_any_shape(self) -> bool:
+        """Whether the op takes tensors of any rank and sizes: the dims of each are one pack."""
+        return all(re.fullmatch(r"\*[^\W\d]\w*", argument.dims) for argument in self.tensors)
 
     @property
     def variadic(self) -> tuple[TensorArgument, ...]:
@@ -213,6 +246,9 @@ class OpSchema:
             ("override", self.override),
             ("batch", self.batch),
             ("move", self.move),
+            ("laws", sorted(self.laws)),
+            ("neutral", dict(self.neutral)),
+            ("effects", self.effects),
         )
 
     @staticmethod
@@ -243,6 +279,9 @@ class OpSchema:
             override=data.get("override", False),
             batch=data.get("batch", ""),
             move=data.get("move", ""),
+            laws=frozenset(data.get("laws", ())),
+            neutral=tuple(data.get("neutral", {}).items()),
+            effects=data.get("effects", False),
         )
 
 

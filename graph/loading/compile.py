@@ -479,6 +479,7 @@ class KnownFacts:
     identity: tuple[bool, ...]
     loads: tuple[int, ...]
     loops: bool
+    indexed: bool
 
 
 def node_facts(ir: GraphIR, target: Target, node: Node) -> Facts:
@@ -565,8 +566,8 @@ def _kept_facts(name: str) -> KnownFacts | None:
     data = shared_cache().get(name, ".facts")
     if data is None:
         return None
-    elementwise, cost, same, loads, loops = json.loads(data)
-    return KnownFacts(elementwise, cost, tuple(same), tuple(loads), loops)
+    elementwise, cost, same, loads, loops, indexed = json.loads(data)
+    return KnownFacts(elementwise, cost, tuple(same), tuple(loads), loops, indexed)
 
 
 def _found_facts(spec: NodeSpec, inputs: Any, target: Target) -> KnownFacts:
@@ -574,4 +575,4 @@ def _found_facts(spec: NodeSpec, inputs: Any, target: Target) -> KnownFacts:
         from ...compiler.inference.facts import find_facts
 
     result = find_facts(spec, inputs, target)
-    return KnownFacts(result.elementwise, result.cost, result.identity, result.loads, result.loops)
+    return KnownFacts(result.elementwise, result.cost, result.identity, result.loads, result.loops, result.indexed)

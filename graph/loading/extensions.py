@@ -17,7 +17,7 @@ from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.bind import bind
 from ...dsl.signature.schema import OpSchema
 from ..ir import GraphIR, Item, Node
-from ..staging.kernels import KernelLibrary, Kernels, check_override
+from ..staging.kernels import KernelLibrary, Kernels, in_place_of
 
 SHAPE = ".shape"  # ends the name of the kernel that computes an op's late sizes
 
@@ -66,7 +66,7 @@ def _overridden(node: Node, ir: GraphIR, sources: Sequence[Kernels]) -> Node:
     first = next(kernel for source in sources if (kernel := source.find(node.name)) is not None)
     if not first.schema.override or first.schema.name != node.name:
         return node
-    check_override(first, node.kernel)
+    first = in_place_of(first, node.kernel)
     inputs = [(ir.types[value].dtype, tuple(ir.types[value].shape)) for value in node.operands]
     outputs = [(type.dtype, tuple(type.shape)) for type in node.out_types]
     if not first.schema.takes([dtype for dtype, _ in inputs], [dtype for dtype, _ in outputs]):

@@ -139,7 +139,7 @@ def _spread(call: NodeCall, value: TensorValue, sizes: dict[int, Dim], behind: i
     if not any(by_size):
         return as_shape(value, wanted)
     renamed = [own if spread else dim for own, dim, spread in zip(value.shape, wanted, by_size, strict=True)]
-    axes = ",".join(str(int(spread)) for spread in by_size)
+    axes = tuple(int(spread) for spread in by_size)
     operand, out = as_shape(value, renamed), value.type.with_shape(wanted)
     return builtin("movement", "broadcast_by_size", [operand], {"axes": axes}, [out])[0]
 

@@ -238,7 +238,7 @@ def _padded(image: TensorValue, windows: Windows, first: bool) -> TensorValue:
     # The places along the last axis and their channels are one axis, so that short rows of channels become long ones.
     flat = as_shape(image, [batch, *places[:-1], places[-1] * channels])
     out = image.type.with_shape([batch, *sizes[:-1], sizes[-1] * channels])
-    before = ",".join(map(str, (*windows.before[:-1], windows.before[-1] * int(channels))))
+    before = (*windows.before[:-1], windows.before[-1] * int(channels))
     layout = {"leading": 1, "trailing": 0}
     padded = builtin(_FAMILY, "pad_places", [flat], {"before": before, **layout}, [out])[0]
     return as_shape(padded, shape)

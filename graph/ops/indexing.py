@@ -16,6 +16,7 @@ See also `gathering` (indexing by tensors with axes).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -174,10 +175,15 @@ def known(ranges: Sequence[Range]) -> bool:
     return all(isinstance(r.start, int) and isinstance(r.step, int) for r in ranges)
 
 
-def parameters_of(ranges: Sequence[Range]) -> dict[str, str]:
+def parameters_of(ranges: Sequence[Range]) -> dict[str, tuple[int, ...]]:
     """The parameters that select elements for kernels."""
-    starts = ",".join(str(r.start) if isinstance(r.start, int) else "?" for r in ranges)
-    return {"starts": starts, "steps": ",".join(str(r.step if isinstance(r.step, int) else 0) for r in ranges)}
+    starts = tuple(r.start if isinstance(r.start, int) else 0 for r in ranges)
+    steps = tuple(r.step if isinstance(r.step, int) else 0 for r in ranges)
+    if known(ranges):
+        return {"starts": starts, "steps": steps}
+    numbers = itertools.count()
+    given_at = tuple(-1 if isinstance(r.start, int) else next(numbers) for r in ranges)
+    return {"starts": starts, "given_at": given_at, "steps": steps}
 
 
 def tensors_of(value: Value, ranges: Sequence[Range]) -> list[TensorValue]:

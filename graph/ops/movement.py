@@ -16,7 +16,7 @@ from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ...dsl.diagnostics.places import user_place
 from ..arguments import axes_given, axis_of, list_of, text_of
 from ..driver.devices import Device, DeviceRef
-from ..ir import TRANSFER, Constant
+from ..ir import Constant
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero, linear_in
 from ..types.tensor_type import TensorType, shown
@@ -395,7 +395,7 @@ def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
             hint="move what the body reads before it, and its results behind it",
         )
     place = user_place()
-    kernel = graph.kernels.builtin(_FAMILY, TRANSFER)
+    kernel = graph.kernels.builtin(_FAMILY, "transfer_to")
     made = graph.stage(kernel, [value], {}, [TensorType(value.dtype, value.shape, target)], place)
     return made[0].tensor
 

@@ -153,7 +153,7 @@ def pad(
     kept = _cropped(x, pairs)
     added = [(max(low, 0), max(high, 0)) for low, high in pairs]
     out = kept.type.with_shape(low + dim + high for (low, high), dim in zip(added, kept.shape, strict=True))
-    before = ",".join(str(low) for low, _ in added)
+    before = tuple(low for low, _ in added)
     if chosen == "constant":
         fill = scalar("pad", "value", value, x)
         return builtin(_FAMILY, "pad", [kept, fill], {"before": before}, [out])[0] if any(map(any, added)) else kept

@@ -282,7 +282,7 @@ def _define_sizes(
     if all(map(graph.has_size, wanted)) and graph.changes_in_body(value):
         for k, (dim, message) in enumerate(zip(wanted, messages, strict=True)):
             one, number = (TensorType(DType.int64, shape, value.device) for shape in ([1], []))
-            part = builtin("movement", "slice", [value], {"starts": str(k), "steps": "1"}, [one])
+            part = builtin("movement", "slice", [value], {"starts": (k,), "steps": (1,)}, [one])
             found = builtin("movement", "reshape", part, expected=[number])[0]
             stated = stage_dim(graph, dim, value.device, user_place())
             builtin("creation", "require_sizes", [found, stated], {"kind": "equal", "text": message}, [one])

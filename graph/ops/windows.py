@@ -47,9 +47,9 @@ class Windows:
                 result.append(room // self.stride[k] + 1)
         return result
 
-    def parameters(self, *names: str) -> dict[str, str]:
-        """Lists for kernels."""
-        return {name: ",".join(map(str, getattr(self, name))) for name in names}
+    def parameters(self, *names: str) -> dict[str, tuple[int, ...]]:
+        """Parameters of kernels."""
+        return {name: tuple(getattr(self, name)) for name in names}
 
 
 def windows_of(kernel: Sequence[Any], stride: Any, dilation: Any, padding: Any, *, sizes: bool = False) -> Windows:

@@ -289,7 +289,7 @@ class _Dividing:
 
 def _is_map(node: Node) -> bool:
     """Whether a node only gives elements other places."""
-    return is_move(node) or (node.kernel.shipped and node.name == "broadcast_to")
+    return is_move(node) or node.move == "broadcast"
 
 
 def names_in(constraint: Constraint) -> set[str]:

@@ -9,7 +9,7 @@ results. What grows more than `MAX_GROWTH` times is computed at each call, and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,19 +18,18 @@ from ..ir import Constant, GraphIR, Held, Item, Node, is_transfer
 from ..renumbering import Rewriting
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType, TensorType
-from .merge_equal import own_memory
+from .merge_equal import is_seen, own_memory
 
 Evaluate = Callable[[GraphIR], Sequence[np.ndarray[Any, Any]] | None]  # None where the values are not available
 
 MAX_GROWTH: Final = 4  # times the elements that a node reads
 MAX_SMALL: Final = 256  # elements that a result may always have
 MAX_ELEMENTS: Final = 1 << 22  # of one result
-_MOVES: Final = frozenset(("reshape", "permute", "broadcast_to", "slice", "transfer_to", "range", "cast"))
 
 
 def fold_constants(ir: GraphIR, evaluate: Evaluate) -> GraphIR:
     """The graph with what depends on constants alone computed."""
-    wanted = computed_from(ir, (Constant,), _may_fold, _MOVES)
+    wanted = computed_from(ir, (Constant,), _may_fold, _is_cheap)
     if not wanted:
         return ir
     part, values = part_of(ir, wanted)
@@ -56,12 +55,15 @@ class _Folding(Rewriting):
 
 
 def computed_from(
-    ir: GraphIR, kinds: tuple[type[Held], ...], may: Callable[[GraphIR, Node], bool], free: Collection[str]
+    ir: GraphIR,
+    kinds: tuple[type[Held], ...],
+    may: Callable[[GraphIR, Node], bool],
+    is_free: Callable[[GraphIR, Node], bool],
 ) -> list[int]:
     """The values to compute when a graph is loaded.
 
     These are the values that the rest of the graph reads of nodes that depend on values of these kinds alone, as far as
-    `may` allows. Shipped ops whose names are in `free` are not worth it by themselves.
+    `may` allows. Nodes that are free are not worth it by themselves.
     """
     fixed = own_memory(ir)
     makers: dict[int, Item] = {item.results[0]: item for item in ir.nodes if isinstance(item, kinds)}
@@ -72,7 +74,7 @@ def computed_from(
         if fixed.isdisjoint(item.results) and may(ir, item):
             (result,) = item.results
             makers[result] = item
-            if not (item.kernel.shipped and item.name in free) or not useful.isdisjoint(item.operands):
+            if not useful.isdisjoint(item.operands) or not is_free(ir, item):
                 useful.add(result)
     read = {
         value
@@ -83,11 +85,24 @@ def computed_from(
     return sorted(useful & {*read, *ir.outputs} - set(ir.outputs))
 
 
+def creates(ir: GraphIR, node: Node) -> bool:
+    """Whether a node makes several elements of single numbers, as a range does."""
+    many = elements_of(node.out_types[0])
+    return many is not None and many > 1 and all(elements_of(ir.types[value]) == 1 for value in node.operands)
+
+
+def _is_cheap(ir: GraphIR, node: Node) -> bool:
+    """Whether an element takes no longer to compute than to read."""
+    moves = node.move in ("reshape", "permute", "broadcast", "slice", "copy")
+    return moves or "cast" in node.kernel.schema.laws or creates(ir, node)
+
+
 def _may_fold(ir: GraphIR, node: Node) -> bool:
     if (
         len(node.results) != 1
         or ir.ordered(node)
         or is_transfer(ir, node)
+        or is_seen(node)
         or not isinstance(node.out_types[0], TensorType)
     ):
         return False

@@ -60,6 +60,8 @@ class Facts(Protocol):
     def loads(self) -> tuple[int, ...]: ...
     @property
     def loops(self) -> bool: ...
+    @property
+    def indexed(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Unasked:
     identity: tuple[bool, ...] = ()
     loads: tuple[int, ...] = ()
     loops: bool = False
+    indexed: bool = True
 
 
 UNASKED: Final = Unasked()
@@ -487,12 +490,12 @@ def is_reshape(node: Node) -> bool:
 
 def is_slice(node: Node) -> bool:
     """Whether a node takes a part of its operand."""
-    return node.name in ("slice", "slice_from") and node.kernel.shipped
+    return node.move == "slice" and not node.is_store
 
 
 def is_move(node: Node) -> bool:
     """Whether a node only gives each element another place."""
-    return bool(node.move)
+    return node.move in ("reshape", "permute")
 
 
 def _scatters(node: Node) -> bool:

@@ -25,16 +25,11 @@ from typing import Final
 from ...dsl.signature.schema import Role
 from ..ir import Branch, GraphIR, Node
 from ..types.dims import Dim, Shape, StaticDim
+from ..types.tensor_type import BufferType
 
 Interval = tuple[int | None, int | None]  # from where to before where; None is not known
 UNKNOWN: Final[Interval] = (None, None)
-MOVES: Final = (
-    "slice",
-    "slice_from",
-    "permute",
-    "reshape",
-)  # shipped kernels that only take elements, from their first operand
-PART_STORES: Final = ("buffer_store_slice", "buffer_store_from")
+MOVES: Final = ("slice", "permute", "reshape")  # that take each element of their first operand once
 WHOLE: Final = "whole"
 
 
@@ -114,7 +109,7 @@ class Loads:
         taken.update(node.condition for node in ir.nodes if isinstance(node, Branch))
         for n in live:
             node = _node(ir, n)
-            if _is_shipped(node, "buffer_load") and taken.isdisjoint(node.results):
+            if is_load(ir, node) and taken.isdisjoint(node.results):
                 self.loads[node.results[0]] = n
             for argument, value in zip(node.kernel.schema.inputs, node.operands, strict=True):
                 if argument.role is Role.MUTABLE:
@@ -147,7 +142,7 @@ class Loads:
             for k, operand in enumerate(node.operands):
                 for first, part in parts.get(operand, ()):
                     reader = n if first < 0 else first
-                    moves = not k and _is_shipped(node, *MOVES)
+                    moves = not k and not node.is_store and node.move in MOVES
                     part = self._moved(node, part) if moves else part
                     if moves:
                         parts.setdefault(node.results[0], []).append((reader, part))
@@ -159,15 +154,16 @@ class Loads:
     def part_read(self, value: int, reader: int) -> Part:
         """The part of what a load gives that a node takes which reads it."""
         node, whole = _node(self.ir, reader), Part.whole(self.ir.types[value].rank)
-        return self._moved(node, whole) if _is_shipped(node, *MOVES) and node.operands[0] == value else whole
+        moves = not node.is_store and node.move in MOVES and node.operands[0] == value
+        return self._moved(node, whole) if moves else whole
 
     # *** parts ***
 
     def _moved(self, node: Node, part: Part) -> Part:
         """The part of a part that a move takes."""
-        if node.name == "reshape":
+        if node.move == "reshape":
             return replace(part, axes=())
-        if node.name == "permute":
+        if node.move == "permute":
             return replace(part, axes=tuple(part.axes[axis] for axis in node.order) if part.axes else ())
         return self._sliced(node, part, self.ir.types[node.operands[0]].shape, node.out_types[0].shape)
 
@@ -175,7 +171,7 @@ class Loads:
         """The part of a buffer that a node changes."""
         shape = self.ir.types[node.operands[0]].shape
         whole = Part.whole(len(shape))
-        if not _is_shipped(node, *PART_STORES):
+        if not (node.is_store and node.move == "slice"):
             return whole
         return self._sliced(node, whole, shape, self.ir.types[node.operands[1]].shape)
 
@@ -200,7 +196,7 @@ class Loads:
         """Whether the root stores to the loaded buffer, each element being computed from itself alone."""
         store = _node(self.ir, root)
         buffer = _node(self.ir, self.loads[value]).operands[0]
-        if members[-1] != root or not _is_shipped(store, "buffer_store", *PART_STORES) or store.operands[0] != buffer:
+        if members[-1] != root or not store.is_store or store.operands[0] != buffer:
             return False
         chosen: dict[int, object] = dict.fromkeys(begin, WHOLE)  # by value, what its elements are made of, in order
         for n in members[:-1]:
@@ -208,15 +204,15 @@ class Loads:
             ways = {self._kept(n, k, chosen[each], value) for k, each in enumerate(node.operands) if each in chosen}
             if ways:
                 chosen.update(dict.fromkeys(node.results, ways.pop() if len(ways) == 1 else None))
-        wanted = WHOLE if store.name == "buffer_store" else self._selection(store, 2)
+        wanted = WHOLE if store.move == "copy" else self._selection(store, 2)
         return chosen.get(store.operands[1]) == wanted and chosen.keys().isdisjoint(store.operands[2:])
 
     def _kept(self, n: int, operand: int, chosen: object, loaded: int) -> object:
         """What the elements of a node's result are made of, in their order, where those of an operand are `chosen`."""
         node = _node(self.ir, n)
-        if _is_shipped(node, "reshape"):
+        if node.move == "reshape":
             return chosen
-        if _is_shipped(node, "slice", "slice_from"):
+        if node.move == "slice" and not node.is_store:
             same = self.ir.types[node.operands[0]].shape == self.ir.types[loaded].shape
             return self._selection(node, 1) if chosen == WHOLE and same and not operand else None
         return chosen if self.keeps(n, operand) else None
@@ -231,7 +227,7 @@ class Loads:
         """The value whose elements these are, behind reshapes."""
         while (number := self.makers.get(value)) is not None:
             node = self.ir.nodes[number]
-            if not isinstance(node, Node) or not _is_shipped(node, "reshape"):
+            if not isinstance(node, Node) or node.move != "reshape":
                 break
             value = node.operands[0]
         return value
@@ -260,15 +256,17 @@ def _node(ir: GraphIR, number: int) -> Node:
     return node
 
 
-def _is_shipped(node: Node, *names: str) -> bool:
-    return node.kernel.shipped and node.name in names
+def is_load(ir: GraphIR, node: Node) -> bool:
+    """Whether a node only reads a buffer."""
+    return node.move == "copy" and bool(node.results) and isinstance(ir.types[node.operands[0]], BufferType)
 
 
 def _numbers(node: Node) -> tuple[list[int | None], list[int]]:
     """The starts of a slice, None where they are known at run time, and its steps, 0 where they are."""
-    parameters: Mapping[str, str] = dict(node.parameters)
-    starts = [None if text == "?" else int(text) for text in parameters["starts"].split(",") if text]
-    return starts, [int(text) for text in parameters["steps"].split(",") if text]
+    parameters: Mapping[str, tuple[int, ...]] = dict(node.parameters)
+    starts = parameters["starts"]
+    given_at = parameters.get("given_at", (-1,) * len(starts))
+    return [start if at < 0 else None for start, at in zip(starts, given_at, strict=True)], list(parameters["steps"])
 
 
 def _interval(axis: Axis, size: Dim) -> Interval:

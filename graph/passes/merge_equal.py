@@ -82,7 +82,7 @@ class _Merging(Rewriting):
         parameters = tuple((name, *identity(value)) for name, value in item.parameters)
         types = item.out_types if _is_free(item) else ()  # else they are compared: to hash them takes longer
         key = item.kernel.digest, item.kernel.shipped, parameters, self._operands(item), types
-        return None if key in self.known and _is_seen(item) else key
+        return None if key in self.known and is_seen(item) else key
 
     def _operands(self, node: Node) -> tuple[int, ...]:
         return tuple(self.equal.get(value, value) for value in self.new(node.operands))
@@ -97,10 +97,10 @@ def _is_free(item: Item) -> bool:
     """Whether an item costs nothing where it is read."""
     if isinstance(item, Constant):
         return item.array.size == 1
-    return isinstance(item, Node) and item.kernel.shipped and item.name in ("broadcast_to", "reshape")
+    return isinstance(item, Node) and item.move in ("broadcast", "reshape")
 
 
-def _is_seen(node: Node) -> bool:
+def is_seen(node: Node) -> bool:
     """Whether a custom kernel does something that is seen each time it runs."""
     if node.kernel.shipped:
         return False

@@ -20,9 +20,10 @@ from ..types.tensor_type import TensorType
 from .pack_weights import KernelOf, held_values
 from .prepare_weights import prepared_by
 
+Numbers = tuple[int, ...]
+
 FAMILY: Final = "packed_convolution"
 DTYPES: Final = (DType.float32, DType.float64, DType.int32)
-COMPUTED: Final = ("reshape", "slice", "cast", "sub", "broadcast_to")  # a filter of integers without its zero point
 PANEL: Final = 32  # places that may be read behind the last plane; as in the kernels
 
 
@@ -49,7 +50,7 @@ class _Packing(Rewriting):
         super().__init__(ir)
         self.vector_bits = vector_bits
         self.kernel_of = kernel_of
-        self.held = held_values(ir, COMPUTED)
+        self.held = held_values(ir, computed=True)  # as a filter of integers without its zero point
         self.sources = {value: each for each in ir.nodes for value in each.results}
         self.packed: dict[int, int] = {}  # by filter, a value of `ir`, that in strips
 
@@ -66,15 +67,15 @@ class _Packing(Rewriting):
         parameters = dict(item.parameters)
         filter = item.operands[1]
         type, out = self.ir.types[filter], item.out_types[0]
-        taps = [int(size) for size in type.shape[2:]]
+        taps = tuple(int(size) for size in type.shape[2:])
         source, before, sizes = self._image(item.operands[0], len(taps))
-        image, after = self.values[source], [int(size) for size in sizes]
-        stride, dilation = (_numbers(parameters[name]) for name in ("stride", "dilation"))
-        given = {"taps": _text(taps), "stride": parameters["stride"], "dilation": parameters["dilation"]}
+        image, after = self.values[source], tuple(int(size) for size in sizes)
+        stride, dilation = (parameters[name] for name in ("stride", "dilation"))
+        given = {"taps": taps, "stride": parameters["stride"], "dilation": parameters["dilation"]}
         is_direct = not any((*before, *after)) and all(n == 1 for n in (*taps, *stride)) and self._is_wide(out)
         if not is_direct:
             shape = self._split_shape(image, out, taps, stride, dilation)
-            edges = {"before": _text(before), "after": _text(after)}
+            edges = {"before": before, "after": after}
             (image,) = self.add(self._node("split_places", given | edges, [image], out.with_shape(shape), item))
         given |= {"groups": parameters["groups"], "rows": self._rows(item), "direct": is_direct}
         given["small"] = self._is_small(out, self._rows(item))
@@ -90,12 +91,12 @@ class _Packing(Rewriting):
         known = (*type.shape, *self._image(node.operands[0], len(type.shape) - 2)[2])
         return all(isinstance(size, StaticDim) for size in known) and all(int(size) > 0 for size in type.shape)
 
-    def _image(self, x: int, axes: int) -> tuple[int, list[int], list[Any]]:
+    def _image(self, x: int, axes: int) -> tuple[int, Numbers, list[Any]]:
         """What is padded, and how many zeros lie before and after each axis."""
         pad = self.sources.get(x)
         if not isinstance(pad, Node) or not pad.kernel.shipped or pad.name != "pad_places":
-            return x, [0] * axes, [StaticDim(0)] * axes
-        before = _numbers(dict(pad.parameters)["before"])
+            return x, (0,) * axes, [StaticDim(0)] * axes
+        before = dict(pad.parameters)["before"]
         image = pad.operands[0]
         sizes = zip(self.ir.types[x].shape[2:], self.ir.types[image].shape[2:], before, strict=True)
         return image, before, [padded - size - low for padded, size, low in sizes]
@@ -117,7 +118,7 @@ class _Packing(Rewriting):
             return ""
         return "yes" if prod(map(int, sizes)) <= rows + rows // 2 else "no"
 
-    def _split_shape(self, image: int, out: Any, taps: list[int], stride: list[int], dilation: list[int]) -> list[Any]:
+    def _split_shape(self, image: int, out: Any, taps: Numbers, stride: Numbers, dilation: Numbers) -> list[Any]:
         size = self.types[image].shape[1]
         for t, places in enumerate(out.shape[2:]):
             phases = stride[t] if taps[t] > 1 else 1
@@ -139,11 +140,3 @@ class _Packing(Rewriting):
     def _node(self, name: str, parameters: dict[str, Any], operands: list[int], type: Any, item: Node) -> Node:
         kernel = self.kernel_of(FAMILY, name)
         return Node(kernel, tuple(parameters.items()), tuple(operands), (type,), (0,), item.place)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(each) for each in text.split(",")]
-
-
-def _text(numbers: list[int]) -> str:
-    return ",".join(map(str, numbers))

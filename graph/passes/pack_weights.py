@@ -13,7 +13,7 @@ matrix) or copy them for many rows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,20 +72,23 @@ def pack_weights(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
     return _Packing(ir, vector_bits, kernel_of).run()
 
 
-_VIEWS: Final = ("reshape", "slice")  # of a weight
-
-
-def held_values(ir: GraphIR, names: Collection[str] = _VIEWS) -> dict[int, Held]:
-    """By value the weight or constant that it is, or that shipped ops of these names compute it from."""
+def held_values(ir: GraphIR, computed: bool = False) -> dict[int, Held]:
+    """By value the weight or constant that it is or is a part of; if `computed`, also what casts, sums and products
+    make of these alone."""
     held: dict[int, Held] = {}
     for item in ir.nodes:
         if isinstance(item, Held):
             held[item.results[0]] = item
-        elif isinstance(item, Node) and item.kernel.shipped and item.name in names:
-            sources = [held[value] for value in item.operands if value in held]
-            if sources and len(sources) == len(item.operands):
-                held[item.results[0]] = sources[0]
+        elif isinstance(item, Node) and item.operands and held.keys() >= {*item.operands}:
+            is_view = item.move in ("reshape", "slice") and len(item.operands) == 1
+            if len(item.results) == 1 and (is_view or (computed and _is_computed(item))):
+                held[item.results[0]] = held[item.operands[0]]
     return held
+
+
+def _is_computed(node: Node) -> bool:
+    schema = node.kernel.schema
+    return node.move == "broadcast" or "cast" in schema.laws or bool(schema.neutral)
 
 
 class _Packing(Rewriting):

@@ -17,10 +17,9 @@ from ...dsl.package.library import LoadedKernel
 from ..ir import Constant, External, GraphIR, Item, Node, Prepared, is_transfer
 from ..renumbering import Rewriting
 from ..types.tensor_type import ShapedType, TensorType
-from .fold_constants import computed_from, elements_of, part_of
+from .fold_constants import computed_from, creates, elements_of, part_of
 
 MIN_ELEMENTS: Final = 1 << 12
-_FREE: Final = frozenset(("reshape", "broadcast_to", "slice", "transfer_to", "range"))
 
 
 def prepare_weights(ir: GraphIR) -> GraphIR:
@@ -28,7 +27,7 @@ def prepare_weights(ir: GraphIR) -> GraphIR:
     if len(ir.devices) > 1 or not any(isinstance(item, External) for item in ir.nodes):
         return ir
     makers = {value: item for item in ir.nodes for value in item.results}
-    wanted = computed_from(ir, (Constant, External), functools.partial(_may_prepare, makers), _FREE)
+    wanted = computed_from(ir, (Constant, External), functools.partial(_may_prepare, makers), _is_free)
     return _Preparing(ir, {value: part_of(ir, [value])[0] for value in wanted}).run() if wanted else ir
 
 
@@ -74,17 +73,22 @@ def _may_prepare(makers: Mapping[int, Item], ir: GraphIR, node: Node) -> bool:
     made, read = _bytes(type), [_bytes(ir.types[_spread(makers, value)]) for value in node.operands]
     if made is None or None in read:
         return False
-    if node.name in _FREE:
+    if _is_free(ir, node):
         return True
     counts = [count or 0 for count in read]
-    most = sum(counts) if node.name == "concat2" else max(counts, default=0)
+    most = sum(counts) if node.move == "concat" else max(counts, default=0)
     return (elements_of(type) or 0) >= MIN_ELEMENTS and made <= most
+
+
+def _is_free(ir: GraphIR, node: Node) -> bool:
+    """Whether to read the elements of a result takes as long as to find them."""
+    return node.move in ("reshape", "broadcast", "slice", "copy") or creates(ir, node)
 
 
 def _spread(makers: Mapping[int, Item], value: int) -> int:
     """The value whose elements a broadcast repeats; of other values they themselves."""
     maker = makers.get(value)
-    while isinstance(maker, Node) and maker.kernel.shipped and maker.name == "broadcast_to":
+    while isinstance(maker, Node) and maker.move == "broadcast":
         value = maker.operands[0]
         maker = makers.get(value)
     return value

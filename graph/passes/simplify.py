@@ -4,11 +4,12 @@
     permute(permute(x))             one permute, or x
     reshape(reshape(x))             one reshape, or x
     cast(cast(x, wider), dtype)     cast(x, dtype), or x
-    slice(concat2(x, y))            a slice of x, where it lies in x
+    slice(concat(x, y))             a slice of x, where it lies in x
 
-A rule holds for every dtype and every element, NaN, infinities and zeros of both signs included: `x + 0` stays for
-floats, since -0.0 + 0 is 0.0, and `x + -0.0` goes. The operands of a rule are the new ones, so one pass suffices for
-chains.
+Rules know ops by what `@register` records of them (`move=`, `laws=`, `neutral=`), and not by their names: a custom op
+with the same promise is simplified, too. A rule holds for every dtype and every element, NaN, infinities and zeros of
+both signs included: `x + 0` stays for floats, since -0.0 + 0 is 0.0, and `x + -0.0` goes. The operands of a rule are
+the new ones, so one pass suffices for chains.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from typing import Final
 
 import numpy as np
 
+from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
-from ..ir import Constant, GraphIR, Item, Node
+from ..ir import Constant, GraphIR, Item, Node, fits
 from ..renumbering import Rewriting
-from ..types.tensor_type import ShapedType
+from ..types.dims import StaticDim
 from .merge_equal import own_memory
 
 
@@ -38,13 +40,15 @@ class Rule:
 
     Attributes:
         name: what the rule is called in dumps and tests.
-        ops: the names of the shipped ops that it may apply to.
+        pattern: what it replaces, and by what.
+        suits: whether it may apply to an op.
         apply: given the graph that is written and a node with new operands, the value that stands for the node's
             result; None where the rule does not apply.
     """
 
     name: str
-    ops: tuple[str, ...]
+    pattern: str
+    suits: Callable[[OpSchema], bool]
     apply: Callable[[_Simplifying, Node], int | None]
 
 
@@ -58,12 +62,13 @@ class _Simplifying(Rewriting):
         self.fixed = own_memory(ir)
         self.outputs = set(ir.outputs)
         self.given: set[int] = set()  # values of the new graph that are outputs
+        self.rules: dict[int, list[Rule]] = {}  # by identity of a kernel of the graph
 
     def rewrite(self, number: int, item: Item) -> None:
-        if not isinstance(item, Node) or not item.kernel.shipped or not self.fixed.isdisjoint(item.results):
+        rules = self._rules(item) if isinstance(item, Node) else ()
+        if not isinstance(item, Node) or not rules or not self.fixed.isdisjoint(item.results):
             return self.keep(item)
-        rules = BY_OP.get(item.name, ())
-        if not rules or len(item.results) != 1 or self.ir.ordered(item):
+        if len(item.results) != 1 or self.ir.ordered(item):
             return self.keep(item)
         operands = self.new(item.operands)
         node = Node(item.kernel, item.parameters, operands, item.out_types, (), item.place)
@@ -74,6 +79,15 @@ class _Simplifying(Rewriting):
         self.keep(item)
         self._mark(item)
         return None
+
+    def _rules(self, node: Node) -> list[Rule]:
+        rules = self.rules.get(id(node.kernel))
+        if rules is None:
+            schema = node.kernel.schema
+            promises = schema.move or schema.laws or schema.neutral
+            rules = [rule for rule in RULES if rule.suits(schema)] if promises else []
+            self.rules[id(node.kernel)] = rules
+        return rules
 
     def _may_stand(self, value: int, item: Item) -> bool:
         """Whether a value may stand for an item's result: each output of the graph has memory of its own."""
@@ -90,49 +104,48 @@ class _Simplifying(Rewriting):
 
     # *** what the rules call ***
 
-    def scalar(self, value: int) -> np.generic | None:
-        """The one number that all elements of a value are, where that is known."""
-        while (maker := self.made_by(value, "broadcast_to", "reshape")) is not None:
+    def scalar(self, value: int) -> float | None:
+        """The one real number that all elements of a value are, where that is known."""
+        while (maker := self.moved_by(value, "broadcast", "reshape")) is not None:
             value = maker.operands[0]
         constant = self.maker(value)
-        if not isinstance(constant, Constant) or constant.array.size != 1 or constant.array.dtype.kind not in "biuf":
+        if not isinstance(constant, Constant) or constant.array.size != 1:
             return None
-        number: np.generic = constant.array.reshape(-1)[0]
-        return number if constant.type.dtype == DType.from_numpy(constant.array.dtype) else None
+        dtype = constant.type.dtype
+        if dtype.is_storage() or dtype.is_complex() or dtype.to_numpy() != constant.array.dtype:
+            return None
+        number = constant.array.reshape(-1)[0]
+        return float(number) if dtype.is_float() else int(number)
 
-    def like(self, node: Node, operand: int, **parameters: object) -> int:
-        """A node of the same kernel and result on another operand."""
+    def like(self, node: Node, operand: int, **parameters: object) -> int | None:
+        """A node of the same kernel and result on another operand; None where the kernel does not take that."""
+        if not fits(node.kernel, [self.types[operand]], node.out_types):
+            return None
         changed = tuple((name, parameters.get(name, value)) for name, value in node.parameters)
         (result,) = self.add(Node(node.kernel, changed, (operand,), node.out_types, (0,), node.place))
         return result
+
+    def made_alike(self, node: Node) -> Node | None:
+        """The node that makes the operand of this one, if it is the same op with the same parameters."""
+        maker = self.maker(node.operands[0])
+        same = isinstance(maker, Node) and maker.kernel.digest == node.kernel.digest
+        return maker if same and isinstance(maker, Node) and maker.parameters == node.parameters else None
 
 
 # *** numbers ***
 
 
-def _is_zero_that_adds_nothing(number: np.generic, type: ShapedType, added: bool) -> bool:
-    """Whether x + number (or x - number) is x for every x: of floats, -0.0 is for sums, 0.0 for differences."""
-    if number != 0:
-        return False
-    return type.dtype.is_integral() or (type.dtype.is_float() and (math.copysign(1, float(number)) < 0) == added)
-
-
-def _neutral(right: bool, is_neutral: Callable[[np.generic, ShapedType], bool]) -> Callable[..., int | None]:
-    """A rule: an operand that changes nothing leaves the other one; the left one, too, where not only the right may."""
-
-    def apply(graph: _Simplifying, node: Node) -> int | None:
-        x, y = node.operands
-        for kept, other in ((x, y),) if right else ((x, y), (y, x)):
-            number = graph.scalar(other)
-            if number is not None and is_neutral(number, graph.types[other]):
-                return kept
-        return None
-
-    return apply
-
-
-def _one(number: np.generic, _: ShapedType) -> bool:
-    return bool(number == 1)
+def _neutral(graph: _Simplifying, node: Node) -> int | None:
+    """An operand that changes nothing leaves the other one. Of floats, 0.0 and -0.0 are two numbers."""
+    schema = node.kernel.schema
+    for name, neutral in schema.neutral:
+        at = next(k for k, argument in enumerate(schema.inputs) if argument.name == name)
+        number = graph.scalar(node.operands[at])
+        if number is None or number != neutral:
+            continue
+        if isinstance(number, int) or math.copysign(1, number) == math.copysign(1, neutral):
+            return node.operands[1 - at]
+    return None
 
 
 def _same_twice(graph: _Simplifying, node: Node) -> int | None:
@@ -143,12 +156,12 @@ def _same_twice(graph: _Simplifying, node: Node) -> int | None:
 
 def _again(graph: _Simplifying, node: Node) -> int | None:
     """abs(abs(x)): doing it once more changes nothing."""
-    return node.operands[0] if graph.made_by(node.operands[0], node.name) is not None else None
+    return None if graph.made_alike(node) is None else node.operands[0]
 
 
 def _undone(graph: _Simplifying, node: Node) -> int | None:
     """negate(negate(x))."""
-    inner = graph.made_by(node.operands[0], node.name)
+    inner = graph.made_alike(node)
     return None if inner is None else inner.operands[0]
 
 
@@ -160,8 +173,8 @@ def _cast_of_cast(graph: _Simplifying, node: Node) -> int | None:
     operand = node.operands[0]
     if graph.types[operand].dtype == node.out_types[0].dtype:
         return operand
-    inner = graph.made_by(operand, "cast")
-    if inner is None:
+    inner = graph.maker(operand)
+    if not isinstance(inner, Node) or "cast" not in inner.kernel.schema.laws:
         return None
     source = inner.operands[0]
     first, middle, last = graph.types[source].dtype, inner.out_types[0].dtype, node.out_types[0].dtype
@@ -193,7 +206,7 @@ def _move_of_nothing(graph: _Simplifying, node: Node) -> int | None:
 
 
 def _reshape_of_reshape(graph: _Simplifying, node: Node) -> int | None:
-    inner = graph.made_by(node.operands[0], "reshape")
+    inner = graph.moved_by(node.operands[0], "reshape")
     if inner is None:
         return None
     source = inner.operands[0]
@@ -201,15 +214,17 @@ def _reshape_of_reshape(graph: _Simplifying, node: Node) -> int | None:
 
 
 def _broadcast_of_broadcast(graph: _Simplifying, node: Node) -> int | None:
-    inner = graph.made_by(node.operands[0], "broadcast_to")
+    inner = graph.moved_by(node.operands[0], "broadcast")
     return None if inner is None else graph.like(node, inner.operands[0])
 
 
 def _permute(graph: _Simplifying, node: Node) -> int | None:
+    if node.move != "permute":  # of another rank than its operand
+        return None
     order, operand = node.order, node.operands[0]
     if list(order) == sorted(order):
         return operand
-    inner = graph.made_by(operand, "permute")
+    inner = graph.moved_by(operand, "permute")
     if inner is None:
         return None
     before = inner.order
@@ -221,50 +236,57 @@ def _permute(graph: _Simplifying, node: Node) -> int | None:
 
 def _slice(graph: _Simplifying, node: Node) -> int | None:
     """A slice of everything, and one that lies within one part of a concat."""
+    if len(node.operands) > 1:  # its bounds are known at run time
+        return None
     parameters = dict(node.parameters)
-    starts, steps = ([int(n) for n in parameters[key].split(",") if n] for key in ("starts", "steps"))
+    starts, steps = parameters["starts"], parameters["steps"]
     operand = node.operands[0]
     if not any(starts) and all(step == 1 for step in steps) and graph.types[operand] == node.out_types[0]:
         return operand
-    joined = graph.made_by(operand, "concat2")
+    joined = graph.moved_by(operand, "concat")
     if joined is None or any(step != 1 for step in steps) or any(start < 0 for start in starts):
         return None
     axis = int(dict(joined.parameters)["axis"])
-    left = graph.types[joined.operands[0]].shape[axis]
-    size = node.out_types[0].shape[axis]
-    if not (str(left).isdigit() and str(size).isdigit()):
+    edge, size = graph.types[joined.operands[0]].shape[axis], node.out_types[0].shape[axis]
+    if not isinstance(edge, StaticDim) or not isinstance(size, StaticDim):
         return None
-    begin, edge = starts[axis], int(left)
-    if begin + int(size) <= edge:
+    begin = starts[axis]
+    if begin + int(size) <= int(edge):
         return _part(graph, node, joined.operands[0], starts)
-    if begin >= edge:
-        return _part(graph, node, joined.operands[1], [*starts[:axis], begin - edge, *starts[axis + 1 :]])
+    if begin >= int(edge):
+        inside = (*starts[:axis], begin - int(edge), *starts[axis + 1 :])
+        return _part(graph, node, joined.operands[1], inside)
     return None
 
 
-def _part(graph: _Simplifying, node: Node, value: int, starts: Sequence[int]) -> int:
+def _part(graph: _Simplifying, node: Node, value: int, starts: Sequence[int]) -> int | None:
     if not any(starts) and graph.types[value] == node.out_types[0]:
         return value
-    return graph.like(node, value, starts=",".join(map(str, starts)))
+    return graph.like(node, value, starts=tuple(starts))
+
+
+def _moves(*moves: str) -> Callable[[OpSchema], bool]:
+    return lambda schema: schema.move in moves and not schema.mutable
+
+
+def _law(law: str, several: bool = False) -> Callable[[OpSchema], bool]:
+    return lambda schema: law in schema.laws and (len(schema.inputs) > 1) == several
 
 
 RULES: Final = (
-    Rule("add_zero", ("add",), _neutral(False, lambda n, t: _is_zero_that_adds_nothing(n, t, True))),
-    Rule("sub_zero", ("sub",), _neutral(True, lambda n, t: _is_zero_that_adds_nothing(n, t, False))),
-    Rule("mul_one", ("mul",), _neutral(False, _one)),
-    Rule("div_one", ("div",), _neutral(True, _one)),
+    Rule("neutral", "f(x, v) -> x", lambda schema: bool(schema.neutral), _neutral),
+    Rule("same_twice", "f(x, x) -> x", _law("idempotent", several=True), _same_twice),
+    Rule("again", "f(f(x)) -> f(x)", _law("idempotent"), _again),
+    Rule("undone", "f(f(x)) -> x", _law("involution"), _undone),
+    Rule("cast_of_cast", "cast(cast(x, wider)) -> cast(x), x", _law("cast"), _cast_of_cast),
+    Rule("move_of_nothing", "reshape(x, x.shape) -> x", _moves("reshape", "broadcast"), _move_of_nothing),
+    Rule("reshape_of_reshape", "reshape(reshape(x)) -> reshape(x), x", _moves("reshape"), _reshape_of_reshape),
     Rule(
-        "same_twice",
-        ("maximum", "minimum", "logical_and", "logical_or", "bitwise_and", "bitwise_or", "where"),
-        _same_twice,
+        "broadcast_of_broadcast",
+        "broadcast(broadcast(x)) -> broadcast(x)",
+        _moves("broadcast"),
+        _broadcast_of_broadcast,
     ),
-    Rule("again", ("abs", "relu", "relu6", "floor", "ceil", "round", "trunc", "sign"), _again),
-    Rule("undone", ("negate", "logical_not", "bitwise_not"), _undone),
-    Rule("cast_of_cast", ("cast",), _cast_of_cast),
-    Rule("move_of_nothing", ("reshape", "broadcast_to"), _move_of_nothing),
-    Rule("reshape_of_reshape", ("reshape",), _reshape_of_reshape),
-    Rule("broadcast_of_broadcast", ("broadcast_to",), _broadcast_of_broadcast),
-    Rule("permute_of_permute", ("permute",), _permute),
-    Rule("slice_of_concat", ("slice",), _slice),
+    Rule("permute_of_permute", "permute(permute(x)) -> permute(x), x", _moves("permute"), _permute),
+    Rule("slice_of_concat", "slice(concat(x, y)) -> slice(x), slice(y), x, y", _moves("slice"), _slice),
 )
-BY_OP: Final = {name: [rule for rule in RULES if name in rule.ops] for rule in RULES for name in rule.ops}

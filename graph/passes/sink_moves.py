@@ -2,7 +2,8 @@
 
     permute(relu(permute(x)))        relu(x), where the orders undo each other
 
-An elementwise op gives the same elements whichever way its operands are permuted. So a permute of its operands may
+An op that makes each element of the operands' elements at its place alone, whatever this place is, gives the same
+elements whichever way its operands are permuted. So a permute of its operands may
 stand behind it, where all operands are permuted alike or are broadcast. It is moved only towards another permute: the
 two become one, or none.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from ..ir import GraphIR, Item, Node
+from ..ir import GraphIR, Item, Node, fits
 from ..renumbering import Rewriting
+from ..types.dims import SymbolicDim
 from ..types.tensor_type import ShapedType
 from .fusion import Facts
 from .merge_equal import own_memory
@@ -31,8 +33,8 @@ def _before_permutes(ir: GraphIR, facts_of: FactsOf) -> set[int]:
     permuted: set[int] = set()  # values
     after: set[int] = set()
     for number, item in enumerate(ir.nodes):
-        if isinstance(item, Node) and item.kernel.shipped and len(item.results) == 1:
-            if item.name == "permute":
+        if isinstance(item, Node) and len(item.results) == 1:
+            if item.move == "permute":
                 permuted.update(item.results)
             elif not permuted.isdisjoint(item.operands) and _keeps_shape(ir, item):
                 after.add(number)
@@ -41,19 +43,32 @@ def _before_permutes(ir: GraphIR, facts_of: FactsOf) -> set[int]:
     chosen: set[int] = set()
     for number in range(len(ir.nodes) - 1, -1, -1):
         item = ir.nodes[number]
-        if isinstance(item, Node) and item.kernel.shipped and item.name == "permute":
+        if isinstance(item, Node) and item.move == "permute":
             wanted.update(item.operands)
-        elif isinstance(item, Node) and number in after and not wanted.isdisjoint(item.results):
-            facts = facts_of(ir, item)
-            if facts.elementwise and all(facts.identity):
-                chosen.add(number)
-                wanted.update(item.operands)
+        elif number in after and not wanted.isdisjoint(item.results) and _is_uniform(ir, item, facts_of):
+            chosen.add(number)
+            wanted.update(getattr(item, "operands", ()))
     return chosen
 
 
 def _keeps_shape(ir: GraphIR, node: Node) -> bool:
-    """Whether the result has the shape of each operand."""
-    return all(ir.types[value].shape == node.out_types[0].shape for value in node.operands)
+    """Whether the op takes any shape, and gives a result of the shape of each operand."""
+    schema = node.kernel.schema
+    if not schema.takes_any_shape or len({argument.dims for argument in schema.tensors}) != 1:
+        return False
+    return not ir.ordered(node) and all(ir.types[value].shape == node.out_types[0].shape for value in node.operands)
+
+
+def _is_uniform(ir: GraphIR, node: Item, facts_of: FactsOf) -> bool:
+    """Whether an element is made of the operands' elements at its place alone, whatever the place and the sizes are."""
+    assert isinstance(node, Node)
+    shape = [SymbolicDim(f"d{axis}") for axis in range(node.out_types[0].rank)]
+    operands = tuple(ir.types[value].with_shape(shape) for value in node.operands)
+    results = tuple(type.with_shape(shape) for type in node.out_types)
+    numbers = tuple(range(len(operands)))
+    alone = Node(node.kernel, node.parameters, numbers, results, (len(operands),), node.place)
+    facts = facts_of(GraphIR(ir.name, operands, (alone,), alone.results), alone)
+    return facts.elementwise and all(facts.identity) and not facts.indexed
 
 
 class _Sinking(Rewriting):
@@ -68,35 +83,36 @@ class _Sinking(Rewriting):
         if not isinstance(item, Node) or number not in self.towards or not self.fixed.isdisjoint(item.results):
             return self.keep(item)
         operands = self.new(item.operands)
-        permute = next((node for value in operands if (node := self.made_by(value, "permute")) is not None), None)
+        permute = next((node for value in operands if (node := self.moved_by(value, "permute")) is not None), None)
         if permute is None:
             return self.keep(item)
         order = permute.order
-        if not all(self._can_turn(value, order) for value in operands):
-            return self.keep(item)
         (type,) = item.out_types
         turned = type.with_shape([type.shape[order.index(axis)] for axis in range(type.rank)])
+        turns = all(self._can_turn(value, order, permute) for value in operands)
+        if not turns or not fits(permute.kernel, [turned], [type]):
+            return self.keep(item)
         sources = tuple(self._turned(value, order, permute, turned) for value in operands)
         (inner,) = self.add(Node(item.kernel, item.parameters, sources, (turned,), (0,), item.place))
         return self.replace(
             item, self.add(Node(permute.kernel, permute.parameters, (inner,), (type,), (0,), item.place))
         )
 
-    def _can_turn(self, value: int, order: Sequence[int]) -> bool:
+    def _can_turn(self, value: int, order: Sequence[int], permute: Node) -> bool:
         """Whether a value is permuted so, or is broadcast from what can be permuted back."""
-        if (permute := self.made_by(value, "permute")) is not None:
-            return permute.order == order
-        spread = self.made_by(value, "broadcast_to")
-        if spread is None:
+        if (maker := self.moved_by(value, "permute")) is not None:
+            return maker.order == order
+        spread = self.moved_by(value, "broadcast")
+        if spread is None or not spread.kernel.schema.takes_any_shape:
             return False
         source = self.types[spread.operands[0]]
-        return _is_one_element(source) or source.rank == len(order)
+        return _is_one_element(source) or (source.rank == len(order) and fits(permute.kernel, [source], [source]))
 
     def _turned(self, value: int, order: Sequence[int], permute: Node, type: ShapedType) -> int:
         """The value in the order of before the permute: `type` has the shape that it has there."""
-        maker = self.made_by(value, "permute", "broadcast_to")
+        maker = self.moved_by(value, "permute", "broadcast")
         assert maker is not None
-        if maker.name == "permute":
+        if maker.move == "permute":
             return maker.operands[0]
         source = maker.operands[0]
         own = self.types[source]

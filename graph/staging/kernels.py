@@ -8,6 +8,7 @@ See also `dsl.package.library` (reading of libraries).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -75,7 +76,7 @@ class Kernels:
         shipped, kernel = self.builtin(family, name), self._custom.get(name)
         if kernel is None or not kernel.schema.override:
             return shipped
-        check_override(kernel, shipped)
+        kernel = in_place_of(kernel, shipped)
         return kernel if kernel.schema.takes(inputs, outputs) else shipped
 
     def find(self, name: str) -> LoadedKernel | None:
@@ -108,10 +109,13 @@ class Kernels:
         return [library.path for library in self._libraries]
 
 
-def check_override(kernel: LoadedKernel, shipped: LoadedKernel) -> None:
-    """Raises PackageError EK0417 unless a kernel takes what the kernel of a built-in op takes.
+def in_place_of(kernel: LoadedKernel, shipped: LoadedKernel) -> LoadedKernel:
+    """A kernel that takes the place of a built-in op: it has effects where that has.
 
     Of variadic arguments and of sizes that a shape function computes there is none that a library could override.
+
+    Raises:
+        PackageError: EK0417, it does not take what the built-in op's kernel takes.
     """
     wanted, got = (_taken(each.schema) for each in (shipped, kernel))
     if wanted != got:
@@ -125,6 +129,9 @@ def check_override(kernel: LoadedKernel, shipped: LoadedKernel) -> None:
             expected=wanted,
             got=got,
         )
+    if shipped.schema.effects and not kernel.schema.effects:
+        return dataclasses.replace(kernel, schema=dataclasses.replace(kernel.schema, effects=True))
+    return kernel
 
 
 def _taken(schema: OpSchema) -> str:

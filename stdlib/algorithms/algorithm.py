@@ -1,4 +1,4 @@
-"""Helpers of several families of kernels: dtypes and orders of elements, index arithmetic, numbers in strings."""
+"""Helpers of several families of kernels: dtypes and orders of elements, index arithmetic, slices."""
 
 from __future__ import annotations
 
@@ -147,46 +147,14 @@ def every(x: Any, index: Any, width: Any, stride: Any, mask: Any) -> Any:
     return x.load(*index, width=width, stride=stride, mask=mask)
 
 
-# *** strings ***
+# *** slices ***
 
 
-def whole_number(text: Any, position: Any) -> Any:
-    """The number at `position` of a comma-separated list of whole numbers: `whole_number("1,-20", 1)` is -20."""
-    number = 0
-    sign = 1
-    field = 0
-    for k in unroll(len(text)):
-        if text[k] == ",":
-            field = field + 1
-        elif field == position:
-            if text[k] == "-":
-                sign = -1
-            else:
-                number = 10 * number + int(text[k])
-    return sign * number
-
-
-def place_of_unknown(text: Any, position: Any) -> Any:
-    """How many "?" a comma-separated list has before its item at `position`, if that is one; else -1."""
-    count = 0
-    field = 0
-    result = -1
-    for k in unroll(len(text)):
-        if text[k] == ",":
-            field = field + 1
-        elif text[k] == "?":
-            if field == position:
-                result = count
-            count = count + 1
-    return result
-
-
-def start_of(text: Any, axis: Any, starts: Any, size: Any) -> Any:
-    """Where a slice begins on an axis of this size: a number of the list `text`, or for a "?" of it the next of
-    `starts`. Negative ones count from the end."""
-    place = place_of_unknown(text, axis)
-    if place < 0:
-        start = whole_number(text, axis)
+def start_of(starts: Any, given_at: Any, axis: Any, given: Any, size: Any) -> Any:
+    """Where a slice begins on an axis of this size: at `starts[axis]`, or at `given[given_at[axis]]` unless that is
+    negative. Negative starts count from the end."""
+    if given_at[axis] < 0:
+        start = starts[axis]
         return start if start >= 0 else size + start
-    begin = starts[place]
+    begin = given[given_at[axis]]
     return begin + size if begin < 0 else begin

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import ceildiv, compiled_for, max, min, parallel_for, unroll, vectorize
-from .algorithm import every, unravelled, whole_number
+from .algorithm import every, unravelled
 from .planes import by_planes
 from .rows import TASK
 
@@ -24,20 +24,14 @@ def window_shape(sizes: Any, stride: Any, dilation: Any, before: Any) -> Any:
 
     Args:
         sizes: a tuple of one to three sizes.
-        stride, dilation, before: lists such as "1,2" of as many numbers.
+        stride, dilation, before: tuples of as many numbers.
     """
-    axes = len(sizes)
     return (
         three_axes(sizes),
-        three_axes(numbers(stride, axes), 1),
-        three_axes(numbers(dilation, axes), 1),
-        three_axes(numbers(before, axes), 0),
+        three_axes(stride, 1),
+        three_axes(dilation, 1),
+        three_axes(before, 0),
     )
-
-
-def numbers(text: Any, count: Any) -> Any:
-    """The numbers of a list such as "1,2", a tuple."""
-    return tuple(whole_number(text, k) for k in unroll(count))
 
 
 def three_axes(sizes: Any, missing: Any = 1) -> Any:

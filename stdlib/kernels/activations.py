@@ -95,7 +95,7 @@ def thresholded_relu(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], *, alp
 thresholded_relu.reference(in_float64(lambda x, alpha: np.where(x <= alpha, 0, x)))
 
 
-@register("relu6")
+@register("relu6", laws=("idempotent",))
 def relu6(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """min(max(x, 0), 6)."""
     foreach(out, lambda i: dsl.min(dsl.max(x[i], 0), 6))

@@ -13,7 +13,7 @@ from ..algorithms.references import plain
 I = TypeVar("I", bound=Integral)  # noqa: E741
 
 
-@register("bitwise_and")
+@register("bitwise_and", laws=("idempotent",))
 def bitwise_and(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
     """The bits that are set in both."""
     foreach(out, lambda i: x[i] & y[i])
@@ -22,7 +22,7 @@ def bitwise_and(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTen
 bitwise_and.reference(plain(np.bitwise_and))
 
 
-@register("bitwise_or")
+@register("bitwise_or", laws=("idempotent",), neutral={"x": 0, "y": 0})
 def bitwise_or(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
     """The bits that are set in one or both."""
     foreach(out, lambda i: x[i] | y[i])
@@ -31,7 +31,7 @@ def bitwise_or(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTens
 bitwise_or.reference(plain(np.bitwise_or))
 
 
-@register("bitwise_xor")
+@register("bitwise_xor", neutral={"x": 0, "y": 0})
 def bitwise_xor(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTensor[I, "*s"]) -> None:
     """The bits that are set in exactly one."""
     foreach(out, lambda i: x[i] ^ y[i])
@@ -40,7 +40,7 @@ def bitwise_xor(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTen
 bitwise_xor.reference(plain(np.bitwise_xor))
 
 
-@register("bitwise_not")
+@register("bitwise_not", laws=("involution",))
 def bitwise_not(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"]) -> None:
     """All bits turned over."""
     foreach(out, lambda i: ~x[i])

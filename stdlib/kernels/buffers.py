@@ -16,7 +16,7 @@ from ...dsl import (
     store,
     unroll,
 )
-from ..algorithms.algorithm import start_of, unravelled, whole_number
+from ..algorithms.algorithm import start_of, unravelled
 
 S = TypeVar("S", bound=Storable)
 
@@ -28,43 +28,46 @@ def buffer_create(out: OutputTensor[S, "*s"]) -> None:
     """Uninitialised memory."""
 
 
-@register("buffer_load", fuse=False)
+@register("buffer_load", fuse=False, move="copy")
 def buffer_load(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"]) -> None:
     """What the buffer holds now."""
     foreach(out, lambda i: x[i])
 
 
-@register("buffer_store", reads={"x": 1})
+@register("buffer_store", reads={"x": 1}, move="copy")
 def buffer_store(y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*s"]) -> None:
     """Overwrites the buffer."""
     foreach(y, lambda i: x[i])
 
 
-@register("buffer_store_slice", reads={"x": 1})
-def buffer_store_slice(y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*t"], *, starts: str, steps: str) -> None:
+@register("buffer_store_slice", reads={"x": 1}, move="slice")
+def buffer_store_slice(
+    y: MutableInputTensor[S, "*s"], x: InputTensor[S, "*t"], *, starts: tuple[int, ...], steps: tuple[int, ...]
+) -> None:
     """Writes `x` to every `steps[k]`-th element from `starts[k]` on along each axis k; both are as `slice` has them."""
 
     def element(position):
         index = unravelled(position, x.shape)
         there: tuple[Any, ...] = ()
         for axis in unroll(y.rank):
-            start = whole_number(starts, axis)
+            start = starts[axis]
             first = start if start >= 0 else y.dim(axis) + start
-            there = (*there, first + whole_number(steps, axis) * index[axis])
+            there = (*there, first + steps[axis] * index[axis])
         store(y, there, x[index])
 
     parallel_for(x.size, element, grain=TASK)
 
 
-@register("buffer_store_from", reads={"x": 1})
+@register("buffer_store_from", reads={"x": 1}, move="slice")
 def buffer_store_from(
     y: MutableInputTensor[S, "*s"],
     x: InputTensor[S, "*t"],
     given: InputTensor[int64, "u"],
     strides: InputTensor[int64, "r"],
     *,
-    starts: str,
-    steps: str,
+    starts: tuple[int, ...],
+    given_at: tuple[int, ...],
+    steps: tuple[int, ...],
 ) -> None:
     """As `buffer_store_slice`, with starts and strides as `slice_from` has them."""
 
@@ -72,8 +75,8 @@ def buffer_store_from(
         index = unravelled(position, x.shape)
         there: tuple[Any, ...] = ()
         for axis in unroll(y.rank):
-            first = start_of(starts, axis, given, y.dim(axis))
-            step = whole_number(steps, axis)
+            first = start_of(starts, given_at, axis, given, y.dim(axis))
+            step = steps[axis]
             there = (*there, first + (strides[axis] if step == 0 else step) * index[axis])
         store(y, there, x[index])
 

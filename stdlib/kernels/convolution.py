@@ -1,7 +1,7 @@
 """Computes convolutions.
 
 Tensors are (batch, places, channels), or (batch, channels, places) where `first` is true; places have one to three
-axes, and `stride`, `dilation`, `before` are lists of whole numbers, one for each. A convolution is a product of
+axes, and `stride`, `dilation`, `before` are tuples of whole numbers, one for each. A convolution is a product of
 matrices, of which one is gathered while it is packed (see `products`): the places of the result are its rows, or its
 columns where the channels come first, and taps and channels its inner axis. Where each channel has filters of its own,
 windows slide over it instead.
@@ -35,7 +35,7 @@ from ...dsl import (
 from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.products import DEPTH, PANELS, blocked_product, fill_step, panel_at, times_plus
 from ..algorithms.rows import TASK
-from ..algorithms.windows import numbers, padded_windows, three_axes, window_shape, windows
+from ..algorithms.windows import padded_windows, three_axes, window_shape, windows
 
 T = TypeVar("T", bound=Numeric)
 E = TypeVar("E", bound=Element)
@@ -45,11 +45,17 @@ STRIP = 16  # rows of a strip, at most
 
 @register("pad_places", writes_once=True, reads={"x": 1})
 def pad_places(
-    out: OutputTensor[E, "*t"], x: InputTensor[E, "*s"], ctx: DeviceContext, *, before: str, leading: int, trailing: int
+    out: OutputTensor[E, "*t"],
+    x: InputTensor[E, "*s"],
+    ctx: DeviceContext,
+    *,
+    before: tuple[int, ...],
+    leading: int,
+    trailing: int,
 ) -> None:
     """x with zeros around its places: all axes but so many in front, and behind."""
     at, count = leading, x.rank - leading - trailing
-    by = numbers(before, count)
+    by = before
 
     def lies(i, axes):
         """Whether a place along the first axes of places lies in x, and the index of x up to there."""
@@ -93,8 +99,8 @@ def conv(
     filter: InputTensor[T, "*k"],
     ctx: DeviceContext,
     *,
-    stride: str,
-    dilation: str,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
     groups: int,
     first: bool,
 ) -> None:
@@ -103,8 +109,7 @@ def conv(
     The results are cut into as many groups as the channels of x; each group sees its own channels.
     """
     wide = wide_dtype(T)
-    axes = x.rank - 2
-    strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
+    strides, dilations = three_axes(stride), three_axes(dilation)
     if ctx.target.is_gpu:
         _by_thread(out, x, filter, wide, strides, dilations, groups, first)
     elif first:
@@ -270,9 +275,9 @@ def depthwise_conv(
     x: InputTensor[T, "*s"],
     filter: InputTensor[T, "*k"],
     *,
-    stride: str,
-    dilation: str,
-    before: str,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
     first: bool,
 ) -> None:
     """The convolution of each channel of x with a filter of its own: (taps, 1, channels) or (channels, 1, taps)."""
@@ -305,9 +310,9 @@ def grouped_conv(
     x: InputTensor[T, "*s"],
     filter: InputTensor[T, "*k"],
     *,
-    stride: str,
-    dilation: str,
-    before: str,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
     first: bool,
     each: int,
 ) -> None:

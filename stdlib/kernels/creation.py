@@ -75,7 +75,7 @@ def sizes(out: OutputTensor[int64, "k"], x: InputTensor[I, "k"]) -> None:
     foreach(out, lambda i: x[i].cast(int64))
 
 
-@register("require_sizes", fuse=False)
+@register("require_sizes", fuse=False, effects=True)
 def require_sizes(done: OutputTensor[int64, "1"], left: int64, right: int64, *, kind: str, text: str) -> None:
     """Ends the call with `text` unless two sizes are as `kind` says: "equal", "at_least" or "broadcast"."""
 

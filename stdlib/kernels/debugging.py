@@ -18,19 +18,19 @@ EDGE = 3  # elements that are shown at either end of an axis that is too long
 WHOLE = 1000  # elements of a tensor that is shown whole
 
 
-@register("fence", reads={"x": 1})
+@register("fence", reads={"x": 1}, effects=True)
 def fence(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"]) -> None:
     """The same elements."""
     foreach(out, lambda i: x[i])
 
 
-@register("print_text", fuse=False)
+@register("print_text", fuse=False, effects=True)
 def print_text(done: OutputTensor[int8, "0"], *, text: str) -> None:
     """Prints a line."""
     print(text)
 
 
-@register("print_tensor", fuse=False)
+@register("print_tensor", fuse=False, effects=True)
 def print_tensor(
     done: OutputTensor[int8, "0"],
     x: InputTensor[S, "*s"],

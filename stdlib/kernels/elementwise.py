@@ -47,7 +47,7 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 # *** arithmetic ***
 
 
-@register("add")
+@register("add", neutral={"x": -0.0, "y": -0.0})
 def add(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x + y; integers wrap."""
     foreach(out, lambda i: x[i] + y[i])
@@ -56,7 +56,7 @@ def add(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "
 add.reference(in_float32(np.add))
 
 
-@register("sub")
+@register("sub", neutral={"y": 0.0})
 def sub(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x - y; integers wrap."""
     foreach(out, lambda i: x[i] - y[i])
@@ -65,7 +65,7 @@ def sub(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "
 sub.reference(in_float32(np.subtract))
 
 
-@register("mul")
+@register("mul", neutral={"x": 1, "y": 1})
 def mul(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "*s"]) -> None:
     """x * y; integers wrap."""
     foreach(out, lambda i: x[i] * y[i])
@@ -74,7 +74,7 @@ def mul(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "
 mul.reference(in_float32(np.multiply))
 
 
-@register("div")
+@register("div", neutral={"y": 1})
 def div(out: OutputTensor[X, "*s"], x: InputTensor[X, "*s"], y: InputTensor[X, "*s"]) -> None:
     """x / y, correctly rounded."""
     foreach(out, lambda i: x[i] / y[i])
@@ -115,7 +115,7 @@ def pow_reference(x, y):
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
-@register("maximum")
+@register("maximum", laws=("idempotent",))
 def maximum(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """The larger of x and y; NaN if either is NaN."""
     foreach(out, lambda i: dsl.max(x[i], y[i]))
@@ -124,7 +124,7 @@ def maximum(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[
 maximum.reference(in_float32(np.maximum))
 
 
-@register("minimum")
+@register("minimum", laws=("idempotent",))
 def minimum(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """The smaller of x and y; NaN if either is NaN."""
     foreach(out, lambda i: dsl.min(x[i], y[i]))
@@ -191,7 +191,7 @@ greater_equal.reference(plain(np.greater_equal))
 # *** logic ***
 
 
-@register("logical_and")
+@register("logical_and", laws=("idempotent",), neutral={"x": 1, "y": 1})
 def logical_and(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: InputTensor[bool8, "*s"]) -> None:
     """Whether both are true."""
     foreach(out, lambda i: x[i] & y[i])
@@ -200,7 +200,7 @@ def logical_and(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: 
 logical_and.reference(plain(np.logical_and))
 
 
-@register("logical_or")
+@register("logical_or", laws=("idempotent",), neutral={"x": 0, "y": 0})
 def logical_or(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: InputTensor[bool8, "*s"]) -> None:
     """Whether one or both are true."""
     foreach(out, lambda i: x[i] | y[i])
@@ -209,7 +209,7 @@ def logical_or(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: I
 logical_or.reference(plain(np.logical_or))
 
 
-@register("logical_xor")
+@register("logical_xor", neutral={"x": 0, "y": 0})
 def logical_xor(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: InputTensor[bool8, "*s"]) -> None:
     """Whether exactly one is true."""
     foreach(out, lambda i: x[i] ^ y[i])
@@ -218,7 +218,7 @@ def logical_xor(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"], y: 
 logical_xor.reference(plain(np.logical_xor))
 
 
-@register("logical_not")
+@register("logical_not", laws=("involution",))
 def logical_not(out: OutputTensor[bool8, "*s"], x: InputTensor[bool8, "*s"]) -> None:
     """Whether x is false."""
     foreach(out, lambda i: not x[i])
@@ -229,7 +229,7 @@ logical_not.reference(plain(np.logical_not))
 # *** functions of one number ***
 
 
-@register("negate")
+@register("negate", laws=("involution",))
 def negate(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"]) -> None:
     """-x; integers wrap."""
     foreach(out, lambda i: -x[i])
@@ -238,7 +238,7 @@ def negate(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"]) -> None:
 negate.reference(plain(np.negative))
 
 
-@register("abs")
+@register("abs", laws=("idempotent",))
 def abs(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
     """The absolute value. The smallest signed integer stays as it is."""
     foreach(out, lambda i: dsl.abs(x[i]))
@@ -247,7 +247,7 @@ def abs(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
 abs.reference(plain(np.abs))
 
 
-@register("relu")
+@register("relu", laws=("idempotent",))
 def relu(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
     """x where it is not below 0, else 0; NaN stays NaN."""
     foreach(out, lambda i: select(x[i] < 0, 0, x[i]))
@@ -414,7 +414,7 @@ def gelu_reference(x, *, approximate):
     return (wide / (1 + np.exp(-1.702 * wide))).astype(x.dtype)
 
 
-@register("floor")
+@register("floor", laws=("idempotent",))
 def floor(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The largest whole number not above x, as a float."""
     foreach(out, lambda i: dsl.floor(x[i]))
@@ -423,7 +423,7 @@ def floor(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
 floor.reference(plain(np.floor))
 
 
-@register("ceil")
+@register("ceil", laws=("idempotent",))
 def ceil(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The smallest whole number not below x, as a float."""
     foreach(out, lambda i: dsl.ceil(x[i]))
@@ -432,7 +432,7 @@ def ceil(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
 ceil.reference(plain(np.ceil))
 
 
-@register("round")
+@register("round", laws=("idempotent",))
 def round(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """The nearest whole number as a float; ties go to the even one."""
     foreach(out, lambda i: dsl.round(x[i]))
@@ -441,7 +441,7 @@ def round(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
 round.reference(plain(np.rint))
 
 
-@register("trunc")
+@register("trunc", laws=("idempotent",))
 def trunc(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"]) -> None:
     """x without its fraction, as a float."""
     foreach(out, lambda i: dsl.trunc(x[i]))
@@ -488,7 +488,7 @@ isclose.reference(true_in_float32(np.isclose))
 # *** choice and conversion ***
 
 
-@register("where")
+@register("where", laws=("idempotent",))
 def where(
     out: OutputTensor[S, "*s"], condition: InputTensor[bool8, "*s"], x: InputTensor[S, "*s"], y: InputTensor[S, "*s"]
 ) -> None:
@@ -506,7 +506,7 @@ def bitcast(out: OutputTensor[U, "*s"], x: InputTensor[S, "*s"], *, dtype: dsl.D
     foreach(out, lambda i: dsl.bitcast(x[i], U))
 
 
-@register("cast")
+@register("cast", laws=("cast",))
 def cast(out: OutputTensor[U, "*s"], x: InputTensor[S, "*s"], *, dtype: dsl.DType) -> None:
     """x as `dtype`: rounded to nearest; to integers the fraction is dropped, the ends saturate and NaN becomes 0."""
     dsl.static_assert(dtype == U, "the dtype of the output differs from the parameter")

@@ -27,7 +27,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.rows import TASK
-from ..algorithms.windows import numbers, three_axes, window_shape
+from ..algorithms.windows import three_axes, window_shape
 
 N = TypeVar("N", bound=Numeric)
 S = TypeVar("S", bound=Storable)
@@ -36,10 +36,17 @@ SPAN = 4096  # places of a row that are added up at a time
 
 
 @register("unfold")
-def unfold(out: OutputTensor[S, "*t"], x: InputTensor[S, "*s"], *, stride: str, dilation: str, before: str) -> None:
+def unfold(
+    out: OutputTensor[S, "*t"],
+    x: InputTensor[S, "*s"],
+    *,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
+) -> None:
     """The elements (batch, channel, taps, blocks) of images (batch, channels, places), zeros around them."""
     axes = x.rank - 2
-    strides, dilations, padding = numbers(stride, axes), numbers(dilation, axes), numbers(before, axes)
+    strides, dilations, padding = stride, dilation, before
 
     def element(i):
         there = True
@@ -62,10 +69,10 @@ def fold(
     out: OutputTensor[N, "*t"],
     x: InputTensor[N, "*s"],
     *,
-    kernel: str,
-    stride: str,
-    dilation: str,
-    before: str,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
     first: bool,
 ) -> None:
     """The sum, for each place, of the elements of blocks that lie there.
@@ -75,7 +82,7 @@ def fold(
     wide = wide_dtype(N)
     inner = three_axes(x.shape[2:] if first else x.shape[1:-1])
     outer = three_axes(out.shape[2:] if first else out.shape[1:-1])
-    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    shape = window_shape(kernel, stride, dilation, before)
     if compiled_for().is_gpu:
         _by_thread(out, x, wide, inner, shape, first)
     elif first:

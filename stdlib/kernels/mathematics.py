@@ -175,7 +175,7 @@ def square(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"]) -> None:
 square.reference(in_float32(np.square))
 
 
-@register("sign")
+@register("sign", laws=("idempotent",))
 def sign(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"]) -> None:
     """-1, 0 or 1 in the dtype of x; NaN of NaN."""
     foreach(out, lambda i: dsl.sign(x[i]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, min, register, unroll
-from ..algorithms.algorithm import start_of, whole_number
+from ..algorithms.algorithm import start_of
 
 T = TypeVar("T", bound=Storable)
 
@@ -19,7 +19,7 @@ def reshape(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     foreach(out, lambda i: x.at(out.position(i)))
 
 
-@register("transfer_to")
+@register("transfer_to", move="copy")
 def transfer_to(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]) -> None:
     """The elements of x. Between two devices no kernel runs: the runtime copies the memory."""
     foreach(out, lambda i: x[i])
@@ -40,7 +40,7 @@ def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: tuple
     foreach(out, element)
 
 
-@register("broadcast_to")
+@register("broadcast_to", move="broadcast")
 def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     """x repeated along its axes of size 1 and along new leading axes."""
 
@@ -55,14 +55,14 @@ def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
 
 
 @register("broadcast_by_size")
-def broadcast_by_size(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, axes: str) -> None:
-    """As `broadcast_to`; axis k is repeated if its size is 1 when the kernel runs, where number k of `axes` is 1."""
+def broadcast_by_size(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, axes: tuple[int, ...]) -> None:
+    """As `broadcast_to`; axis k is repeated if its size is 1 when the kernel runs, where `axes[k]` is 1."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             at = i[out.rank - x.rank + axis]
-            if whole_number(axes, axis) == 1:
+            if axes[axis] == 1:
                 at = min(at, x.dim(axis) - 1)
             index = (*index, 0 if x.is_one(axis) else at)
         return x[index]
@@ -70,7 +70,7 @@ def broadcast_by_size(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, ax
     foreach(out, element)
 
 
-@register("concat2", reads={"x": 1, "y": 1})
+@register("concat2", reads={"x": 1, "y": 1}, move="concat")
 def concat2(
     out: OutputTensor[T, "*a{axis} (m + n) *b"],
     x: InputTensor[T, "*a{axis} m *b"],
@@ -89,41 +89,45 @@ def concat2(
     foreach(out, element)
 
 
-@register("slice", reads={"x": 1})
-def slice(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: str, steps: str) -> None:
+@register("slice", reads={"x": 1}, move="slice")
+def slice(
+    out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: tuple[int, ...], steps: tuple[int, ...]
+) -> None:
     """Every `steps[k]`-th element from `starts[k]` on along each axis k; as many as `out` holds.
 
-    A negative start counts from the end of its axis; a negative step runs backwards. Both are lists such as "1,-2".
+    A negative start counts from the end of its axis; a negative step runs backwards.
     """
 
     def element(i):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
-            start = whole_number(starts, axis)
+            start = starts[axis]
             first = start if start >= 0 else x.dim(axis) + start
-            index = (*index, first + whole_number(steps, axis) * i[axis])
+            index = (*index, first + steps[axis] * i[axis])
         return x[index]
 
     foreach(out, element)
 
 
-@register("slice_from", reads={"x": 1})
+@register("slice_from", reads={"x": 1}, move="slice")
 def slice_from(
     out: OutputTensor[T, "*t"],
     x: InputTensor[T, "*s"],
     given: InputTensor[int64, "u"],
     strides: InputTensor[int64, "r"],
     *,
-    starts: str,
-    steps: str,
+    starts: tuple[int, ...],
+    given_at: tuple[int, ...],
+    steps: tuple[int, ...],
 ) -> None:
-    """As `slice`, but the starts that are "?" are those of `given`, and a step of 0 stands for one of `strides`."""
+    """As `slice`, but axis k starts at `given[given_at[k]]` unless `given_at[k]` is negative; a step of 0 stands for
+    one of `strides`."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
-            first = start_of(starts, axis, given, x.dim(axis))
-            step = whole_number(steps, axis)
+            first = start_of(starts, given_at, axis, given, x.dim(axis))
+            step = steps[axis]
             index = (*index, first + (strides[axis] if step == 0 else step) * i[axis])
         return x[index]
 

@@ -37,7 +37,7 @@ from ..algorithms.algorithm import product, unravelled
 from ..algorithms.planes import fill_plane, planes_of, seen_by
 from ..algorithms.products import DEPTH, TASKS, VECTORS, WORK, times_plus
 from ..algorithms.rows import TASK
-from ..algorithms.windows import numbers, three_axes
+from ..algorithms.windows import three_axes
 
 T = TypeVar("T", bound=Numeric)
 
@@ -68,17 +68,17 @@ def split_places(
     out: OutputTensor[T, "n l"],
     x: InputTensor[T, "*s"],
     *,
-    taps: str,
-    stride: str,
-    dilation: str,
-    before: str,
-    after: str,
+    taps: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
+    after: tuple[int, ...],
 ) -> None:
     """The places of each channel of x, with zeros around them, in one plane for each phase; zeros behind the last."""
     axes = x.rank - 2
-    counts, strides = three_axes(numbers(taps, axes)), three_axes(numbers(stride, axes))
-    dilations = three_axes(numbers(dilation, axes))
-    low, high = three_axes(numbers(before, axes), 0), three_axes(numbers(after, axes), 0)
+    counts, strides = three_axes(taps), three_axes(stride)
+    dilations = three_axes(dilation)
+    low, high = three_axes(before, 0), three_axes(after, 0)
     inner = three_axes(x.shape[2:])
     places = tuple(
         (inner[t] + low[t] + high[t] - (counts[t] - 1) * dilations[t] - 1) // strides[t] + 1 for t in unroll(3)
@@ -111,9 +111,9 @@ def conv_packed(
     x: InputTensor[T, "*s"],
     strips: InputTensor[T, "p k r"],
     *,
-    taps: str,
-    stride: str,
-    dilation: str,
+    taps: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
     groups: int,
     rows: int,
     direct: bool,
@@ -148,9 +148,8 @@ def _by_places(
 ) -> None:
     """Vectors hold neighbouring places of a result."""
     T = out.dtype
-    axes = out.rank - 2
-    places, counts = three_axes(out.shape[2:]), three_axes(numbers(taps, axes))
-    strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
+    places, counts = three_axes(out.shape[2:]), three_axes(taps)
+    strides, dilations = three_axes(stride), three_axes(dilation)
     phases, sizes = planes_of(places, counts, strides, dilations)
     depth, each = strips.dim(1), strips.dim(0) // groups  # strips of a group
     channels = depth // product(counts)
@@ -204,8 +203,8 @@ def _by_results(out: Any, x: Any, strips: Any, taps: Any, stride: Any, dilation:
     """
     T = out.dtype
     axes = out.rank - 2
-    places, counts = three_axes(out.shape[2:]), three_axes(numbers(taps, axes))
-    strides, dilations = three_axes(numbers(stride, axes)), three_axes(numbers(dilation, axes))
+    places, counts = three_axes(out.shape[2:]), three_axes(taps)
+    strides, dilations = three_axes(stride), three_axes(dilation)
     phases, sizes = planes_of(places, counts, strides, dilations)
     depth, each = strips.dim(1), strips.dim(0) // groups  # strips of a group
     channels, results = depth // product(counts), out.dim(1) // groups

@@ -1,7 +1,7 @@
 """Pools: the maximum, the mean or a norm of every window of a tensor.
 
 Tensors are (batch, places, channels), or (batch, channels, places) where `first` is true; places have one to three
-axes. `kernel`, `stride`, `dilation`, `before` and `after` are lists of whole numbers, one for each of these axes.
+axes. `kernel`, `stride`, `dilation`, `before` and `after` are tuples of whole numbers, one for each of these axes.
 Half types are computed in float32.
 """
 
@@ -31,7 +31,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import lowest, wide_dtype
-from ..algorithms.windows import numbers, padded_windows, three_axes, window_shape, windows
+from ..algorithms.windows import padded_windows, three_axes, window_shape, windows
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -42,10 +42,10 @@ def max_pool(
     out: OutputTensor[N, "*t"],
     x: InputTensor[N, "*s"],
     *,
-    kernel: str,
-    stride: str,
-    dilation: str,
-    before: str,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
     first: bool,
 ) -> None:
     """The largest element of each window; NaN if one of them is, the least number there is where it has none."""
@@ -60,7 +60,7 @@ def max_pool(
         new = value.cast(wide)
         return select(new > best, new, best), select(isnan(new), new, other)
 
-    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    shape = window_shape(kernel, stride, dilation, before)
     if wide.is_float():
         padded_windows(
             out,
@@ -91,10 +91,10 @@ def max_pool_indices(
     out: OutputTensor[int64, "*t"],
     x: InputTensor[N, "*s"],
     *,
-    kernel: str,
-    stride: str,
-    dilation: str,
-    before: str,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
     first: bool,
 ) -> None:
     """Where the largest element of each window lies, counted over the places in row-major order.
@@ -103,7 +103,7 @@ def max_pool_indices(
     """
     wide = wide_dtype(N)
     sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
-    by = numbers(stride, x.rank - 2)[x.rank - 3] if first else 0
+    by = stride[x.rank - 3] if first else 0
 
     def step(state, value, channel, tap, place, mask):
         best, at = state
@@ -114,7 +114,7 @@ def max_pool_indices(
             better = (better | isnan(new)) & ~isnan(best)
         return select(better, new, best), select(better, here, at)
 
-    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    shape = window_shape(kernel, stride, dilation, before)
 
     def nothing(width):
         return _least(wide, width), SIMD[int64, width](-1)
@@ -127,18 +127,18 @@ def avg_pool(
     out: OutputTensor[F, "*t"],
     x: InputTensor[F, "*s"],
     *,
-    kernel: str,
-    stride: str,
-    dilation: str,
-    before: str,
-    after: str,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
+    after: tuple[int, ...],
     first: bool,
     boundary: bool,
 ) -> None:
     """The mean of each window; with `boundary` the zeros count that lie in the padding."""
     wide = wide_dtype(F)
-    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
-    behind = three_axes(numbers(after, x.rank - 2), 0)
+    shape = window_shape(kernel, stride, dilation, before)
+    behind = three_axes(after, 0)
     sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
 
     def step(state, value, channel, tap, place, mask):
@@ -160,10 +160,10 @@ def lp_pool(
     x: InputTensor[F, "*s"],
     *,
     p: float,
-    kernel: str,
-    stride: str,
-    dilation: str,
-    before: str,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
     first: bool,
 ) -> None:
     """The p-norm of each window: the p-th root of the sum of the p-th powers of the magnitudes."""
@@ -182,7 +182,7 @@ def lp_pool(
     def step(state, value, channel, tap, place, mask):
         return state + power(value.cast(wide))
 
-    shape = window_shape(numbers(kernel, x.rank - 2), stride, dilation, before)
+    shape = window_shape(kernel, stride, dilation, before)
 
     def finish(state, place):
         return root(state).cast(F)

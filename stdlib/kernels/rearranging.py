@@ -20,7 +20,6 @@ from ...dsl import (
     static_assert,
     unroll,
 )
-from ..algorithms.algorithm import whole_number
 
 I = TypeVar("I", bound=Integral)  # noqa: E741
 T = TypeVar("T", bound=Storable)
@@ -29,14 +28,14 @@ AT_ONCE = 8  # places that are stored at once
 
 
 @register("pad", reads={"x": 1})
-def pad(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], value: T, *, before: str) -> None:
+def pad(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], value: T, *, before: tuple[int, ...]) -> None:
     """x behind `before[k]` elements along each axis k, and `value` everywhere around it."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         inside = True
         for k in unroll(x.rank):
-            at = i[k] - whole_number(before, k)
+            at = i[k] - before[k]
             inside = inside and 0 <= at < x.dim(k)
             index = (*index, at)
         return x[index] if inside else value
@@ -45,13 +44,13 @@ def pad(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], value: T, *, before
 
 
 @register("pad_by_elements")
-def pad_by_elements(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, before: str, mode: str) -> None:
+def pad_by_elements(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, before: tuple[int, ...], mode: str) -> None:
     """x behind `before[k]` elements along each axis k, and around it elements of its own; see `_mirrored`."""
 
     def element(i):
         index: tuple[Any, ...] = ()
         for k in unroll(x.rank):
-            at = i[k] - whole_number(before, k)
+            at = i[k] - before[k]
             index = (*index, at if 0 <= at < x.dim(k) else _mirrored(at, x.dim(k), mode))
         return x[index]
 

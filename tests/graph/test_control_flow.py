@@ -477,7 +477,7 @@ call copy_1(buffer 3, buffer 1)
 
 TEXT = """\
 graph g(%0: Tensor[float32, (2), cpu:0]) {
-  %1 = slice(%0) {starts = "0", steps = "1"} : Tensor[float32, (1), cpu:0]
+  %1 = slice(%0) {starts = (0,), steps = (1,)} : Tensor[float32, (1), cpu:0]
   %2 = reshape(%1) : Tensor[float32, (), cpu:0]
   %3 = copy(%2) : Tensor[float32, (), cpu:0]
   %4 = copy(%0) : Tensor[float32, (2), cpu:0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from einkorn.dsl import InputTensor, Numeric, OutputTensor, foreach, register
+from einkorn.dsl import InputTensor, Numeric, OutputTensor, foreach, max, register, unroll
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
 from einkorn.graph.engine.optimising import optimise_graph
@@ -62,10 +63,17 @@ I8, I32, F16, BOOL = DType.int8, DType.int32, DType.float16, DType.bool
 MATRIX = ["m", "n"]
 # By rule: a graph that it applies to, the type of its input, and the ops that are left.
 APPLIES: dict[str, list[tuple[Callable[..., Any], DType, dict[str, int]]]] = {
-    "add_zero": [(lambda x: ops.exp(x + -0.0), F32, {"exp": 1}), (lambda x: ops.abs(0 + x), I32, {"abs": 1})],
-    "sub_zero": [(lambda x: ops.exp(x - 0.0), F32, {"exp": 1})],
-    "mul_one": [(lambda x: ops.exp(x * 1), F32, {"exp": 1}), (lambda x: ops.abs(1 * x), I8, {"abs": 1})],
-    "div_one": [(lambda x: ops.exp(x / 1.0), F16, {"exp": 1})],
+    "neutral": [
+        (lambda x: ops.exp(x + -0.0), F32, {"exp": 1}),
+        (lambda x: ops.abs(0 + x), I32, {"abs": 1}),
+        (lambda x: ops.exp(x - 0.0), F32, {"exp": 1}),
+        (lambda x: ops.exp(x * 1), F32, {"exp": 1}),
+        (lambda x: ops.exp(x * 1), DType.bfloat16, {"exp": 1}),
+        (lambda x: ops.abs(1 * x), I8, {"abs": 1}),
+        (lambda x: ops.exp(x / 1.0), F16, {"exp": 1}),
+        (lambda x: ops.logical_not(x & True), BOOL, {"logical_not": 1}),
+        (lambda x: ops.abs(ops.bitwise_xor(x, 0)), I32, {"abs": 1}),
+    ],
     "same_twice": [
         (lambda x: ops.exp(ops.max(x, x)), F32, {"exp": 1}),
         (lambda x: ops.exp(ops.where(x > 0, x, x)), F32, {"exp": 1}),
@@ -421,6 +429,124 @@ def test_a_move_suits_its_signature() -> None:
             foreach(out, lambda i: x[i])
 
     assert caught.value.code == "EK0107" and "order" in (caught.value.hint or "")
+
+
+# *** promises of custom ops ***
+
+U = TypeVar("U", bound=Numeric)
+
+
+@register("mine::turn", move="permute")
+def turn(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: tuple[int, ...]):
+    foreach(out, lambda i: x[tuple(i[order[k]] for k in unroll(x.rank))])  # of orders that are their own inverse
+
+
+@register("mine::part", move="slice")
+def part(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, starts: tuple[int, ...], steps: tuple[int, ...]):
+    foreach(out, lambda i: x[tuple(starts[k] + steps[k] * i[k] for k in unroll(x.rank))])
+
+
+@register("mine::turned_over", laws=["involution"])
+def turned_over(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: 0 - x[i])
+
+
+@register("mine::positive", laws=["idempotent"])
+def positive(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: max(x[i], 0))
+
+
+@register("mine::larger", laws=["idempotent"])
+def larger(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: max(x[i], y[i]))
+
+
+@register("mine::scaled", neutral={"y": 1})
+def scaled(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] * y[i])
+
+
+@register("mine::wider", laws=["cast"])
+def wider(out: OutputTensor[U, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i].cast(U))
+
+
+@register("mine::noted", effects=True)
+def noted(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i])
+
+
+@register("mine::numbered")
+def numbered(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] + T(out.position(i)))
+
+
+@register("mine::shared_out")
+def shared_out(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]):
+    foreach(out, lambda i: x[i] / T(x.dim(0)))
+
+
+def custom(op: str, *values: Any, dtype: DType = F32, shape: Any = None, **parameters: Any) -> Any:
+    type = TensorType(dtype, list(values[0].shape if shape is None else shape), CPU)
+    return ops.custom(op, CPU, list(values), [type], parameters)[0]
+
+
+def there_and_back(op: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: ops.transpose(op(ops.transpose(x, 0, 1)), 0, 1) * 3.0
+
+
+PROMISES: list[tuple[Callable[[Any], Any], Any, int]] = [  # a graph, its custom op, and how many nodes are left
+    (lambda x: ops.exp(custom("mine::turn", ops.permute(x, [1, 0]), shape=[3, 4], order=(1, 0))), turn, 1),
+    (
+        lambda x: ops.exp(custom("mine::part", ops.concat([x, x], 0), shape=[3, 4], starts=(3, 0), steps=(1, 1))),
+        part,
+        1,
+    ),
+    (lambda x: ops.exp(custom("mine::turned_over", custom("mine::turned_over", x))), turned_over, 1),
+    (lambda x: ops.exp(custom("mine::positive", custom("mine::positive", x))), positive, 2),
+    (lambda x: ops.exp(custom("mine::larger", x, x)), larger, 1),
+    (lambda x: ops.exp(custom("mine::scaled", x, ops.broadcast_to(ops.constant(1.0, F32, CPU), x.shape))), scaled, 1),
+    (lambda x: ops.exp(custom("mine::wider", ops.cast(x, DType.float64))), wider, 1),
+    (lambda x: (custom("mine::noted", x), ops.exp(x))[1], noted, 2),
+    (there_and_back(lambda x: custom("mine::scaled", x, x)), scaled, 3),
+    (there_and_back(lambda x: custom("mine::numbered", x)), numbered, 5),
+    (there_and_back(lambda x: custom("mine::shared_out", x)), shared_out, 5),
+    (there_and_back(lambda x: ops.band_part(x, -1, 0)), scaled, 5),
+]
+
+
+@pytest.mark.parametrize(("forward", "op", "left"), PROMISES, ids=range(len(PROMISES)))
+def test_promises_of_ops(forward: Callable[[Any], Any], op: Any, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is simplified and moved follows from the record of an op: custom ops are treated as built-in ones."""
+    graph = Graph("g", forward=forward, input_types=[TensorType(F32, [3, 4], CPU)], custom_extensions=[op])
+    found = ops_of(optimised(graph))
+    assert sum(found.values()) == left, found
+    agree(graph, SPECIAL, monkeypatch=monkeypatch)
+
+
+def test_promises_suit_signatures() -> None:
+    for promise, hint in (
+        ({"move": "slice"}, "starts: tuple"),
+        ({"move": "elsewhere"}, "reshape, permute"),
+        ({"laws": ["involutions"]}, "involution"),
+        ({"laws": ["cast"]}, "dtype of the output"),
+        ({"neutral": {"z": 0}}, "one of two inputs"),
+        ({"neutral": {"x": float("inf")}}, "such as"),
+    ):
+        with pytest.raises(CompileError) as caught:
+
+            @register("mine::wrong", **promise)  # type: ignore[arg-type]
+            def wrong(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], y: InputTensor[T, "*s"]):
+                foreach(out, lambda i: x[i])
+
+        assert caught.value.code == "EK0107" and hint in (caught.value.hint or ""), promise
+
+
+def test_promises_are_kept_in_packages() -> None:
+    for kernel in (turn, part, turned_over, scaled, noted):
+        read = type(kernel.schema).from_json(json.loads(json.dumps(kernel.schema.to_json())))
+        for name in ("move", "laws", "neutral", "effects"):
+            assert getattr(read, name) == getattr(kernel.schema, name)
 
 
 # *** rows that are not exact ***

@@ -27,7 +27,7 @@ graph model(%0: Tensor[float32, (rows, 4), cpu:0], %1: Tensor[float32, (4, 3), c
   %5 = add(%2, %4) : Tensor[float32, (rows, 3), cpu:0]
   %6 = gelu(%5) {approximate = "tanh"} : Tensor[float32, (rows, 3), cpu:0]
   %7 = softmax(%6) {axis = 1} : Tensor[float32, (rows, 3), cpu:0]
-  %8 = slice(%6) {starts = "1,0", steps = "1,1"} : Tensor[float32, (rows - 1, 1), cpu:0]
+  %8 = slice(%6) {starts = (1, 0), steps = (1, 1)} : Tensor[float32, (rows - 1, 1), cpu:0]
   %9 = reshape(%8) : Tensor[float32, (rows - 1), cpu:0]
   %10 = cast(%6) {dtype = bfloat16} : Tensor[bfloat16, (rows, 3), cpu:0]
   output %7, %9, %10

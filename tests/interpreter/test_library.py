@@ -26,9 +26,9 @@ HOST = DeviceRef.CPU()
 PARAMETERS: dict[str, dict[str, Any]] = {
     "cast": {"dtype": DType.int32},
     "permute": {"order": (1, 0)},
-    "broadcast_by_size": {"axes": "1,0"},
+    "broadcast_by_size": {"axes": (1, 0)},
     "concat2": {"axis": 1},
-    "slice": {"starts": "1,0", "steps": "1,2"},
+    "slice": {"starts": (1, 0), "steps": (1, 2)},
     **{name: {"axis": 0} for name in ("argmax", "argmin", "softmax", "logsoftmax")},
 }
 IN_CASES = {"bitcast"}  # whose dtypes depend on each other: see tests/graph/op_cases

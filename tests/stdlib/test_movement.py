@@ -82,13 +82,13 @@ def test_concat(move: Run, axis: int) -> None:
 @pytest.mark.parametrize(
     "index, starts, steps",
     [
-        (np.s_[2:5, 1:4], "2,1", "1,1"),
-        (np.s_[::2, ::-1], "0,-1", "2,-1"),
-        (np.s_[-2:, 11::-3], "-2,11", "1,-3"),
-        (np.s_[3:3, :], "0,0", "1,1"),
+        (np.s_[2:5, 1:4], (2, 1), (1, 1)),
+        (np.s_[::2, ::-1], (0, -1), (2, -1)),
+        (np.s_[-2:, 11::-3], (-2, 11), (1, -3)),
+        (np.s_[3:3, :], (0, 0), (1, 1)),
     ],
 )
-def test_slice(move: Run, index: Any, starts: str, steps: str) -> None:
+def test_slice(move: Run, index: Any, starts: tuple[int, ...], steps: tuple[int, ...]) -> None:
     x = counted((7, 13))
     expected = x[index]
     actual = move("movement", "slice", x, outputs=out(x, expected.shape), starts=starts, steps=steps)
@@ -102,4 +102,4 @@ def test_other_targets(check_compiles: Callable[..., None], target: str) -> None
     check_compiles(target, "movement", "reshape", [x], [turned])
     check_compiles(target, "movement", "broadcast_to", [x], [(DType.float16, (2, 3, 5))])
     check_compiles(target, "movement", "concat2", [x, x], axis=1)
-    check_compiles(target, "movement", "slice", [x], [(DType.float16, (3, 2))], starts="0,-1", steps="1,-2")
+    check_compiles(target, "movement", "slice", [x], [(DType.float16, (3, 2))], starts=(0, -1), steps=(1, -2))

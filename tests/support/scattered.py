@@ -13,7 +13,6 @@ from typing import Any
 
 from einkorn.graph import BufferType, DeviceRef, Graph, TensorType
 from einkorn.graph.ir import (
-    TRANSFER,
     Body,
     Branch,
     Carried,
@@ -41,7 +40,7 @@ class Scattering:
     def __init__(self, graph: Graph, rng: random.Random, devices: Sequence[DeviceRef]) -> None:
         self.ir = ir = graph.ir
         self.rng, self.devices = rng, devices
-        self.kernel = graph.kernels.builtin("movement", TRANSFER)
+        self.kernel = graph.kernels.builtin("movement", "transfer_to")
         customs = any(isinstance(node, Node) and not node.kernel.shipped for node in ir.nodes)
         self.buffers = HOST if customs else rng.choice(devices)
         self.nodes: list[Item] = []

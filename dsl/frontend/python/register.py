@@ -179,6 +179,9 @@ def register(
     override: bool = False,
     batch: str = "",
     move: str = "",
+    laws: Iterable[str] = (),
+    neutral: Mapping[str, float] | None = None,
+    effects: bool = False,
 ) -> Registering:
     """Records the function under it as the kernel of the op `name`.
 
@@ -196,8 +199,14 @@ def register(
         batch: the name of a pack that the dims of all outputs and of some inputs begin with, `b` in "*b n": a promise
             that the members of this batch are computed independently. JAX and PyTorch then split calls over devices
             along it, and `check_op` compares a call with calls for single members.
-        move: a promise that the op only gives each element of its one input another place: "reshape", the same one in
-            row-major order, which then takes no copy; or "permute", the axes in the order of the parameter `order`.
+        move: a promise that the op computes nothing and only takes elements of its input: "reshape", in row-major
+            order; "permute", the axes in the order of the parameter `order`; "broadcast", "copy", "slice" with the
+            parameters `starts` and `steps`, or "concat" of two inputs with the parameter `axis`.
+        laws: a promise of algebraic laws that hold to the bit: "idempotent", f(f(x)) is f(x), or f(x, x) is x;
+            "involution", f(f(x)) is x; "cast", the elements in another dtype.
+        neutral: a promise of two inputs: the number that makes an input change nothing, such as `{"y": 1}` of a
+            division; where all elements of that input are this number, the result is the other input.
+        effects: the op does more than to store its outputs: it runs in its turn, at each call, read or not.
 
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
@@ -217,6 +226,9 @@ def register(
         override=override is True,
         batch=batch,
         move=move,
+        laws=frozenset(laws),
+        neutral=tuple(sorted(dict(neutral or {}).items())),
+        effects=effects is True,
     )
 
     def record(function: Callable[..., Any]) -> Kernel:
