@@ -197,21 +197,15 @@ def register(
             input at every read, in units of computing it once: 2 for an op that reads each element twice.
         override: takes the place of a built-in op of this name, for the dtypes of the kernel, or of another library's.
         batch: the name of a pack that the dims of all outputs and of some inputs begin with, `b` in "*b n": a promise
-            that the members of this batch are computed independently. JAX and PyTorch then split calls over devices
-            along it, and `check_op` compares a call with calls for single members.
-        move: a promise that the op computes nothing and only takes elements of its input: "reshape", in row-major
-            order; "permute", the axes in the order of the parameter `order`; "broadcast", "copy", "slice" with the
-            parameters `starts` and `steps`, or "concat" of two inputs with the parameter `axis`.
-        laws: a promise of algebraic laws that hold to the bit: "idempotent", f(f(x)) is f(x), or f(x, x) is x;
-            "involution", f(f(x)) is x; "cast", the elements in another dtype.
-        neutral: a promise of two inputs: the number that makes an input change nothing, such as `{"y": 1}` of a
-            division; where all elements of that input are this number, the result is the other input.
+            that its members are computed independently. JAX and PyTorch then split calls over devices along it.
+        move: a promise that the op only takes elements: "reshape", "permute", "broadcast", "copy", "slice" or "concat".
+        laws: a promise of laws that hold to the bit: "idempotent", "involution" or "cast".
+        neutral: a promise of two inputs: the number that makes one of them change nothing, such as `{"y": 1}`.
         effects: the op does more than to store its outputs: it runs in its turn, at each call, read or not.
 
     Raises:
         CompileError: the name, an annotation or a parameter is not as the language wants it.
     """
-
     if callable(name):
         place = user_place()
         raise CompileError("@register needs the op's name", code="EK0107", place=place, hint='write @register("name")')
