@@ -12,14 +12,18 @@ from typing import Any, BinaryIO
 from ..dsl.contract.abi import ENTRY, LIBCALLS
 from ..dsl.contract.exports import DOOR_CALLS, ExportSpec
 from ..dsl.diagnostics.errors import TargetError
+from ..dsl.frontend.program import PortableKernel
+from .arena import arena_object
 from .codegen.elf.blobs import Blob
 from .codegen.elf.linker import write_relocatable, write_shared
-from .codegen.elf.object_file import ObjectFile
+from .codegen.elf.object_file import ObjectFile, read_object
 from .codegen.elf.symbols import only, renamed
 from .codegen.llvm import emit_object
 from .doors.c import c_text
 from .groups import EntryObjects
+from .runtime.levels import baseline, levels_object
 from .runtime.messages import messages_text
+from .runtime.native_threads import stack_object, threads_object
 from .targets import Target, host, lookup
 from .targets.cpu import LEVELS
 
@@ -66,6 +70,7 @@ def write_export(
     graphs: Sequence[ExportGraph],
     arrays: Sequence[Any],
     *,
+    arena: PortableKernel,
     relocatable: bool = False,
     soname: str = "",
     debug: bool = False,
@@ -76,12 +81,13 @@ def write_export(
         file: where to; it is written in order.
         graphs: what it holds.
         arrays: the weights, which the graphs share; each has the buffer protocol.
+        arena: the kernel that lays out temporaries.
         relocatable: an object for other linkers instead of a shared object.
         soname: what a shared object calls itself.
         debug: whether the file has the lines of kernels for debuggers.
     """
     blobs = [Blob(_array_symbol(number), array) for number, array in enumerate(arrays)]
-    objects = [_graph_object(graph) for graph in graphs]
+    objects = [*(_graph_object(graph) for graph in graphs), *_shared_objects(graphs, arena)]
     public = [symbol for graph in graphs for symbol in public_symbols(graph.spec)]
     if relocatable:
         write_relocatable(file, objects, public=public, blobs=blobs, debug=debug)
@@ -97,6 +103,7 @@ def public_symbols(spec: ExportSpec) -> tuple[str, ...]:
     names = ["", "_describe", "_model"]
     names += [] if spec.stages > 1 else ["_in", "_workspace", "_prepare", "_run"]
     names += ["_free"] if any(each.stage for each in spec.outputs) else []
+    names += ["_set_threads", "_set_parallel", "_close"] if spec.threads else []
     return tuple(f"{spec.name}{name}" for name in names)
 
 
@@ -105,13 +112,29 @@ def _array_symbol(number: int) -> str:
 
 
 def _graph_object(graph: ExportGraph) -> ObjectFile:
-    """All objects of a graph as one, which others know by the symbols of its door."""
-    spec, lowest = graph.spec, graph.targets[0]
+    """All objects of a graph as one, which others know by the symbols of its door. What runs before a level is chosen
+    is compiled for the lowest one of the architecture."""
+    spec, base = graph.spec, baseline(graph.targets[0])
     parts: list[ObjectFile] = []
-    for _, made in zip(graph.targets, graph.objects, strict=True):
-        parts.append(only(made.objects, [ENTRY]))
-    door = emit_object(c_text(spec, lowest), lowest, level=2)
+    for target, made in zip(graph.targets, graph.objects, strict=True):
+        parts.append(renamed(only(made.objects, [ENTRY]), {ENTRY: f"{ENTRY}__{target.name}"}))
+    parts.append(levels_object([target.name for target in graph.targets], base))
+    door = emit_object(c_text(spec, base), base, level=2)
     names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
     parts.append(renamed(door, names))
-    parts.append(renamed(emit_object(messages_text(spec.messages, hook=False), lowest, level=2), {}))
+    parts.append(renamed(emit_object(messages_text(spec.messages, hook=False), base, level=2), {}))
     return only(parts, public_symbols(spec))
+
+
+def _shared_objects(graphs: Sequence[ExportGraph], arena: PortableKernel) -> list[ObjectFile]:
+    """The objects that all graphs of a file use: the layout of arenas, threads, checks of stacks; those it needs."""
+    base = baseline(graphs[0].targets[0])
+    specs = [graph.spec for graph in graphs]
+    objects: list[bytes] = []
+    if any(temp.offset is None for spec in specs for temp in spec.temps):
+        objects.append(arena_object(arena, base))
+    if any(spec.threads for spec in specs):
+        objects.append(threads_object(base))
+    if any(spec.looks_at_stacks for spec in specs):
+        objects.append(stack_object(base))
+    return [read_object(each) for each in objects]

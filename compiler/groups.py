@@ -73,11 +73,13 @@ class GroupCode:
 class EntryObjects:
     """The objects of an entry, which know symbols of each other: its own, that of the helpers, those of the groups.
 
-    `records` are what the sites of all groups show, in their order.
+    `records` are what the sites of all groups show, in their order. `stack` is the most bytes of storage that one of
+    them has on a stack.
     """
 
     objects: tuple[bytes, ...] = field(repr=False)
     records: tuple[Any, ...] = field(repr=False)
+    stack: int = 0
 
 
 @compiling
@@ -106,7 +108,8 @@ def entry_objects(spec: EntrySpec, target: Target, progress: Progress | None = N
     codes = [known[key] for key in unique]
     entry = _entry(spec, [list(unique).index(key) for key in keys], shared, codes, target)
     records = tuple(record for code in codes for record in code.records)
-    return EntryObjects((entry, _helpers(target), *(code.code for code in codes)), records)
+    stack = max((code.stack for code in codes), default=0)
+    return EntryObjects((entry, _helpers(target), *(code.code for code in codes)), records, stack)
 
 
 def _key(group: Numbering, target: Target) -> str:

@@ -6,6 +6,9 @@
     int32_t NAME_prepare(sizes, plan, why)                     everything that follows from sizes
     int32_t NAME_run(plan, inputs, outputs, workspace, why)
     size_t  NAME_describe(why, text, room)                     see `compiler.runtime.messages`
+    void    NAME_set_threads(threads)                          these three: see `compiler.runtime.native_threads`
+    void    NAME_set_parallel(parallel, pool, threads)
+    void    NAME_close(void)
     const einkorn_model NAME_model
 
 Each of them passes its arguments on as arrays: sizes, and the addresses of tensors. The functions that take arrays are
@@ -61,6 +64,11 @@ class _PublicText:
         yield self._handing("_describe", ["ptr %why", "ptr %text", "i64 %room"], "@ek_describe", result="i64")
         if any(each.stage for each in self.spec.outputs):
             yield self._handing("_free", ["ptr %memory"], "@free", result="void")
+        if self.spec.threads:
+            yield self._handing("_set_threads", ["i64 %threads"], "@ek_threads_set", result="void")
+            host = ["ptr %parallel", "ptr %pool", "i64 %threads"]
+            yield self._handing("_set_parallel", host, "@ek_threads_host", result="void")
+            yield self._handing("_close", [], "@ek_threads_close", result="void")
         if self.spec.stages == 1:
             tensors = [*self.inputs, *self.sizes, *self.outputs, "ptr %workspace", "ptr %why"]
             yield self._handing("_in", tensors, "@call_in")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from ...dsl.contract import abi
-from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, ExportSpec, Failure
+from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, WRONG_MACHINE, ExportSpec, Failure
 from ..ir.llvm_text import FunctionText, Number
-from .c_sizes import PLAN_BYTES, PLAN_MAGIC, PlanLayout, plan_magic
+from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, PlanLayout, plan_magic
 from .c_tables import ROW_BYTES
 from .text import fill_context
 
@@ -27,6 +27,13 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @ek_entry(ptr, ptr, ptr)
 declare hidden void @ek_print(i64, ptr)
 declare hidden i64 @ek_describe(ptr, ptr, i64)
+declare i64 @ek_arena(ptr, ptr, ptr, ptr, ptr, i64)
+declare void @ek_threads_enter(ptr, i64)
+declare void @ek_threads_set(i64)
+declare void @ek_threads_host(ptr, ptr, i64)
+declare void @ek_threads_close()
+declare i32 @ek_stack_has(i64)
+declare i32 @ek_stack_call(ptr, ptr, i64)
 """
 
 # fail(why, row, expected, got) -> the row's status; report(context, site, values) keeps the first failure of a call,
@@ -97,6 +104,7 @@ declare i32 @llvm.umin.i32(i32, i32)
 """
 
 
+CALL: Final = ["ptr %sizes", "ptr %tensors", "ptr %why"]
 _RUN: Final = ["ptr %plan", "ptr %tensors", "ptr %workspace", "ptr %why"]
 
 
@@ -105,6 +113,40 @@ class CallText:
 
     def __init__(self, spec: ExportSpec) -> None:
         self.spec, self.at = spec, PlanLayout(spec)
+
+    @property
+    def own_call(self) -> str:
+        """The function that calls in the thread of its caller."""
+        return "@call_here" if self.spec.looks_at_stacks else "@call"
+
+    def look_at_stack(self, f: FunctionText) -> None:
+        """Leaves with a status where the thread has less of a stack than a call needs."""
+        if self.spec.looks_at_stacks:
+            has = f.call("@ek_stack_has", [f"i64 {self.spec.stack}"], "i32")
+            with f.when(f.compare("eq", has, 0, "i32")):
+                self.begin(f)
+                f.leave(self.failed(f, "stack", self.spec.stack))
+
+    def call_with_stack(self) -> list[str]:
+        """`i32 @call(sizes, tensors, why)` where a call needs much of a stack: in a thread of its own, if this one has
+        too little."""
+        spec = self.spec
+        if not spec.looks_at_stacks:
+            return []
+        there = FunctionText("@call_there", "i32", ["ptr %record"], attributes="internal")
+        words = [f"ptr {there.load('ptr', there.at('%record', 8 * k))}" for k in range(len(CALL))]
+        there.leave(there.call("@call_here", words, "i32"))
+        f = FunctionText("@call", "i32", CALL, attributes="internal")
+        has = f.call("@ek_stack_has", [f"i64 {spec.stack}"], "i32")
+        with f.when(f.compare("ne", has, 0, "i32")):
+            f.leave(f.call("@call_here", CALL, "i32"))
+        record = f"%{f.fresh('record')}"
+        f.variables.append(f"  {record} = alloca [{len(CALL)} x ptr], align 16")
+        for k, each in enumerate(CALL):
+            f.store("ptr", each.split()[1], f.at(record, 8 * k))
+        self.begin(f)
+        f.leave(f.call("@ek_stack_call", ["ptr @call_there", f"ptr {record}", f"i64 {spec.stack}"], "i32"))
+        return [there.text(), f.text()]
 
     def begin(self, f: FunctionText) -> None:
         """Empties the record of failures."""
@@ -186,6 +228,10 @@ class CallText:
         f.variables.append(f"  {context} = alloca [{abi.CONTEXT_SIZE} x i8], align 16")
         known = {"report": "ptr @report", "owner": "ptr %why", "stage": f"i64 {stage}"}
         fill_context(f, known, context)
+        if self.spec.threads:
+            large = f.load("i64", f.at("%plan", PLAN_LARGE))
+            with f.when(f.compare("sgt", large, self.spec.small)):
+                f.call("@ek_threads_enter", [f"ptr {context}", f"i64 {self.spec.stack}"])
         mode = f.call("@float_mode", [], "i64")
         f.call("@set_float_mode", [f"i64 {f.call('@plain_floats', [f'i64 {mode}'], 'i64')}"])
         words = [f"ptr {context}", f"ptr {pointers}", f"ptr {f.at('%plan', self.at.slots)}"]
@@ -193,6 +239,8 @@ class CallText:
         f.call("@set_float_mode", [f"i64 {mode}"])
         ended = f.narrow(f.load("i64", f.at(context, abi.STATUS_OFFSET)), "i32")
         status = f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code}")
+        with f.when(f.compare("eq", status, WRONG_MACHINE, "i32")):
+            self.failed(f, "machine")
         failed = f.compare("ne", status, 0, "i32")
         with f.when(f.both(failed, f.compare("ne", "%why", "null", "ptr"), "i1")):
             f.store("i32", status, "%why")
@@ -225,7 +273,8 @@ class PlainCallText(CallText):
 
     def texts(self) -> list[str]:
         """The functions."""
-        return [self.run(), self.run_checked(), self.call_in(), self.call(), self.workspace(), self.prepare()]
+        functions = [self.run(), self.run_checked(), self.call_in(), self.call(), *self.call_with_stack()]
+        return [*functions, self.workspace(), self.prepare()]
 
     def run(self) -> str:
         """`i32 @run(plan, tensors, workspace, why)`: a call with a prepared plan."""
@@ -259,6 +308,7 @@ class PlainCallText(CallText):
         f = FunctionText("@run_checked", "i32", _RUN, attributes="internal")
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
             f.leave(self.failed(f, "plan"))
+        self.look_at_stack(f)
         f.leave(f.call("@run", _RUN, "i32"))
         return f.text()
 
@@ -266,13 +316,14 @@ class PlainCallText(CallText):
         """`i32 @call_in(sizes, tensors, workspace, why)`: plans and runs."""
         given = ["ptr %sizes", "ptr %tensors", "ptr %workspace", "ptr %why"]
         f = FunctionText("@call_in", "i32", given, attributes="internal")
+        self.look_at_stack(f)
         plan = self.planned(f)
         f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr %workspace", "ptr %why"], "i32"))
         return f.text()
 
     def call(self) -> str:
         """`i32 @call(sizes, tensors, why)`: plans, takes a workspace, and runs."""
-        f = FunctionText("@call", "i32", ["ptr %sizes", "ptr %tensors", "ptr %why"], attributes="internal")
+        f = FunctionText(self.own_call, "i32", CALL, attributes="internal|noinline")
         plan = self.planned(f)
         if not self.spec.temps:
             f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr null", "ptr %why"], "i32"))

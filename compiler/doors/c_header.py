@@ -152,9 +152,27 @@ def _functions(spec: ExportSpec) -> str:
     if any(each.stage for each in spec.outputs):
         text += "\n/* Gives back the memory of an output that the call has allocated; null is allowed. */\n"
         text += _function("void", f"{name}_free", ["void *memory"])
+    text += _thread_functions(name) if spec.threads else ""
     text += "\n/* Writes the text of a failure, as snprintf does; its length. */\n"
     text += _function("size_t", f"{name}_describe", ["const einkorn_failure *why", "char *text", "size_t room"])
     return f"{text}\nextern const einkorn_model {name}_model;\n"
+
+
+def _thread_functions(name: str) -> str:
+    tasks = "void (*task)(void *argument, int64_t chunk), void *argument"
+    host = [f"void (*parallel)(void *pool, int64_t chunks, {tasks})", "void *pool", "int64_t threads"]
+    return "\n".join(
+        (
+            "\n/* How many threads take part in the calls of all models of this file, the caller included: 0 for one",
+            "   a processor, 1 for the caller alone. Workers start with the first call that uses them. */",
+            _function("void", f"{name}_set_threads", ["int64_t threads"]),
+            "/* Lets the host run parallel work: `parallel` calls task(argument, chunk) for each chunk below `chunks`",
+            "   once, in any threads, and returns when all are done. Null: the threads of this file again. */",
+            _function("void", f"{name}_set_parallel", host),
+            "/* Ends the workers; a later call starts them anew. The child of a fork has none before it calls this. */",
+            _function("void", f"{name}_close", []),
+        )
+    ).removesuffix("\n")
 
 
 def _function(result: str, name: str, parameters: Sequence[str]) -> str:

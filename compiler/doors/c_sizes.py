@@ -152,20 +152,31 @@ class PlanText:
 
     def _arena(self, f: _SizesText, stage: int) -> Number:
         """Writes the offsets of a stage's temporaries; the bytes of its arena."""
+        temps = [(number, temp) for number, temp in enumerate(self.spec.temps) if temp.stage == stage]
+        sizes = []
+        for _, temp in temps:
+            size = f.exact("+", _bytes(f, temp.dtype, self._count(f, temp.axes)), ALIGNMENT - 1)
+            sizes.append(size // ALIGNMENT * ALIGNMENT if isinstance(size, int) else f.both(size, -ALIGNMENT))
+        if any(temp.offset is None for _, temp in temps):
+            return self._placed(f, temps[0][0], sizes)
         total: Number = 0
-        for number, temp in enumerate(self.spec.temps):
-            if temp.stage != stage:
-                continue
-            size = _bytes(f, temp.dtype, self._count(f, temp.axes))
-            size = f.exact("+", size, ALIGNMENT - 1)
-            size = size // ALIGNMENT * ALIGNMENT if isinstance(size, int) else f.both(size, -ALIGNMENT)
-            place = f.at("%plan", self.at.offsets + 8 * number)
-            if temp.offset is None:
-                f.store("i64", total, place)
-                total = f.exact("+", total, size)
-            else:
-                f.store("i64", temp.offset, place)
-                total = _most(f, total, temp.offset + size if isinstance(size, int) else size)
+        for (number, temp), size in zip(temps, sizes, strict=True):
+            assert temp.offset is not None
+            f.store("i64", temp.offset, f.at("%plan", self.at.offsets + 8 * number))
+            total = _most(f, total, temp.offset + size if isinstance(size, int) else size)
+        return total
+
+    def _placed(self, f: _SizesText, first: int, sizes: Sequence[Number]) -> Number:
+        """Has temporaries laid out that follow each other from `first` on; see `compiler.arena`."""
+        count = len(sizes)
+        memory = f"%{f.fresh('sizes')}"
+        f.variables.append(f"  {memory} = alloca [{3 * count} x i64], align 16")
+        for k, size in enumerate(sizes):
+            f.store("i64", size, f.at(memory, 8 * k))
+        lives = [f"ptr {f.at(f'@temps.{end}', 8 * first)}" for end in ("first", "last")]
+        places = [f"ptr {f.at('%plan', self.at.offsets + 8 * first)}", f"ptr {f.at(memory, 8 * count)}"]
+        total = f.call("@ek_arena", [f"ptr {memory}", *lives, *places, f"i64 {count}"], "i64")
+        f.need(f.compare("sge", total, 0))
         return total
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...dsl.contract.exports import ExportSpec
 from ..ir.llvm_text import FunctionText, Variable
-from .c_calls import CallText
+from .c_calls import CALL, CallText
 from .c_sizes import PLAN_BYTES
 
 
@@ -16,7 +16,7 @@ class StagedCallText(CallText):
 
     def __init__(self, spec: ExportSpec) -> None:
         super().__init__(spec)
-        self.f = f = FunctionText("@call", "i32", ["ptr %sizes", "ptr %tensors", "ptr %why"], attributes="internal")
+        self.f = f = FunctionText(self.own_call, "i32", CALL, attributes="internal|noinline")
         f.line(f"%plan = getelementptr i8, ptr {self.planned(f)}, i64 0")
         self.arenas = [f.variable("ptr", "null") for _ in range(spec.stages)]
         self.results = {k: f.variable("ptr", "null") for k, each in enumerate(spec.outputs) if each.stage}
@@ -46,7 +46,7 @@ class StagedCallText(CallText):
         for variable in (*self.arenas, *self.results.values()):
             f.call("@free", [f"ptr {variable.value()}"])
         f.leave(self.status.value())
-        return f.text()
+        return "\n".join((f.text(), *self.call_with_stack()))
 
     def _first(self, step: int) -> int:
         """How many sizes the steps before one compute."""

@@ -38,6 +38,8 @@ def tables_text(spec: ExportSpec) -> str:
     ]
     lines.append(_array("tensors", "{i32, i32}", facts))
     lines.append(_array("temps", "i64", [f"i64 {8 * each.pointer}" for each in spec.temps]))
+    lines.append(_array("temps.first", "i64", [f"i64 {each.first}" for each in spec.temps]))
+    lines.append(_array("temps.last", "i64", [f"i64 {each.last}" for each in spec.temps]))
     return "\n".join(lines)
 
 

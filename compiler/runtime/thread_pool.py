@@ -66,9 +66,13 @@ def pool_text(target: Target) -> str:
         text = text.replace(f"SYS_{name.upper()}", str(getattr(system, name)))
     text = text.replace("SYS_GETTID", str(system.gettid)).replace("INTERVAL", str(INTERVAL))
     text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("INTERRUPTED", str(abi.INTERRUPTED))
+    return with_fields(text, "FIELD({})", "getelementptr inbounds i8, ptr %pool, i64 {}")
+
+
+def with_fields(text: str, word: str, place: str) -> str:
+    """A text with the places of the pool's fields: `word` has room for a field's name, `place` for its offset."""
     for name, *_ in PoolState._fields_:
-        offset = getattr(PoolState, name).offset
-        text = text.replace(f"FIELD({name})", f"getelementptr inbounds i8, ptr %pool, i64 {offset}")
+        text = text.replace(word.format(name), place.format(getattr(PoolState, name).offset))
     return text
 
 

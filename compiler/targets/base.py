@@ -247,6 +247,8 @@ class ThreadSystem:
     getaffinity: int
     getcpu: int
     gettid: int
+    getpid: int
+    sigprocmask: int
     nanosleep: int
     mmap: int
     munmap: int

@@ -36,7 +36,17 @@ DOOR_CALLS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("aligned_alloc", "free", "memcpy", "memmove", "memset", "snprintf", "strtod"), "libc.so.6"),
     **dict.fromkeys(("strcmp", "strlen", "write", "syscall", "open", "close", "fstat", "mmap", "munmap"), "libc.so.6"),
     **dict.fromkeys(("memcmp", "bcmp", "dladdr", "clock_gettime", "sysconf"), "libc.so.6"),
+    **dict.fromkeys(
+        (
+            *(f"pthread_{name}" for name in ("create", "join", "self", "getattr_np", "getspecific", "setspecific")),
+            *(f"pthread_attr_{name}" for name in ("init", "destroy", "setstacksize", "getstack")),
+            *("pthread_key_create", "pthread_key_delete"),
+        ),
+        "libpthread.so.0",
+    ),
 }
+
+PLAIN_STACK: Final = 64 << 10  # bytes that every thread is taken to have: calls that need more look whether there are
 
 
 class Failure(ctypes.Structure):
@@ -257,6 +267,7 @@ class ExportSpec:
         rows: the first row of messages of the door by kind; see `graph.engine.export`.
         small: up to how many elements, in the largest tensor, a call is done by one thread.
         stack: bytes of a stack that a call needs.
+        threads: whether calls use the pool of the file, or that of the host.
         digest: of all of it.
     """
 
@@ -277,6 +288,7 @@ class ExportSpec:
     rows: tuple[tuple[str, int], ...]
     small: int = 0
     stack: int = 0
+    threads: bool = True
     digest: str = ""
 
     @property
@@ -293,6 +305,11 @@ class ExportSpec:
     def stages(self) -> int:
         """How often the entry is called."""
         return len(self.late) + 1
+
+    @property
+    def looks_at_stacks(self) -> bool:
+        """Whether a call looks how much of its thread's stack is left."""
+        return self.stack > PLAIN_STACK
 
     def row(self, kind: str) -> int:
         """The first row of messages of a kind."""

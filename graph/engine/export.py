@@ -23,7 +23,9 @@ from ...dsl.contract.exports import (
     EXPECTED,
     GOT,
     NO_MEMORY,
+    SMALL_STACK,
     WRONG_ARGUMENT,
+    WRONG_MACHINE,
     WRONG_SIZE,
     WRONG_WORKSPACE,
     ExportSpec,
@@ -268,6 +270,7 @@ class _Exporting:
             tuple(self.rows.items()),
             small_call(ir)[0],
             self.code.stack,
+            self.options.threads,
         )
         spec = replace(spec, digest=hashlib.sha256(f"{spec!r} {self.code.digest}".encode()).hexdigest())
         return Exported(spec, self.code, tuple(self.arrays))
@@ -365,6 +368,8 @@ class _Exporting:
             ),
             "workspace_size": (WRONG_SIZE, ("the workspace would have more bytes than 63 bits count",)),
             "memory": (NO_MEMORY, ("there is no memory for ", Shown(GOT, INT), " bytes")),
+            "machine": (WRONG_MACHINE, (f"this machine runs no code for {', '.join(self.code.target_names)}",)),
+            "stack": (SMALL_STACK, ("a call needs ", Shown(EXPECTED, INT), " bytes of stack, more than are left")),
             "plan": (WRONG_SIZE, (f"the plan was not prepared by {self.name}_prepare",)),
         }
         for kind, (status, texts) in others.items():

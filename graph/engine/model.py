@@ -498,6 +498,7 @@ class Model(Rich):
         name: str | None = None,
         output_names: Sequence[str] | None = None,
         targets: str | Sequence[str] = (),
+        threads: bool = True,
         debug: bool = False,
     ) -> None:
         """Writes the model as a file that C programs call, without Python and without a compiler.
@@ -509,6 +510,7 @@ class Model(Rich):
             output_names: what parameters for outputs are called: `y`, or `y0`, `y1`, … when left out.
             targets: the processors that the code is for, such as "x86-64-v3", "x86-64-v4" or "aarch64"; x86-64-v3 or
                 aarch64 when left out. Of several levels of x86-64 the machine chooses the best.
+            threads: whether large calls use several threads: those of the file, or of the program that calls it.
             debug: whether the file has line numbers of kernels for debuggers.
 
         Raises:
@@ -519,7 +521,9 @@ class Model(Rich):
         with shielded():
             from .export import ExportOptions, ExportSource, export_models  # few processes export
 
-        options = ExportOptions((targets,) if isinstance(targets, str) else tuple(targets), debug=debug)
+        options = ExportOptions(
+            (targets,) if isinstance(targets, str) else tuple(targets), threads=threads, debug=debug
+        )
         source = ExportSource(self.ir, self._weights, self.wanted_checks, name, output_names)
         export_models([source], path, header=header, options=options)
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
@@ -40,6 +40,7 @@ from ..ir import GraphIR, Node
 from ..passes.fusion import Facts, Partition
 from ..passes.memory_plan import Plan, bound_dtypes
 from ..passes.pipeline import Planning, fuses, plan_graph
+from ..staging.kernels import shipped_kernel
 from ..types.dims import Dim, StaticDim
 from .code import LoadedCode
 from .progress import OnProgress
@@ -252,6 +253,9 @@ def _built(
         raise
 
 
+FRAMES: Final = 32 << 10  # bytes of a stack for all but the storage of kernels
+
+
 @dataclass(frozen=True, eq=False)
 class ExportedCode:
     """The code of a graph for export: the plan of its buffers, the objects for each target, what its sites report.
@@ -261,6 +265,7 @@ class ExportedCode:
         target_names: of the targets, the lowest level first.
         objects: those of each target.
         digest: of the code.
+        stack: bytes that a thread needs for a call.
     """
 
     plan: Plan
@@ -297,7 +302,8 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
             made.append(objects)
     assert plan is not None
     digest = hashlib.sha256(b"".join(hashlib.sha256(o).digest() for each in made for o in each.objects)).hexdigest()
-    return ExportedCode(plan, tuple(m.name for m in machines), tuple(made), made[0].records, digest)
+    stack = max(each.stack for each in made) + FRAMES
+    return ExportedCode(plan, tuple(m.name for m in machines), tuple(made), made[0].records, digest, stack)
 
 
 def _objects(machine: Target, unit: EntrySpec) -> EntryObjects:
@@ -322,7 +328,8 @@ def write_export(
         export.ExportGraph(spec, tuple(map(lookup, code.target_names)), code.objects, numbers)
         for spec, code, numbers in graphs
     ]
-    export.write_export(file, held, arrays, **how)
+    arena = shipped_kernel("arena", "arena").portable
+    export.write_export(file, held, arrays, arena=arena, **how)
 
 
 def header_code(specs: Sequence[ExportSpec], name: str) -> str:
