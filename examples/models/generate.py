@@ -44,6 +44,7 @@ class Sizes:
 
 
 TRAINED = Sizes()
+RATE = 3e-3  # of learning, at most
 
 
 class Layer(nn.Module):
@@ -212,8 +213,16 @@ def texts() -> bytes:
     return b"\n".join(found)
 
 
+def split(data: bytes, length: int = 4096) -> tuple[bytes, bytes]:
+    """Texts to train on, and a piece of each of 16 places that are held out."""
+    step = len(data) // 16
+    held = b"".join(data[i : i + min(length, step // 2)] for i in range(0, 16 * step, step))
+    rest = b"".join(data[i + min(length, step // 2) : i + step] for i in range(0, 16 * step, step))
+    return rest, held
+
+
 def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int | None) -> tuple[dict[str, Any], float]:
-    """Trains the network with PyTorch for so long; gives its state, and its loss on the last texts in nats a byte."""
+    """Trains the network with PyTorch for so long; gives its state, and its loss on held-out texts in nats a byte."""
     import torch
     from torch.nn import functional as T
 
@@ -227,10 +236,8 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
             torch.nn.init.normal_(tensor, std=0.02)
         tensor.requires_grad_(True)
     table = torch.from_numpy(model.blk[0].attn.rope.weight.numpy().copy())
-    numbers = torch.frombuffer(bytearray(data), dtype=torch.uint8).long()
-    held = numbers[-min(65536, len(numbers) // 10) :]
-    numbers = numbers[: -len(held)]
-    optimizer = torch.optim.AdamW(state.values(), lr=2e-3, betas=(0.9, 0.95), weight_decay=0.05)
+    numbers, held = (torch.frombuffer(bytearray(part), dtype=torch.uint8).long() for part in split(data))
+    optimizer = torch.optim.AdamW(state.values(), lr=RATE, betas=(0.9, 0.95), weight_decay=0.05)
 
     def norm(x: Any, name: str) -> Any:
         return T.rms_norm(x, (sizes.dim,), state[name], 1e-5)
@@ -265,7 +272,7 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
     begun, step = time.perf_counter(), 0
     while (spent := time.perf_counter() - begun) < seconds:
         for group in optimizer.param_groups:
-            group["lr"] = 2e-3 * min(1, (step + 1) / 50) * max(0.05, 1 - spent / seconds)
+            group["lr"] = RATE * min(1, (step + 1) / 50) * max(0.05, 1 - spent / seconds)
         value = loss(torch.randint(len(numbers) - 257, (batch,)), numbers)
         optimizer.zero_grad()
         value.backward()
@@ -275,7 +282,7 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
             print(f"{spent:6.0f} s  step {step:5}  {value.item():.3f} nats a byte", flush=True)
         step += 1
     with torch.no_grad():
-        final = loss(torch.arange(0, len(held) - 257, 256)[:64], held).item()
+        final = loss(torch.arange(0, len(held) - 257, 257), held).item()
     return {name: tensor.detach().numpy() for name, tensor in state.items()}, final
 
 
@@ -315,7 +322,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     training = commands.add_parser("train", help="train with PyTorch, and write bytes-f32.gguf and two others")
     training.add_argument("--seconds", type=float, default=120)
-    training.add_argument("--batch", type=int, default=8)
+    training.add_argument("--batch", type=int, default=4)
     training.add_argument("--threads", type=int)
     training.add_argument("--folder", type=Path, default=Path())
     training.set_defaults(run=train)

@@ -18,14 +18,15 @@ from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
 from ..driver.devices import DeviceRef
-from ..ops.cache import MOST_NUMBERS
+from ..ops.cache import MOST_NUMBERS, SCALE
+from ..ops.operands import SCALED_PAGES
 from ..types.tensor_type import BufferType
 from .linear import size_of
 from .state import misused
 
 CODE = "EK0479"
 NO_PAGE = "EK0474"
-DTYPES = (DType.float32, DType.float16, DType.bfloat16, DType.float64)
+DTYPES = (DType.float32, DType.float16, DType.bfloat16, DType.float64, *SCALED_PAGES)
 LARGEST_TOKEN = (1 << 63) - 1
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +38,8 @@ class KVCacheParams:
     """What a cache holds for a place of a sequence, and how many places a page has.
 
     Attributes:
-        dtype: of keys and values: float32, float16, bfloat16 or float64.
+        dtype: of keys and values: float32, float16, bfloat16, float64, or one of 8 bits, int8, float8_e4m3fn or
+            float8_e5m2, of which the numbers of a place of a head have a float32 scale.
         n_kv_heads: heads of keys and values.
         head_dim: numbers of a head, 256 at most.
         num_layers: layers of the network.
@@ -64,11 +66,17 @@ class KVCacheParams:
         if self.dtype not in DTYPES:
             names = ", ".join(str(dtype) for dtype in DTYPES)
             raise misused(f"a cache of {self.dtype}", "dtype", f"one of {names}", self.dtype)
+        if self.dtype in SCALED_PAGES and self.page_size * self.head_dim % SCALE:
+            text = f"{self.page_size} places of {self.head_dim} numbers of {self.dtype} leave their scales unaligned"
+            raise misused(
+                text, "page_size", f"a number of places whose numbers are a multiple of {SCALE}", self.page_size
+            )
 
     @property
     def page_shape(self) -> list[int]:
-        """Keys and values, layers, heads, and places times numbers of a page."""
-        return [2, self.num_layers, self.n_kv_heads, self.page_size * self.head_dim]
+        """Keys and values, layers, heads, and places times numbers of a page; scales count as numbers."""
+        numbers = self.head_dim + SCALE * (self.dtype in SCALED_PAGES)
+        return [2, self.num_layers, self.n_kv_heads, self.page_size * numbers]
 
     @property
     def bytes_per_page(self) -> int:

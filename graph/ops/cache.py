@@ -27,10 +27,11 @@ from .stage import builtin, fail, op
 
 _FAMILY = "cache"
 MOST_NUMBERS = 256  # of a head
+SCALE = 4  # bytes of the scale of a place, in pages of 8 bits
 
 
 @op(
-    dtypes={"pages": "float", "key": "float", "value": "float"},
+    dtypes={"pages": "pages", "key": "float", "value": "float"},
     example="ops.kv_cache_store(pages, key, value, offsets, lengths, table)",
 )
 def kv_cache_store(
@@ -46,7 +47,9 @@ def kv_cache_store(
     """Writes the keys and values of rows to the places behind those that their sequences have.
 
     Args:
-        pages: the memory (pages, 2, layers, heads, places of a page * numbers); numbers are rounded to its dtype.
+        pages: the memory (pages, 2, layers, heads, places of a page * numbers); numbers are rounded to its dtype. Of
+            int8, float8_e4m3fn and float8_e5m2 each place has a float32 scale in the last 4 * places bytes of a head,
+            so that the last axis is places * (numbers + 4).
         key, value: (rows, heads, numbers), the rows of the first sequence first.
         offsets: integers (sequences + 1): where the rows of each sequence begin, and their end. Rows behind belong
             to no sequence, and are not written.
@@ -73,7 +76,7 @@ def kv_cache_store(
 
 
 @op(
-    dtypes={"query": "float", "pages": "float"},
+    dtypes={"query": "float", "pages": "pages"},
     example="ops.flash_attention_ragged(query, pages, offsets, lengths, table)",
 )
 def flash_attention_ragged(
@@ -131,7 +134,7 @@ def _pages(name: str, pages: Any, layer: Any) -> Any:
 
 def _checked(name: str, target: Any, layer: Any) -> Any:
     """Pages of an op, which are a buffer or a tensor, and have the layer."""
-    check_kind(name, "pages", target, "float")
+    check_kind(name, "pages", target, "pages")
     _check_rank(name, "pages", target, 5)
     _check_sizes(name, "pages", "parts of a page", (2,), target.shape[1:2])
     number, layers = int_of("layer", layer, "EK0414"), target.shape[2]
@@ -142,14 +145,19 @@ def _checked(name: str, target: Any, layer: Any) -> Any:
 
 
 def _check_room(name: str, pages: Any, rows: TensorValue) -> None:
-    """Heads have few enough numbers, and a page has whole places of them."""
+    """Heads have few enough numbers, and a page has whole places of them, with scales where these are."""
     size, room = rows.shape[2], pages.shape[4]
     if not isinstance(size, StaticDim) or not 1 <= int(size) <= MOST_NUMBERS:
         text = f"heads have {size} numbers"
         fail(name, text, code="EK0414", argument="pages", expected=f"1 to {MOST_NUMBERS}", got=str(size))
-    if not isinstance(room, StaticDim) or int(room) % int(size) or int(room) == 0:
-        text = f"a head of a page has {room} numbers, which are no places of {size} numbers"
-        fail(name, text, code="EK0427", argument="pages", expected=f"a multiple of {size}", got=str(room))
+    is_scaled = pages.dtype.size_in_bytes == 1
+    place = int(size) + SCALE * is_scaled
+    if not isinstance(room, StaticDim) or int(room) % place or int(room) == 0:
+        text = f"a head of a page has {room} numbers, which are no places of {place} numbers"
+        fail(name, text, code="EK0427", argument="pages", expected=f"a multiple of {place}", got=str(room))
+    if is_scaled and int(room) // place * int(size) % SCALE:
+        text = f"{int(room) // place} places of {size} numbers leave the scales behind them unaligned"
+        fail(name, text, code="EK0427", argument="pages", expected=f"a multiple of {SCALE} numbers", got=str(size))
 
 
 def _batch(name: str, rows: TensorValue, offsets: Any, lengths: Any, table: Any) -> list[TensorValue]:

@@ -169,9 +169,15 @@ def _computes(dtype: DType) -> bool:
 
 
 _TO_FLOAT = "ops.cast(x, DType.float32)"
+SCALED_PAGES = (DType.int8, DType.float8_e4m3fn, DType.float8_e5m2)  # their numbers are parts of a scale
 # What operands may be. Storage types are moved, chosen and cast, and nothing else: only "storable" has them.
 KINDS = {
     "float": DTypeGroup(lambda t: t.is_float() and not t.is_storage(), "floating-point", _TO_FLOAT),
+    "pages": DTypeGroup(
+        lambda t: t in SCALED_PAGES or (t.is_float() and not t.is_storage()),
+        "floating-point, int8, float8_e4m3fn or float8_e5m2",
+        "make the pages of another dtype",
+    ),
     "numeric": DTypeGroup(lambda t: t is not DType.bool and _computes(t), "numeric"),
     "number": DTypeGroup(lambda t: t is not DType.bool and not t.is_storage(), "numeric or complex"),
     "inexact": DTypeGroup(

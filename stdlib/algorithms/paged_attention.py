@@ -4,6 +4,11 @@ The keys of a page lie along the lanes of vectors, number by number, so that sco
 without a sum across lanes. Keys are taken in blocks that begin at fixed places of a sequence. Each score is summed in
 the order of its numbers, each result in the order of its keys, whatever rows a task has: results have the same bits
 in all batches.
+
+A *span* is a number of neighbouring keys, which begins at a fixed place of a sequence. Each span is attended to by
+itself, and what it gives is merged in the order of the spans, so that several tasks can share a long sequence.
+
+Pages of 8-bit numbers have a float32 scale for each place, behind the numbers of a head.
 """
 
 from __future__ import annotations
@@ -11,16 +16,37 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, fma, max, min, tile, unroll
+from ...dsl import SIMD, ceildiv, exp, float32, fma, max, min, select, tile, unroll
 from .few_queries import weigh_page
 
 DEPTH = 256  # numbers of a head at most
 GROUP = 16  # queries of a task at most, rows by heads
 KEYS = 64  # keys of a block
+SPAN = 8 * KEYS  # keys of a span
+SCALE = 4  # bytes of the scale of a place
+
+
+def places_of(pages: Any, size: Any) -> Any:
+    """How many places a page has, whose heads have so many numbers."""
+    return pages.dim(4) // (size + SCALE if pages.dtype.bits == 8 else size)
+
+
+def scales_of(pages: Any, there: Any, room: Any, size: Any) -> Any:
+    """Where the scales of a head of a page lie."""
+    return pages.pointer(*there, room * size).bitcast(float32)
 
 
 def attend(
-    wide: Any, lanes: Any, pages: Any, room: Any, page_of: Any, there: Any, places: Any, work: Any, window: Any
+    wide: Any,
+    lanes: Any,
+    pages: Any,
+    room: Any,
+    page_of: Any,
+    there: Any,
+    places: Any,
+    work: Any,
+    window: Any,
+    span: Any,
 ) -> None:
     """Makes sums of values, and of powers, for neighbouring rows of a sequence and some heads that share one of keys.
 
@@ -34,13 +60,14 @@ def attend(
         places: of the first row, how many rows, and how many heads.
         work: numbers of queries, scores, sums, largest scores, sums of powers, changes.
         window: how many places a row sees; 0 for all.
+        span: the number of the span whose keys are taken.
     """
     first, rows, heads = places
     scores, sums = work[1], work[2]
     count = rows * heads
-    size = pages.dim(4) // room
-    high = first + rows
-    low = max(first - window + 1, 0) if window > 0 else 0
+    size = pages.dim(4) // room - (SCALE if pages.dtype.bits == 8 else 0)
+    high = min(first + rows, (span + 1) * SPAN)
+    low = max(first - window + 1, span * SPAN) if window > 0 else span * SPAN
     for start in range(low // KEYS * KEYS, high, KEYS):
         keys = min(high - start, KEYS)
         last = start + keys
@@ -71,12 +98,12 @@ def attend(
                 within = at - number * room
                 bottom, top = range_of(r + many - 1)[0], range_of(r)[1]
                 if (bottom <= to) & (top >= to + some):
-                    _share(many, lanes, pages, by_place, size, within - to, (to, to + some), scores, r, sums)
+                    _share(many, lanes, pages, by_place, room, size, within - to, (to, to + some), scores, r, sums)
                 else:  # a query that does not see a key takes nothing of it, not even 0 times an infinity
                     for one in range(r, r + many):
                         seen = range_of(one)
                         ends = (max(seen[0], to), min(seen[1], to + some))
-                        _share(1, lanes, pages, by_place, size, within - to, ends, scores, one, sums)
+                        _share(1, lanes, pages, by_place, room, size, within - to, ends, scores, one, sums)
 
             tile(count, (4, 2, 1), share)
 
@@ -88,6 +115,21 @@ def begin(wide: Any, count: Any, size: Any, work: Any) -> None:
         tops[r], totals[r] = wide(-inf), wide(0)
         for k in range(size):
             sums[r * DEPTH + k] = wide(0)
+
+
+def merge(wide: Any, count: Any, size: Any, work: Any, total: Any) -> None:
+    """Adds what a span gave for so many queries to what those before it gave."""
+    _, _, sums, tops, totals, _ = work
+    _, _, all_sums, all_tops, all_totals, _ = total
+    for r in range(count):
+        top = max(all_tops[r], tops[r])
+        shift = select(top == -inf, wide(0), top)
+        before, now = exp(all_tops[r] - shift), exp(tops[r] - shift)
+        all_tops[r] = top
+        all_totals[r] = all_totals[r] * before + totals[r] * now
+        for k in range(size):
+            at = r * DEPTH + k
+            all_sums[at] = all_sums[at] * before + sums[at] * now
 
 
 def _weigh(wide: Any, lanes: Any, count: Any, keys: Any, size: Any, work: Any, range_of: Any) -> None:
@@ -120,6 +162,7 @@ def _score(
 ) -> None:
     """Scores of some queries for neighbouring keys of a page."""
     numbers, scores = work[0], work[1]
+    is_scaled = pages.dtype.bits == 8
 
     def vector(j, width):
         totals: Any = ()
@@ -131,8 +174,9 @@ def _score(
             for i in unroll(many):
                 new = (*new, fma(key, numbers[(r + i) * DEPTH + k], totals[i]))
             totals = new
+        scales = scales_of(pages, there, room, size).load(within + j, width=width).cast(wide) if is_scaled else 1
         for i in unroll(many):
-            scores.store(totals[i], (r + i) * KEYS + to + j)
+            scores.store(totals[i] * scales if is_scaled else totals[i], (r + i) * KEYS + to + j)
 
     tile(some, (2 * lanes, lanes, 1), vector)
 
@@ -142,6 +186,7 @@ def _share(
     lanes: Any,
     pages: Any,
     there: Any,
+    room: Any,
     size: Any,
     shift: Any,
     ends: Any,
@@ -150,6 +195,7 @@ def _share(
     sums: Any,
 ) -> None:
     """Adds the values of keys `ends` of a block to the sums of some queries, as much of each as the powers say."""
+    is_scaled = pages.dtype.bits == 8
 
     def vector(k, width):
         totals: Any = ()
@@ -157,6 +203,8 @@ def _share(
             totals = (*totals, sums.load((r + i) * DEPTH + k, width=width))
         for j in range(ends[0], ends[1]):
             value = pages.load(*there, (shift + j) * size + k, width=width).cast(sums.dtype)
+            if is_scaled:
+                value = value * scales_of(pages, there, room, size).load(shift + j).cast(sums.dtype)
             new: Any = ()
             for i in unroll(many):
                 new = (*new, fma(value, powers[(r + i) * KEYS + j], totals[i]))

@@ -6,6 +6,8 @@ from the last offset on belong to no sequence. A page has room for some places o
 
     pages (pages, 2, layers, heads, places * numbers); first keys, number by number, then values, place by place
 
+Pages of 8-bit numbers have a float32 scale for each place behind the numbers of a head, places * (numbers + 4) in all.
+
 What a row gets depends on its own sequence alone, and each row is computed in the same order, so that results have the
 same bits in any batch and however the rows of a sequence are cut into batches.
 """
@@ -22,12 +24,20 @@ from ...dsl import (
     InputTensor,
     MutableInputTensor,
     OutputTensor,
+    Storable,
+    abs,
     ceildiv,
+    compiled_for,
+    float8_e4m3fn,
+    float32,
+    int8,
     int64,
     max,
     min,
     parallel_for,
     register,
+    round,
+    scratch,
     select,
     stack,
     store,
@@ -35,11 +45,12 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import wide_dtype
 from ..algorithms.few_queries import WORK
-from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, attend, begin
+from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, SCALE, SPAN, attend, begin, merge, places_of, scales_of
 
 T = TypeVar("T", bound=Floating)
-S = TypeVar("S", bound=Floating)
+S = TypeVar("S", bound=Storable)
 SHARES = 8  # tasks that the rows of a batch make at least, where it has as many
+FEW = 8  # rows, whose spans are tasks of their own
 
 
 @register("kv_cache_store", fuse=False)
@@ -55,7 +66,7 @@ def kv_cache_store(
 ) -> None:
     """Writes the keys and values of a layer to the places behind those that each sequence has."""
     heads, size = key.dim(1), key.dim(2)
-    room = pages.dim(4) // size
+    room = places_of(pages, size)
     sequences = lengths.dim(0)
 
     def one(row):
@@ -63,12 +74,39 @@ def kv_cache_store(
             s = _sequence(offsets, sequences, row)
             place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
             page = _page(table, s, place // room, pages)
+            at = place % room
             for head in range(heads):
-                for k in range(size):
-                    store(pages, (page, 0, layer, head, k * room + place % room), key[row, head, k].cast(S))
-                    store(pages, (page, 1, layer, head, place % room * size + k), value[row, head, k].cast(S))
+                keys, values = (page, 0, layer, head), (page, 1, layer, head)
+                number = lambda x, k: x[row, head, k]  # noqa: B023, E731
+                _write(pages, keys, room, size, at, lambda k: k * room + at, lambda k: number(key, k))  # noqa: B023
+                _write(pages, values, room, size, at, lambda k: at * size + k, lambda k: number(value, k))  # noqa: B023
 
     parallel_for(key.dim(0), one, grain=ceildiv(WORK, heads * size + 1))
+
+
+def _highest(dtype: Any) -> Any:
+    """The largest number that pages of 8 bits have."""
+    return float32(127 if dtype == int8 else 448 if dtype == float8_e4m3fn else 57344)
+
+
+def _rounded(x: Any, dtype: Any) -> Any:
+    return round(x).cast(int8, saturate=True) if dtype == int8 else x.cast(dtype)
+
+
+def _write(pages: Any, there: Any, room: Any, size: Any, at: Any, index: Any, number: Any) -> None:
+    """Writes the numbers of a place of a head; those of 8 bits are rounded to parts of the farthest from 0."""
+    if pages.dtype.bits == 8:
+        most = float32(0)
+        for k in range(size):
+            most = max(most, abs(number(k).cast(float32)))
+        scale = most / _highest(pages.dtype)
+        scales_of(pages, there, room, size).store(scale, at)
+        inverse = select(scale == 0, float32(0), 1 / scale)
+        for k in range(size):
+            store(pages, (*there, index(k)), _rounded(number(k).cast(float32) * inverse, pages.dtype))
+    else:
+        for k in range(size):
+            store(pages, (*there, index(k)), number(k).cast(pages.dtype))
 
 
 @register("flash_attention_ragged", fuse=False)
@@ -89,45 +127,113 @@ def flash_attention_ragged(
     wide = wide_dtype(T)
     lanes = ctx.target.vector_bits // wide.bits
     rows, shared, size = query.dim(0), pages.dim(3), query.dim(2)
-    room = pages.dim(4) // size
+    room = places_of(pages, size)
     group = max(query.dim(1) // max(shared, 1), 1)
     parts = ceildiv(group, GROUP)
     most = max(min(GROUP // group, rows // SHARES), 1)  # rows of a task
     sequences = lengths.dim(0)
 
+    spans = ceildiv(table.dim(1) * room, SPAN)
+    is_gpu = compiled_for().is_gpu
+    apart = not is_gpu and (rows <= FEW) & (spans > 1)  # tasks share the spans of a row
+    pieces = select(apart, spans, 1)
+    numbers = GROUP * (size + 2)  # of what a span gives
+    results = None if is_gpu else scratch[wide](select(apart, rows * shared * parts * spans * numbers, 0))
+
     def one(task):
-        part = task % parts * GROUP
+        at = task // pieces
+        part = at % parts * GROUP
         heads = min(group - part, GROUP)
-        head = task // parts % shared
+        head = at // parts % shared
         own = head * group + part
-        numbers = stack[wide](GROUP * DEPTH, zeroed=False)
-        scores = stack[wide](GROUP * KEYS, zeroed=False)
-        sums = stack[wide](GROUP * DEPTH, zeroed=False)
-        tops, totals, changes = stack[wide](GROUP), stack[wide](GROUP), stack[wide](GROUP)
-        work = (numbers, scores, sums, tops, totals, changes)
-        row = task // parts // shared * most
+        work, total = _memory(wide), _memory(wide)
+        row = at // parts // shared * most
         end = min(row + most, rows)
         while row < end:
             stop = end
-            begin(wide, (end - row) * heads, size, work)
+            begin(wide, (end - row) * heads, size, total)
             if row < offsets[sequences].cast(int64):
                 s = _sequence(offsets, sequences, row)
                 stop = min(end, offsets[s + 1].cast(int64))
                 place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
                 for r in range((stop - row) * heads):
                     for k in range(size):
-                        numbers[r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
+                        work[0][r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
                 places = (place, stop - row, heads)
                 page_of = lambda number: _page(table, s, number, pages)  # noqa: B023, E731
-                attend(wide, lanes, pages, room, page_of, (layer, head), places, work, window)
-            for r in range((stop - row) * heads):
-                factor = select(totals[r] == 0, wide(0), 1 / totals[r])
-                for k in range(size):
-                    found = sums[r * DEPTH + k] * factor
-                    store(out, (row + r // heads, own + r % heads, k), found.cast(T))
+                low, high = _spans(place, stop - row, window)
+                low, high = max(low, task % pieces), select(apart, min(high, task % pieces + 1), high)
+                for span in range(low, high):
+                    begin(wide, (stop - row) * heads, size, work)
+                    attend(wide, lanes, pages, room, page_of, (layer, head), places, work, window, span)
+                    if apart:
+                        _keep(results, task * numbers, heads, size, work)
+                    else:
+                        merge(wide, (stop - row) * heads, size, work, total)
+            if not apart:
+                _put(out, row, own, stop - row, heads, total)
             row = stop
 
-    parallel_for(ceildiv(rows, most) * shared * parts, one, grain=1)
+    def merged(task):
+        part = task % parts * GROUP
+        heads = min(group - part, GROUP)
+        own = task // parts % shared * group + part
+        row = task // parts // shared
+        work, total = _memory(wide), _memory(wide)
+        begin(wide, heads, size, total)
+        if row < offsets[sequences].cast(int64):
+            s = _sequence(offsets, sequences, row)
+            low, high = _spans(lengths[s].cast(int64) + row - offsets[s].cast(int64), 1, window)
+            for span in range(low, high):
+                _take(results, (task * spans + span) * numbers, heads, size, work)
+                merge(wide, heads, size, work, total)
+        _put(out, row, own, 1, heads, total)
+
+    parallel_for(ceildiv(rows, most) * shared * parts * pieces, one, grain=1)
+    if not is_gpu and apart:
+        parallel_for(rows * shared * parts, merged, grain=1)
+
+
+def _memory(wide: Any) -> Any:
+    """Numbers of queries, scores, sums, largest scores, sums of powers, and changes, for the queries of a task."""
+    numbers = stack[wide](GROUP * DEPTH, zeroed=False)
+    scores = stack[wide](GROUP * KEYS, zeroed=False)
+    sums = stack[wide](GROUP * DEPTH, zeroed=False)
+    return numbers, scores, sums, stack[wide](GROUP), stack[wide](GROUP), stack[wide](GROUP)
+
+
+def _spans(place: Any, rows: Any, window: Any) -> Any:
+    """From which span on, and up to which one, rows from a place on see something."""
+    low = max(place - window + 1, 0) // SPAN if window > 0 else 0
+    return low, (place + rows - 1) // SPAN + 1
+
+
+def _keep(results: Any, at: Any, heads: Any, size: Any, work: Any) -> None:
+    """Stores what a span gave for a row."""
+    _, _, sums, tops, totals, _ = work
+    for r in range(heads):
+        results[at + r], results[at + GROUP + r] = tops[r], totals[r]
+        for k in range(size):
+            results[at + 2 * GROUP + r * size + k] = sums[r * DEPTH + k]
+
+
+def _take(results: Any, at: Any, heads: Any, size: Any, work: Any) -> None:
+    """Loads what a span gave for a row."""
+    _, _, sums, tops, totals, _ = work
+    for r in range(heads):
+        tops[r], totals[r] = results[at + r], results[at + GROUP + r]
+        for k in range(size):
+            sums[r * DEPTH + k] = results[at + 2 * GROUP + r * size + k]
+
+
+def _put(out: Any, row: Any, own: Any, count: Any, heads: Any, work: Any) -> None:
+    """The results of some rows from what all spans gave."""
+    _, _, sums, _, totals, _ = work
+    size = out.dim(2)
+    for r in range(count * heads):
+        factor = select(totals[r] == 0, sums.dtype(0), 1 / totals[r])
+        for k in range(size):
+            store(out, (row + r // heads, own + r % heads, k), (sums[r * DEPTH + k] * factor).cast(out.dtype))
 
 
 def _sequence(offsets: Any, count: Any, row: Any) -> Any:
@@ -152,30 +258,51 @@ def _page(table: Any, s: Any, number: Any, pages: Any) -> Any:
 
 @kv_cache_store.reference
 def kv_cache_store_reference(pages, key, value, offsets, lengths, table, *, layer):
-    room = pages.shape[4] // key.shape[2]
-    keys, values = pages[:, 0, layer], pages[:, 1, layer]
+    size = key.shape[2]
+    room, is_scaled = _room(pages, size)
     for s, row, place in _places(offsets, lengths):
-        page, at = table[s, place // room], place % room
-        keys[page, :, at::room] = key[row].astype(pages.dtype)
-        values[page].reshape(key.shape[1], room, -1)[:, at] = value[row].astype(pages.dtype)
+        page, at = pages[table[s, place // room], :, layer], place % room
+        for part, numbers in enumerate((key[row], value[row])):
+            heads = page[part]
+            if is_scaled:
+                dtype = pages.dtype
+                highest = 127 if dtype == np.int8 else 448 if dtype.name == "float8_e4m3fn" else 57344
+                scales = np.abs(numbers.astype(np.float32)).max(1) / np.float32(highest)
+                heads[:, room * size :].view(np.float32)[:, at] = scales
+                with np.errstate(divide="ignore"):
+                    numbers = numbers.astype(np.float32) * np.where(scales == 0, np.float32(0), 1 / scales)[:, None]
+                numbers = np.round(numbers) if dtype == np.int8 else numbers
+            there = slice(at * size, (at + 1) * size) if part else slice(at, room * size, room)
+            heads[:, there] = numbers.astype(pages.dtype)
 
 
 @flash_attention_ragged.reference
 def flash_attention_ragged_reference(query, pages, offsets, lengths, table, *, layer, window, scale):
     result = np.zeros(query.shape, np.float64)
     group = query.shape[1] // max(pages.shape[3], 1)
+    size, shared = query.shape[2], pages.shape[3]
+    room, is_scaled = _room(pages, size)
     for s, row, place in _places(offsets, lengths):
-        here = pages[table[s], :, layer].astype(np.float64)  # pages, 2, heads, places * numbers
-        size, shared = query.shape[2], pages.shape[3]
-        k = here[:, 0].reshape(len(here), shared, size, -1).transpose(1, 0, 3, 2).reshape(shared, -1, size)
-        v = here[:, 1].reshape(len(here), shared, -1, size).transpose(1, 0, 2, 3).reshape(shared, -1, size)
-        k, v = (x[:, : place + 1].repeat(group, 0) for x in (k, v))
+        here = pages[table[s], :, layer]  # pages, 2, heads, places * numbers
+        k, v = (here[:, part, :, : room * size].astype(np.float64) for part in (0, 1))
+        k = k.reshape(len(here), shared, size, room).transpose(1, 0, 3, 2)
+        v = v.reshape(len(here), shared, room, size).transpose(1, 0, 2, 3)
+        if is_scaled:
+            scales = np.ascontiguousarray(here[..., room * size :]).view(np.float32).transpose(1, 2, 0, 3)
+            k, v = k * scales[0, ..., None], v * scales[1, ..., None]
+        k, v = (x.reshape(shared, -1, size)[:, : place + 1].repeat(group, 0) for x in (k, v))
         if window:
             k, v = k[:, -window:], v[:, -window:]
         score = scale * np.einsum("hd,hnd->hn", query[row].astype(np.float64), k)
         power = np.exp(score - score.max(1, keepdims=True))
         result[row] = np.einsum("hn,hnd->hd", power / power.sum(1, keepdims=True), v)
     return result.astype(query.dtype)
+
+
+def _room(pages, size):
+    """The places of a page, and whether they have scales."""
+    is_scaled = pages.dtype.itemsize == 1
+    return pages.shape[4] // (size + SCALE * is_scaled), is_scaled
 
 
 def _places(offsets, lengths):
