@@ -59,6 +59,11 @@ class SamplingParams:
         self._check("seed", -LARGEST_SEED, LARGEST_SEED, whole=True)
         if self.max_new_tokens is not None:
             self._check("max_new_tokens", 0, LARGEST_SEED, whole=True)
+        for end in self.stop if isinstance(self.stop, tuple) else [None]:
+            tokens = end if isinstance(end, tuple) else (end,)
+            if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in tokens):
+                wanted = "a tuple of tokens, and of tuples of tokens"
+                raise misused(f"stop is {self.stop!r}", "stop", wanted, repr(self.stop), code="EK0473")
 
     def _check(self, name: str, low: float, high: float, *, open_below: bool = False, whole: bool = False) -> None:
         value = getattr(self, name)
@@ -107,9 +112,16 @@ def sample(
             of the vocabulary.
     """
     x = logits if isinstance(logits, Tensor) else Tensor.from_dlpack(np.ascontiguousarray(logits))
+    if x.rank != 2:
+        text = f"logits have two axes, and these have {x.rank}"
+        raise misused(text, "logits", "(sequences, vocabulary)", x.shape, code="EK0473")
     rows, vocabulary = (int(size) for size in x.shape)
     each = [params] * rows if isinstance(params, SamplingParams) else list(params)
-    steps = [step] * rows if isinstance(step, int) else list(step)
+    for one in each:
+        if not isinstance(one, SamplingParams):
+            text = "parameters of a sequence are SamplingParams"
+            raise misused(text, "params", "SamplingParams", type(one).__name__, code="EK0473")
+    steps = list(integers("step", step if isinstance(step, Sequence) or np.ndim(step) else [step] * rows))
     for name, values in (("params", each), ("step", steps), ("history", [] if history is None else list(history))):
         if len(values) != rows and (name != "history" or history is not None):
             raise misused(f"{name}: {len(values)} for {rows} sequences", name, str(rows), len(values), code="EK0473")
@@ -130,13 +142,29 @@ def sample(
     )
 
 
+def integers(argument: str, values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A row of int64.
+
+    Raises:
+        GraphError: EK0473, something else than integers.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.array([None])
+    if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
+        text = f"{argument}: integers are expected, and these are {array.dtype} of shape {array.shape}"
+        raise misused(text, argument, "a row of integers", array.dtype, code="EK0473")
+    return array.astype(np.int64).reshape(-1)
+
+
 def _numbers(params: Sequence[SamplingParams], name: str, dtype: Any = np.float32) -> Tensor:
     return Tensor.from_numpy(np.array([getattr(one, name) for one in params], dtype))
 
 
 def _padded(history: Sequence[Sequence[int]], vocabulary: int) -> Tensor:
     """The tokens of each sequence, filled up with -1."""
-    rows = [np.asarray(tokens, np.int64).reshape(-1) for tokens in history]
+    rows = [integers(f"history[{number}]", tokens) for number, tokens in enumerate(history)]
     for number, tokens in enumerate(rows):
         wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
         if wrong.size:

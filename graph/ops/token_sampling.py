@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...dsl.types.dtype import DType
@@ -11,6 +13,7 @@ from .operands import as_shape, cast_to, check_kind, expand, same_device, scalar
 from .stage import builtin, fail, op
 
 _FAMILY = "token_sampling"
+_RANGES = {"temperature": (0, math.inf), "top_k": (0, (1 << 31) - 1), "top_p": (0, 1), "min_p": (0, 1)}
 _HOST_ONLY = "a row takes memory of the size of the vocabulary, which a thread of a GPU has not"
 
 
@@ -46,8 +49,9 @@ def sample_tokens(
 
     Raises:
         GraphError: EK0421 logits of another rank than 2, EK0427 a tensor of another size than the rows, EK0412 a number
-            that float32, int32 or int64 does not hold, or a float where an integer belongs.
-        DTypeError: EK0413 logits that are not floats.
+            that float32, int32 or int64 does not hold, or a float where an integer belongs, EK0414 a number outside of
+            its range: temperature and top_k below 0, top_p and min_p below 0 or above 1, NaN and infinities.
+        DTypeError: EK0413 logits that are not floats, tensors that are not integers where these belong.
     """
     name = "sample_tokens"
     x = _logits(name, logits)
@@ -111,8 +115,17 @@ def _logits(name: str, logits: TensorValueLike) -> TensorValue:
 def _by_row(name: str, argument: str, value: TensorValueLike, x: TensorValue, dtype: DType) -> TensorValue:
     """A number for each row."""
     if isinstance(value, int | float | np.generic):
+        low, high = _RANGES.get(argument, (-math.inf, math.inf))
+        real = not isinstance(value, np.generic) or isinstance(value, np.integer | np.floating)
+        if real and not (low <= value <= high and (isinstance(value, int) or math.isfinite(value))):
+            text = f"argument '{argument}' is {value}"
+            fail(
+                name, text, code="EK0414", argument=argument, expected=f"a number from {low} to {high}", got=str(value)
+            )
         return expand(scalar(name, argument, value, TensorType(dtype, [], x.device)), [x.shape[0]])
-    found = cast_to(tensor(name, argument, value), dtype)
+    found = tensor(name, argument, value)
+    check_kind(name, argument, found, "numeric" if dtype.is_float() else "index")
+    found = cast_to(found, dtype)
     same_device(name, {"logits": x, argument: found})
     if found.rank == 0:
         found = as_shape(found, [1])

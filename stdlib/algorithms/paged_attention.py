@@ -31,6 +31,11 @@ def places_of(pages: Any, size: Any) -> Any:
     return pages.dim(4) // (size + SCALE if pages.dtype.bits == 8 else size)
 
 
+def _numbers_of(pages: Any, room: Any) -> Any:
+    """How many numbers a head has, if a page has so many places."""
+    return pages.dim(4) // room - (SCALE if pages.dtype.bits == 8 else 0)
+
+
 def scales_of(pages: Any, there: Any, room: Any, size: Any) -> Any:
     """Where the scales of a head of a page lie."""
     return pages.pointer(*there, room * size).bitcast(float32)
@@ -63,14 +68,12 @@ def attend(
         span: the number of the span whose keys are taken.
     """
     first, rows, heads = places
-    scores, sums = work[1], work[2]
     count = rows * heads
-    size = pages.dim(4) // room - (SCALE if pages.dtype.bits == 8 else 0)
+    size = _numbers_of(pages, room)
     high = min(first + rows, (span + 1) * SPAN)
     low = max(first - window + 1, span * SPAN) if window > 0 else span * SPAN
     for start in range(low // KEYS * KEYS, high, KEYS):
         keys = min(high - start, KEYS)
-        last = start + keys
 
         def range_of(r, start=start, keys=keys):
             """From which key of the block up to which one a query sees."""
@@ -78,34 +81,54 @@ def attend(
             bottom = max(place - window + 1 - start, 0) if window > 0 else 0
             return min(bottom, keys), max(min(place + 1 - start, keys), 0)
 
-        for number in range(start // room, ceildiv(last, room)):
-            at = max(number * room, start)
-            some = min(number * room + room, last) - at
-            by_number = (page_of(number), 0, *there)
-
-            def score(r, many, at=at, some=some, by_number=by_number, start=start, number=number):
-                _score(wide, many, pages, by_number, room, size, at - number * room, some, work, r, at - start, lanes)
-
-            tile(count, (4, 2, 1), score)
+        block = (start, keys, count)
+        _score_keys(wide, lanes, pages, room, page_of, there, block, work)
         _weigh(wide, lanes, count, keys, size, work, range_of)
-        for number in range(start // room, ceildiv(last, room)):
-            at = max(number * room, start)
-            some = min(number * room + room, last) - at
-            by_place = (page_of(number), 1, *there)
+        _share_values(lanes, pages, room, page_of, there, block, work, range_of)
 
-            def share(r, many, at=at, some=some, by_place=by_place, start=start, number=number, range_of=range_of):
-                to = at - start
-                within = at - number * room
-                bottom, top = range_of(r + many - 1)[0], range_of(r)[1]
-                if (bottom <= to) & (top >= to + some):
-                    _share(many, lanes, pages, by_place, room, size, within - to, (to, to + some), scores, r, sums)
-                else:  # a query that does not see a key takes nothing of it, not even 0 times an infinity
-                    for one in range(r, r + many):
-                        seen = range_of(one)
-                        ends = (max(seen[0], to), min(seen[1], to + some))
-                        _share(1, lanes, pages, by_place, room, size, within - to, ends, scores, one, sums)
 
-            tile(count, (4, 2, 1), share)
+def _score_keys(wide: Any, lanes: Any, pages: Any, room: Any, page_of: Any, there: Any, block: Any, work: Any) -> None:
+    """Scores of all queries of a task for the keys of a block: the first key, how many, and how many queries."""
+    start, keys, count = block
+    last = start + keys
+    size = _numbers_of(pages, room)
+    for number in range(start // room, ceildiv(last, room)):
+        at = max(number * room, start)
+        some = min(number * room + room, last) - at
+        by_number = (page_of(number), 0, *there)
+
+        def score(r, many, at=at, some=some, by_number=by_number, number=number):
+            _score(wide, many, pages, by_number, room, size, at - number * room, some, work, r, at - start, lanes)
+
+        tile(count, (4, 2, 1), score)
+
+
+def _share_values(
+    lanes: Any, pages: Any, room: Any, page_of: Any, there: Any, block: Any, work: Any, range_of: Any
+) -> None:
+    """Adds the values of a block to the sums of all queries of a task, as much of each as the powers say."""
+    start, keys, count = block
+    last = start + keys
+    scores, sums = work[1], work[2]
+    size = _numbers_of(pages, room)
+    for number in range(start // room, ceildiv(last, room)):
+        at = max(number * room, start)
+        some = min(number * room + room, last) - at
+        by_place = (page_of(number), 1, *there)
+
+        def share(r, many, at=at, some=some, by_place=by_place, number=number):
+            to = at - start
+            within = at - number * room
+            bottom, top = range_of(r + many - 1)[0], range_of(r)[1]
+            if (bottom <= to) & (top >= to + some):
+                _share(many, lanes, pages, by_place, room, size, within - to, (to, to + some), scores, r, sums)
+            else:  # a query that does not see a key takes nothing of it, not even 0 times an infinity
+                for one in range(r, r + many):
+                    seen = range_of(one)
+                    ends = (max(seen[0], to), min(seen[1], to + some))
+                    _share(1, lanes, pages, by_place, room, size, within - to, ends, scores, one, sums)
+
+        tile(count, (4, 2, 1), share)
 
 
 def begin(wide: Any, count: Any, size: Any, work: Any) -> None:

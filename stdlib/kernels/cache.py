@@ -71,8 +71,7 @@ def kv_cache_store(
 
     def one(row):
         if row < offsets[sequences].cast(int64):
-            s = _sequence(offsets, sequences, row)
-            place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
+            s, place = _place(offsets, lengths, row)
             page = _page(table, s, place // room, pages)
             at = place % room
             for head in range(heads):
@@ -141,24 +140,17 @@ def flash_attention_ragged(
     results = None if is_gpu else scratch[wide](select(apart, rows * shared * parts * spans * numbers, 0))
 
     def one(task):
-        at = task // pieces
-        part = at % parts * GROUP
-        heads = min(group - part, GROUP)
-        head = at // parts % shared
-        own = head * group + part
+        head, own, heads, first = _part(task // pieces, group, shared)
         work, total = _memory(wide), _memory(wide)
-        row = at // parts // shared * most
+        row = first * most
         end = min(row + most, rows)
         while row < end:
             stop = end
             begin(wide, (end - row) * heads, size, total)
             if row < offsets[sequences].cast(int64):
-                s = _sequence(offsets, sequences, row)
+                s, place = _place(offsets, lengths, row)
                 stop = min(end, offsets[s + 1].cast(int64))
-                place = lengths[s].cast(int64) + row - offsets[s].cast(int64)
-                for r in range((stop - row) * heads):
-                    for k in range(size):
-                        work[0][r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
+                _queries(query, row, stop - row, own, heads, scale, work[0])
                 places = (place, stop - row, heads)
                 page_of = lambda number: _page(table, s, number, pages)  # noqa: B023, E731
                 low, high = _spans(place, stop - row, window)
@@ -174,24 +166,51 @@ def flash_attention_ragged(
                 _put(out, row, own, stop - row, heads, total)
             row = stop
 
+    parallel_for(ceildiv(rows, most) * shared * parts * pieces, one, grain=1)
+    if not is_gpu and apart:
+        _merge_spans(wide, out, results, spans, (offsets, lengths), (group, shared), window)
+
+
+def _queries(query: Any, row: Any, count: Any, own: Any, heads: Any, scale: Any, numbers: Any) -> None:
+    """The scaled numbers of the queries of some rows and heads."""
+    wide = numbers.dtype
+    for r in range(count * heads):
+        for k in range(query.dim(2)):
+            numbers[r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
+
+
+def _merge_spans(wide: Any, out: Any, results: Any, spans: Any, batch: Any, heads_of: Any, window: Any) -> None:
+    """The results of rows whose spans were attended to by tasks of their own."""
+    offsets, lengths = batch
+    group, shared = heads_of
+    size = out.dim(2)
+
     def merged(task):
-        part = task % parts * GROUP
-        heads = min(group - part, GROUP)
-        own = task // parts % shared * group + part
-        row = task // parts // shared
+        _, own, heads, row = _part(task, group, shared)
         work, total = _memory(wide), _memory(wide)
         begin(wide, heads, size, total)
-        if row < offsets[sequences].cast(int64):
-            s = _sequence(offsets, sequences, row)
-            low, high = _spans(lengths[s].cast(int64) + row - offsets[s].cast(int64), 1, window)
+        if row < offsets[lengths.dim(0)].cast(int64):
+            _, place = _place(offsets, lengths, row)
+            low, high = _spans(place, 1, window)
             for span in range(low, high):
-                _take(results, (task * spans + span) * numbers, heads, size, work)
+                _take(results, (task * spans + span) * GROUP * (size + 2), heads, size, work)
                 merge(wide, heads, size, work, total)
         _put(out, row, own, 1, heads, total)
 
-    parallel_for(ceildiv(rows, most) * shared * parts * pieces, one, grain=1)
-    if not is_gpu and apart:
-        parallel_for(rows * shared * parts, merged, grain=1)
+    parallel_for(out.dim(0) * shared * ceildiv(group, GROUP), merged, grain=1)
+
+
+def _part(task: Any, group: Any, shared: Any) -> Any:
+    """The head of keys of a task, the first and the number of its heads of queries, and which rows it has."""
+    parts = ceildiv(group, GROUP)
+    head, part = task // parts % shared, task % parts * GROUP
+    return head, head * group + part, min(group - part, GROUP), task // parts // shared
+
+
+def _place(offsets: Any, lengths: Any, row: Any) -> Any:
+    """The sequence of a row, and the place of the row in it."""
+    s = _sequence(offsets, lengths.dim(0), row)
+    return s, lengths[s].cast(int64) + row - offsets[s].cast(int64)
 
 
 def _memory(wide: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from einkorn.tensor import Tensor
 
 from einkorn import functional as F
 from einkorn.dsl.diagnostics.errors import EinkornError
@@ -173,3 +175,56 @@ def test_lists_of_another_length() -> None:
         with pytest.raises(EinkornError) as caught:
             case()
         assert (caught.value.code, caught.value.argument) == ("EK0473", argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "code"),
+    [
+        ("top_k", np.array([1.0, 2.0]), "EK0413"),
+        ("seed", np.array([1.0, 2.0], np.float32), "EK0413"),
+        ("step", np.array([True, False]), "EK0413"),
+        ("top_k", 1.5, "EK0412"),
+        ("top_k", -1, "EK0414"),
+        ("top_p", 1.5, "EK0414"),
+        ("top_p", math.nan, "EK0414"),
+        ("min_p", -0.1, "EK0414"),
+        ("temperature", math.nan, "EK0414"),
+        ("temperature", np.float32(-1), "EK0414"),
+        ("temperature", math.inf, "EK0414"),
+        ("temperature", np.array([1j, 2j]), "EK0413"),
+        ("seed", math.nan, "EK0414"),
+    ],
+)
+def test_numbers_of_the_op_are_checked_where_it_is_called(argument: str, value: Any, code: str) -> None:
+    logits = Tensor.from_numpy(np.zeros((2, 5), np.float32))
+    given = Tensor.from_numpy(value) if isinstance(value, np.ndarray) else value
+    with pytest.raises(EinkornError) as caught:
+        F.sample_tokens(logits, **{argument: given})
+    assert (caught.value.code, caught.value.argument) == (code, argument)
+    assert caught.value.place is not None and caught.value.place.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("step", {"step": 1.5}),
+        ("step", {"step": [0.0, 1.0]}),
+        ("step", {"step": [[0], [1, 2]]}),
+        ("history[1]", {"history": [[1], [1.0]]}),
+        ("logits", {"logits": np.zeros(5, np.float32)}),
+        ("params", {"params": [nn.SamplingParams(), {"top_k": 3}]}),
+    ],
+)
+def test_what_is_no_row_of_integers_is_refused(argument: str, given: Any) -> None:
+    known = {"logits": np.zeros((2, 5), np.float32), "params": nn.SamplingParams(repetition_penalty=2), "step": 0}
+    with pytest.raises(EinkornError) as caught:
+        nn.sample(**known | given)
+    assert (caught.value.code, caught.value.argument) == ("EK0473", argument)
+    assert caught.value.place is not None and caught.value.place.file == __file__
+
+
+@pytest.mark.parametrize("stop", [[3], 3, (1.5,), ("a",), ((1, -2),), (True,), (None,)])
+def test_stops_are_tokens(stop: Any) -> None:
+    with pytest.raises(EinkornError) as caught:
+        nn.SamplingParams(stop=stop)
+    assert caught.value.argument == "stop"
