@@ -1,10 +1,15 @@
 """Trains a small Llama over bytes on texts that ship with Python, and streams text from GGUF files.
 
-    python examples/models/generate.py train --seconds 120     # needs PyTorch; writes three files
+    python examples/models/generate.py                       # trains unless the files are there, then streams from each
+    python examples/models/generate.py train --seconds 900   # needs PyTorch; writes three files
     python examples/models/generate.py stream bytes-q8_0.gguf --prompt "def "
+    python examples/models/generate.py judge bytes-*.gguf    # the loss of each on texts that are held out
 
-Streaming needs nothing but Einkorn: the file is mapped, its metadata has the sizes of the network, and the layers take
-the encoding that the file has. Keys and values of earlier bytes are kept, so that a step computes one row.
+Streaming needs nothing but Einkorn: the file is mapped, its metadata has the sizes of the network, the layers take the
+encoding that the file has, and a generator keeps keys and values in pages.
+
+A training of 15 minutes on an idle core, about 3 million bytes, gives text that reads like Python; the loss is about
+1.3 nats a byte then.
 """
 
 from __future__ import annotations
@@ -12,7 +17,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from einkorn.graph.weights import GGUFWeights, write_gguf
 
 VOCABULARY = 256
 FORMATS = ("f32", "q8_0", "q4_0")
+PAGE = 16  # places of a page of keys and values
 
 
 @dataclass(frozen=True)
@@ -50,22 +55,17 @@ RATE = 3e-3  # of learning, at most
 class Layer(nn.Module):
     """Attention and a gated block, each behind a norm and added to what it takes."""
 
-    def __init__(self, sizes: Sizes, rope: nn.RotaryEmbedding) -> None:
+    def __init__(self, sizes: Sizes, number: int, rope: nn.RotaryEmbedding) -> None:
+        self.number = number
         self.attn_norm = nn.RMSNorm(sizes.dim, eps=1e-5)
         self.attn = nn.Attention(sizes.dim, sizes.heads, sizes.kv_heads, fused=False, rope=rope)
         self.ffn_norm = nn.RMSNorm(sizes.dim, eps=1e-5)
         self.ffn = nn.MLP(sizes.dim, sizes.hidden)
 
-    def forward(self, x: Any, keys: Any = None, values: Any = None, place: Any = 0) -> tuple[Any, Any, Any]:
-        """The row behind others, with the keys and values of all; or, without these, all first rows."""
+    def forward(self, x: Any, cache: Any = None) -> Any:
         h = self.attn_norm(x)
-        if keys is None:
-            q, keys, values = self.attn.heads(h)
-            attended = self.attn.attend(q, keys, values)
-        else:
-            attended, (keys, values) = self.attn.extended(h, (keys, values), place)
-        x = x + attended
-        return x + self.ffn(self.ffn_norm(x)), keys, values
+        x = x + (self.attn(h) if cache is None else self.attn.paged(h, cache, self.number))
+        return x + self.ffn(self.ffn_norm(x))
 
 
 class Llama(nn.Module):
@@ -75,24 +75,20 @@ class Llama(nn.Module):
         self.sizes = sizes
         self.token_embd = nn.Embedding(VOCABULARY, sizes.dim)
         rope = nn.RotaryEmbedding.of(sizes.head_dim, sizes.length)
-        self.blk = nn.ModuleList(Layer(sizes, rope) for _ in range(sizes.layers))
+        self.blk = nn.ModuleList(Layer(sizes, number, rope) for number in range(sizes.layers))
         self.output_norm = nn.RMSNorm(sizes.dim, eps=1e-5)
         self.output = nn.Linear(sizes.dim, VOCABULARY, bias=False)
 
-    def forward(self, tokens: Any, place: Any = 0, *past: Any) -> list[Any]:
-        """Logits of the byte behind the last one, and keys and values of all layers.
+    def forward(self, tokens: Any, cache: Any = None) -> Any:
+        """Logits of the byte behind each of the tokens (batch, length).
 
-        Args:
-            tokens: (1, length).
-            place: of the first one; with keys and values of those before it, layer by layer.
+        With the cache of a generator the tokens are those of all its sequences (rows), and logits those of the byte
+        behind the last one of each.
         """
         x = self.token_embd(tokens)
-        cache = []
-        for number, layer in enumerate(self.blk):
-            before = past[2 * number : 2 * number + 2]
-            x, keys, values = layer(x, *before, *([place] if before else []))
-            cache += [keys, values]
-        return [self.output(self.output_norm(x[:, -1])), *cache]
+        for layer in self.blk:
+            x = layer(x, cache)
+        return self.output(self.output_norm(x if cache is None else cache.last_rows(x)))
 
 
 # *** files ***
@@ -171,31 +167,26 @@ def load(path: Path) -> Llama:
 # *** streaming ***
 
 
-class Streamer:
-    """Two graphs of a network: one takes a whole prompt, the other a byte behind earlier ones."""
+def generator(model: Llama, sequences: int = 1, dtype: DType = DType.float32) -> nn.Generator:
+    """A generator with room for so many sequences, whose keys and values are numbers of a dtype."""
+    sizes = model.sizes
+    params = nn.KVCacheParams(dtype, sizes.kv_heads, sizes.head_dim, sizes.layers, page_size=PAGE)
+    pages = sequences * -(-sizes.length // PAGE)
+    return nn.Generator(model, nn.PagedKVCacheManager(params, pages), max_batch_size=sequences)
 
-    def __init__(self, model: Llama) -> None:
-        sizes, cpu = model.sizes, DeviceRef.CPU()
-        self.length = sizes.length
-        tokens, place = TensorType(DType.int64, [1, "n"], cpu), TensorType(DType.int64, [], cpu)
-        past = [TensorType(DType.float32, [1, sizes.kv_heads, "past", sizes.head_dim], cpu)] * (2 * sizes.layers)
-        self.first = model.compile(tokens)
-        self.next = model.compile(TensorType(DType.int64, [1, 1], cpu), place, *past)
 
-    def stream(self, prompt: bytes, params: nn.SamplingParams) -> Iterator[int]:
-        """The bytes behind a prompt, one after the other."""
-        tokens = list(prompt) or [10]
-        logits, *cache = self.first(np.array([tokens[-self.length :]]))
-        new: list[int] = []
-        place = min(len(tokens), self.length)
-        while True:
-            chosen, _ = nn.sample(logits, params, len(new), history=[tokens + new] if params.has_penalties else None)
-            new.append(chosen.item())
-            yield new[-1]
-            if params.is_finished(new) or place >= self.length:
-                return
-            logits, *cache = self.next(np.array([new[-1:]]), place, *cache)
-            place += 1
+def judged(model: Llama, data: bytes, length: int = 257, batch: int = 16) -> float:
+    """The loss of a network on texts, in nats a byte."""
+    logits = model.compile(TensorType(DType.int64, ["batch", length - 1], DeviceRef.CPU()))
+    rows = np.frombuffer(data[: len(data) // length * length], np.uint8).reshape(-1, length).astype(np.int64)
+    total = 0.0
+    for start in range(0, len(rows), batch):
+        some = rows[start : start + batch]
+        found = logits(some[:, :-1]).numpy().astype(np.float64)
+        found -= found.max(-1, keepdims=True)
+        likelihoods = found - np.log(np.exp(found).sum(-1, keepdims=True))
+        total -= np.take_along_axis(likelihoods, some[:, 1:, None], -1).sum()
+    return total / rows[:, 1:].size
 
 
 # *** training ***
@@ -300,40 +291,63 @@ def train(arguments: argparse.Namespace) -> None:
 
 def stream(arguments: argparse.Namespace) -> None:
     """Streams text from a file."""
-    streamer = Streamer(load(arguments.file))
     params = nn.SamplingParams(
         temperature=arguments.temperature,
         top_p=arguments.top_p,
         seed=arguments.seed,
         max_new_tokens=arguments.count,
     )
+    made = generator(load(arguments.file))
     sys.stdout.write(arguments.prompt)
-    begun, count = time.perf_counter(), 0
-    for byte in streamer.stream(arguments.prompt.encode(), params):
+    for byte in made.stream(arguments.prompt, params):
         sys.stdout.buffer.write(bytes([byte])) if byte >= 32 or byte in b"\n\t" else None
         sys.stdout.flush()
-        count += 1
-    print(f"\n[{count} bytes, {count / (time.perf_counter() - begun):.0f} a second]", file=sys.stderr)
+    figures = made.figures
+    print(f"\n[{figures.tokens} bytes, {figures.tokens_per_second:.0f} a second]", file=sys.stderr)
+
+
+def judge(arguments: argparse.Namespace) -> None:
+    """Prints the losses of files."""
+    held = split(texts())[1]
+    for file in arguments.files:
+        print(f"{file}: {judged(load(file), held):.4f} nats a byte", flush=True)
+
+
+def everything(arguments: argparse.Namespace) -> None:
+    """Streams from the three files of the folder, which are trained before if they are not there."""
+    files = [arguments.folder / f"bytes-{format}.gguf" for format in FORMATS]
+    if not all(file.exists() for file in files):
+        train(arguments)
+    for arguments.file in files:
+        print(f"*** {arguments.file} ***")
+        stream(arguments)
 
 
 def main() -> None:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    commands = parser.add_subparsers(required=True)
-    training = commands.add_parser("train", help="train with PyTorch, and write bytes-f32.gguf and two others")
-    training.add_argument("--seconds", type=float, default=120)
-    training.add_argument("--batch", type=int, default=4)
-    training.add_argument("--threads", type=int)
-    training.add_argument("--folder", type=Path, default=Path())
+    trained_by = argparse.ArgumentParser(add_help=False)
+    trained_by.add_argument("--seconds", type=float, default=900)
+    trained_by.add_argument("--batch", type=int, default=4)
+    trained_by.add_argument("--threads", type=int)
+    trained_by.add_argument("--folder", type=Path, default=Path())
+    streamed_by = argparse.ArgumentParser(add_help=False)
+    streamed_by.add_argument("--prompt", default="def ")
+    streamed_by.add_argument("--count", type=int, default=200)
+    streamed_by.add_argument("--temperature", type=float, default=0.7)
+    streamed_by.add_argument("--top-p", type=float, default=0.9)
+    streamed_by.add_argument("--seed", type=int, default=0)
+    described = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(description=described, parents=[trained_by, streamed_by])
+    parser.set_defaults(run=everything)
+    commands = parser.add_subparsers()
+    training = commands.add_parser("train", parents=[trained_by], help="train with PyTorch, and write three files")
     training.set_defaults(run=train)
-    streaming = commands.add_parser("stream", help="stream text from a file")
+    streaming = commands.add_parser("stream", parents=[streamed_by], help="stream text from a file")
     streaming.add_argument("file", type=Path)
-    streaming.add_argument("--prompt", default="def ")
-    streaming.add_argument("--count", type=int, default=200)
-    streaming.add_argument("--temperature", type=float, default=0.7)
-    streaming.add_argument("--top-p", type=float, default=0.9)
-    streaming.add_argument("--seed", type=int, default=0)
     streaming.set_defaults(run=stream)
+    judging = commands.add_parser("judge", help="print the losses of files on texts that are held out")
+    judging.add_argument("files", type=Path, nargs="+")
+    judging.set_defaults(run=judge)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

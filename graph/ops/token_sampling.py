@@ -116,8 +116,8 @@ def _by_row(name: str, argument: str, value: TensorValueLike, x: TensorValue, dt
     """A number for each row."""
     if isinstance(value, int | float | np.generic):
         low, high = _RANGES.get(argument, (-math.inf, math.inf))
-        real = not isinstance(value, np.generic) or isinstance(value, np.integer | np.floating)
-        if real and not (low <= value <= high and (isinstance(value, int) or math.isfinite(value))):
+        number = value.item() if isinstance(value, np.generic) else value
+        if isinstance(number, int | float) and not (low <= number <= high and abs(number) < math.inf):
             text = f"argument '{argument}' is {value}"
             fail(
                 name, text, code="EK0414", argument=argument, expected=f"a number from {low} to {high}", got=str(value)
