@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ..dsl.diagnostics.shield import shielded
 
 if TYPE_CHECKING:
-    from .algorithms.monoids import All, Any, ArgMax, ArgMin, LogSumExp, Max, Min, Monoid, Product, Sum, Welford
+    from .algorithms.monoid import Monoid
+    from .algorithms.monoids import All, Any, ArgMax, ArgMin, LogSumExp, Max, Min, Product, Sum, Welford
     from .algorithms.random import normal, philox, philox_4x32, philox_4x64, uniform
     from .algorithms.rows import reduce, rowwise
     from .algorithms.scans import scan
@@ -79,7 +80,8 @@ __all__ = [
 
 # Module -> the names that come from it, on first use.
 _FILES = {
-    "algorithms.monoids": "All Any ArgMax ArgMin LogSumExp Max Min Monoid Product Sum Welford",
+    "algorithms.monoid": "Monoid",
+    "algorithms.monoids": "All Any ArgMax ArgMin LogSumExp Max Min Product Sum Welford",
     "algorithms.random": "normal philox philox_4x32 philox_4x64 uniform",
     "algorithms.rows": "reduce rowwise",
     "algorithms.scans": "scan",

@@ -7,8 +7,9 @@ See also `layout` (what a layout means).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ..dsl import Parts
 from ..dsl.diagnostics.cards import Card, Part, Table
 from ..dsl.diagnostics.errors import EinkornError, plural
 from ..dsl.diagnostics.places import user_place
@@ -16,6 +17,28 @@ from ..dsl.diagnostics.rich import Rich
 
 MAX_SHOWN = 32  # rows and columns that text and cards show
 CELL = 34  # pixels of SVG
+
+Shape = Parts  # an integer, or a tuple of shapes
+
+
+class LayoutMembers:
+    """What layouts answer."""
+
+    shape: Any
+    stride: Any
+    size: Any
+    outer: Any
+    inner: Any
+    offset: Any
+
+    def __call__(self, *coordinate: Shape) -> Any:
+        """The offset of a coordinate."""
+
+
+if TYPE_CHECKING:
+
+    class Shaped(LayoutMembers, Protocol):
+        """A layout, a swizzle or what they are composed to."""
 
 
 class Drawn(Rich):
@@ -61,7 +84,7 @@ class Drawn(Rich):
 _KINDS = {"Swizzle": "swizzle", "ComposedLayout": "composed layout"}
 
 
-def notation(layout: Any) -> str:
+def notation(layout: Shaped) -> str:
     """A layout on one line: `(4, 8):(8, 1)`."""
     match type(layout).__name__:
         case "Layout":
@@ -73,26 +96,26 @@ def notation(layout: Any) -> str:
             return repr(layout)
 
 
-def _has_grid(layout: Any) -> bool:
+def _has_grid(layout: Shaped) -> bool:
     return hasattr(layout, "shape") and layout.size > 0
 
 
-def _count(layout: Any) -> int:
+def _count(layout: Shaped) -> int:
     """How many rows its grid has."""
     return _product(layout.shape[0]) if isinstance(layout.shape, tuple) and layout.shape else 1
 
 
-def _columns(layout: Any) -> int:
+def _columns(layout: Shaped) -> int:
     return int(layout.size) // _count(layout)
 
 
-def _rows(layout: Any) -> list[tuple[str, ...]]:
+def _rows(layout: Shaped) -> list[tuple[str, ...]]:
     """The rows of its grid, each with its number."""
     rows, columns = _count(layout), min(_columns(layout), MAX_SHOWN)
     return [(str(i), *(str(layout(i + rows * j)) for j in range(columns))) for i in range(min(rows, MAX_SHOWN))]
 
 
-def _product(shape: Any) -> int:
+def _product(shape: Shape) -> int:
     if not isinstance(shape, tuple):
         return int(shape)
     result = 1
@@ -112,7 +135,7 @@ def _text(text: str, column: int, row: int, color: str) -> str:
     return f"<text x='{(column + 0.5) * CELL:g}' y='{(row + 0.5) * CELL:g}' fill='{color}'>{text}</text>"
 
 
-def _check(shape: Any, stride: Any, layout: Any) -> None:
+def _check(shape: Shape, stride: Shape, layout: Shaped) -> None:
     if isinstance(shape, tuple) != isinstance(stride, tuple):
         raise _refused(layout, f"shape {shape!r} and stride {stride!r} are not of one form")
     if isinstance(shape, tuple):
@@ -129,7 +152,7 @@ def _check(shape: Any, stride: Any, layout: Any) -> None:
         raise _refused(layout, f"a size is not below zero, as {shape} is")
 
 
-def _refused(layout: Any, text: str) -> EinkornError:
+def _refused(layout: Shaped, text: str) -> EinkornError:
     return EinkornError(
         f"no layout: {text}",
         code="EK0894",

@@ -15,10 +15,17 @@ See also `drawn_layouts` (tiles of tensors; pictures).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
-from ..dsl import static_assert, struct
+from ..dsl import Index, Parts, static_assert, struct
 from .drawn_layouts import Drawn
+
+if TYPE_CHECKING:
+    from .drawn_layouts import Shaped
+
+Tree = Parts  # a shape, a stride or a coordinate: an integer, or a tuple of trees
+Modes = tuple[tuple[Index, Index], ...]  # pairs of size and stride
+Function = Union["Layout", "ComposedLayout", "Swizzle"]
 
 __all__ = [
     "ComposedLayout",
@@ -51,12 +58,12 @@ class Layout(Drawn):
     stride: Any
 
     @staticmethod
-    def row_major(shape: Any) -> Layout:
+    def row_major(shape: Tree) -> Layout:
         """The layout of a shape whose last axis lies close together, as NumPy's arrays do."""
         return Layout(shape, _compact(shape, True))
 
     @staticmethod
-    def column_major(shape: Any) -> Layout:
+    def column_major(shape: Tree) -> Layout:
         """The layout of a shape whose first axis lies close together; the offset of the number i is i."""
         return Layout(shape, _compact(shape, False))
 
@@ -85,7 +92,7 @@ class Layout(Drawn):
         """How deep tuples are nested: 0 for a number."""
         return _depth(self.shape)
 
-    def __call__(self, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> Any:
+    def __call__(self, i: Tree, j: Tree = (), k: Tree = (), n: Tree = ()) -> Any:
         """The offset of a coordinate: `layout(i)`, `layout(i, j)`, `layout((i, (j, k)))`."""
         return _offset(_coordinate(i, j, k, n), self.shape, self.stride)
 
@@ -107,7 +114,7 @@ class Swizzle(Drawn):
     base: int
     shift: int
 
-    def __call__(self, offset: Any) -> Any:
+    def __call__(self, offset: Index) -> Any:
         """The offset that takes the place of another."""
         if self.bits == 0:
             return offset
@@ -158,16 +165,16 @@ class ComposedLayout(Drawn):
         """How deep tuples are nested."""
         return self.inner.depth
 
-    def __call__(self, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> Any:
+    def __call__(self, i: Tree, j: Tree = (), k: Tree = (), n: Tree = ()) -> Any:
         """The offset of a coordinate, as a `Layout` takes it."""
         return self.outer(self.offset + self.inner(i, j, k, n))
 
 
-def _is_none(part):
+def _is_none(part: Tree) -> bool:
     return isinstance(part, tuple) and len(part) == 0
 
 
-def _coordinate(i, j, k, n):
+def _coordinate(i: Tree, j: Tree, k: Tree, n: Tree) -> Any:
     """The arguments of a call as one coordinate."""
     if _is_none(j):
         return i
@@ -176,7 +183,7 @@ def _coordinate(i, j, k, n):
     return (i, j, k) if _is_none(n) else (i, j, k, n)
 
 
-def _offset(coordinate, shape, stride):
+def _offset(coordinate: Tree, shape: Tree, stride: Tree) -> Any:
     """The offset of a coordinate. No recursion: the coordinate may be a value of the running program."""
     parts = ((coordinate, shape, stride),)
     for _ in (0,) * _depth(shape):
@@ -192,7 +199,7 @@ def _offset(coordinate, shape, stride):
     return total
 
 
-def _opened(parts):
+def _opened(parts: tuple[tuple[Tree, Tree, Tree], ...]) -> Any:
     """Coordinates that are tuples, part by part next to their shapes and strides."""
     results: Any = ()
     for place, sizes, steps in parts:
@@ -207,7 +214,7 @@ def _opened(parts):
     return results
 
 
-def _flat(tree):
+def _flat(tree: Tree) -> Any:
     """The numbers of a nested tuple, from left to right."""
     if not isinstance(tree, tuple):
         return (tree,)
@@ -217,14 +224,14 @@ def _flat(tree):
     return results
 
 
-def _product(tree):
+def _product(tree: Tree) -> Any:
     result = 1
     for part in _flat(tree):
         result = result * part
     return result
 
 
-def _depth(tree):
+def _depth(tree: Tree) -> int:
     if not isinstance(tree, tuple):
         return 0
     deepest = 0
@@ -234,7 +241,7 @@ def _depth(tree):
     return deepest + 1
 
 
-def _compact(shape, last_first):
+def _compact(shape: Tree, last_first: bool) -> Any:
     """Strides in which nothing is left free."""
     flat = _flat(shape)
     steps: Any = ()
@@ -245,7 +252,7 @@ def _compact(shape, last_first):
     return _like(shape, steps)
 
 
-def _like(shape, flat):
+def _like(shape: Tree, flat: tuple[Index, ...]) -> Any:
     """Numbers in the form of a shape."""
     if not isinstance(shape, tuple):
         return flat[0]
@@ -262,12 +269,12 @@ def _like(shape, flat):
     return results
 
 
-def _modes(layout):
+def _modes(layout: Layout) -> Any:
     """The numbers of a layout's shape and stride, side by side."""
     return tuple(zip(_flat(layout.shape), _flat(layout.stride), strict=True))
 
 
-def _of_modes(modes: Any) -> Layout:
+def _of_modes(modes: Modes) -> Layout:
     """The layout of pairs of size and stride; of none, that of one element."""
     if len(modes) == 0:
         return Layout(1, 0)
@@ -276,17 +283,17 @@ def _of_modes(modes: Any) -> Layout:
     return Layout(tuple(size for size, _ in modes), tuple(step for _, step in modes))
 
 
-def _joined(layouts: Any) -> Layout:
+def _joined(layouts: tuple[Layout, ...]) -> Layout:
     """The layout whose modes are these."""
     return Layout(tuple(part.shape for part in layouts), tuple(part.stride for part in layouts))
 
 
-def _by_modes(layout):
+def _by_modes(layout: Layout) -> tuple[Layout, ...]:
     """The layouts of all modes."""
     return tuple(layout.mode(k) for k in range(layout.rank))
 
 
-def coalesce(layout: Layout, by: Any = None) -> Layout:
+def coalesce(layout: Layout, by: Tree | None = None) -> Layout:
     """The same function of one number, with as few modes as there can be.
 
     `by` is a form, as `(1, 1)`: each mode that stands next to a part of it is coalesced by itself, the others stay.
@@ -310,7 +317,7 @@ def coalesce(layout: Layout, by: Any = None) -> Layout:
     return _of_modes(results)
 
 
-def composition(a: Any, b: Any) -> Any:
+def composition(a: Function, b: Shaped | tuple[Shaped, ...]) -> Any:
     """The layout of `a(b(coordinate))`; its coordinates are those of `b`.
 
     `b` may be a tuple of layouts, one for each mode of `a`. Offsets of `b` beyond the size of `a` go on along the last
@@ -331,7 +338,7 @@ def composition(a: Any, b: Any) -> Any:
     return _composed(_modes(coalesce(a)), b.shape, b.stride)
 
 
-def _composed(modes: Any, shape: Any, stride: Any) -> Layout:
+def _composed(modes: Modes, shape: Tree, stride: Tree) -> Layout:
     if isinstance(shape, tuple):
         return _joined(tuple(_composed(modes, size, step) for size, step in zip(shape, stride, strict=True)))
     if shape == 1 or stride == 0:
@@ -339,7 +346,7 @@ def _composed(modes: Any, shape: Any, stride: Any) -> Layout:
     return _of_modes(_walked(modes, shape, stride))
 
 
-def _walked(modes, count, distance):
+def _walked(modes: Modes, count: Index, distance: Index) -> Any:
     """`count` elements, `distance` apart, of the modes of a layout."""
     results: Any = ()
     left = count
@@ -381,7 +388,7 @@ def complement(layout: Layout, size: int) -> Layout:
     return coalesce(_of_modes((*results, ((size + at - 1) // at, at))))
 
 
-def _by_stride(layout):
+def _by_stride(layout: Layout) -> Any:
     """The modes of a layout, those with the least stride first."""
     results: Any = ()
     for mode in _modes(layout):
@@ -393,11 +400,11 @@ def _by_stride(layout):
     return results
 
 
-def _as_layout(tiler: Any) -> Layout:
+def _as_layout(tiler: Layout | Tree) -> Layout:
     return tiler if isinstance(tiler, Layout) else Layout(tiler, 1)
 
 
-def logical_divide(layout: Layout, tiler: Any) -> Layout:
+def logical_divide(layout: Layout, tiler: Layout | Tree) -> Layout:
     """Divides a layout into tiles: mode 0 goes through a tile, mode 1 from tile to tile.
 
     `tiler` is a layout of the elements of a tile, a number of neighbours, or a tuple: one for each mode, each of which
@@ -416,7 +423,7 @@ def logical_divide(layout: Layout, tiler: Any) -> Layout:
     return divided
 
 
-def zipped_divide(layout: Layout, tiler: Any) -> Layout:
+def zipped_divide(layout: Layout, tiler: Layout | Tree) -> Layout:
     """As `logical_divide`, with all modes within a tile as mode 0, and all from tile to tile as mode 1."""
     divided = logical_divide(layout, tiler)
     if not isinstance(tiler, tuple):
@@ -427,13 +434,13 @@ def zipped_divide(layout: Layout, tiler: Any) -> Layout:
     return _joined((_joined(inside), _joined((*among, *modes[len(tiler) :]))))
 
 
-def tiled_divide(layout: Layout, tiler: Any) -> Layout:
+def tiled_divide(layout: Layout, tiler: Layout | Tree) -> Layout:
     """As `zipped_divide`, with the modes from tile to tile as modes 1, 2, …"""
     zipped = zipped_divide(layout, tiler)
     return _joined((zipped.mode(0), *_by_modes(zipped.mode(1))))
 
 
-def logical_product(layout: Layout, tiler: Any) -> Layout:
+def logical_product(layout: Layout, tiler: Layout | Tree) -> Layout:
     """Repeats a layout as another one says: mode 0 goes through a copy, mode 1 from copy to copy.
 
     `tiler` is a layout, a number of copies, or a tuple: one for each mode.

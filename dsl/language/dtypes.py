@@ -24,31 +24,36 @@ if TYPE_CHECKING:
         def __get__(self, owner: Any, kind: Any = None) -> Self: ...
         def __set__(self, owner: Any, value: Numbers) -> None: ...
 
+    class _Whole(_Field):
+        """Integers are bounds of ranges, too."""
+
+        def __index__(self) -> int: ...
+
     class bool8(Element, _Field):
         """True or false, a byte each."""
 
-    class int8(Integral, _Field):
+    class int8(Integral, _Whole):
         """Signed integers of 8 bits."""
 
-    class int16(Integral, _Field):
+    class int16(Integral, _Whole):
         """Signed integers of 16 bits."""
 
-    class int32(Integral, _Field):
+    class int32(Integral, _Whole):
         """Signed integers of 32 bits."""
 
-    class int64(Integral, _Field):
+    class int64(Integral, _Whole):
         """Signed integers of 64 bits."""
 
-    class uint8(Integral, _Field):
+    class uint8(Integral, _Whole):
         """Unsigned integers of 8 bits."""
 
-    class uint16(Integral, _Field):
+    class uint16(Integral, _Whole):
         """Unsigned integers of 16 bits."""
 
-    class uint32(Integral, _Field):
+    class uint32(Integral, _Whole):
         """Unsigned integers of 32 bits."""
 
-    class uint64(Integral, _Field):
+    class uint64(Integral, _Whole):
         """Unsigned integers of 64 bits."""
 
     class float16(Floating, _Field):

@@ -16,10 +16,10 @@ __all__ = ["AnyDType", "AnyTensor", "Index", "Parts"]
 
 if TYPE_CHECKING:
     from .dtypes import Int
-    from .members import AnyTensor, Members, Parts
+    from .members import AnyDType, AnyTensor
 
     Index = int | Int
-    AnyDType = DType | type[Members]
+    Parts = Any  # checkers have no type for either a number or a tuple
 else:
 
     class Index:

@@ -213,6 +213,8 @@ class Members:
     def __le__(self, other: Any) -> Any: ...
     def __gt__(self, other: Any) -> Any: ...
     def __ge__(self, other: Any) -> Any: ...
+    def __eq__(self, other: object) -> Any: ...
+    def __ne__(self, other: object) -> Any: ...
 
 
 class Pointer(Generic[T]):
@@ -274,12 +276,43 @@ class Destination(Protocol):
     def is_one(self, axis: int) -> bool: ...
 
 
-class AnyTensor(Members, Destination, Protocol):  # type: ignore[misc]
+class AnyTensor(Members, Protocol):  # type: ignore[misc]
     """A tensor of any dtype and rank, whether it is read or written, or memory of `stack` or `scratch`."""
 
 
-class Parts(Members, Protocol):  # type: ignore[misc]
-    """A number, a vector, or a tuple or struct of these."""
+class DTypeMembers:
+    """What dtypes answer."""
+
+    bits: int
+    part: Any
+
+    def __call__(self, *numbers: Any) -> Any:
+        """A number of this dtype."""
+
+    def is_float(self) -> bool:
+        raise NotImplementedError
+
+    def is_complex(self) -> bool:
+        raise NotImplementedError
+
+    def is_integral(self) -> bool:
+        raise NotImplementedError
+
+    def is_signed(self) -> bool:
+        raise NotImplementedError
+
+    def is_half(self) -> bool:
+        raise NotImplementedError
+
+    def is_storage(self) -> bool:
+        raise NotImplementedError
+
+    def is_packed(self) -> bool:
+        raise NotImplementedError
+
+
+class AnyDType(DTypeMembers, Protocol):  # type: ignore[misc]
+    """A dtype: `float32`, `x.dtype`, a type variable."""
 
 
 class InputTensor(Members, Numbers, Protocol):  # type: ignore[misc]

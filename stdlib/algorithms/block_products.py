@@ -7,11 +7,27 @@ order, however many rows there are: a result does not depend on the rows around 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, dot4, float32, fma, parallel_for, scratch, store, uint8, unroll
+from ...dsl import (
+    SIMD,
+    AnyTensor,
+    DeviceContext,
+    Floating,
+    Index,
+    ceildiv,
+    dot4,
+    float32,
+    fma,
+    parallel_for,
+    scratch,
+    store,
+    uint8,
+    unroll,
+)
 from .algorithm import product, unravelled
-from .encodings import PART, lanes_of
+from .encodings import PART, Part, Read, lanes_of
 from .products import WORK
 
 LANES = 8  # of the sums of a part
@@ -19,7 +35,16 @@ TOGETHER = 4  # rows for which a part is decoded once
 COLUMNS = 8  # rows of blocks that a task takes at a time
 
 
-def multiply_blocks(ctx: Any, out: Any, x: Any, w: Any, part: Any, elements: Any, bytes: Any, has_least: Any) -> None:
+def multiply_blocks(
+    ctx: DeviceContext,
+    out: AnyTensor,
+    x: tuple[AnyTensor, ...],
+    w: AnyTensor,
+    part: Callable[[Read, int], Part],
+    elements: int,
+    bytes: int,
+    has_least: bool,
+) -> None:
     """out[*s, j] = the sum of x[*s, k] * w[j, k] over k.
 
     Args:
@@ -31,7 +56,7 @@ def multiply_blocks(ctx: Any, out: Any, x: Any, w: Any, part: Any, elements: Any
     rows = out.shape[:-1]
     blocks = w.dim(1) // bytes  # not of the left operand: accesses to the matrix are then known to lie in it
 
-    def part_of(j, b, s):
+    def part_of(j: Index, b: Index, s: int):
         return part(lambda at, width: w.load(j, b * bytes + at, width=width), s)
 
     if ctx.target.is_gpu:
@@ -42,17 +67,32 @@ def multiply_blocks(ctx: Any, out: Any, x: Any, w: Any, part: Any, elements: Any
         _several(out, x, part_of, elements, has_least)
 
 
-def _single(out: Any, x: Any, part_of: Any, elements: Any, blocks: Any) -> None:
+def _single(
+    out: AnyTensor,
+    x: tuple[AnyTensor, ...],
+    part_of: Callable[[Index, Index, int], Part],
+    elements: int,
+    blocks: Index,
+) -> None:
     n, depth = out.dim(-1), x[0].dim(-1)
 
-    def columns(task):
+    def columns(task: Index):
         for j in range(task * COLUMNS, min((task + 1) * COLUMNS, n)):
             _row_sums(out, x, 0, j, 1, lambda b, s, j=j: part_of(j, b, s), elements // PART, blocks)
 
     parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * depth + 16))
 
 
-def _row_sums(out: Any, x: Any, first: Any, j: Any, count: Any, part: Any, parts: Any, blocks: Any) -> None:
+def _row_sums(
+    out: AnyTensor,
+    x: tuple[AnyTensor, ...],
+    first: Index,
+    j: Index,
+    count: int,
+    part: Callable[[Index, int], Part],
+    parts: int,
+    blocks: Index,
+) -> None:
     """The elements of column j of `count` rows from `first` on; part(b, s) is part s of block b."""
     leads: tuple[Any, ...] = ()
     totals: tuple[Any, ...] = ()
@@ -72,7 +112,14 @@ def _row_sums(out: Any, x: Any, first: Any, j: Any, count: Any, part: Any, parts
         store(out, (*leads[r], j), totals[r][0].reduce_add() - totals[r][1])
 
 
-def _added(totals: Any, leads: Any, x: Any, at: Any, part: Any, next: Any) -> Any:
+def _added(
+    totals: tuple[tuple[Floating, Floating], ...],
+    leads: tuple[tuple[Index, ...], ...],
+    x: tuple[AnyTensor, ...],
+    at: Index,
+    part: Part,
+    next: Part,
+) -> Any:
     """The sums of some rows with the products of part `at` and of the next one."""
     integers, scales, sums, offsets = x
     digits, factors = part[0].join(next[0]), lanes_of(part[1], LANES).join(lanes_of(next[1], LANES))
@@ -90,7 +137,13 @@ def _added(totals: Any, leads: Any, x: Any, at: Any, part: Any, next: Any) -> An
     return new
 
 
-def _last_added(totals: Any, leads: Any, x: Any, at: Any, part: Any) -> Any:
+def _last_added(
+    totals: tuple[tuple[Floating, ...], ...],
+    leads: tuple[tuple[Index, ...], ...],
+    x: tuple[AnyTensor, ...],
+    at: Index,
+    part: Part,
+) -> Any:
     """As `_added` of a part behind which there is none."""
     integers, scales, sums, offsets = x
     none = SIMD[float32, LANES](0)
@@ -106,12 +159,18 @@ def _last_added(totals: Any, leads: Any, x: Any, at: Any, part: Any) -> Any:
     return new
 
 
-def _several(out: Any, x: Any, part_of: Any, elements: Any, has_least: Any) -> None:
+def _several(
+    out: AnyTensor,
+    x: tuple[AnyTensor, ...],
+    part_of: Callable[[Index, Index, int], Part],
+    elements: int,
+    has_least: bool,
+) -> None:
     """A task decodes a few rows of blocks, which then all rows of the left operand go along."""
     m, n, depth = product(out.shape[:-1]), out.dim(-1), x[0].dim(-1)
     parts = elements // PART
 
-    def columns(task):
+    def columns(task: Index):
         first = task * COLUMNS
         count = min(n - first, COLUMNS)
         digits = scratch[uint8](COLUMNS, depth)
@@ -127,7 +186,7 @@ def _several(out: Any, x: Any, part_of: Any, elements: Any, has_least: Any) -> N
                     if has_least:
                         least[c, at] = part[2]
 
-        def decoded(c):
+        def decoded(c: Index):
             return lambda at, s: (
                 digits.load(c, at * PART, width=PART),
                 (factors.load(c, at * LANES, width=LANES),),
@@ -145,11 +204,17 @@ def _several(out: Any, x: Any, part_of: Any, elements: Any, has_least: Any) -> N
     parallel_for(ceildiv(n, COLUMNS), columns, grain=ceildiv(WORK, COLUMNS * m * depth + 16))
 
 
-def _by_element(out: Any, x: Any, part_of: Any, elements: Any, blocks: Any) -> None:
+def _by_element(
+    out: AnyTensor,
+    x: tuple[AnyTensor, ...],
+    part_of: Callable[[Index, Index, int], Part],
+    elements: int,
+    blocks: Index,
+) -> None:
     """A thread computes an element: for GPUs."""
     n = out.dim(-1)
 
-    def element(task):
+    def element(task: Index):
         j = task % n
         _row_sums(out, x, task // n, j, 1, lambda b, s: part_of(j, b, s), elements // PART, blocks)
 

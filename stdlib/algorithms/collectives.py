@@ -14,14 +14,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import ctz, gpu, implements, int32, int64, map_parts, min, static_assert, unroll
+from ...dsl import (
+    AnyTensor,
+    Index,
+    Integral,
+    Numeric,
+    Parts,
+    ctz,
+    gpu,
+    implements,
+    int32,
+    int64,
+    map_parts,
+    min,
+    static_assert,
+    unroll,
+)
 from .folds import as_group, exact_terms, finished, for_each, joined, settled
+from .monoid import Monoid, Monoids
 
 STEPS = 6  # a warp has 64 lanes at most
 
 
 @implements(gpu.warp.reduce)
-def warp_reduce(v: Any, monoid: Any, *, mask: Any = None) -> Any:
+def warp_reduce(v: Parts, monoid: type[Monoid] | tuple[type[Monoid], ...], *, mask: Integral | None = None) -> Any:
     monoids = as_group(monoid)
     term = exact_terms(v, monoids)
     states = _lifted(monoids, term, gpu.lane_idx)
@@ -31,7 +47,9 @@ def warp_reduce(v: Any, monoid: Any, *, mask: Any = None) -> Any:
 
 
 @implements(gpu.warp.scan)
-def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False, mask: Any = None) -> Any:
+def warp_scan(
+    v: Parts, monoid: type[Monoid] | tuple[type[Monoid], ...], *, exclusive: bool = False, mask: Integral | None = None
+) -> Any:
     monoids = as_group(monoid)
     term = exact_terms(v, monoids)
     if mask != None:  # noqa: E711
@@ -42,14 +60,14 @@ def warp_scan(v: Any, monoid: Any, *, exclusive: Any = False, mask: Any = None) 
 
 
 @implements(gpu.block.reduce)
-def block_reduce(v: Any, monoid: Any) -> Any:
+def block_reduce(v: Parts, monoid: type[Monoid] | tuple[type[Monoid], ...]) -> Any:
     monoids = as_group(monoid)
     term = exact_terms(v, monoids)
     return _values(monoid, states_of_block(monoids, _lifted(monoids, term, _thread())), term)
 
 
 @implements(gpu.block.scan)
-def block_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
+def block_scan(v: Parts, monoid: type[Monoid] | tuple[type[Monoid], ...], *, exclusive: bool = False) -> Any:
     monoids = as_group(monoid)
     term = exact_terms(v, monoids)
     states = _scanned(monoids, _lifted(monoids, term, _thread()))
@@ -65,7 +83,7 @@ def block_scan(v: Any, monoid: Any, *, exclusive: Any = False) -> Any:
 
 
 @implements(gpu.block.broadcast)
-def block_broadcast(v: Any, thread: Any = 0) -> Any:
+def block_broadcast(v: Parts, thread: Index = 0) -> Any:
     static_assert(0 <= thread < gpu.threads_per_block, "thread= is the number of a thread of the block")
     slots = map_parts(lambda part: part if _is_known(part) else gpu.shared[part.dtype](part.width), v)
     if _thread() == thread:
@@ -76,7 +94,7 @@ def block_broadcast(v: Any, thread: Any = 0) -> Any:
     return map_parts(lambda part: gpu.uniform(part, scope="block"), result)
 
 
-def states_of_warp(monoids: Any, states: Any) -> Any:
+def states_of_warp(monoids: Monoids, states: tuple[Parts, ...]) -> Any:
     """In lane 0 the states of all lanes of the warp together, settled or not; what other lanes get is undefined."""
     present = _present()
     for step in unroll(STEPS):
@@ -90,7 +108,7 @@ def states_of_warp(monoids: Any, states: Any) -> Any:
     return states
 
 
-def states_of_block(monoids: Any, states: Any) -> Any:
+def states_of_block(monoids: Monoids, states: tuple[Parts, ...]) -> Any:
     """In every thread the states of all threads of the block together, settled or not."""
     slots = _slots(states)
     own = states_of_warp(monoids, states)
@@ -125,38 +143,38 @@ def _present() -> Any:
 # *** states ***
 
 
-def _is_known(part: Any) -> Any:
+def _is_known(part: Parts) -> Any:
     return isinstance(part, (bool, int, float))
 
 
-def _dtype(v: Any) -> Any:
+def _dtype(v: Parts) -> Any:
     """The dtype of a value; a tuple or struct of dtypes for one of numbers."""
 
-    def dtype(part):
+    def dtype(part: Parts):
         static_assert(not _is_known(part), "a value of a thread has a type: write float32(1), not 1")
         return part.dtype
 
     return map_parts(dtype, v)
 
 
-def _lifted(monoids: Any, v: Any, place: Any) -> Any:
+def _lifted(monoids: Monoids, v: Parts, place: Integral) -> Any:
     """The states of a value of a thread."""
     _dtype(v)
     return for_each(monoids, lambda _, m: m.lift(v, int32(place)))
 
 
-def _nothing(monoids: Any, v: Any) -> Any:
+def _nothing(monoids: Monoids, v: Parts) -> Any:
     """The states of no values."""
     return for_each(monoids, lambda _, m: m.identity(_dtype(v)))
 
 
-def _values(monoid: Any, states: Any, v: Any) -> Any:
+def _values(monoid: type[Monoid] | tuple[type[Monoid], ...], states: tuple[Parts, ...], v: Parts) -> Any:
     monoids = as_group(monoid)
     values = finished(monoids, settled(monoids, states, 0), _dtype(v))
     return values if isinstance(monoid, tuple) else values[0]
 
 
-def _scanned(monoids: Any, states: Any) -> Any:
+def _scanned(monoids: Monoids, states: tuple[Parts, ...]) -> Any:
     """In each lane the states of the lanes up to it."""
     for step in unroll(STEPS):
         if (1 << step) < min(gpu.warp_size, gpu.threads_per_block):
@@ -166,7 +184,7 @@ def _scanned(monoids: Any, states: Any) -> Any:
     return states
 
 
-def _among(monoids: Any, states: Any, v: Any, mask: Any, behind: Any) -> Any:
+def _among(monoids: Monoids, states: tuple[Parts, ...], v: Parts, mask: Integral | None, behind: Index) -> Any:
     """The states of the lanes that a mask names and that come before one, one after the other."""
     total = _nothing(monoids, v)
     rest = gpu.warp.ballot(True, mask=mask)  # without lanes that the warp has not
@@ -179,7 +197,7 @@ def _among(monoids: Any, states: Any, v: Any, mask: Any, behind: Any) -> Any:
     return total
 
 
-def _before(monoids: Any, states: Any, v: Any) -> Any:
+def _before(monoids: Monoids, states: tuple[Parts, ...], v: Parts) -> Any:
     """What the lane before this one has, which is nothing in lane 0."""
     first = gpu.lane_idx == 0
     return map_parts(lambda state, none: none if first else state, gpu.warp.shuffle_up(states, 1), _nothing(monoids, v))
@@ -188,22 +206,22 @@ def _before(monoids: Any, states: Any, v: Any) -> Any:
 # *** shared memory ***
 
 
-def _slots(states: Any) -> Any:
+def _slots(states: tuple[Parts, ...]) -> Any:
     """Shared memory for the states of each warp."""
     return map_parts(lambda part: gpu.shared[part.dtype](gpu.warps_per_block * part.width), states)
 
 
-def _keep(slots: Any, warp: Any, states: Any) -> None:
+def _keep(slots: tuple[AnyTensor | tuple[AnyTensor, ...], ...], warp: Index, states: tuple[Parts, ...]) -> None:
     map_parts(lambda slot, part: _put(slot, warp, part), slots, states)
 
 
-def _kept(slots: Any, warp: Any, states: Any) -> Any:
+def _kept(slots: tuple[AnyTensor | tuple[AnyTensor, ...], ...], warp: Index, states: tuple[Parts, ...]) -> Any:
     return map_parts(lambda slot, part: _got(slot, warp, part), slots, states)
 
 
-def _put(slot: Any, at: Any, part: Any) -> None:
+def _put(slot: AnyTensor, at: Index, part: Numeric) -> None:
     slot.store(part, at * part.width)
 
 
-def _got(slot: Any, at: Any, part: Any) -> Any:
+def _got(slot: AnyTensor, at: Index, part: Numeric) -> Any:
     return slot.load(at * part.width, width=part.width)

@@ -12,16 +12,37 @@ key of an element takes six.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from ...dsl import SIMD, bitcast, compiled_for, int32, iota, max, min, select, uint16, uint32
+from ...dsl import (
+    SIMD,
+    AnyDType,
+    Element,
+    Floating,
+    Index,
+    Integral,
+    Parts,
+    bitcast,
+    compiled_for,
+    int32,
+    iota,
+    max,
+    min,
+    select,
+    uint16,
+    uint32,
+)
 from .algorithm import highest, key_dtype, lowest
+from .monoid import Elements, Monoid
 
 LANES = 32
 
 
-def taken(elements: Any, low: Any, high: Any, state: Any, step: Any) -> Any:
+def taken(
+    elements: Elements, low: Index, high: Index, state: Parts, step: Callable[[Parts, Parts, Parts], Parts]
+) -> Any:
     """The state after `step(state, elements, place)` for 32 elements at a time, whose place counts from low."""
     for k in range(low, high, LANES):
         at = min(k, high - LANES)
@@ -29,7 +50,7 @@ def taken(elements: Any, low: Any, high: Any, state: Any, step: Any) -> Any:
     return state
 
 
-def repeated(elements: Any, low: Any, high: Any, monoid: Any, dtype: Any) -> Any:
+def repeated(elements: Elements, low: Index, high: Index, monoid: type[Monoid], dtype: AnyDType) -> Any:
     """The state by `monoid.step`, for a monoid whose state is one number."""
     nothing = monoid.identity(dtype)
     state = SIMD[nothing.dtype, LANES](nothing)
@@ -39,19 +60,19 @@ def repeated(elements: Any, low: Any, high: Any, monoid: Any, dtype: Any) -> Any
 # *** by bits ***
 
 
-def goes_by_bits(dtype: Any) -> Any:
+def goes_by_bits(dtype: AnyDType) -> Any:
     """Whether `extreme_bits` is for elements of `dtype`: not of 64 bits, which AVX2 does not compare as integers."""
     return dtype.is_float() and dtype.bits <= 32 and not compiled_for().is_gpu
 
 
-def extreme_bits(elements: Any, low: Any, high: Any, dtype: Any) -> Any:
+def extreme_bits(elements: Elements, low: Index, high: Index, dtype: AnyDType) -> Any:
     """The largest and the smallest signed number that are the bits of a float, and the largest unsigned one."""
     signed, unsigned = key_dtype(dtype), uint16 if dtype.bits == 16 else uint32
     largest = SIMD[signed, LANES](lowest(signed))
     smallest = SIMD[signed, LANES](highest(signed))
     farthest = SIMD[unsigned, LANES](0)
 
-    def step(state, value, place):
+    def step(state: tuple[Parts, ...], value: Parts, place: Integral):
         bits = bitcast(value, signed)
         return max(state[0], bits), min(state[1], bits), max(state[2], bitcast(value, unsigned))
 
@@ -59,7 +80,7 @@ def extreme_bits(elements: Any, low: Any, high: Any, dtype: Any) -> Any:
     return largest.reduce_max(), smallest.reduce_min(), farthest.reduce_max()
 
 
-def key_of_bits(bits: Any, largest: Any, farthest: Any, nan: Any, dtype: Any) -> Any:
+def key_of_bits(bits: Integral, largest: Integral, farthest: Integral, nan: int, dtype: AnyDType) -> Any:
     """The order key of the float with these bits; `nan` if there was a NaN, by the two largest."""
     key = select(bits < 0, bits ^ highest(bits.dtype), bits)
     positive = largest > bitcast(dtype(inf), largest.dtype)
@@ -70,7 +91,9 @@ def key_of_bits(bits: Any, largest: Any, farthest: Any, nan: Any, dtype: Any) ->
 # *** places ***
 
 
-def first_extreme(elements: Any, low: Any, high: Any, worst: Any, beats: Any) -> Any:
+def first_extreme(
+    elements: Elements, low: Index, high: Index, worst: Floating, beats: Callable[[Parts, Parts], Parts]
+) -> Any:
     """The element that no other one `beats`, and the first place of it from low on; of a NaN if there is one.
 
     What lanes keep of a place is the step, one number for all of them. Where a NaN is, is looked up if there is one.
@@ -79,7 +102,7 @@ def first_extreme(elements: Any, low: Any, high: Any, worst: Any, beats: Any) ->
     steps = SIMD[int32, LANES](0)
     strange = SIMD[int32, LANES // 2](0)
 
-    def step(state, value, place):
+    def step(state: tuple[Parts, ...], value: Parts, place: Integral):
         best, steps, strange = state
         new = value.cast(worst.dtype)
         better = beats(new, best)  # no NaN is
@@ -88,7 +111,7 @@ def first_extreme(elements: Any, low: Any, high: Any, worst: Any, beats: Any) ->
             strange = select((left != left) | (right != right), -1, strange)
         return select(better, new, best), select(better, place, steps), strange
 
-    def step_to_nan(places, value, place):
+    def step_to_nan(places: Integral, value: Parts, place: Integral):
         new = value.cast(worst.dtype)
         return min(places, _places(new != new, SIMD[int32, LANES](place)))
 
@@ -101,6 +124,6 @@ def first_extreme(elements: Any, low: Any, high: Any, worst: Any, beats: Any) ->
     return top, places.reduce_min()
 
 
-def _places(there: Any, steps: Any) -> Any:
+def _places(there: Element, steps: Integral) -> Any:
     """Places in the lanes where something is, which they have from the step of this number."""
     return select(there, steps + iota(int32, LANES), highest(int32))

@@ -8,10 +8,26 @@ See also `kernels.attention`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, exp, fma, parallel_for, select, stack, store, tile, unroll
+from ...dsl import (
+    SIMD,
+    AnyDType,
+    AnyTensor,
+    Floating,
+    Index,
+    ceildiv,
+    exp,
+    fma,
+    parallel_for,
+    select,
+    stack,
+    store,
+    tile,
+    unroll,
+)
 from .algorithm import product, unravelled
 
 DEPTH = 256  # numbers of a query that are multiplied in one go
@@ -21,14 +37,23 @@ GROUP = 16  # queries of a task at most, which share a head of keys
 KEYS = 64  # keys of a page: what is read of them stays in the cache for all queries of a task
 
 
-def ends(first: Any, last: Any, n: Any, causal: Any, window: Any) -> Any:
+def ends(first: Index, last: Index, n: Index, causal: bool, window: int) -> Any:
     """Between which keys those lie that queries `first` to `last` see at most."""
     low = max(first - window + 1, 0) if window > 0 else 0
     high = min(n, last + 1) if causal else n
     return low, (min(high, last + window) if window > 0 else high)
 
 
-def by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: Any, how: Any, bounds: Any) -> None:
+def by_query(
+    wide: AnyDType,
+    outer: tuple[Index, ...],
+    group: Index,
+    lanes: int,
+    tensors: tuple[AnyTensor, ...],
+    mask: Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating],
+    how: tuple[bool, int, float],
+    bounds: Callable[[tuple[Index, ...]], tuple[Index, int]],
+) -> None:
     """The result for all queries. Numbers of a key, and of a value, lie along the lanes of vectors.
 
     Args:
@@ -47,7 +72,7 @@ def by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: 
     parts = max(ceildiv(group * m, most), 1)
     leads = outer[:-1]
 
-    def one(task):
+    def one(task: Index):
         first = task % parts * most
         count = min(group * m - first, most)
         head = task // parts % shared
@@ -74,7 +99,7 @@ def by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: 
                 hide_keys(scores, r * KEYS, page, keys, seen, lambda j: mask(wide, lead, own, i, j))  # noqa: B023
                 weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
 
-            def share(k, width, page=page, keys=keys):
+            def share(k: Index, width: int, page: Index = page, keys: Index = keys):
                 for r in range(count // 2):
                     share_values(2, width, scores, 2 * r, keys, value, there, page, k, sums, changes)
                 if count % 2 > 0:
@@ -91,22 +116,22 @@ def by_query(wide: Any, outer: Any, group: Any, lanes: Any, tensors: Any, mask: 
 
 
 def score_keys(
-    wide: Any,
-    lanes: Any,
-    key: Any,
-    there: Any,
-    page: Any,
-    keys: Any,
-    depth: Any,
-    numbers: Any,
-    at: Any,
-    scores: Any,
-    to: Any,
+    wide: AnyDType,
+    lanes: int,
+    key: AnyTensor,
+    there: tuple[Index, ...],
+    page: Index,
+    keys: Index,
+    depth: Index,
+    numbers: AnyTensor,
+    at: Index,
+    scores: AnyTensor,
+    to: Index,
 ) -> None:
     """The scores of the keys of a page; those behind the last key are -inf, up to a whole vector."""
     whole = depth // lanes * lanes
 
-    def block(j, count):
+    def block(j: Index, count: int):
         products: Any = ()
         for _ in unroll(count):
             products = (*products, SIMD[wide, lanes](0))
@@ -127,7 +152,9 @@ def score_keys(
         scores[to + j] = wide(-inf)
 
 
-def hide_keys(scores: Any, at: Any, page: Any, keys: Any, seen: Any, mask: Any) -> None:
+def hide_keys(
+    scores: AnyTensor, at: Index, page: Index, keys: Index, seen: tuple[Index, ...], mask: Callable[[Index], Floating]
+) -> None:
     """Adds the mask to the scores of a page; of keys that the query does not see they become -inf."""
     for j in range(keys):
         hidden = (page + j < seen[0]) | (page + j >= seen[1])
@@ -135,7 +162,15 @@ def hide_keys(scores: Any, at: Any, page: Any, keys: Any, seen: Any, mask: Any) 
 
 
 def weigh_page(
-    wide: Any, lanes: Any, scores: Any, at: Any, keys: Any, tops: Any, totals: Any, changes: Any, r: Any
+    wide: AnyDType,
+    lanes: int,
+    scores: AnyTensor,
+    at: Index,
+    keys: Index,
+    tops: AnyTensor,
+    totals: AnyTensor,
+    changes: AnyTensor,
+    r: Index,
 ) -> None:
     """Makes powers of the scores of a query for a page; goes on with its largest score and its sum of powers."""
     before = tops[r]
@@ -156,17 +191,17 @@ def weigh_page(
 
 
 def share_values(
-    rows: Any,
-    width: Any,
-    powers: Any,
-    r: Any,
-    keys: Any,
-    value: Any,
-    there: Any,
-    page: Any,
-    k: Any,
-    sums: Any,
-    changes: Any,
+    rows: int,
+    width: int,
+    powers: AnyTensor,
+    r: Index,
+    keys: Index,
+    value: AnyTensor,
+    there: tuple[Index, ...],
+    page: Index,
+    k: Index,
+    sums: AnyTensor,
+    changes: AnyTensor,
 ) -> None:
     """Adds numbers of the values of a page to the sums of some queries, as much of each as the powers say."""
     totals: Any = ()

@@ -11,9 +11,10 @@ Each sum is taken in the order of the inner axis, by a warp as `teams` says. Gri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, gpu, parallel_for, unroll
+from ...dsl import SIMD, AnyDType, AnyTensor, Floating, Index, Parts, ceildiv, gpu, parallel_for, unroll
 from .monoids import Sum
 from .products import times_plus
 from .teams import THREADS, in_teams, reduced, thread_of
@@ -27,7 +28,14 @@ PARTS = TILE * STEP // THREADS  # elements that a thread brings
 SIDE = TILE // EACH
 
 
-def multiply_on_gpu(sizes: Any, wide: Any, a: Any, b: Any, save: Any, transposed: Any) -> None:
+def multiply_on_gpu(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+    transposed: bool,
+) -> None:
     """save(batch, i)(j, the sum of a(batch, i)(k) * b(batch)(k, j) over k) for all elements of the result.
 
     Args:
@@ -44,11 +52,17 @@ def multiply_on_gpu(sizes: Any, wide: Any, a: Any, b: Any, save: Any, transposed
         _by_thread(sizes, wide, a, b, save)
 
 
-def _by_thread(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
+def _by_thread(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """A thread takes an element."""
     batches, m, n, depth = sizes
 
-    def one(position):
+    def one(position: Index):
         batch = position // (m * n)
         i = position // n % m
         j = position % n
@@ -61,11 +75,17 @@ def _by_thread(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
     parallel_for(batches * m * n, one)
 
 
-def _by_warp(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
+def _by_warp(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """A warp takes an element, or a block where the sum is long."""
     batches, m, n, depth = sizes
 
-    def one(position, team):
+    def one(position: Index, team: int):
         batch = position // (m * n)
         i = position // n % m
         j = position % n
@@ -77,7 +97,14 @@ def _by_warp(sizes: Any, wide: Any, a: Any, b: Any, save: Any) -> None:
     in_teams(batches * m * n, depth, one)
 
 
-def _by_tile(sizes: Any, wide: Any, a: Any, b: Any, save: Any, transposed: Any) -> None:
+def _by_tile(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+    transposed: bool,
+) -> None:
     """A block takes a tile of the result."""
     batches, m, n, depth = sizes
     down, across = ceildiv(m, TILE), ceildiv(n, TILE)
@@ -110,7 +137,15 @@ def _by_tile(sizes: Any, wide: Any, a: Any, b: Any, save: Any, transposed: Any) 
 
 
 def _bringing(
-    thread: Any, batch: Any, first_row: Any, first_column: Any, sizes: Any, wide: Any, a: Any, b: Any, transposed: Any
+    thread: Index,
+    batch: Index,
+    first_row: Index,
+    first_column: Index,
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    transposed: bool,
 ) -> Any:
     """A function that brings slices of a and b into shared memory, and zeros where they end.
 
@@ -124,7 +159,7 @@ def _bringing(
     for part in unroll(PARTS):
         rows = (*rows, a(batch, min(first_row + across + part * (THREADS // STEP), m - 1)))
 
-    def bring(left, right, first):
+    def bring(left: AnyTensor, right: AnyTensor, first: Index):
         for part in unroll(PARTS):
             i = across + part * (THREADS // STEP)
             value = wide(0)
@@ -141,7 +176,9 @@ def _bringing(
     return bring
 
 
-def _stepped(left: Any, right: Any, k: Any, x: Any, y: Any, sums: Any, wide: Any) -> Any:
+def _stepped(
+    left: AnyTensor, right: AnyTensor, k: int, x: Index, y: Index, sums: tuple[Floating, ...], wide: AnyDType
+) -> Any:
     """The sums of a thread with the products of one step of the inner axis."""
     size = EACH * wide.bits // 8
     column = left.load(k, y, width=EACH, align=size)

@@ -23,9 +23,26 @@ on a value is chosen with `select`.
 from __future__ import annotations
 
 from math import inf
-from typing import Any as Anything
 
-from ...dsl import abs, bitcast, bool8, exp, float64, int32, int64, log, map_parts, max, min, select, uint8
+from ...dsl import (
+    AnyDType,
+    Index,
+    Integral,
+    Numeric,
+    Parts,
+    abs,
+    bitcast,
+    bool8,
+    exp,
+    float64,
+    int32,
+    int64,
+    log,
+    max,
+    min,
+    select,
+    uint8,
+)
 from .algorithm import (
     block_dtype,
     highest,
@@ -38,77 +55,9 @@ from .algorithm import (
     wide_dtype,
 )
 from .extremes import extreme_bits, first_extreme, goes_by_bits, key_of_bits, repeated
+from .monoid import Elements, Monoid
 
 NO_PLACE = (1 << 31) - 1  # stands for the place of no element
-
-
-class Monoid:
-    """The parts of a monoid, with what they are unless a class says otherwise.
-
-    `lanes` elements are taken side by side, each into a state of its own; with 1 lane the order is that of the
-    elements. States of a block of at most 4096 elements are settled before they are joined to those of other blocks:
-    that is where they become more precise, and where places in a block become places in a row.
-
-    A monoid whose states do not depend on the order may have a class method `fold(elements, low, high, dtype)`, if it
-    has a faster way than step by step: the state of elements low..high-1, of which there are 32 at least.
-    `elements(k, width)` are so many from k on.
-    """
-
-    lanes = 16
-    takes_numbers = False  # whether elements may not be tuples or structs
-    adds = False  # whether elements are added up or multiplied: what `of` computes of narrow integers does not wrap
-    fold: Anything = None
-
-    def __init_subclass__(cls) -> None:
-        """A class does not inherit `fold`: it need not be right for what the class changes."""
-        if "fold" not in vars(cls):
-            cls.fold = None
-
-    @staticmethod
-    def identity(dtype):
-        """The state of no elements of `dtype`: joined with any other state it changes nothing.
-
-        Zeros, of the dtypes that sums have: int64, uint64, or float32 for half types.
-        """
-        if isinstance(dtype, tuple):
-            return tuple(sum_dtype(wide_dtype(part))(0) for part in dtype)
-        return sum_dtype(wide_dtype(dtype))(0)
-
-    @classmethod
-    def lift(cls, value, place):
-        """The state of one element; `place` says where it is in its block, as an Int32 from 0 on.
-
-        The element, in the dtypes of `identity`.
-        """
-        nothing = cls.identity(map_parts(lambda part: part.dtype, value))
-        return map_parts(lambda part, none: part.cast(none.dtype), value, nothing)
-
-    @staticmethod
-    def combine(a, b):
-        """The state of the elements of `a` and those of `b`, which come after them or were taken next to them."""
-        return a + b
-
-    @classmethod
-    def step(cls, state, value, place):
-        """The state of the elements of `state` and one that comes after all of them; a monoid may know a faster way."""
-        return cls.combine(state, cls.lift(value, place))
-
-    @staticmethod
-    def settle(state, first):
-        """The state of a block as one of a row; `first` is the index along the axis at which the block begins."""
-        return state
-
-    @staticmethod
-    def finish(state, dtype):
-        """The value of a settled state; `dtype` is that of the elements. Floats are rounded to it."""
-        if isinstance(dtype, tuple):
-            return tuple(_finished(part, each) for part, each in zip(state, dtype, strict=True))
-        return _finished(state, dtype)
-
-
-def _finished(state, dtype):
-    """The value of a number; whole numbers stay as wide as they are."""
-    return state.cast(dtype) if dtype.is_float() or state.dtype.is_float() else state
 
 
 class Sum(Monoid):
@@ -122,11 +71,11 @@ class Sum(Monoid):
     lanes = 32
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return block_dtype(dtype)(0)
 
     @staticmethod
-    def settle(state, first):
+    def settle(state: Parts, first: Integral):
         return state.cast(total_dtype(state.dtype))
 
 
@@ -134,11 +83,11 @@ class Product(Sum):
     """The product; 1 over no elements. Types and precision as for `Sum`."""
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return sum_dtype(wide_dtype(dtype))(1)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return a * b
 
 
@@ -151,23 +100,23 @@ class Max(Monoid):
     lanes = 32
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return order_key(dtype(-inf), 0) if dtype.is_float() else dtype(lowest(dtype))
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Parts, place: Integral):
         return order_key(value, highest(key_dtype(value.dtype)))
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return max(a, b)
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Parts, dtype: AnyDType):
         return of_order_key(state, dtype)
 
     @classmethod
-    def fold(cls, elements, low, high, dtype):
+    def fold(cls, elements: Elements, low: Index, high: Index, dtype: AnyDType):
         if not goes_by_bits(dtype):
             return repeated(elements, low, high, cls, dtype)
         largest, smallest, farthest = extreme_bits(elements, low, high, dtype)
@@ -181,19 +130,19 @@ class Min(Max):
     """
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return order_key(dtype(inf), 0) if dtype.is_float() else dtype(highest(dtype))
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Parts, place: Integral):
         return order_key(value, lowest(key_dtype(value.dtype)))
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return min(a, b)
 
     @classmethod
-    def fold(cls, elements, low, high, dtype):
+    def fold(cls, elements: Elements, low: Index, high: Index, dtype: AnyDType):
         if not goes_by_bits(dtype):
             return repeated(elements, low, high, cls, dtype)
         largest, smallest, farthest = extreme_bits(elements, low, high, dtype)
@@ -209,19 +158,19 @@ class Any(Monoid):
     lanes = 32
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return uint8(0)
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Parts, place: Integral):
         return value.cast(uint8) if value.dtype == bool8 else (value != 0).cast(uint8)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return a | b
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Parts, dtype: AnyDType):
         return state != 0
 
 
@@ -229,11 +178,11 @@ class All(Any):
     """Whether no element is zero; True over no elements."""
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return uint8(1)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return a & b
 
 
@@ -244,16 +193,16 @@ class ArgMax(Monoid):
     lanes = 32
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         wide = wide_dtype(dtype)
         return wide(-inf) if wide.is_float() else wide(lowest(wide)), int32(NO_PLACE)
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Parts, place: Integral):
         return value.cast(wide_dtype(value.dtype)), place
 
     @classmethod
-    def step(cls, state, value, place):
+    def step(cls, state: Parts, value: Parts, place: Integral):
         # A NaN is not at most the best so far, and what comes after one is not looked at.
         best, at = state
         new = value.cast(best.dtype)
@@ -261,20 +210,20 @@ class ArgMax(Monoid):
         return select(best == best, results[0], best), select(best == best, results[1], at)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return _better(a, b, _key(a[0], False), _key(b[0], False))
 
     @classmethod
-    def fold(cls, elements, low, high, dtype):
+    def fold(cls, elements: Elements, low: Index, high: Index, dtype: AnyDType):
         return first_extreme(elements, low, high, cls.identity(dtype)[0], lambda a, b: a > b)
 
     @staticmethod
-    def settle(state, first):
+    def settle(state: Parts, first: Integral):
         place = state[1].cast(int64)
         return state[0], select(place == NO_PLACE, NO_PLACE, place + first)
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Parts, dtype: AnyDType):
         return select(state[1] == NO_PLACE, 0, state[1])
 
 
@@ -282,27 +231,27 @@ class ArgMin(ArgMax):
     """The index of the first minimum, or of the first NaN if there is one, as Int; -0.0 and 0.0 are equal."""
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         wide = wide_dtype(dtype)
         return wide(inf) if wide.is_float() else wide(highest(wide)), int32(NO_PLACE)
 
     @classmethod
-    def step(cls, state, value, place):
+    def step(cls, state: Parts, value: Parts, place: Integral):
         best, at = state
         new = value.cast(best.dtype)
         results = select(new >= best, best, new), select(new >= best, at, place)
         return select(best == best, results[0], best), select(best == best, results[1], at)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         return _better(a, b, _key(a[0], True), _key(b[0], True))
 
     @classmethod
-    def fold(cls, elements, low, high, dtype):
+    def fold(cls, elements: Elements, low: Index, high: Index, dtype: AnyDType):
         return first_extreme(elements, low, high, cls.identity(dtype)[0], lambda a, b: a < b)
 
 
-def _key(x, turned):
+def _key(x: Numeric, turned: bool):
     """An integer that is larger for better elements, and largest for NaN; `turned` where smaller ones are better."""
     result = x + 0 if x.dtype.is_float() else x  # makes -0.0 equal to 0.0
     if turned:
@@ -310,7 +259,7 @@ def _key(x, turned):
     return order_key(result, highest(key_dtype(x.dtype)))
 
 
-def _better(a, b, of_a, of_b):
+def _better(a: Parts, b: Parts, of_a: Integral, of_b: Integral):
     """The pair of an element and its place that has the larger key; of equals, the one that comes first."""
     among_equals = select(of_a == of_b, min(a[1], b[1]), a[1])
     return select(of_b > of_a, b[0], a[0]), select(of_b > of_a, b[1], among_equals)
@@ -327,28 +276,28 @@ class Welford(Monoid):
     takes_numbers = True
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         zero = wide_dtype(dtype)(0)
         return zero, zero, zero
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Parts, place: Integral):
         wide = value.cast(wide_dtype(value.dtype))
         return wide.dtype(1), wide, wide.dtype(0)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         count = a[0] + b[0]
         share = b[0] / select(count == 0, 1, count)
         delta = b[1] - a[1]
         return count, a[1] + delta * share, a[2] + b[2] + delta * delta * (a[0] * share)
 
     @staticmethod
-    def settle(state, first):
+    def settle(state: Parts, first: Integral):
         return state[0].cast(float64), state[1].cast(float64), state[2].cast(float64)
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Parts, dtype: AnyDType):
         return (state[1] + 0 * (1 / state[0])).cast(dtype), (state[2] / state[0]).cast(dtype)
 
 
@@ -363,26 +312,26 @@ class LogSumExp(Monoid):
     lanes = 8
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         wide = wide_dtype(dtype)
         return wide(-inf), wide(0)
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Parts, place: Integral):
         wide = value.cast(wide_dtype(value.dtype))
         return wide, wide.dtype(1)
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: Parts, b: Parts):
         # A NaN makes the scale NaN, and with it the sum.
         scale = exp(select(a[0] == b[0], 0, -abs(b[0] - a[0]))).cast(a[1].dtype)
         larger = b[0] > a[0]
         return select(larger, b[0], a[0]), select(larger, a[1] * scale + b[1], b[1] * scale + a[1])
 
     @staticmethod
-    def settle(state, first):
+    def settle(state: Parts, first: Integral):
         return state[0], state[1].cast(float64)
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Parts, dtype: AnyDType):
         return (state[0].cast(float64) + log(state[1])).cast(dtype)

@@ -6,9 +6,24 @@ window sees for neighbouring places of the result neighbours of one plane, from 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import ceildiv, compiled_for, max, min, parallel_for, scratch, unroll, vectorize
+from ...dsl import (
+    AnyTensor,
+    Element,
+    Floating,
+    Index,
+    Parts,
+    ceildiv,
+    compiled_for,
+    max,
+    min,
+    parallel_for,
+    scratch,
+    unroll,
+    vectorize,
+)
 from .algorithm import product
 from .rows import TASK
 
@@ -16,7 +31,12 @@ BLOCK = 1 << 13  # places of a channel that are copied at a time, about
 LEAST_ROWS = 4  # of a block, at least
 
 
-def planes_of(places: Any, taps: Any, strides: Any, dilations: Any) -> Any:
+def planes_of(
+    places: tuple[Index, ...],
+    taps: tuple[Index, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> Any:
     """How many phases there are along each of three axes, and the sizes of a plane for so many places."""
     phases = tuple(strides[t] if taps[t] > 1 else 1 for t in unroll(3))
     sizes = tuple(places[t] + (taps[t] - 1) * dilations[t] // strides[t] for t in unroll(3))
@@ -24,7 +44,14 @@ def planes_of(places: Any, taps: Any, strides: Any, dilations: Any) -> Any:
 
 
 def fill_plane(
-    put: Any, element: Any, phase: Any, sizes: Any, inner: Any, strides: Any, before: Any, fill: Any
+    put: Callable[[Index, Parts], None],
+    element: Callable[[Index, Index, Index], Parts],
+    phase: tuple[Index, ...],
+    sizes: tuple[Index, ...],
+    inner: tuple[Index, ...],
+    strides: tuple[int, ...],
+    before: tuple[Index, ...],
+    fill: Floating,
 ) -> None:
     """Calls put(position, value) for a plane: element(i, j, k) inside of an image of sizes `inner`, `fill` outside.
 
@@ -49,7 +76,14 @@ def fill_plane(
                     put(at + k, fill)
 
 
-def seen_by(tap: Any, phases: Any, sizes: Any, strides: Any, dilations: Any, channel: Any = 0) -> Any:
+def seen_by(
+    tap: tuple[Index, ...],
+    phases: tuple[int, ...],
+    sizes: tuple[Index, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    channel: int = 0,
+) -> Any:
     """How far from the place of a result the tap of its window sees an element, in the planes of a channel."""
     plane, place = channel, 0
     for t in unroll(3):
@@ -58,7 +92,15 @@ def seen_by(tap: Any, phases: Any, sizes: Any, strides: Any, dilations: Any, cha
     return plane * product(sizes) + place
 
 
-def by_planes(out: Any, x: Any, shape: Any, outside: Any, identity: Any, step: Any, finish: Any) -> None:
+def by_planes(
+    out: AnyTensor,
+    x: AnyTensor,
+    shape: tuple[Parts, ...],
+    outside: Floating,
+    identity: Callable[[int], Parts],
+    step: Callable[[Parts, Parts, Index, tuple[Index, ...], tuple[Index, ...], Parts], Parts],
+    finish: Callable[[Parts, tuple[Index, ...]], Parts],
+) -> None:
     """`windows` over a copy of some rows of a channel, with `outside` around them; see there."""
     taps, strides, dilations, before = shape
     axes = x.rank - 2
@@ -70,13 +112,13 @@ def by_planes(out: Any, x: Any, shape: Any, outside: Any, identity: Any, step: A
     phases, sizes = planes_of((outer[0], rows, outer[2]), taps, strides, dilations)
     lanes = max(compiled_for().vector_bits // max(x.dtype.bits, 32), 1)
 
-    def block(task):
+    def block(task: Index):
         channel_number, first_row = task // blocks, task % blocks * rows
         n, channel = channel_number // channels, channel_number % channels
         held = scratch[x.dtype](product(phases) * product(sizes) + lanes)
         there = (before[0], before[1] - first_row * strides[1], before[2])
 
-        def element(i, j, k):
+        def element(i: Index, j: Index, k: Index):
             return x[(n, channel, *(i, j, k)[3 - axes :])]
 
         for u in range(phases[0]):
@@ -84,7 +126,7 @@ def by_planes(out: Any, x: Any, shape: Any, outside: Any, identity: Any, step: A
                 for w in range(phases[2]):
                     start = ((u * phases[1] + v) * phases[2] + w) * product(sizes)
 
-                    def put(at, value, start=start):
+                    def put(at: Index, value: Floating, start: Index = start):
                         held.pointer(0)[start + at] = value
 
                     fill_plane(put, element, (u, v, w), sizes, inner, strides, there, outside)
@@ -94,7 +136,7 @@ def by_planes(out: Any, x: Any, shape: Any, outside: Any, identity: Any, step: A
         for a in range(outer[0]):
             for b in range(min(outer[1] - first_row, rows)):
 
-                def some(c, width, mask, a=a, b=b):
+                def some(c: Index, width: int, mask: Element, a: Index = a, b: Index = b):
                     place = (a, first_row + b, c)
                     from_there = (a * sizes[1] + b) * sizes[2] + c
                     state = identity(width)

@@ -7,9 +7,30 @@ that of the left one as strips of a few rows; a tile of strip times panel is hel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import SIMD, bfloat16, ceildiv, compiled_for, dot2, dot4, fma, max, min, parallel_for, stack, uint8, unroll
+from ...dsl import (
+    SIMD,
+    AnyDType,
+    AnyTensor,
+    Bool,
+    Index,
+    Numeric,
+    Parts,
+    bfloat16,
+    ceildiv,
+    compiled_for,
+    dot2,
+    dot4,
+    fma,
+    max,
+    min,
+    parallel_for,
+    stack,
+    uint8,
+    unroll,
+)
 
 VECTORS = 2  # vectors of columns of a tile
 DEPTH = 256  # steps along the inner axis that a slab has
@@ -22,17 +43,17 @@ STEPS_OF_BYTES = 4  # steps that a product of 8-bit integers takes together
 TASKS = 8  # tasks that keep all threads busy, if there is enough work
 
 
-def times_plus(a: Any, b: Any, total: Any) -> Any:
+def times_plus(a: Numeric, b: Numeric, total: Numeric) -> Any:
     """a * b + total; rounded once for floats."""
     return fma(a, b, total) if b.dtype.is_float() else a * b + total
 
 
-def is_paired(dtype: Any) -> Any:
+def is_paired(dtype: AnyDType) -> Any:
     """Whether products of `dtype` are computed in pairs of steps, by `dot2`."""
     return dtype == bfloat16 and compiled_for().supports("bf16_dot")
 
 
-def steps_together(dtype: Any) -> Any:
+def steps_together(dtype: AnyDType) -> Any:
     """How many steps along the inner axis tiles take at a time whose strips are of `dtype`.
 
     Strips of uint8 are those of `byte_products`; products of uint8 that wrap to uint8 have none.
@@ -42,7 +63,13 @@ def steps_together(dtype: Any) -> Any:
     return 2 if is_paired(dtype) else 1
 
 
-def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, store_row: Any) -> None:
+def blocked_product(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    fill_strip: Callable[[AnyTensor, Index, Index, Index, Index, Index], None],
+    fill_slab: Callable[[AnyTensor, int, Index, Index, Index, Index, Index], None],
+    store_row: Callable[[Index, Index, Index, Index, AnyTensor, Index], None],
+) -> None:
     """The products of as many pairs of matrices as `sizes` says.
 
     Args:
@@ -66,7 +93,7 @@ def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, stor
     height = ceildiv(ceildiv(m, row_blocks), strip_rows) * strip_rows
     breadth = ceildiv(ceildiv(n, column_blocks), width) * width
 
-    def block(task):
+    def block(task: Index):
         batch = task // (row_blocks * column_blocks)
         at = task - batch * (row_blocks * column_blocks)
         first_row = at // column_blocks * height
@@ -77,7 +104,7 @@ def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, stor
         slab = stack[wide](PANELS * DEPTH * width, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
 
-        def add_slab(first):
+        def add_slab(first: Index):
             """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
             fill_slab(slab, width, batch, first_column, columns, first, steps)
@@ -103,12 +130,12 @@ def blocked_product(sizes: Any, wide: Any, fill_strip: Any, fill_slab: Any, stor
     parallel_for(batches * row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * depth + 16))
 
 
-def panel_at(k: Any, j: Any, width: Any) -> Any:
+def panel_at(k: int, j: Index, width: int) -> Any:
     """Where the element of step k and column j lies in a slab: `width` columns of a step, then those of the next."""
     return (j // width * DEPTH + k) * width + j % width
 
 
-def panel_in(slab: Any, p: Any, lanes: Any) -> Any:
+def panel_in(slab: AnyTensor, p: Index, lanes: int) -> Any:
     """A panel of a slab for `multiply_tile`."""
     width = VECTORS * lanes
     if is_paired(slab.dtype):
@@ -116,7 +143,9 @@ def panel_in(slab: Any, p: Any, lanes: Any) -> Any:
     return lambda k, v: slab.load((p * DEPTH + k) * width + v * lanes, width=lanes)
 
 
-def fill_step(slab: Any, k: Any, first_panel: Any, columns: Any, width: Any, element: Any) -> None:
+def fill_step(
+    slab: AnyTensor, k: Index, first_panel: Index, columns: Index, width: int, element: Callable[..., Parts]
+) -> None:
     """Stores element(j) for the columns j of step k, from the panel `first_panel` on, and zeros behind the last one."""
     whole = columns // width
     for p in range(first_panel, whole):
@@ -129,7 +158,7 @@ def fill_step(slab: Any, k: Any, first_panel: Any, columns: Any, width: Any, ele
             slab[(whole * DEPTH + k) * width + j] = slab.dtype(0)
 
 
-def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
+def _blocks(m: Index, n: Index, depth: Index, width: int) -> Any:
     """Into how many blocks rows and columns are cut: few, since each copies its parts, but enough for all threads."""
     wanted = min(m * n * depth // BLOCK_WORK, TASKS)
     least = ceildiv(n, PANELS * width)
@@ -139,7 +168,14 @@ def _blocks(m: Any, n: Any, depth: Any, width: Any) -> Any:
 
 
 def multiply_tile(
-    strip: Any, panel: Any, sums: Any, at: Any, is_first: Any, steps: Any, strip_rows: Any, lanes: Any
+    strip: AnyTensor,
+    panel: Callable[[Index, int], Numeric],
+    sums: AnyTensor,
+    at: Index,
+    is_first: bool | Bool,
+    steps: Index,
+    strip_rows: int,
+    lanes: int,
 ) -> None:
     """sums = strip * panel, added to what the sums were unless this is the first slab; all of them in registers.
 
@@ -178,6 +214,6 @@ def multiply_tile(
         sums.store(totals[t], at + t * lanes)
 
 
-def _repeated(few: Any, times: Any) -> Any:
+def _repeated(few: Numeric, times: int) -> Any:
     """A vector of a few lanes so many times side by side."""
     return few.shuffle(tuple(k % few.width for k in range(times * few.width)))

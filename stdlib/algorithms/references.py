@@ -12,12 +12,13 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
+Parameter = bool | int | float | str | tuple[int, ...]  # of a kernel
 
 
 def in_float32(function: Function) -> Function:
     """The function on half types in float32, rounded once; on all others as it is."""
 
-    def reference(*arrays: Array, **parameters: Any) -> Array:
+    def reference(*arrays: Array, **parameters: Parameter) -> Array:
         dtype = arrays[0].dtype
         if not _is_half(dtype):
             return np.asarray(function(*arrays, **parameters))
@@ -29,7 +30,7 @@ def in_float32(function: Function) -> Function:
 def true_in_float32(function: Function) -> Function:
     """A function that gives bools, on half types in float32; on all others as it is."""
 
-    def reference(*arrays: Array, **parameters: Any) -> Array:
+    def reference(*arrays: Array, **parameters: Parameter) -> Array:
         wide = [array.astype(np.float32) if _is_half(array.dtype) else array for array in arrays]
         return np.asarray(function(*wide, **parameters))
 
@@ -39,7 +40,7 @@ def true_in_float32(function: Function) -> Function:
 def in_float64(function: Function) -> Function:
     """The function on floats in float64, rounded once; integers stay what they are and wrap."""
 
-    def reference(*arrays: Array, **parameters: Any) -> Array:
+    def reference(*arrays: Array, **parameters: Parameter) -> Array:
         dtype = arrays[0].dtype
         wide = arrays if dtype.kind in "iub" else [a.astype(_wide(dtype)) for a in arrays]
         return np.asarray(function(*wide, **parameters)).astype(dtype)
@@ -50,7 +51,7 @@ def in_float64(function: Function) -> Function:
 def in_sums(function: Function) -> Function:
     """The function on floats in float64, rounded once; on integers and bools in int64 or uint64, which it gives."""
 
-    def reference(array: Array, **parameters: Any) -> Array:
+    def reference(array: Array, **parameters: Parameter) -> Array:
         if array.dtype.kind not in "iub":
             return np.asarray(function(array.astype(_wide(array.dtype)), **parameters)).astype(array.dtype)
         wide = np.uint64 if array.dtype.kind == "u" else np.int64
@@ -59,7 +60,7 @@ def in_sums(function: Function) -> Function:
     return reference
 
 
-def _wide(dtype: np.dtype[Any]) -> type[np.generic]:
+def _wide(dtype: np.dtype[np.generic]) -> type[np.generic]:
     """The widest type of the kind of an inexact one that references compute in."""
     return np.complex128 if dtype.kind == "c" else np.float64
 
@@ -67,7 +68,7 @@ def _wide(dtype: np.dtype[Any]) -> type[np.generic]:
 def plain(function: Function) -> Function:
     """A function of NumPy's as it is."""
 
-    def reference(*arrays: Array, **parameters: Any) -> Array:
+    def reference(*arrays: Array, **parameters: Parameter) -> Array:
         return np.asarray(function(*arrays, **parameters))
 
     return reference
@@ -84,10 +85,13 @@ def place(function: Function) -> Function:
     return reference
 
 
-def ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+def ends(dtype: np.dtype[np.generic]) -> tuple[Any, Any]:
     """What the maximum and the minimum over no elements are."""
-    return (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    if dtype.kind not in "iu":
+        return -np.inf, np.inf
+    limits = np.iinfo(str(dtype))
+    return limits.min, limits.max
 
 
-def _is_half(dtype: np.dtype[Any]) -> bool:
+def _is_half(dtype: np.dtype[np.generic]) -> bool:
     return dtype.itemsize == 2 and dtype.kind not in "iub"

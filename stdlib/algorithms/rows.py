@@ -12,9 +12,13 @@ threads of a block, whose neighbours take the columns next to it; in the code of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dsl import (
+    AnyTensor,
+    Index,
+    Parts,
     ceildiv,
     compiled_for,
     gpu,
@@ -48,6 +52,7 @@ from .folds import (
     settled,
     stepped_once,
 )
+from .monoid import DTypes, Monoid, Monoids, Terms
 from .teams import BLOCK, ROUND, THREADS, by_warps, folded_by_team, folded_round, in_teams, thread_of
 
 SPLIT_ROWS = 8  # rows of which each is cut into pieces that are tasks of their own
@@ -66,12 +71,19 @@ TOGETHER = 4  # elements of each column that are taken together, so that states 
 # where states are floats, which take one operation (integers are mostly made of floats first, to be compared)
 
 
-def same(value: Any) -> Any:
+def same(value: Parts) -> Any:
     """The element itself."""
     return value
 
 
-def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = None) -> Any:
+def rowwise(
+    x: AnyTensor,
+    monoid: type[Monoid] | Monoids,
+    body: Callable[[tuple[Index, ...], Parts], None],
+    *,
+    axis: int = -1,
+    of: Callable[..., Parts] | None = None,
+) -> Any:
     """Calls `body(row, value)` with what the monoid makes of the elements along `axis`, for every row in parallel.
 
     Args:
@@ -87,21 +99,21 @@ def rowwise(x: Any, monoid: Any, body: Any, *, axis: Any = -1, of: Any = None) -
     """
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
-    of = as_terms(of, monoids)
+    terms = as_terms(of, monoids)
     for_each(xs, lambda k, other: _fits(xs[0], other, axis) if k > 0 else None)
     if axis == None:  # noqa: E711
-        _by_row(xs, monoids, body, of, (), xs[0].size, _at_position)
+        _by_row(xs, monoids, body, terms, (), xs[0].size, _at_position)
     elif axis == -1 or axis == xs[0].rank - 1:
-        _by_row(xs, monoids, body, of, xs[0].shape[:-1], xs[0].dim(-1), _in_row)
+        _by_row(xs, monoids, body, terms, xs[0].shape[:-1], xs[0].dim(-1), _in_row)
     elif compiled_for().is_gpu and within_parallel():
-        _by_thread(xs, monoids, body, of, axis % xs[0].rank)
+        _by_thread(xs, monoids, body, terms, axis % xs[0].rank)
     elif compiled_for().is_gpu:
-        _by_eight_threads(xs, monoids, body, of, axis % xs[0].rank)
+        _by_eight_threads(xs, monoids, body, terms, axis % xs[0].rank)
     else:
-        _by_column(xs, monoids, body, of, axis % xs[0].rank)
+        _by_column(xs, monoids, body, terms, axis % xs[0].rank)
 
 
-def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
+def reduce(x: AnyTensor, monoid: type[Monoid] | Monoids, *, of: Callable[..., Parts] | None = None) -> Any:
     """What the monoid makes of all elements of x in row-major order; a tuple of values for a tuple of monoids.
 
     On a CPU long tensors are cut into pieces, which run in parallel where no parallel work is going on already. On a
@@ -113,16 +125,16 @@ def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
     )
     xs = x if isinstance(x, tuple) else (x,)
     monoids = as_group(monoid)
-    of = as_terms(of, monoids)
+    terms = as_terms(of, monoids)
     for_each(xs, lambda k, other: same_sizes(other, xs[0]) if k > 0 else None)
-    dtype = dtype_of(xs, of, monoids)
+    dtype = dtype_of(xs, terms, monoids)
     n = xs[0].size
     pieces, size = pieces_of(n)
     states = empty(monoids, dtype)
     no_copies = for_each(xs, lambda _, x: (False, x))
 
-    def part(piece):
-        return _piece(xs, no_copies, monoids, of, dtype, (), n, piece, size, _at_position)
+    def part(piece: Index):
+        return _piece(xs, no_copies, monoids, terms, dtype, (), n, piece, size, _at_position)
 
     if within_parallel() or compiled_for().is_gpu:
         for piece in range(pieces):
@@ -139,7 +151,7 @@ def reduce(x: Any, monoid: Any, *, of: Any = None) -> Any:
 # *** what is folded ***
 
 
-def _fits(x: Any, other: Any, axis: Any) -> None:
+def _fits(x: AnyTensor, other: AnyTensor, axis: int | None) -> None:
     """Stops the op unless the other tensor has the sizes of x, or one axis with that of x along `axis`."""
     if other.rank == x.rank:
         same_sizes(other, x)
@@ -149,26 +161,35 @@ def _fits(x: Any, other: Any, axis: Any) -> None:
         assert other.dim(0) == n, f"sizes differ: {other.dim(0)} elements for {n}"
 
 
-def _in_row(x: Any, lead: Any, k: Any, width: Any) -> Any:
+def _in_row(x: AnyTensor, lead: tuple[Index, ...], k: Index, width: int) -> Any:
     """Elements from k on of a row; a tensor of one axis is the same in every row."""
     return x.load((*lead, k) if x.rank > 1 else k, width=width)
 
 
-def _at_position(x: Any, lead: Any, position: Any, width: Any) -> Any:
+def _at_position(x: AnyTensor, lead: tuple[Index, ...], position: Index, width: int) -> Any:
     """Elements from a row-major position on."""
     return x.at(position, width=width)
 
 
 def _piece(
-    xs: Any, nearby: Any, monoids: Any, of: Any, dtype: Any, lead: Any, n: Any, piece: Any, size: Any, load: Any
+    xs: tuple[AnyTensor, ...],
+    nearby: tuple[tuple[bool, AnyTensor], ...],
+    monoids: Monoids,
+    of: Terms,
+    dtype: DTypes,
+    lead: tuple[Index, ...],
+    n: Index,
+    piece: Index,
+    size: Index,
+    load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
 ) -> Any:
     """The settled states of one piece of a row; `nearby` are what `_copied` gives."""
 
-    def elements(k, width):
+    def elements(k: Index, width: int):
         for_each(xs, lambda _, x: _prefetch_rows(x, xs[0].rank, lead, k, width))
         return element(of, for_each(xs, lambda i, x: _nearest(x, nearby[i], lead, k, width, load)))
 
-    def few(first, count, wide):
+    def few(first: Index, count: Index, wide: int):
         """What is left of a row, copied to where there is room for whole vectors."""
         copies = for_each(xs, lambda _, x: stack[x.dtype](wide))
         for j in range(count):
@@ -179,13 +200,20 @@ def _piece(
     return folded_row(elements, few, low, min(low + size, n), monoids, dtype)
 
 
-def _nearest(x: Any, nearby: Any, lead: Any, k: Any, width: Any, load: Any) -> Any:
+def _nearest(
+    x: AnyTensor,
+    nearby: tuple[bool, AnyTensor],
+    lead: tuple[Index, ...],
+    k: Index,
+    width: int,
+    load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
+) -> Any:
     """Elements of a row from its copy, if there is one."""
     there, copy = nearby
     return copy.load(k, width=width) if there else load(x, lead, k, width)
 
 
-def _prefetch_rows(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
+def _prefetch_rows(x: AnyTensor, rank: int, lead: tuple[Index, ...], k: Index, width: int) -> Any:
     """Requests what comes some time after the elements from k on: the next row too, where it lies next to this one."""
     bits = x.dtype.bits
     in_row = x.rank == rank and rank == len(lead) + 1
@@ -198,31 +226,31 @@ def _prefetch_rows(x: Any, rank: Any, lead: Any, k: Any, width: Any) -> Any:
 # *** states in memory ***
 
 
-def _slots(monoids: Any, dtype: Any, count: Any) -> Any:
+def _slots(monoids: Monoids, dtype: DTypes, count: int) -> Any:
     """Storage for `count` settled states of each monoid."""
     states = empty(monoids, dtype)
     return for_each(states, lambda _, state: map_parts(lambda x: stack[x.dtype](count, zeroed=False), state))
 
 
-def _keep(slots: Any, number: Any, states: Any) -> None:
+def _keep(slots: tuple[AnyTensor | tuple[AnyTensor, ...], ...], number: Index, states: tuple[Parts, ...]) -> None:
     for_each(slots, lambda i, slot: map_parts(lambda memory, x: store(memory, number, x), slot, states[i]))
 
 
-def _kept(slots: Any, number: Any) -> Any:
+def _kept(slots: tuple[AnyTensor | tuple[AnyTensor, ...], ...], number: Index) -> Any:
     return for_each(slots, lambda _, slot: map_parts(lambda memory: memory[number], slot))
 
 
 # *** rows ***
 
 
-def _copied(xs: Any, rows: Any, n: Any) -> Any:
+def _copied(xs: tuple[AnyTensor, ...], rows: Index, n: Index) -> Any:
     """For each tensor whether there is a copy of it, and the copy, which begins where a line of the cache does.
 
     What is given to a kernel begins anywhere, and then half of the loads, or all, touch two lines. For what is the same
     in every row, that is mended.
     """
 
-    def copied(x):
+    def copied(x: AnyTensor):
         if x.rank == xs[0].rank or compiled_for().is_gpu:
             return False, x
         memory = stack[x.dtype](KEPT, zeroed=False)
@@ -234,14 +262,22 @@ def _copied(xs: Any, rows: Any, n: Any) -> Any:
     return for_each(xs, lambda _, x: copied(x))
 
 
-def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
+def _by_row(
+    xs: tuple[AnyTensor, ...],
+    monoids: Monoids,
+    body: Callable[[tuple[Index, ...], Parts], None],
+    of: Terms,
+    sizes: tuple[Index, ...],
+    n: Index,
+    load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
+) -> None:
     """A task takes some rows; where there are few, a piece of one, and the pieces are joined by the caller's thread."""
     dtype = dtype_of(xs, of, monoids)
     rows = product(sizes)
     pieces, size = pieces_of(n)
     nearby = _copied(xs, rows, n)
 
-    def row_of(number, first, count):
+    def row_of(number: Index, first: Index, count: Index):
         """The states of `count` pieces of a row."""
         lead = unravelled(number, sizes)
         states = empty(monoids, dtype)
@@ -250,7 +286,7 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
             states = joined(monoids, states, result)
         return states
 
-    def use(number, states):
+    def use(number: Index, states: tuple[Parts, ...]):
         body(unravelled(number, sizes), *finished(monoids, states, dtype))
 
     if compiled_for().is_gpu and within_parallel():
@@ -261,7 +297,7 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
         cut = pieces if rows < SPLIT_ROWS else 1
         slots = _slots(monoids, dtype, SPLIT_ROWS * PIECES)
 
-        def part(task):
+        def part(task: Index):
             row, first, count = task, 0, pieces
             if cut > 1:
                 row = task // cut
@@ -281,14 +317,22 @@ def _by_row(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load:
                 use(row, states)
 
 
-def _by_team(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
+def _by_team(
+    xs: tuple[AnyTensor, ...],
+    monoids: Monoids,
+    body: Callable[[tuple[Index, ...], Parts], None],
+    of: Terms,
+    sizes: tuple[Index, ...],
+    n: Index,
+    load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
+) -> None:
     """On a GPU, the threads of a warp or of a block take a row, and the first of them has the value."""
     dtype = dtype_of(xs, of, monoids)
 
-    def row(number, team):
+    def row(number: Index, team: int):
         lead = unravelled(number, sizes)
 
-        def value(k):
+        def value(k: Index):
             return element(of, for_each(xs, lambda _, x: load(x, lead, k, 1)))
 
         states = folded_by_team(team, value, n, monoids, dtype)
@@ -301,7 +345,15 @@ def _by_team(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load
         in_teams(product(sizes), n, row)
 
 
-def _by_blocks(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, load: Any) -> None:
+def _by_blocks(
+    xs: tuple[AnyTensor, ...],
+    monoids: Monoids,
+    body: Callable[[tuple[Index, ...], Parts], None],
+    of: Terms,
+    sizes: tuple[Index, ...],
+    n: Index,
+    load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
+) -> None:
     """On a GPU, for few long rows: a block takes a round of a row, and a second launch joins them in the same order."""
     dtype = dtype_of(xs, of, monoids)
     rows, rounds = product(sizes), ceildiv(n, ROUND)
@@ -312,14 +364,14 @@ def _by_blocks(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, lo
         lead = unravelled(task // rounds, sizes)
         low = task % rounds * ROUND
 
-        def value(k):
+        def value(k: Index):
             return element(of, for_each(xs, lambda _, x: load(x, lead, k, 1)))
 
         states = folded_round(BLOCK, value, low, min(low + ROUND, n), monoids, dtype)
         if gpu.thread_idx.x == 0:
             map_parts(lambda slot, part: store(slot, task, part), slots, states)
 
-    def join(number):
+    def join(number: Index):
         states = empty(monoids, dtype)
         for first in range(0, rounds, gpu.warp_size):
             place = number * rounds + min(first + gpu.lane_idx, rounds - 1)
@@ -336,7 +388,9 @@ def _by_blocks(xs: Any, monoids: Any, body: Any, of: Any, sizes: Any, n: Any, lo
 # *** columns ***
 
 
-def _by_eight_threads(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
+def _by_eight_threads(
+    xs: tuple[AnyTensor, ...], monoids: Monoids, body: Callable[[tuple[Index, ...], Parts], None], of: Terms, axis: int
+) -> None:
     """On a GPU, a block takes 32 columns: eighths of them are folded side by side, and joined in order."""
     dtype = dtype_of(xs, of, monoids)
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
@@ -350,7 +404,7 @@ def _by_eight_threads(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> N
         row = unravelled(min(number, columns - 1), sizes)
         low = min(y * share, n)
 
-        def element(k):
+        def element(k: Index):
             return _of_column(xs, of, row[:axis], k, row[axis:])
 
         states = folded_in_order(element, low, min(low + share, n), monoids, dtype)
@@ -365,17 +419,19 @@ def _by_eight_threads(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> N
     gpu.launch(block, grid=ceildiv(columns, ABREAST), block=(ABREAST, SHARES))
 
 
-def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
+def _by_thread(
+    xs: tuple[AnyTensor, ...], monoids: Monoids, body: Callable[[tuple[Index, ...], Parts], None], of: Terms, axis: int
+) -> None:
     """Each thread takes one column."""
     dtype = dtype_of(xs, of, monoids)
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
     n = xs[0].dim(axis)
     pieces, size = column_pieces_of(n)
 
-    def one(number):
+    def one(number: Index):
         row = unravelled(number, sizes)
 
-        def element(k):
+        def element(k: Index):
             return _of_column(xs, of, row[:axis], k, row[axis:])
 
         states = empty(monoids, dtype)
@@ -387,12 +443,16 @@ def _by_thread(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     parallel_for(product(sizes), one)
 
 
-def _of_column(xs: Any, of: Any, before: Any, k: Any, after: Any) -> Any:
+def _of_column(
+    xs: tuple[AnyTensor, ...], of: Terms, before: tuple[Index, ...], k: Index, after: tuple[Index, ...]
+) -> Any:
     """The element k along an axis between these indices."""
     return element(of, for_each(xs, lambda _, x: x[before, k, after] if x.rank > 1 else x[k]))
 
 
-def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
+def _by_column(
+    xs: tuple[AnyTensor, ...], monoids: Monoids, body: Callable[[tuple[Index, ...], Parts], None], of: Terms, axis: int
+) -> None:
     """Columns are taken in blocks, so that the innermost loop runs along memory."""
     dtype = dtype_of(xs, of, monoids)
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
@@ -405,16 +465,16 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
     cut = pieces if tasks < FEW_BLOCKS else 1
     slots = _slots(monoids, dtype, (FEW_BLOCKS - 1) * COLUMN_PIECES * columns)
 
-    def columns_of(number, first, count, totals):
+    def columns_of(number: Index, first: Index, count: Index, totals: tuple[AnyTensor | tuple[AnyTensor, ...], ...]):
         """Keeps the states of `count` pieces of the columns of a block; returns how many columns there are."""
         lead = unravelled(number // blocks, sizes)
         left = number % blocks * columns
         here = min(width - left, columns)
 
-        def element(k, j):
+        def element(k: Index, j: Index):
             return _of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
 
-        def prefetch_rows(k):
+        def prefetch_rows(k: Index):
             for_each(xs, lambda _, x: x.prefetch(lead[:axis], k, lead[axis:], left) if x.rank > 1 else None)
 
         for piece in range(first, first + count):
@@ -425,11 +485,11 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
                 _keep(totals, j, joined(monoids, before, _kept(result, j)))
         return here
 
-    def use(number, j, states):
+    def use(number: Index, j: Index, states: tuple[Parts, ...]):
         lead = unravelled(number // blocks, sizes)
         body((*lead, number % blocks * columns + j), *finished(monoids, states, dtype))
 
-    def part(task):
+    def part(task: Index):
         number, first, count = task, 0, pieces
         if cut > 1:
             number = task // cut
@@ -453,12 +513,20 @@ def _by_column(xs: Any, monoids: Any, body: Any, of: Any, axis: Any) -> None:
                 use(number, j, states)
 
 
-def _most_columns(monoids: Any, dtype: Any) -> Any:
+def _most_columns(monoids: Monoids, dtype: DTypes) -> Any:
     """How many columns one task takes at most."""
     return WIDE if len(monoids) == 1 and is_one_number(monoids[0].identity(dtype)) else COLUMNS
 
 
-def _fold_columns(element: Any, prefetch_rows: Any, columns: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+def _fold_columns(
+    element: Callable[[Index, Index], Parts],
+    prefetch_rows: Callable[[Index], None],
+    columns: Index,
+    low: Index,
+    high: Index,
+    monoids: Monoids,
+    dtype: DTypes,
+) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
     together = 2 * TOGETHER if most == WIDE and monoids[0].identity(dtype).dtype.is_float() else TOGETHER

@@ -15,10 +15,15 @@ settled. On a GPU the threads of a warp or of a block take as many elements of a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dsl import (
     SIMD,
+    AnyTensor,
+    Floating,
+    Index,
+    Parts,
     ceildiv,
     compiled_for,
     int32,
@@ -34,6 +39,7 @@ from ...dsl import (
 )
 from .algorithm import product, same_sizes, unravelled
 from .folds import PIECES, as_terms, dtype_of, element, for_each, pieces_of
+from .monoid import DTypes, Monoid, Terms
 from .rows import COLUMNS, SPLIT_ROWS, TASK
 from .teams import in_teams, scanned_by_team, thread_of, threads_of
 
@@ -42,7 +48,14 @@ STEPS = 4  # of 1, 2, 4, 8 lanes
 
 
 def scan(
-    out: Any, x: Any, monoid: Any, *, axis: Any = -1, exclusive: Any = False, reverse: Any = False, of: Any = None
+    out: AnyTensor,
+    x: AnyTensor,
+    monoid: type[Monoid],
+    *,
+    axis: int = -1,
+    exclusive: bool = False,
+    reverse: bool = False,
+    of: Callable[..., Parts] | None = None,
 ) -> None:
     """Stores the value of the elements up to each one along `axis` into `out`, which has the shape of x.
 
@@ -59,19 +72,19 @@ def scan(
     """
     xs = x if isinstance(x, tuple) else (x,)
     outs = out if isinstance(out, tuple) else (out,)
-    of = as_terms(of, (monoid,))
+    terms = as_terms(of, (monoid,))
     for_each((*xs[1:], *outs), lambda _, other: same_sizes(other, xs[0]))
     if axis == -1 or axis == xs[0].rank - 1:
-        _scan_rows(outs, xs, monoid, exclusive, reverse, of)
+        _scan_rows(outs, xs, monoid, exclusive, reverse, terms)
     else:
-        _scan_columns(outs, xs, monoid, axis % xs[0].rank, exclusive, reverse, of)
+        _scan_columns(outs, xs, monoid, axis % xs[0].rank, exclusive, reverse, terms)
 
 
-def _value_of(xs: Any, of: Any, index: Any, width: Any) -> Any:
+def _value_of(xs: tuple[AnyTensor, ...], of: Terms, index: tuple[Index, ...], width: int) -> Any:
     return element(of, for_each(xs, lambda _, x: x.load(*index, width=width)))
 
 
-def _row_value(xs: Any, of: Any, lead: Any, k: Any, reverse: Any) -> Any:
+def _row_value(xs: tuple[AnyTensor, ...], of: Terms, lead: tuple[Index, ...], k: Index, reverse: bool) -> Any:
     """16 elements of a row from k on, counted from the end when it is gone over backwards."""
     if not reverse:
         return _value_of(xs, of, (*lead, k), LANES)
@@ -79,7 +92,7 @@ def _row_value(xs: Any, of: Any, lead: Any, k: Any, reverse: Any) -> Any:
     return element(of, for_each(xs, lambda _, x: x.load((*lead, first), width=LANES).reverse()))
 
 
-def _put_row(outs: Any, values: Any, lead: Any, k: Any, reverse: Any) -> None:
+def _put_row(outs: tuple[AnyTensor, ...], values: Parts, lead: tuple[Index, ...], k: Index, reverse: bool) -> None:
     """Stores what `_row_value` took the elements for."""
     if not reverse:
         _put(outs, values, (*lead, k))
@@ -88,7 +101,7 @@ def _put_row(outs: Any, values: Any, lead: Any, k: Any, reverse: Any) -> None:
         _put(outs, turned, (*lead, outs[0].dim(-1) - LANES - k))
 
 
-def _put(outs: Any, value: Any, index: Any) -> None:
+def _put(outs: tuple[AnyTensor, ...], value: Parts, index: tuple[Index, ...]) -> None:
     """Stores a value, or the parts of one, at an index."""
     values = value if isinstance(value, tuple) else (value,)
     static_assert(
@@ -96,7 +109,7 @@ def _put(outs: Any, value: Any, index: Any) -> None:
         f"the monoid of scan gives {len(values)} values for {len(outs)} tensors: `finish` says what is stored",
     )
 
-    def put(i, out):
+    def put(i: int, out: AnyTensor):
         given = values[i].dtype
         static_assert(
             out.dtype == given,
@@ -108,7 +121,7 @@ def _put(outs: Any, value: Any, index: Any) -> None:
     for_each(outs, put)
 
 
-def _nothing(monoid: Any, dtype: Any) -> Any:
+def _nothing(monoid: type[Monoid], dtype: DTypes) -> Any:
     """The settled state of no elements."""
     return monoid.settle(monoid.identity(dtype), 0)
 
@@ -116,7 +129,14 @@ def _nothing(monoid: Any, dtype: Any) -> Any:
 # *** rows ***
 
 
-def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of: Any) -> None:
+def _scan_rows(
+    outs: tuple[AnyTensor, ...],
+    xs: tuple[AnyTensor, ...],
+    monoid: type[Monoid],
+    exclusive: bool,
+    reverse: bool,
+    of: Terms,
+) -> None:
     """A task takes rows; where there are few long ones, a piece of one, after the states of all pieces are known."""
     dtype = dtype_of(xs, of, (monoid,))
     sizes = xs[0].shape[:-1]
@@ -124,14 +144,14 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of
     rows = product(sizes)
     pieces, size = pieces_of(n)
 
-    def piece_of(row, piece, before, writes):
+    def piece_of(row: Index, piece: Index, before: Parts, writes: bool):
         """Goes over a piece after the state `before`, and returns the state of the piece alone."""
         lead = unravelled(row, sizes)
         low = piece * size
         high = min(low + size, n)
         return _scan_piece(outs, xs, monoid, exclusive, reverse, of, dtype, lead, low, high, before, writes)
 
-    def whole(row):
+    def whole(row: Index):
         before = _nothing(monoid, dtype)
         for piece in range(pieces):
             before = monoid.combine(before, piece_of(row, piece, before, True))
@@ -146,7 +166,7 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of
         nothing = _nothing(monoid, dtype)
         slots = map_parts(lambda s: stack[s.dtype](PIECES, zeroed=False), nothing)
 
-        def keep(piece, state):
+        def keep(piece: Index, state: Parts):
             map_parts(lambda memory, s: store(memory, piece, s), slots, state)
 
         for row in range(rows):
@@ -157,18 +177,25 @@ def _scan_rows(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of
                 keep(piece, before)
                 before = monoid.combine(before, alone)
 
-            def write(piece):
+            def write(piece: Index):
                 piece_of(row, piece, map_parts(lambda memory: memory[piece], slots), True)  # noqa: B023
 
             parallel_for(pieces, write)
 
 
-def _scan_by_team(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any, of: Any) -> None:
+def _scan_by_team(
+    outs: tuple[AnyTensor, ...],
+    xs: tuple[AnyTensor, ...],
+    monoid: type[Monoid],
+    exclusive: bool,
+    reverse: bool,
+    of: Terms,
+) -> None:
     """On a GPU, the threads of a warp or of a block take a row: as many elements at a time as there are threads."""
     dtype = dtype_of(xs, of, (monoid,))
     sizes, n = xs[0].shape[:-1], xs[0].dim(-1)
 
-    def row(number, team):
+    def row(number: Index, team: int):
         lead = unravelled(number, sizes)
         nothing = monoid.identity(dtype)
         carry = _nothing(monoid, dtype)
@@ -188,20 +215,20 @@ def _scan_by_team(outs: Any, xs: Any, monoid: Any, exclusive: Any, reverse: Any,
 
 
 def _scan_piece(
-    outs: Any,
-    xs: Any,
-    monoid: Any,
-    exclusive: Any,
-    reverse: Any,
-    of: Any,
-    dtype: Any,
-    lead: Any,
-    low: Any,
-    high: Any,
-    before: Any,
-    writes: Any,
+    outs: tuple[AnyTensor, ...],
+    xs: tuple[AnyTensor, ...],
+    monoid: type[Monoid],
+    exclusive: bool,
+    reverse: bool,
+    of: Terms,
+    dtype: DTypes,
+    lead: tuple[Index, ...],
+    low: Index,
+    high: Index,
+    before: Parts,
+    writes: bool,
 ) -> Any:
-    def step(value, k, carry, alone, put):
+    def step(value: Parts, k: Index, carry: Floating, alone: Floating, put: Callable[[Parts], None]):
         """16 elements from k on: calls put(values), and gives the states after them."""
         lanes = _joined_in_lanes(monoid, value, dtype)
         last = map_parts(lambda s: s[LANES - 1], monoid.settle(lanes, k))
@@ -234,7 +261,7 @@ def _scan_piece(
     return alone
 
 
-def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
+def _joined_in_lanes(monoid: type[Monoid], value: Parts, dtype: DTypes) -> Any:
     """The state of lanes 0..j in each lane j."""
     state = monoid.lift(value, SIMD[int32, LANES](*tuple(range(LANES))))
     state = map_parts(lambda s, i: s if s.width == LANES else SIMD[i.dtype, LANES](s), state, monoid.identity(dtype))
@@ -250,7 +277,15 @@ def _joined_in_lanes(monoid: Any, value: Any, dtype: Any) -> Any:
 # *** columns ***
 
 
-def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, reverse: Any, of: Any) -> None:
+def _scan_columns(
+    outs: tuple[AnyTensor, ...],
+    xs: tuple[AnyTensor, ...],
+    monoid: type[Monoid],
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+    of: Terms,
+) -> None:
     """Columns are taken in blocks, so that the innermost loop runs along memory; on a GPU each thread takes one."""
     dtype = dtype_of(xs, of, (monoid,))
     sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 : -1])
@@ -259,20 +294,20 @@ def _scan_columns(outs: Any, xs: Any, monoid: Any, axis: Any, exclusive: Any, re
     columns = 1 if compiled_for().is_gpu else COLUMNS
     blocks = max(ceildiv(width, columns), 1)
 
-    def step(lead, k, column, state):
+    def step(lead: tuple[Index, ...], k: Index, column: Index, state: Parts):
         """Stores the value at one element and gives the state after it."""
         at = (*lead[:axis], n - 1 - k if reverse else k, *lead[axis:], column)
         after = monoid.combine(state, monoid.settle(monoid.lift(_value_of(xs, of, at, 1), int32(0)), k))
         _put(outs, monoid.finish(state if exclusive else after, dtype), at)
         return after
 
-    def thread(task):
+    def thread(task: Index):
         lead = unravelled(task // blocks, sizes)
         state = _nothing(monoid, dtype)
         for k in range(n):
             state = step(lead, k, task % blocks, state)
 
-    def block(task):
+    def block(task: Index):
         lead = unravelled(task // blocks, sizes)
         first = task % blocks * COLUMNS
         states = map_parts(lambda s: stack[s.dtype](COLUMNS, zeroed=False), _nothing(monoid, dtype))

@@ -5,15 +5,23 @@ See also `algorithms.products` (tiles, which multiply a strip by a panel).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import ceildiv, min, stack, uint32, unroll
+from ...dsl import AnyTensor, Index, Numeric, Parts, ceildiv, min, stack, uint32, unroll
 from .products import DEPTH, VECTORS, fill_step, is_paired, steps_together
 
 MOST_TURNED = 16  # lanes of vectors that are turned in registers
 
 
-def fill_slab(slab: Any, matrix: Any, along: Any, steps: Any, columns: Any, lanes: Any) -> None:
+def fill_slab(
+    slab: AnyTensor,
+    matrix: Callable[[Index, Index], Numeric],
+    along: Callable[[Index, Index, int], Numeric] | None,
+    steps: tuple[Index, Index],
+    columns: tuple[Index, Index],
+    lanes: int,
+) -> None:
     """Copies a part of b into panels of two vectors, in pairs of steps where tiles multiply pairs.
 
     Args:
@@ -25,10 +33,10 @@ def fill_slab(slab: Any, matrix: Any, along: Any, steps: Any, columns: Any, lane
     first_column, count = columns
     width = VECTORS * lanes
 
-    def element(k, j):
+    def element(k: Index, j: Index):
         return matrix(first_step + k, first_column + j)
 
-    def turned(j, k, count):
+    def turned(j: Index, k: Index, count: int):
         return along(first_column + j, first_step + k, count)
 
     is_turned = along != None and lanes <= MOST_TURNED  # noqa: E711
@@ -40,7 +48,15 @@ def fill_slab(slab: Any, matrix: Any, along: Any, steps: Any, columns: Any, lane
         _copy_slab(slab, 0, step_count, 0, count, width, element)
 
 
-def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any, width: Any, element: Any) -> None:
+def _copy_slab(
+    slab: AnyTensor,
+    first: Index,
+    steps: Index,
+    first_panel: Index,
+    columns: Index,
+    width: int,
+    element: Callable[[Index, Index], Numeric],
+) -> None:
     """Rows of b cut into panels: `width` columns of one row lie side by side, the next row follows.
 
     What a panel has beyond the last column is 0: it is multiplied too, and what lies there might be slow to multiply.
@@ -50,7 +66,9 @@ def _copy_slab(slab: Any, first: Any, steps: Any, first_panel: Any, columns: Any
         fill_step(slab, k, first_panel, columns, width, lambda j, k=k: element(k, j))
 
 
-def fill_strip(strip: Any, row: Any, height: Any, strip_rows: Any, first: Any, steps: Any) -> None:
+def fill_strip(
+    strip: AnyTensor, row: Callable[..., Parts], height: Index, strip_rows: int, first: Index, steps: Index
+) -> None:
     """The elements of `height` rows from `first` on; zeros below them, and behind steps that are not a whole group."""
     for i in range(height):
         element = row(i)
@@ -66,7 +84,14 @@ def fill_strip(strip: Any, row: Any, height: Any, strip_rows: Any, first: Any, s
                 strip[i * DEPTH + k] = strip.dtype(0)
 
 
-def _copy_pairs(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, turned: Any) -> None:
+def _copy_pairs(
+    slab: AnyTensor,
+    steps: Index,
+    columns: Index,
+    lanes: int,
+    element: Callable[[Index, Index], Numeric],
+    turned: Callable[[Index, Index, int], Numeric] | None,
+) -> None:
     """As `_copy_slab`, with the elements of two steps side by side for each column.
 
     Of a transposed b, turned(j, k, width) are elements of column j from k on: squares of pairs are turned over.
@@ -101,7 +126,14 @@ def _copy_pairs(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, t
                 slab[at + j] = slab.dtype(0)
 
 
-def _turn_slab(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, row: Any) -> None:
+def _turn_slab(
+    slab: AnyTensor,
+    steps: Index,
+    columns: Index,
+    lanes: int,
+    element: Callable[[Index, Index], Numeric],
+    row: Callable[..., Parts],
+) -> None:
     """As `_copy_slab` where row(j, k) are `lanes` elements of column j from k on: squares of these are turned over."""
     width = VECTORS * lanes
     whole = columns // width
@@ -121,7 +153,7 @@ def _turn_slab(slab: Any, steps: Any, columns: Any, lanes: Any, element: Any, ro
         _copy_slab(slab, 0, squares * lanes, whole, columns, width, element)
 
 
-def _turned(rows: Any, lanes: Any) -> Any:
+def _turned(rows: tuple[Parts, ...], lanes: int) -> Any:
     """Vectors of a square, turned over: lane j of vector i is lane i of vector j."""
     for step in unroll(lanes):
         if (1 << step) < lanes:

@@ -14,10 +14,17 @@ those that they have found.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dsl import (
+    AnyDType,
+    AnyTensor,
+    Element,
+    Index,
     Int,
+    Integral,
+    Parts,
     bool8,
     ceildiv,
     compiled_for,
@@ -32,7 +39,8 @@ from ...dsl import (
     within_parallel,
 )
 from .algorithm import highest, key_dtype, lowest, order_key, product, same_sizes, unravelled
-from .monoids import NO_PLACE, Monoid
+from .monoid import Monoid
+from .monoids import NO_PLACE
 from .rows import TASK, same
 from .teams import THREADS, in_teams, reduced, thread_of
 
@@ -40,7 +48,15 @@ MOST_SHARED = 2048  # elements of a row that shared memory has room for
 RUN = 16  # elements that are sorted by insertion
 
 
-def sort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: Any = same, limit: Any = 1024) -> None:
+def sort(
+    out: AnyTensor,
+    x: AnyTensor,
+    *,
+    axis: int = -1,
+    descending: bool = False,
+    key: Callable[[Parts], Parts] = same,
+    limit: int = 1024,
+) -> None:
     """Stores the elements of x in order along `axis` into `out`, which has the same shape and dtype.
 
     Args:
@@ -56,7 +72,15 @@ def sort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: Any 
     _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(value, *at))
 
 
-def argsort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: Any = same, limit: Any = 1024) -> None:
+def argsort(
+    out: AnyTensor,
+    x: AnyTensor,
+    *,
+    axis: int = -1,
+    descending: bool = False,
+    key: Callable[[Parts], Parts] = same,
+    limit: int = 1024,
+) -> None:
     """Stores the places of the elements of x, in the order in which `sort` has them, into `out`: indices along
     `axis`.
     """
@@ -64,7 +88,16 @@ def argsort(out: Any, x: Any, *, axis: Any = -1, descending: Any = False, key: A
     _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(place.cast(out.dtype), *at))
 
 
-def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descending: Any = True, key: Any = same) -> None:
+def top_k(
+    values: AnyTensor,
+    places: AnyTensor,
+    x: AnyTensor,
+    k: int,
+    *,
+    axis: int = -1,
+    descending: bool = True,
+    key: Callable[[Parts], Parts] = same,
+) -> None:
     """Stores the k first elements along `axis` in the order of `sort`, and their places, into `values` and `places`.
 
     Args:
@@ -80,7 +113,7 @@ def top_k(values: Any, places: Any, x: Any, k: Any, *, axis: Any = -1, descendin
     _has_room(values, x, axis, k)
     _has_room(places, x, axis, k)
 
-    def row(number):
+    def row(number: Index):
         lead = unravelled(number, sizes)
         assert n >= k, f"top_k is to find {k} of {n} elements"
         keys = stack[keys_of(x, key)](k, zeroed=False)
@@ -112,35 +145,43 @@ class Earliest(Monoid):
     """The pair of a key and its place that comes first: the smallest key, and of equals the smallest place."""
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: tuple[AnyDType, AnyDType]):
         return dtype[0](highest(dtype[0])), int32(NO_PLACE)
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: tuple[Integral, Integral], place: Integral):
         return value
 
     @staticmethod
-    def combine(a, b):
+    def combine(a: tuple[Integral, Integral], b: tuple[Integral, Integral]):
         other = (b[0] < a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
         return select(other, b[0], a[0]), select(other, b[1], a[1])
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: tuple[Integral, Integral], dtype: tuple[AnyDType, AnyDType]):
         return state
 
 
-def _top_k_by_team(values: Any, places: Any, x: Any, k: Any, axis: Any, descending: Any, key: Any) -> None:
+def _top_k_by_team(
+    values: AnyTensor,
+    places: AnyTensor,
+    x: AnyTensor,
+    k: int,
+    axis: int,
+    descending: bool,
+    key: Callable[[Parts], Parts],
+) -> None:
     """On a GPU: the first element, then the first behind that, and so on."""
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
     n = x.dim(axis)
     keys = keys_of(x, key)
 
-    def row(number, team):
+    def row(number: Index, team: int):
         lead = unravelled(number, sizes)
         last = keys(lowest(keys)), int32(-1)
         for j in range(k):
 
-            def left(place):
+            def left(place: Index):
                 result, at = key_of(x, key, descending, (lead[:axis], place, lead[axis:])), int32(place)
                 is_left = (result > last[0]) | ((result == last[0]) & (at > last[1]))  # noqa: B023
                 return select(is_left, result, highest(keys)), select(is_left, at, NO_PLACE)
@@ -155,24 +196,26 @@ def _top_k_by_team(values: Any, places: Any, x: Any, k: Any, axis: Any, descendi
     in_teams(product(sizes), n, row)
 
 
-def _has_room(out: Any, x: Any, axis: Any, k: Any) -> None:
+def _has_room(out: AnyTensor, x: AnyTensor, axis: int, k: int) -> None:
     """Stops the op unless a result of `top_k`, if it is wanted, has k elements along the axis."""
     if out != None:  # noqa: E711
         same_sizes(out, x, axis)
         assert out.dim(axis) >= k, f"top_k stores {k} elements along axis {axis}, which has {out.dim(axis)}"
 
 
-def keys_of(x: Any, key: Any) -> Any:
+def keys_of(x: AnyTensor, key: Callable[[Parts], Parts]) -> Any:
     """The dtype of `key_of`."""
     return key_dtype(_number(key(x.dtype(False if x.dtype == bool8 else 0))).dtype)
 
 
-def _number(value: Any) -> Any:
+def _number(value: Element) -> Any:
     """What can be compared: False is before True."""
     return value.cast(uint8) if value.dtype == bool8 else value
 
 
-def key_of(x: Any, key: Any, descending: Any, at: Any) -> Any:
+def key_of(
+    x: AnyTensor, key: Callable[[Parts], Parts], descending: bool, at: tuple[Index | tuple[Index, ...], ...]
+) -> Any:
     """An integer that is smaller the earlier an element comes, and largest for NaN."""
     value = _number(key(x[at]))
     value = value + 0 if value.dtype.is_float() else value  # makes -0.0 equal to 0.0
@@ -181,13 +224,20 @@ def key_of(x: Any, key: Any, descending: Any, at: Any) -> Any:
     return order_key(value, highest(key_dtype(value.dtype)))
 
 
-def _sorted(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) -> None:
+def _sorted(
+    x: AnyTensor,
+    axis: int,
+    descending: bool,
+    key: Callable[[Parts], Parts],
+    limit: int,
+    put: Callable[[tuple[Index, ...], Integral, Parts], None],
+) -> None:
     """Calls put(index, place, element) for every index of x, with the element that belongs there and where it was."""
     axis = axis % x.rank
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
     n = x.dim(axis)
 
-    def row(number):
+    def row(number: Index):
         lead = unravelled(number, sizes)
         assert n <= limit, f"a row of {n} elements is longer than limit={limit}"
         keys = stack[keys_of(x, key)](2 * limit, zeroed=False)
@@ -208,7 +258,14 @@ def _sorted(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) 
         parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
 
 
-def _sorted_by_block(x: Any, axis: Any, descending: Any, key: Any, limit: Any, put: Any) -> None:
+def _sorted_by_block(
+    x: AnyTensor,
+    axis: int,
+    descending: bool,
+    key: Callable[[Parts], Parts],
+    limit: int,
+    put: Callable[[tuple[Index, ...], Integral, Parts], None],
+) -> None:
     """On a GPU: a block sorts a row in shared memory."""
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])
     n = x.dim(axis)
@@ -220,7 +277,7 @@ def _sorted_by_block(x: Any, axis: Any, descending: Any, key: Any, limit: Any, p
             keys[k] = key_of(x, key, descending, (lead[:axis], k, lead[axis:]))
             places[k] = int32(k)
 
-        def order(i, j):
+        def order(i: Index, j: Index):
             if (keys[i] > keys[j]) | ((keys[i] == keys[j]) & (places[i] > places[j])):
                 keys[i], keys[j] = keys[j], keys[i]
                 places[i], places[j] = places[j], places[i]
@@ -232,7 +289,7 @@ def _sorted_by_block(x: Any, axis: Any, descending: Any, key: Any, limit: Any, p
     gpu.launch(block, grid=product(sizes), block=THREADS)
 
 
-def order_by_block(n: Any, order: Any) -> None:
+def order_by_block(n: Index, order: Callable[[Index, Index], None]) -> None:
     """Sorts n elements by the threads of a block, which may write them before and read them behind it.
 
     order(i, j), with i < j, lets two elements change places if they are in the wrong order. In a round two sorted parts
@@ -260,7 +317,7 @@ def order_by_block(n: Any, order: Any) -> None:
         size = size * 2
 
 
-def _insert(keys: Any, places: Any, n: Any) -> None:
+def _insert(keys: AnyTensor, places: AnyTensor, n: Index) -> None:
     """Sorts runs of the first n elements by insertion."""
     for first in range(0, n, RUN):
         for k in range(first + 1, min(first + RUN, n)):
@@ -275,7 +332,7 @@ def _insert(keys: Any, places: Any, n: Any) -> None:
             places[j] = place
 
 
-def _merge(keys: Any, places: Any, n: Any, limit: Any) -> Any:
+def _merge(keys: AnyTensor, places: AnyTensor, n: Index, limit: int) -> Any:
     """Merges the sorted runs; returns where the result begins: in the first or in the second half of the memory."""
     run = RUN + n * 0
     source = n * 0

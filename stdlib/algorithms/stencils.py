@@ -9,16 +9,39 @@ vector code; there the other axes decide once for a row where their neighbours l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import bool8, ceildiv, compiled_for, max, min, parallel_for, select, static_assert, unroll
+from ...dsl import (
+    AnyTensor,
+    Element,
+    Index,
+    Parts,
+    bool8,
+    ceildiv,
+    compiled_for,
+    max,
+    min,
+    parallel_for,
+    select,
+    static_assert,
+    unroll,
+)
 from .algorithm import product, same_sizes, unravelled
 from .rows import TASK
 
 CHUNK = 4096  # elements of a row that are a task of their own
 
 
-def stencil(out: Any, x: Any, body: Any, *, reach: Any, border: Any = "constant", value: Any = 0) -> None:
+def stencil(
+    out: AnyTensor,
+    x: AnyTensor,
+    body: Callable[..., Parts],
+    *,
+    reach: tuple[int, ...],
+    border: str = "constant",
+    value: Element = 0,
+) -> None:
     """Stores `body(near, index)` into every element of `out`.
 
     Args:
@@ -40,8 +63,8 @@ def stencil(out: Any, x: Any, body: Any, *, reach: Any, border: Any = "constant"
     if x.dtype == bool8 and isinstance(value, int):
         value = value != 0
 
-    def element(index, inside):
-        def near(a=0, b=0, c=0):
+    def element(index: tuple[Index, ...], inside: bool):
+        def near(a: int = 0, b: int = 0, c: int = 0):
             return _neighbour(x, index, before, (a, b, c)[:axes], reach, border, value, inside)
 
         out[index] = body(near, index)
@@ -52,14 +75,14 @@ def stencil(out: Any, x: Any, body: Any, *, reach: Any, border: Any = "constant"
         _by_chunk(x, reach[axes - 1], element)
 
 
-def _by_chunk(x: Any, reach: Any, element: Any) -> None:
+def _by_chunk(x: AnyTensor, reach: int, element: Callable[..., Parts]) -> None:
     n = x.dim(-1)
     sizes = x.shape[:-1]
     chunks = ceildiv(n, CHUNK)
     left = min(reach, n)
     right = max(n - reach, left)
 
-    def chunk(task):
+    def chunk(task: Index):
         lead = unravelled(task // chunks, sizes)
         low = task % chunks * CHUNK
         high = min(low + CHUNK, n)
@@ -73,7 +96,16 @@ def _by_chunk(x: Any, reach: Any, element: Any) -> None:
     parallel_for(product(sizes) * chunks, chunk, grain=ceildiv(TASK, min(n, CHUNK) + 16))
 
 
-def _neighbour(x: Any, index: Any, before: Any, offsets: Any, reach: Any, border: Any, value: Any, inside: Any) -> Any:
+def _neighbour(
+    x: AnyTensor,
+    index: tuple[Index, ...],
+    before: int,
+    offsets: tuple[int, ...],
+    reach: tuple[int, ...],
+    border: str,
+    value: Element,
+    inside: bool,
+) -> Any:
     """The element at these offsets; `inside` promises that it is there along the last axis."""
     at: Any = index[:before]
     there = True
@@ -90,7 +122,7 @@ def _neighbour(x: Any, index: Any, before: Any, offsets: Any, reach: Any, border
     return select(there, x[at], value)
 
 
-def _brought_in(place: Any, n: Any, border: Any) -> Any:
+def _brought_in(place: Index, n: Index, border: str) -> Any:
     """The index that stands for one that may be outside."""
     if border == "wrap":
         return place % n

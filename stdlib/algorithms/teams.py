@@ -17,11 +17,13 @@ See also `rows` (memory that is read).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import ceildiv, gpu, int32, map_parts, min, unroll
+from ...dsl import AnyDType, Floating, Index, Parts, ceildiv, gpu, int32, map_parts, min, unroll
 from .collectives import states_of_block, states_of_warp
 from .folds import as_group, empty, finished, folded_in_order, for_each, joined, settled, stepped_once
+from .monoid import Monoid, Monoids
 
 WARP = 0  # teams
 BLOCK = 1
@@ -32,7 +34,7 @@ REQUESTED = 4  # elements that a thread requests before it takes the first of th
 STEPS = 6  # a warp has 64 lanes at most
 
 
-def in_teams(rows: Any, n: Any, body: Any) -> None:
+def in_teams(rows: Index, n: Index, body: Callable[[Index, int], None]) -> None:
     """Runs body(number, team) for each of so many rows of n elements, by all threads of a team."""
     if n <= WARP_ROW:
         by_warps(rows, lambda number: body(number, WARP))
@@ -40,7 +42,7 @@ def in_teams(rows: Any, n: Any, body: Any) -> None:
         gpu.launch(lambda: body(gpu.block_idx.x, BLOCK), grid=rows, block=THREADS)
 
 
-def by_warps(count: Any, body: Any) -> None:
+def by_warps(count: Index, body: Callable[[Index], None]) -> None:
     """Runs body(number) for each number below `count`, by all lanes of a warp."""
     warps = THREADS // gpu.warp_size
 
@@ -52,37 +54,49 @@ def by_warps(count: Any, body: Any) -> None:
     gpu.launch(block, grid=ceildiv(count, warps), block=THREADS)
 
 
-def thread_of(team: Any) -> Any:
+def thread_of(team: int) -> Any:
     """The number of a thread in its team."""
     return gpu.lane_idx if team == WARP else gpu.thread_idx.x
 
 
-def threads_of(team: Any) -> Any:
+def threads_of(team: int) -> Any:
     """How many threads a team has."""
     return gpu.warp_size if team == WARP else THREADS
 
 
-def for_each_of(team: Any, n: Any, f: Any) -> None:
+def for_each_of(team: int, n: Index, f: Callable[[Index], None]) -> None:
     """Calls f(k) for k from 0 to n - 1, each in one thread of the team."""
     for k in range(thread_of(team), n, threads_of(team)):
         f(k)
 
 
-def reduced(team: Any, n: Any, element: Any, monoid: Any, dtype: Any) -> Any:
+def reduced(
+    team: int,
+    n: Index,
+    element: Callable[[Index], Parts],
+    monoid: type[Monoid],
+    dtype: AnyDType | tuple[AnyDType, AnyDType],
+) -> Any:
     """What a monoid makes of element(0), ..., element(n - 1), in every thread; a tuple for a tuple of monoids."""
     monoids = as_group(monoid)
     values = finished(monoids, folded_by_team(team, element, n, monoids, dtype), dtype)
     return values if isinstance(monoid, tuple) else values[0]
 
 
-def in_thread(n: Any, element: Any, monoid: Any, dtype: Any) -> Any:
+def in_thread(n: Index, element: Callable[[Index], Parts], monoid: type[Monoid], dtype: AnyDType) -> Any:
     """What a monoid makes of element(0), ..., element(n - 1), which one thread takes in order."""
     monoids = as_group(monoid)
     values = finished(monoids, folded_in_order(element, 0, n, monoids, dtype), dtype)
     return values if isinstance(monoid, tuple) else values[0]
 
 
-def folded_by_team(team: Any, element: Any, n: Any, monoids: Any, dtype: Any) -> Any:
+def folded_by_team(
+    team: int,
+    element: Callable[[Index], Parts],
+    n: Index,
+    monoids: Monoids,
+    dtype: AnyDType | tuple[AnyDType, AnyDType],
+) -> Any:
     """The settled states of element(0), ..., element(n - 1), in every thread."""
     if team == WARP:
         return folded_round(team, element, 0, n, monoids, dtype)
@@ -92,7 +106,14 @@ def folded_by_team(team: Any, element: Any, n: Any, monoids: Any, dtype: Any) ->
     return states
 
 
-def folded_round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dtype: Any) -> Any:
+def folded_round(
+    team: int,
+    element: Callable[[Index], Parts],
+    low: Index,
+    high: Index,
+    monoids: Monoids,
+    dtype: AnyDType | tuple[AnyDType, AnyDType],
+) -> Any:
     """The settled states of element(low), ..., element(high - 1), in every thread."""
     threads, thread = threads_of(team), thread_of(team)
     states = for_each(monoids, lambda _, m: m.identity(dtype))
@@ -114,7 +135,7 @@ def folded_round(team: Any, element: Any, low: Any, high: Any, monoids: Any, dty
     return settled(monoids, _of_team(team, monoids, states), low)
 
 
-def _in_order(monoids: Any) -> Any:
+def _in_order(monoids: Monoids) -> Any:
     """Whether one of the monoids joins elements in their order."""
     result = False
     for monoid in monoids:
@@ -122,7 +143,7 @@ def _in_order(monoids: Any) -> Any:
     return result
 
 
-def _of_team(team: Any, monoids: Any, states: Any) -> Any:
+def _of_team(team: int, monoids: Monoids, states: tuple[Parts, ...]) -> Any:
     """The states of all threads of a team together, in each of them."""
     if team == WARP:
         return gpu.warp.broadcast(states_of_warp(monoids, states))
@@ -132,7 +153,7 @@ def _of_team(team: Any, monoids: Any, states: Any) -> Any:
 # *** values of several threads ***
 
 
-def across_warp(value: Any, combine: Any) -> Any:
+def across_warp(value: Parts, combine: Callable[[Parts, Parts], Parts]) -> Any:
     """The values of all lanes together, in each of them; combine(a, b) is that of b and a."""
     result = value
     for step in unroll(STEPS):
@@ -141,7 +162,7 @@ def across_warp(value: Any, combine: Any) -> Any:
     return result
 
 
-def scanned_by_team(team: Any, monoid: Any, state: Any, nothing: Any) -> Any:
+def scanned_by_team(team: int, monoid: type[Monoid], state: Parts, nothing: Floating) -> Any:
     """The states of the threads before each one, of these and its own, and of all; `nothing` is that of none."""
     up_to = state
     for step in unroll(STEPS):

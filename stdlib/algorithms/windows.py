@@ -9,9 +9,24 @@ what stands for the places outside, or else the places whose window is cut off a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import ceildiv, compiled_for, max, min, parallel_for, unroll, vectorize
+from ...dsl import (
+    AnyTensor,
+    Element,
+    Floating,
+    Index,
+    Numeric,
+    Parts,
+    ceildiv,
+    compiled_for,
+    max,
+    min,
+    parallel_for,
+    unroll,
+    vectorize,
+)
 from .algorithm import every, unravelled
 from .planes import by_planes
 from .rows import TASK
@@ -19,7 +34,9 @@ from .rows import TASK
 VECTORS = 4  # vectors of channels that are held at a time
 
 
-def window_shape(sizes: Any, stride: Any, dilation: Any, before: Any) -> Any:
+def window_shape(
+    sizes: tuple[Index, ...], stride: tuple[int, ...], dilation: tuple[int, ...], before: tuple[int, ...]
+) -> Any:
     """(sizes, strides, dilations, paddings before) of windows, three numbers each: axes that are missing are of size 1.
 
     Args:
@@ -34,12 +51,12 @@ def window_shape(sizes: Any, stride: Any, dilation: Any, before: Any) -> Any:
     )
 
 
-def three_axes(sizes: Any, missing: Any = 1) -> Any:
+def three_axes(sizes: tuple[Index, ...], missing: int = 1) -> Any:
     """A tuple of one to three numbers as one of three; those in front are missing."""
     return (*(missing, missing)[: 3 - len(sizes)], *sizes)
 
 
-def taps(shape: Any, size: Any, axis: Any, place: Any) -> Any:
+def taps(shape: tuple[Parts, ...], size: Index, axis: int, place: Index) -> Any:
     """(low, high): which elements of the window at `place` lie inside of an axis of this size."""
     sizes, strides, dilations, before = shape
     start = place * strides[axis] - before[axis]
@@ -48,7 +65,16 @@ def taps(shape: Any, size: Any, axis: Any, place: Any) -> Any:
     return (0 if sizes[axis] == 1 and before[axis] == 0 else low), max(high, low)
 
 
-def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, each: Any = 1) -> None:
+def windows(
+    out: AnyTensor,
+    x: AnyTensor,
+    shape: tuple[Parts, ...],
+    first: bool,
+    identity: Callable[[int], Parts],
+    step: Callable[..., Parts],
+    finish: Callable[[Parts, tuple[Index, ...]], Parts],
+    each: int = 1,
+) -> None:
     """Stores what `finish` makes of each window.
 
     Args:
@@ -69,15 +95,22 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
     channels = out.dim(1 if first else -1)
     strides, dilations, before = shape[1], shape[2], shape[3]
 
-    def at(batch, channel, place):
+    def at(batch: Index, channel: Index, place: tuple[Index, ...]):
         """The index of an element."""
         return (batch, channel, *place[3 - axes :]) if first else (batch, *place[3 - axes :], channel)
 
-    def source(place, tap):
+    def source(place: tuple[Index, ...], tap: tuple[Index, ...]):
         """Where the element `tap` of the window at `place` lies in x."""
         return tuple(place[k] * strides[k] + tap[k] * dilations[k] - before[k] for k in unroll(3))
 
-    def folded(batch, channel, place, within, width, mask):
+    def folded(
+        batch: Index,
+        channel: Index,
+        place: tuple[Index, ...],
+        within: tuple[tuple[Index, ...], ...],
+        width: int,
+        mask: Element,
+    ):
         """The state of `width` windows of which all have the taps `within`."""
         state = identity(width)
         for i in range(within[0][0], within[0][1]):
@@ -90,14 +123,14 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
                         state = step(state, values[number], channel, (i, j, k), there, mask, *more)
         return state
 
-    def one(batch, channel, place):
+    def one(batch: Index, channel: Index, place: tuple[Index, ...]):
         """A single window."""
         within = tuple(taps(shape, inner[k], k, place[k]) for k in unroll(3))
         out[at(batch, channel, place)] = finish(folded(batch, channel, place, within, 1, True), place)
 
     if compiled_for().is_gpu:
 
-        def element(position):
+        def element(position: Index):
             index = unravelled(position, out.shape)
             places = index[2:] if first else index[1:-1]
             one(index[0], index[1] if first else index[out.rank - 1], three_axes(places, 0))
@@ -110,7 +143,14 @@ def windows(out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, 
 
 
 def padded_windows(
-    out: Any, x: Any, shape: Any, first: Any, identity: Any, step: Any, finish: Any, outside: Any
+    out: AnyTensor,
+    x: AnyTensor,
+    shape: tuple[Parts, ...],
+    first: bool,
+    identity: Callable[[int], Parts],
+    step: Callable[[Parts, Parts, Index, tuple[Index, ...], tuple[Index, ...], Parts], Parts],
+    finish: Callable[[Parts, tuple[Index, ...]], Parts],
+    outside: Numeric,
 ) -> None:
     """As `windows`, where `outside` is a number of the dtype of x that changes no state, so that it may stand for what
     lies outside. Neither `step` nor `finish` depends on `tap` and `place`.
@@ -121,7 +161,16 @@ def padded_windows(
         windows(out, x, shape, first, identity, step, finish)
 
 
-def _of_group(x: Any, at: Any, channel: Any, each: Any, first: Any, width: Any, stride: Any, mask: Any) -> Any:
+def _of_group(
+    x: AnyTensor,
+    at: Callable[[Index], tuple[Index, ...]],
+    channel: Index,
+    each: int,
+    first: bool,
+    width: int,
+    stride: int,
+    mask: Element,
+) -> Any:
     """What `width` windows see of each channel of the group of a channel, a tuple; `at` gives the index of one."""
     start = channel if each == 1 else channel // each * each
     values: Any = ()
@@ -135,7 +184,7 @@ def _of_group(x: Any, at: Any, channel: Any, each: Any, first: Any, width: Any, 
     return values
 
 
-def _shared(value: Any, each: Any, number: Any) -> Any:
+def _shared(value: Floating, each: int, number: int) -> Any:
     """In each lane what the one with this number has, of the `each` lanes that it is among."""
     lanes: Any = ()
     for lane in unroll(value.width):
@@ -144,19 +193,33 @@ def _shared(value: Any, each: Any, number: Any) -> Any:
 
 
 def _along_channels(
-    out: Any, x: Any, inner: Any, outer: Any, channels: Any, shape: Any, folded: Any, finish: Any, at: Any
+    out: AnyTensor,
+    x: AnyTensor,
+    inner: tuple[Index, ...],
+    outer: tuple[Index, ...],
+    channels: Index,
+    shape: tuple[Parts, ...],
+    folded: Callable[[Index, Index, tuple[Index, ...], tuple[tuple[Index, ...], ...], int, Parts], Parts],
+    finish: Callable[[Parts, tuple[Index, ...]], Parts],
+    at: Callable[[Index, Index, tuple[Index, ...]], tuple[Index, ...]],
 ) -> None:
     """A task takes a row of places; a vector holds channels."""
     lanes = _lanes(x)
 
-    def row(task):
+    def row(task: Index):
         batch, a, b = unravelled(task, (out.dim(0), outer[0], outer[1]))
         within = (taps(shape, inner[0], 0, a), taps(shape, inner[1], 1, b))
         for c in range(outer[2]):
             place = (a, b, c)
             all_within = (*within, taps(shape, inner[2], 2, c))
 
-            def some(channel, width, mask=True, place=place, all_within=all_within):
+            def some(
+                channel: Index,
+                width: int,
+                mask: Element = True,
+                place: tuple[Index, ...] = place,
+                all_within: tuple[Parts, ...] = all_within,
+            ):
                 state = folded(batch, channel, place, all_within, width, mask)
                 out.store(finish(state, place), *at(batch, channel, place), mask=mask)
 
@@ -172,7 +235,15 @@ def _along_channels(
 
 
 def _along_places(
-    out: Any, inner: Any, outer: Any, channels: Any, shape: Any, folded: Any, finish: Any, one: Any, at: Any
+    out: AnyTensor,
+    inner: tuple[int, Index, Index],
+    outer: tuple[int, Index, Index],
+    channels: Index,
+    shape: tuple[Parts, ...],
+    folded: Callable[[Index, Index, tuple[Index, ...], tuple[tuple[Index, ...], ...], int, Parts], Parts],
+    finish: Callable[[Parts, tuple[Index, ...]], Parts],
+    one: Callable[[Index, Index, tuple[Index, ...]], None],
+    at: Callable[[Index, Index, tuple[Index, ...]], tuple[Index, ...]],
 ) -> None:
     """A task takes a row of places of one channel; a vector holds places whose windows lie inside along the row."""
     sizes, strides, dilations, before = shape
@@ -181,11 +252,11 @@ def _along_places(
     high = max(min((inner[2] - 1 + before[2] - reach) // strides[2] + 1, outer[2]), low)
     lanes = _lanes(out)
 
-    def row(task):
+    def row(task: Index):
         batch, channel, a, b = unravelled(task, (out.dim(0), channels, outer[0], outer[1]))
         within = (taps(shape, inner[0], 0, a), taps(shape, inner[1], 1, b), (0, sizes[2]))
 
-        def some(k, width, mask):
+        def some(k: Index, width: int, mask: Element):
             place = (a, b, low + k)
             out.store(
                 finish(folded(batch, channel, place, within, width, mask), place), *at(batch, channel, place), mask=mask
@@ -201,5 +272,5 @@ def _along_places(
     parallel_for(out.dim(0) * channels * outer[0] * outer[1], row, grain=ceildiv(TASK, work + 16))
 
 
-def _lanes(x: Any) -> Any:
+def _lanes(x: AnyTensor) -> Any:
     return max(compiled_for().vector_bits // max(x.dtype.bits, 32), 1)

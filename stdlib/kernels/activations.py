@@ -12,17 +12,17 @@ import numpy as np
 from ... import dsl
 from ...dsl import Floating, InputTensor, OutputTensor, foreach, register, select
 from ..algorithms.algorithm import widened
-from ..algorithms.references import in_float64
+from ..algorithms.references import Array, in_float64
 
 F = TypeVar("F", bound=Floating)
 
 
-def _soft(x: Any) -> Any:
+def _soft(x: Floating) -> Any:
     """log(1 + exp(x)) without overflow."""
     return dsl.max(x, 0) + dsl.log1p(dsl.exp(-dsl.abs(x)))
 
 
-def _soft_reference(x: Any) -> Any:
+def _soft_reference(x: Array) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
@@ -173,17 +173,17 @@ prelu.reference(in_float64(lambda x, slope: np.where(x < 0, slope * x, x)))
 # *** parts ***
 
 
-def _elu(x: Any, alpha: Any) -> Any:
+def _elu(x: Floating, alpha: float) -> Any:
     return select(x > 0, x, alpha * dsl.expm1(x))
 
 
-def _celu(x: Any, alpha: Any) -> Any:
+def _celu(x: Floating, alpha: float) -> Any:
     return dsl.max(x, 0) + dsl.min(alpha * dsl.expm1(x / alpha), 0)
 
 
-def _leaky(x: Any, slope: Any) -> Any:
+def _leaky(x: Floating, slope: float) -> Any:
     return select(x < 0, slope * x, x)
 
 
-def _shrunk(x: Any, lambd: Any, bias: Any) -> Any:
+def _shrunk(x: Floating, lambd: float, bias: float) -> Any:
     return select(dsl.abs(x) <= lambd, 0, x - dsl.sign(x) * bias)

@@ -11,6 +11,7 @@ those of the result are stored once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any, TypeVar
 
@@ -18,8 +19,12 @@ import numpy as np
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
+    Bool,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     OutputTensor,
     ceildiv,
@@ -36,6 +41,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.few_queries import DEPTH, VALUES, WORK, by_query, ends
+from ..algorithms.references import Array
 from ..algorithms.teams import across_warp, by_warps
 
 T = TypeVar("T", bound=Floating)
@@ -72,7 +78,7 @@ def attention(
 
 
 @attention.reference
-def attention_reference(query, key, value, *, causal, window, scale):
+def attention_reference(query: Array, key: Array, value: Array, *, causal: bool, window: int, scale: float):
     return _reference(query, key, value, 0.0, causal, window, scale)
 
 
@@ -91,7 +97,7 @@ def masked_attention(
 ) -> None:
     """As `attention`; `mask` is added to the scores, so that a query does not see a key where it is -inf."""
 
-    def added(wide, lead, head, i, j):
+    def added(wide: AnyDType, lead: tuple[Index, ...], head: Index, i: Index, j: Index):
         return mask[(*lead, head, i, j)].cast(wide)
 
     n = key.dim(-2)
@@ -99,7 +105,9 @@ def masked_attention(
 
 
 @masked_attention.reference
-def masked_attention_reference(query, key, value, mask, *, causal, window, scale):
+def masked_attention_reference(
+    query: Array, key: Array, value: Array, mask: Array, *, causal: bool, window: int, scale: float
+):
     return _reference(query, key, value, mask.astype(np.float64), causal, window, scale)
 
 
@@ -125,7 +133,9 @@ def bounded_attention(
 
 
 @bounded_attention.reference
-def bounded_attention_reference(query, key, value, lengths, offsets, *, causal, window, scale):
+def bounded_attention_reference(
+    query: Array, key: Array, value: Array, lengths: Array, offsets: Array, *, causal: bool, window: int, scale: float
+):
     return _reference(query, key, value, 0.0, causal, window, scale, lengths, offsets)
 
 
@@ -150,7 +160,7 @@ def masked_bounded_attention(
 ) -> None:
     """As `bounded_attention`, with the mask of `masked_attention`."""
 
-    def added(wide, lead, head, i, j):
+    def added(wide: AnyDType, lead: tuple[Index, ...], head: Index, i: Index, j: Index):
         return mask[(*lead, head, i, j)].cast(wide)
 
     n = key.dim(-2)
@@ -159,16 +169,37 @@ def masked_bounded_attention(
 
 
 @masked_bounded_attention.reference
-def masked_bounded_attention_reference(query, key, value, mask, lengths, offsets, *, causal, window, scale):
+def masked_bounded_attention_reference(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array,
+    lengths: Array,
+    offsets: Array,
+    *,
+    causal: bool,
+    window: int,
+    scale: float,
+):
     return _reference(query, key, value, mask.astype(np.float64), causal, window, scale, lengths, offsets)
 
 
-def _bounds(length: Any, offset: Any, n: Any) -> Any:
+def _bounds(length: int, offset: int, n: int) -> Any:
     assert 0 <= length <= n, f"valid_length {length} is out of range for {n} keys"
     return length, offset
 
 
-def _reference(query, key, value, mask, causal, window, scale, lengths=None, offsets=0):
+def _reference(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | float,
+    causal: bool,
+    window: int,
+    scale: float,
+    lengths: Array | None = None,
+    offsets: Array | int = 0,
+):
     q, k, v = (x.astype(np.float64) for x in (query, key, value))
     group = q.shape[-3] // max(k.shape[-3], 1)
     k, v = np.repeat(k, group, -3), np.repeat(v, group, -3)
@@ -185,7 +216,14 @@ def _reference(query, key, value, mask, causal, window, scale, lengths=None, off
     return (powers @ v / np.where(total == 0, 1, total)).astype(query.dtype)
 
 
-def _attend(ctx: Any, tensors: Any, mask: Any, masked: Any, how: Any, bounds: Any) -> None:
+def _attend(
+    ctx: DeviceContext,
+    tensors: tuple[AnyTensor, ...],
+    mask: Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating],
+    masked: bool,
+    how: tuple[bool, int, float],
+    bounds: Callable[[tuple[Index, ...]], tuple[Index, int]],
+) -> None:
     """`bounds` gives for the axes before the heads how many keys count, and at which place the first query stands."""
     out, query, key, _ = tensors
     wide = wide_dtype(out.dtype)
@@ -201,7 +239,7 @@ def _attend(ctx: Any, tensors: Any, mask: Any, masked: Any, how: Any, bounds: An
         _by_block(wide, outer, group, lanes, rows, tensors, mask, masked, how, bounds)
 
 
-def _sees(i: Any, j: Any, causal: Any, window: Any) -> Any:
+def _sees(i: Index, j: Index, causal: bool, window: int) -> Any:
     """Whether query i sees key j, as far as their places say."""
     seen = j <= i if causal else j >= 0
     return seen & (i - j < window) & (j - i < window) if window > 0 else seen
@@ -210,7 +248,15 @@ def _sees(i: Any, j: Any, causal: Any, window: Any) -> Any:
 # *** a warp for each query and some numbers of the values, on a GPU ***
 
 
-def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: Any, bounds: Any) -> None:
+def _by_warp(
+    wide: AnyDType,
+    outer: tuple[Index, ...],
+    group: Index,
+    tensors: tuple[AnyTensor, ...],
+    mask: Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating],
+    how: tuple[bool, int, float],
+    bounds: Callable[[tuple[Index, ...]], tuple[Index, int]],
+) -> None:
     """Each lane computes the score of a key; then all add the values of each of these keys, one after the other."""
     out, query, key, value = tensors
     causal, window, scale = how
@@ -219,7 +265,7 @@ def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: An
     lanes = gpu.warp_size
     each = GPU_VALUES // lanes
 
-    def one(task):
+    def one(task: Index):
         i = task // parts % m
         at = unravelled(task // parts // m, outer)
         lead = at[:-1]
@@ -269,16 +315,16 @@ def _by_warp(wide: Any, outer: Any, group: Any, tensors: Any, mask: Any, how: An
 
 
 def _by_block(
-    wide: Any,
-    outer: Any,
-    group: Any,
-    lanes: Any,
-    rows: Any,
-    tensors: Any,
-    mask: Any,
-    masked: Any,
-    how: Any,
-    bounds: Any,
+    wide: AnyDType,
+    outer: tuple[Index, ...],
+    group: Index,
+    lanes: int,
+    rows: int,
+    tensors: tuple[AnyTensor, ...],
+    mask: Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating],
+    masked: bool,
+    how: tuple[bool, int, float],
+    bounds: Callable[[tuple[Index, ...]], tuple[Index, int]],
 ) -> None:
     """A task takes some vectors of queries of one head, all keys, and some numbers of the values."""
     out, query, key, value = tensors
@@ -287,7 +333,7 @@ def _by_block(
     blocks = max(ceildiv(m, span), 1)
     parts = max(ceildiv(e, VALUES), 1)
 
-    def block(task):
+    def block(task: Index):
         first = task // parts % blocks * span
         left = task % parts * VALUES
         at = unravelled(task // parts // blocks, outer)
@@ -301,7 +347,7 @@ def _by_block(
             lambda i, j: mask(wide, lead, head, first + i, j),
         )
 
-        def put(i, k, found):
+        def put(i: Index, k: Index, found: Floating):
             store(out, (*lead, head, first + i, left + k), found.cast(out.dtype))
 
         length, offset = bounds(lead)
@@ -313,7 +359,15 @@ def _by_block(
 
 
 def _attend_block(
-    wide: Any, lanes: Any, rows: Any, sizes: Any, place: Any, reads: Any, masked: Any, how: Any, put: Any
+    wide: AnyDType,
+    lanes: int,
+    rows: int,
+    sizes: tuple[Index, ...],
+    place: Index,
+    reads: tuple[Callable[[Index, Index], Floating], ...],
+    masked: bool,
+    how: tuple[bool, int, float],
+    put: Callable[[Index, Index, Floating], None],
 ) -> None:
     """put(i, k, number) for all numbers of the result of a task, whose first query stands at `place`."""
     here, n, depth, many = sizes
@@ -363,7 +417,7 @@ def _attend_block(
                 put(q, v * width + k, sums[(v * QUERIES * lanes + q) * width + k] * factor)
 
 
-def _turn(turned: Any, here: Any, steps: Any, lanes: Any, query: Any) -> None:
+def _turn(turned: AnyTensor, here: Index, steps: Index, lanes: int, query: Callable[[Index, Index], Floating]) -> None:
     """Copies numbers of queries, so that those of a vector of queries lie side by side."""
     for q in range(here):
         to = q // lanes * (DEPTH * lanes) + q % lanes
@@ -375,7 +429,9 @@ def _turn(turned: Any, here: Any, steps: Any, lanes: Any, query: Any) -> None:
             turned[to + k * lanes] = turned.dtype(0)
 
 
-def _copy_strip(strip: Any, left: Any, steps: Any, rows: Any, key: Any) -> None:
+def _copy_strip(
+    strip: AnyTensor, left: Index, steps: Index, rows: int, key: Callable[[Index, Index], Floating]
+) -> None:
     """Copies numbers of some keys, as many as a tile has; zeros for those that there are not."""
     for j in range(min(left, rows)):
         for k in range(steps):
@@ -385,7 +441,9 @@ def _copy_strip(strip: Any, left: Any, steps: Any, rows: Any, key: Any) -> None:
             strip[j * DEPTH + k] = strip.dtype(0)
 
 
-def _copy_values(slab: Any, count: Any, many: Any, keys: Any, width: Any, value: Any) -> None:
+def _copy_values(
+    slab: AnyTensor, count: Index, many: Index, keys: int, width: int, value: Callable[[Index, Index], Floating]
+) -> None:
     """Copies numbers of the values of a block of keys into panels of some vectors."""
     for j in range(count):
         for v in range(ceildiv(many, width)):
@@ -397,7 +455,15 @@ def _copy_values(slab: Any, count: Any, many: Any, keys: Any, width: Any, value:
 
 
 def _hide(
-    scores: Any, here: Any, count: Any, lanes: Any, keys: Any, places: Any, mask: Any, masked: Any, how: Any
+    scores: AnyTensor,
+    here: Index,
+    count: Index,
+    lanes: int,
+    keys: int,
+    places: tuple[Index, Index],
+    mask: Callable[[Index, Index], Floating],
+    masked: bool,
+    how: tuple[bool, int, float],
 ) -> None:
     """Adds the mask to the scores, and makes -inf of what a query does not see."""
     causal, window, _ = how
@@ -414,7 +480,7 @@ def _hide(
                 scores[at + q] = found
 
 
-def _weigh(scores: Any, at: Any, running: Any, lane: Any, count: Any, lanes: Any) -> None:
+def _weigh(scores: AnyTensor, at: Index, running: tuple[AnyTensor, ...], lane: Index, count: Index, lanes: int) -> None:
     """Makes powers of the scores of a vector of queries; goes on with their largest score and the sum of powers."""
     tops, totals, changes = running
     before = tops.load(lane, width=lanes)
@@ -435,7 +501,15 @@ def _weigh(scores: Any, at: Any, running: Any, lane: Any, count: Any, lanes: Any
 
 
 def _share(
-    scores: Any, slab: Any, sums: Any, changes: Any, here: Any, many: Any, count: Any, keys: Any, lanes: Any
+    scores: AnyTensor,
+    slab: AnyTensor,
+    sums: AnyTensor,
+    changes: AnyTensor,
+    here: Index,
+    many: Index,
+    count: Index,
+    keys: int,
+    lanes: int,
 ) -> None:
     """Adds the values of a block of keys, as much of each as the powers say."""
     some = min(ROWS, lanes)
@@ -448,7 +522,15 @@ def _share(
 
 
 def _score_tile(
-    strip: Any, turned: Any, at_query: Any, scores: Any, at: Any, is_first: Any, steps: Any, rows: Any, lanes: Any
+    strip: AnyTensor,
+    turned: AnyTensor,
+    at_query: Index,
+    scores: AnyTensor,
+    at: Index,
+    is_first: bool | Bool,
+    steps: Index,
+    rows: int,
+    lanes: int,
 ) -> None:
     """scores = keys of a strip * a vector of queries, added to what they were unless these are the first numbers."""
     totals: tuple[Any, ...] = ()
@@ -470,17 +552,17 @@ def _score_tile(
 
 
 def _share_tile(
-    powers: Any,
-    at_power: Any,
-    slab: Any,
-    at_value: Any,
-    sums: Any,
-    at: Any,
-    changes: Any,
-    at_change: Any,
-    count: Any,
-    rows: Any,
-    lanes: Any,
+    powers: AnyTensor,
+    at_power: Index,
+    slab: AnyTensor,
+    at_value: Index,
+    sums: AnyTensor,
+    at: Index,
+    changes: AnyTensor,
+    at_change: Index,
+    count: Index,
+    rows: int,
+    lanes: int,
 ) -> None:
     """sums = sums * changes + powers of some queries * values."""
     width = VECTORS * lanes

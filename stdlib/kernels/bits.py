@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dsl
 from ...dsl import InputTensor, Integral, OutputTensor, foreach, register
-from ..algorithms.references import plain
+from ..algorithms.references import Array, plain
 
 I = TypeVar("I", bound=Integral)  # noqa: E741
 
@@ -74,7 +74,7 @@ def left_shift(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTens
 
 
 @left_shift.reference
-def left_shift_reference(x, y):
+def left_shift_reference(x: Array, y: Array):
     width = 8 * x.dtype.itemsize
     inside = (y >= 0) & (y < width)
     return np.where(inside, np.left_shift(x, np.where(inside, y, y.dtype.type(0))), x.dtype.type(0))
@@ -89,7 +89,7 @@ def right_shift(out: OutputTensor[I, "*s"], x: InputTensor[I, "*s"], y: InputTen
 
 
 @right_shift.reference
-def right_shift_reference(x, y):
+def right_shift_reference(x: Array, y: Array):
     width = 8 * x.dtype.itemsize
     inside = (y >= 0) & (y < width)
     rest = np.where(x < 0, x.dtype.type(0) - x.dtype.type(1), x.dtype.type(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    Index,
     InputTensor,
     MutableInputTensor,
     OutputTensor,
@@ -46,7 +47,7 @@ def buffer_store_slice(
 ) -> None:
     """Writes `x` to every `steps[k]`-th element from `starts[k]` on along each axis k; both are as `slice` has them."""
 
-    def element(position):
+    def element(position: Index):
         index = unravelled(position, x.shape)
         there: tuple[Any, ...] = ()
         for axis in unroll(y.rank):
@@ -71,7 +72,7 @@ def buffer_store_from(
 ) -> None:
     """As `buffer_store_slice`, with starts and strides as `slice_from` has them."""
 
-    def element(position):
+    def element(position: Index):
         index = unravelled(position, x.shape)
         there: tuple[Any, ...] = ()
         for axis in unroll(y.rank):

@@ -14,8 +14,11 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    AnyTensor,
     DeviceContext,
+    Index,
     InputTensor,
+    Integral,
     OutputTensor,
     bitcast,
     ceildiv,
@@ -50,18 +53,20 @@ def matmul_8_bits(
     _multiply(ctx, out, a, b, a_zero, b_zero)
 
 
-def _multiply(ctx: Any, out: Any, a: Any, b: Any, a_zero: Any, b_zero: Any) -> None:
+def _multiply(
+    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTensor, a_zero: AnyTensor, b_zero: AnyTensor
+) -> None:
     rows = out.shape[:-1]
 
-    def left(batch, row):
+    def left(batch: Index, row: Index):
         lead = unravelled(row, rows)
         return lambda k: a[(*lead, k)].cast(int32) - a_zero[()]
 
-    def put(batch, row):
+    def put(batch: Index, row: Index):
         lead = unravelled(row, rows)
         return lambda j, value: store(out, (*lead, j), value)
 
-    def right(batch):
+    def right(batch: Index):
         return lambda k, j: b[k, j].cast(int32) - b_zero[j]
 
     multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), int32, left, right, put, False)
@@ -74,7 +79,7 @@ def pack_bytes(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "d n"]) -> No
     depth, n = b.shape
     width = whole // STEPS_OF_BYTES
 
-    def panel(p):
+    def panel(p: Index):
         columns = min(n - p * width, width)
         for k in range(rows):
             for j in range(width):
@@ -90,7 +95,7 @@ def pack_bytes(out: OutputTensor[int8, "p k w"], b: InputTensor[B, "d n"]) -> No
 def sums_of_bytes(out: OutputTensor[int32, "n"], b: InputTensor[B, "d n"]) -> None:
     """The sums of the columns of what `pack_bytes` packs."""
 
-    def column(j):
+    def column(j: Index):
         total = int32(0)
         for k in range(b.dim(0)):
             total = total + _signed(b[k, j]).cast(int32)
@@ -99,11 +104,11 @@ def sums_of_bytes(out: OutputTensor[int32, "n"], b: InputTensor[B, "d n"]) -> No
     parallel_for(out.dim(0), column, grain=ceildiv(TASK, b.dim(0) + 16))
 
 
-def _signed(value: Any) -> Any:
+def _signed(value: Integral) -> Any:
     return value if value.dtype == int8 else bitcast(value ^ 128, int8)
 
 
-def _unsigned(value: Any) -> Any:
+def _unsigned(value: Integral) -> Any:
     return value if value.dtype == uint8 else bitcast(value, uint8) ^ 128
 
 
@@ -123,33 +128,41 @@ def matmul_8_bits_packed(
     _multiply_packed(ctx, out, a, (a_zero, b_zero), panels, sums, 128 if unsigned else 0)
 
 
-def _multiply_packed(ctx: Any, out: Any, a: Any, zeros: Any, panels: Any, sums: Any, less: Any) -> None:
+def _multiply_packed(
+    ctx: DeviceContext,
+    out: AnyTensor,
+    a: AnyTensor,
+    zeros: tuple[AnyTensor, AnyTensor],
+    panels: AnyTensor,
+    sums: AnyTensor,
+    less: int,
+) -> None:
     a_zero, b_zero = zeros
     rows = out.shape[:-1]
     depth = a.dim(-1)
     lanes = ctx.target.vector_bits // 32
     moved = a_zero[()] + (0 if a.dtype == uint8 else 128)
 
-    def left(i):
+    def left(i: Index):
         lead = unravelled(i, rows)
         return lambda k: _unsigned(a[(*lead, k)])
 
-    def right(p, first):
-        def fours(k, v):
+    def right(p: Index, first: Index):
+        def fours(k: Index, v: int):
             panels.prefetch(p, first // STEPS_OF_BYTES + k + AHEAD, STEPS_OF_BYTES * v * lanes)
             at = (p, first // STEPS_OF_BYTES + k, STEPS_OF_BYTES * v * lanes)
             return panels.load(at, width=STEPS_OF_BYTES * lanes)
 
         return fours
 
-    def save(i):
+    def save(i: Index):
         lead = unravelled(i, rows)
         total = int32(0)
         for k in range(depth):
             total = total + _unsigned(a[(*lead, k)]).cast(int32)
         rest = total - depth.cast(int32) * moved
 
-        def put(j, value):
+        def put(j: Index, value: Integral):
             zero = b_zero[j] - less
             store(out, (*lead, j), value - moved * sums[j] - zero * rest)
 

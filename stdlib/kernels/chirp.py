@@ -10,10 +10,15 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    AnyTensor,
     DeviceContext,
+    Floating,
+    Index,
     InputTensor,
     Int,
     OutputTensor,
+    Parts,
+    Pointer,
     ceildiv,
     cos,
     float32,
@@ -38,7 +43,7 @@ POWERS_OF_2 = 3  # the factors 4 and 2, as bits (see `signal.fft`)
 def chirp(out: OutputTensor[C, "2 n"]) -> None:
     """exp(-i pi k**2 / n): real parts, then imaginary ones."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         n = Int(out.dim(1))
         k = Int(i[1])
         angle = (k * k % (2 * n)).cast(float64) * (TURN / 2 / n.cast(float64))
@@ -52,7 +57,7 @@ def chirp_roots(out: OutputTensor[C, "2 l"], chirp: InputTensor[C, "2 n"]) -> No
     """The roots of unity for the length that is transformed: as many real parts, then imaginary ones, then nothing."""
     length = transformed_length(chirp.dim(1))
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         at = Int(i[0]) * out.dim(1) + i[1]
         k = select(at < length, at, at - length)
         angle = k.cast(float64) * (TURN / length.cast(float64))
@@ -73,7 +78,7 @@ def chirp_spectrum(
     length = transformed_length(n)
     part = (1 / length.cast(float64)).cast(C)
 
-    def whole(_):
+    def whole(_: Index):
         first = out.pointer(0, 0), out.pointer(0, 0) + length
         second = work.pointer(0, 0), work.pointer(0, 0) + length
         re, im = first
@@ -120,7 +125,7 @@ def fft_of_any_length(
     space = Int(roots.dim(1))
     scale = scale_of(scaling, n).cast(C)
 
-    def transformed(row, memory):
+    def transformed(row: Index, memory: Pointer[Floating]):
         first, second = (memory, memory + length), (memory + 2 * length, memory + 3 * length)
         load_row(x, row, first, n, inverse, hermitian)
         if known or length != n:
@@ -130,7 +135,7 @@ def fft_of_any_length(
             result = stages(first, second, roots.pointer(0, 0), n, 31, 1)
             store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
-    def row_of(row):
+    def row_of(row: Index):
         if nearby:
             transformed(row, stack[C](4 * NEARBY, zeroed=False).pointer(0))
         else:
@@ -139,7 +144,15 @@ def fft_of_any_length(
     parallel_for(x.dim(0), row_of, grain=ceildiv(TASK, 16 * length + 16))
 
 
-def _convolved(first: Any, second: Any, chirp: Any, roots: Any, spectrum: Any, n: Any, length: Any) -> Any:
+def _convolved(
+    first: tuple[Parts, ...],
+    second: tuple[Parts, ...],
+    chirp: AnyTensor,
+    roots: AnyTensor,
+    spectrum: AnyTensor,
+    n: Index,
+    length: Index,
+) -> Any:
     """The transform of n elements in `first`; all of it lies in `first` at the end."""
     re, im = first
     table, wave, filtered = roots.pointer(0, 0), chirp.pointer(0, 0), spectrum.pointer(0, 0)
@@ -163,7 +176,7 @@ def _convolved(first: Any, second: Any, chirp: Any, roots: Any, spectrum: Any, n
     return re, im
 
 
-def transformed_length(n: Any) -> Any:
+def transformed_length(n: Index) -> Any:
     """n itself if its prime factors are small, else the first power of two that holds the convolution: below 4 n."""
     rest, total = Int(n), Int(0)
     while rest % 2 == 0 and rest > 1:

@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 
 from ... import dsl
-from ...dsl import ComplexFloating, InputTensor, OutputTensor, bool8, float32, float64, foreach, register, select
-from ..algorithms.references import plain
+from ...dsl import ComplexFloating, Index, InputTensor, OutputTensor, bool8, float32, float64, foreach, register, select
+from ..algorithms.references import Array, plain
 
 C = TypeVar("C", bound=ComplexFloating)
 R = TypeVar("R", float32, float64)
@@ -75,7 +75,7 @@ def complex_of(out: OutputTensor[C, "*s"], re: InputTensor[R, "*s"], im: InputTe
 
 
 @complex_of.reference
-def complex_of_reference(re, im):
+def complex_of_reference(re: Array, im: Array):
     out = np.empty(re.shape, np.complex64 if re.dtype == np.float32 else np.complex128)
     out.real, out.imag = re, im
     return out
@@ -85,7 +85,7 @@ def complex_of_reference(re, im):
 def as_real(out: OutputTensor[R, "*s 2"], x: InputTensor[C, "*s"]) -> None:
     """Both parts in a last axis."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         z = x[i[:-1]]
         return select(i[-1] == 0, z.real, z.imag)
 
@@ -93,7 +93,7 @@ def as_real(out: OutputTensor[R, "*s 2"], x: InputTensor[C, "*s"]) -> None:
 
 
 @as_real.reference
-def as_real_reference(x):
+def as_real_reference(x: Array):
     return np.stack([x.real, x.imag], -1)
 
 
@@ -104,7 +104,7 @@ def as_complex(out: OutputTensor[C, "*s"], x: InputTensor[R, "*s 2"]) -> None:
 
 
 @as_complex.reference
-def as_complex_reference(x):
+def as_complex_reference(x: Array):
     return complex_of_reference(x[..., 0], x[..., 1])
 
 
@@ -112,7 +112,7 @@ def as_complex_reference(x):
 def as_factor(out: OutputTensor[R, "*b k 2 n 2"], x: InputTensor[C, "*b k n"]) -> None:
     """Each number as the real matrix (re, im; -im, re), by which pairs of parts are multiplied."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         z = x[(*i[:-4], i[-4], i[-2])]
         crossed = select(i[-1] == 0, -z.imag, z.real)
         return select(i[-3] == 0, select(i[-1] == 0, z.real, z.imag), crossed)
@@ -121,7 +121,7 @@ def as_factor(out: OutputTensor[R, "*b k 2 n 2"], x: InputTensor[C, "*b k n"]) -
 
 
 @as_factor.reference
-def as_factor_reference(x):
+def as_factor_reference(x: Array):
     rows = np.stack([x.real, x.imag], -1), np.stack([-x.imag, x.real], -1)
     return np.stack(rows, -3)
 
@@ -130,7 +130,7 @@ def as_factor_reference(x):
 def complex_prod(out: OutputTensor[C, "*a{axis} 1 *b"], x: InputTensor[C, "*a{axis} n *b"], *, axis: int) -> None:
     """The product along `axis`, 1 over no elements, multiplied in their order."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         product = C(1)
         for k in range(x.dim(axis)):
             product = product * x[(*i[:axis], k, *i[axis + 1 :])]

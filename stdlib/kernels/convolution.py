@@ -15,8 +15,12 @@ from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
     DeviceContext,
     Element,
+    Floating,
+    Index,
     InputTensor,
     Int,
     Numeric,
@@ -57,7 +61,7 @@ def pad_places(
     at, count = leading, x.rank - leading - trailing
     by = before
 
-    def lies(i, axes):
+    def lies(i: tuple[Index, ...], axes: int):
         """Whether a place along the first axes of places lies in x, and the index of x up to there."""
         there = True
         index: tuple[Any, ...] = i[:at]
@@ -67,11 +71,11 @@ def pad_places(
             index = (*index, place)
         return there, index
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         there, index = lies(i, count)
         return x[(*index, *i[at + count :])] if there else E(0)
 
-    def row(task):
+    def row(task: Index):
         i = unravelled(task, out.shape[:-1])
         there, index = lies(i, count - 1)
         low, size = by[count - 1], x.dim(-1)
@@ -118,7 +122,15 @@ def conv(
         _channels_last(out, x, filter, wide, strides, dilations, groups)
 
 
-def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any) -> None:
+def _channels_last(
+    out: AnyTensor,
+    x: AnyTensor,
+    filter: AnyTensor,
+    wide: AnyDType,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    groups: int,
+) -> None:
     """Rows are places. Along a row what lies side by side is copied at once: all channels of all taps of a row of the
     window, or the channels of one tap."""
     d, h, w = three_axes(x.shape[1:-1])
@@ -130,17 +142,17 @@ def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilat
     places = (out.dim(0), *three_axes(out.shape[1:-1]))
     sizes = (groups, product(places), results, product(taps) * each)
 
-    def row_at(row):
+    def row_at(row: Index):
         """The position in x of the first element that a place of the result sees."""
         n, a, b, c = unravelled(row, places)
         return (((n * d + a * strides[0]) * h + b * strides[1]) * w + c * strides[2]) * channels
 
-    def run_at(group, number):
+    def run_at(group: Index, number: Index):
         """How far from there a run of elements begins."""
         i, j, k = unravelled(number * taps[2] if merged else number, taps)
         return ((i * dilations[0] * h + j * dilations[1]) * w + k * dilations[2]) * channels + group * each
 
-    def fill_strip(strip, group, row, rows, first, steps):
+    def fill_strip(strip: AnyTensor, group: Index, row: Index, rows: Index, first: Index, steps: Index):
         starts = stack[int64](STRIP, zeroed=False)
         for i in range(rows):
             starts[i] = row_at(row + i)
@@ -151,7 +163,7 @@ def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilat
                 for k in range(high - low):
                     strip[i * DEPTH + low - first + k] = x.at(starts[i] + base + k).cast(wide)
 
-    def fill_slab(slab, width, group, column, columns, first, steps):
+    def fill_slab(slab: AnyTensor, width: int, group: Index, column: Index, columns: Index, first: Index, steps: Index):
         for k in range(steps):
             index = unravelled(first + k, (*filter.shape[:-2], each))
             left = group * results + column
@@ -159,7 +171,7 @@ def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilat
                 slab, k, 0, columns, width, lambda j, index=index, left=left: filter[(*index, left + j)].cast(wide)
             )
 
-    def store_row(group, row, column, columns, sums, at):
+    def store_row(group: Index, row: Index, column: Index, columns: Index, sums: AnyTensor, at: Index):
         n, a, b, c = unravelled(row, places)
         lead = (n, *(a, b, c)[3 - (out.rank - 2) :])
         left = group * results + column
@@ -169,7 +181,15 @@ def _channels_last(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilat
     blocked_product(sizes, wide, fill_strip, fill_slab, store_row)
 
 
-def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any) -> None:
+def _channels_first(
+    out: AnyTensor,
+    x: AnyTensor,
+    filter: AnyTensor,
+    wide: AnyDType,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    groups: int,
+) -> None:
     """Columns are places. A vector of them is copied at once where they see elements that lie side by side."""
     d, h, w = three_axes(x.shape[2:])
     channels = x.dim(1)
@@ -180,13 +200,13 @@ def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dila
     sizes = (out.dim(0) * groups, results, product(places), depth)
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
-    def fill_strip(strip, batch, row, rows, first, steps):
+    def fill_strip(strip: AnyTensor, batch: Index, row: Index, rows: Index, first: Index, steps: Index):
         for i in range(rows):
             start = ((batch % groups) * results + row + i) * depth + first
             for k in range(steps):
                 strip[i * DEPTH + k] = filter.at(start + k).cast(wide)
 
-    def fill_slab(slab, width, batch, column, columns, first, steps):
+    def fill_slab(slab: AnyTensor, width: int, batch: Index, column: Index, columns: Index, first: Index, steps: Index):
         start = (batch // groups * channels + batch % groups * each) * (d * h * w)
         seen = stack[int64](PANELS * 2 * 16, zeroed=False)  # where each column begins to see
         from_there = stack[int64](DEPTH, zeroed=False)  # and how far from there each step is
@@ -215,7 +235,7 @@ def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dila
                     for j in range(lanes):
                         slab[at + k * width + j] = x.at(seen[v * lanes + j] + from_there[k]).cast(wide)
 
-    def store_row(batch, row, column, columns, sums, at):
+    def store_row(batch: Index, row: Index, column: Index, columns: Index, sums: AnyTensor, at: Index):
         channel = batch % groups * results + row
         end = column + columns
         done = column
@@ -230,7 +250,7 @@ def _channels_first(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dila
     blocked_product(sizes, wide, fill_strip, fill_slab, store_row)
 
 
-def _apart(seen: Any, first: Any, lanes: Any) -> Any:
+def _apart(seen: AnyTensor, first: Index, lanes: int) -> Any:
     """How far each of `lanes` numbers is from the one before it; 0 where that differs, or where there is one alone."""
     apart = seen[first + min(1, lanes - 1)] - seen[first]
     for j in range(1, lanes):
@@ -238,14 +258,23 @@ def _apart(seen: Any, first: Any, lanes: Any) -> Any:
     return apart
 
 
-def _by_thread(out: Any, x: Any, filter: Any, wide: Any, strides: Any, dilations: Any, groups: Any, first: Any) -> None:
+def _by_thread(
+    out: AnyTensor,
+    x: AnyTensor,
+    filter: AnyTensor,
+    wide: AnyDType,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    groups: int,
+    first: bool,
+) -> None:
     """Each thread computes one element."""
     taps = three_axes(filter.shape[2:] if first else filter.shape[:-2])
     each = filter.dim(1) if first else filter.dim(-2)
     results = max((filter.dim(0) if first else filter.dim(-1)) // groups, 1)
     skipped = 3 - (x.rank - 2)
 
-    def element(position):
+    def element(position: Index):
         index = unravelled(position, out.shape)
         result = index[1] if first else index[out.rank - 1]
         place = three_axes(index[2:] if first else index[1:-1], 0)
@@ -284,7 +313,14 @@ def depthwise_conv(
     wide = wide_dtype(T)
     skipped = 3 - (x.rank - 2)
 
-    def step(state, value, channel, tap, place, mask):
+    def step(
+        state: Floating,
+        value: Floating,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+    ):
         if first:
             weight = filter[(channel, 0, *tap[skipped:])].cast(wide).broadcast(value.width)
         else:
@@ -321,7 +357,15 @@ def grouped_conv(
     wide = wide_dtype(T)
     skipped = 3 - (x.rank - 2)
 
-    def step(state, value, channel, tap, place, mask, number):
+    def step(
+        state: Floating,
+        value: Floating,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+        number: int,
+    ):
         if first:
             weight = filter[(channel, number, *tap[skipped:])].cast(wide).broadcast(value.width)
         else:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from ...dsl import (
     DType,
     Element,
+    Index,
     InputTensor,
     Integral,
     Numeric,
@@ -42,7 +43,7 @@ def range_size(out: OutputTensor[int64, "1"], start: S, stop: S, step: S) -> Non
     foreach(out, lambda i: _steps(start, stop, step))
 
 
-def _steps(start: Any, stop: Any, step: Any) -> Any:
+def _steps(start: Numeric, stop: Numeric, step: Numeric) -> Any:
     assert step != 0, "the step has to be another number than 0"
     if start.dtype.is_float():
         count = ceil((stop - start) / step)
@@ -62,7 +63,7 @@ def one_hot(
     """`on` where the place along `axis` is the index, `off` elsewhere; a negative index counts from the end."""
     depth = out.dim(axis)
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         given = indices[(*i[:axis], *i[axis + 1 :])].cast(int64)
         return on if given == i[axis] or given + depth == i[axis] else off
 
@@ -79,7 +80,7 @@ def sizes(out: OutputTensor[int64, "k"], x: InputTensor[I, "k"]) -> None:
 def require_sizes(done: OutputTensor[int64, "1"], left: int64, right: int64, *, kind: str, text: str) -> None:
     """Ends the call with `text` unless two sizes are as `kind` says: "equal", "at_least" or "broadcast"."""
 
-    def checked(_):
+    def checked(_: Index):
         if kind == "equal":
             assert left == right, f"{text}: {left} and {right}"
         elif kind == "at_least":
@@ -101,7 +102,7 @@ def size_of(out: OutputTensor[int64, ""], x: InputTensor[bool8, "m 0"], y: Input
 def shape_of(out: OutputTensor[int64, "(count)"], xs: VariadicTensors[bool8, "n_k 0"], *, count: int) -> None:
     """The sizes of the first axes of tensors that have no elements."""
 
-    def size(i):
+    def size(i: tuple[Index, ...]):
         result = xs[0].dim(0)
         for k, x in enumerate(xs):
             result = x.dim(0) if i[0] == k else result

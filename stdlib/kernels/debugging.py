@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...dsl import InputTensor, OutputTensor, Storable, foreach, int8, register, unroll
+from ...dsl import AnyTensor, Index, InputTensor, OutputTensor, Storable, foreach, int8, register, unroll
 from ..algorithms.algorithm import unravelled
 
 S = TypeVar("S", bound=Storable)
@@ -50,7 +50,7 @@ def print_tensor(
         _nested(x, head, whole)
 
 
-def _list(x, head):
+def _list(x: AnyTensor, head: str):
     print(head, end="")
     for axis in unroll(x.rank):
         print(x.dim(axis), end=",")
@@ -59,7 +59,7 @@ def _list(x, head):
     print("")
 
 
-def _nested(x, head, whole):
+def _nested(x: AnyTensor, head: str, whole: int):
     print(head, end=" (")
     for axis in unroll(x.rank):
         print(x.dim(axis), end=", " if axis + 1 < x.rank else "")
@@ -78,7 +78,7 @@ def _nested(x, head, whole):
     print("")
 
 
-def _show(x, at, counts, position):
+def _show(x: AnyTensor, at: tuple[Index, Index], counts: tuple[Index, Index], position: Index):
     """One element, or the dots that stand for many, with the brackets and the commas before and behind it."""
     left_out = False  # whether an axis before or here is at its dots
     first = True  # of what the dots stand for, one is shown
@@ -103,7 +103,7 @@ def _show(x, at, counts, position):
                 print("]", end="")
 
 
-def _separate(x, at):
+def _separate(x: AnyTensor, at: tuple[Index, Index]):
     if x.rank > 0:
         if at[x.rank - 1] > 0:
             print(", ", end="")
@@ -114,7 +114,7 @@ def _separate(x, at):
                     print(" ", end="")
 
 
-def _all_are_first(at, axis, rank):
+def _all_are_first(at: tuple[Index, Index], axis: int, rank: int):
     """Whether an axis and those behind it are at their first element: a bracket opens there."""
     result = True
     for k in unroll(rank):
@@ -122,7 +122,7 @@ def _all_are_first(at, axis, rank):
     return result
 
 
-def _all_are_last(at, counts, axis, rank):
+def _all_are_last(at: tuple[Index, Index], counts: tuple[Index, Index], axis: int, rank: int):
     result = True
     for k in unroll(rank):
         result = result and (k < axis or at[k] == counts[k] - 1)

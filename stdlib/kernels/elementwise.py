@@ -16,6 +16,7 @@ from ...dsl import (
     Comparable,
     Element,
     Floating,
+    Index,
     Inexact,
     InputTensor,
     Number,
@@ -28,7 +29,7 @@ from ...dsl import (
     select,
 )
 from ..algorithms.algorithm import widened
-from ..algorithms.references import in_float32, in_float64, plain, true_in_float32
+from ..algorithms.references import Array, in_float32, in_float64, plain, true_in_float32
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -108,7 +109,7 @@ def pow(out: OutputTensor[M, "*s"], x: InputTensor[M, "*s"], y: InputTensor[M, "
 
 
 @pow.reference
-def pow_reference(x, y):
+def pow_reference(x: Array, y: Array):
     if x.dtype.kind not in "iu":
         return in_float64(np.power)(x, y)
     inverse = np.where(np.abs(x) == 1, np.where(y % 2 == 0, np.abs(x), x), 0)
@@ -392,7 +393,7 @@ def gelu(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], *, approximate: st
     (x * sigmoid(1.702 * x), from the same paper).
     """
 
-    def element(i):
+    def element(i: Index | tuple[Index, ...]):
         v = widened(x[i])
         if approximate == "none":
             return (0.5 * v * (1 + dsl.erf(v * SQRT_HALF))).cast(F)
@@ -405,7 +406,7 @@ def gelu(out: OutputTensor[F, "*s"], x: InputTensor[F, "*s"], *, approximate: st
 
 
 @gelu.reference
-def gelu_reference(x, *, approximate):
+def gelu_reference(x: Array, *, approximate: str):
     wide = x.astype(np.float64)
     if approximate == "none":
         return (0.5 * wide * (1 + ERF(wide * SQRT_HALF))).astype(x.dtype)

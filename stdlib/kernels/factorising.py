@@ -12,7 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...dsl import (
+    AnyTensor,
     DeviceContext,
+    Floating,
+    Index,
     InputTensor,
     Int,
     OutputTensor,
@@ -32,6 +35,7 @@ from ...dsl import (
     sqrt,
 )
 from ..algorithms.algorithm import product, unravelled
+from ..algorithms.references import Array
 
 C = TypeVar("C", float32, float64, complex64, complex128)
 R = TypeVar("R", float32, float64)
@@ -50,7 +54,7 @@ def solve(
     """x of a @ x == b: elimination with the largest pivot of each column, then substitution from the last row on."""
     n, k = out.dim(-2), out.dim(-1)
 
-    def one(task):
+    def one(task: Index):
         lead: Any = unravelled(task, out.shape[:-2])
         _copy(work, a, lead, n, n)
         _copy(out, b, lead, n, k)
@@ -89,7 +93,7 @@ def determinants(
     """
     n = x.dim(-1)
 
-    def one(task):
+    def one(task: Index):
         lead: Any = unravelled(task, sign.shape)
         _copy(work, x, lead, n, n)
         side = x.dtype(1)
@@ -120,7 +124,7 @@ def cholesky(out: OutputTensor[C, "*a n n"], x: InputTensor[C, "*a n n"], ctx: D
     """The lower triangle with which x == out @ out transposed and conjugate; only the lower triangle of x is read."""
     n = x.dim(-1)
 
-    def one(task):
+    def one(task: Index):
         lead: Any = unravelled(task, x.shape[:-2])
         for row in range(n):
             for column in range(n):
@@ -155,7 +159,7 @@ def qr(
     m, n = x.dim(-2), x.dim(-1)
     zero = abs(x.dtype(0))
 
-    def one(task):
+    def one(task: Index):
         lead: Any = unravelled(task, x.shape[:-2])
         _copy(r, x, lead, m, n)
         _identity(q, lead, m)
@@ -209,7 +213,7 @@ def eigh(
     n = x.dim(-1)
     least = _least(x)
 
-    def one(task):
+    def one(task: Index):
         lead: Any = unravelled(task, x.shape[:-2])
         scale = _peak(x, lead, n, n)
         for row in range(n):
@@ -261,7 +265,7 @@ def orthogonal_columns(
     m, n = x.dim(-2), x.dim(-1)
     least = _least(x)
 
-    def one(task):
+    def one(task: Index):
         lead: Any = unravelled(task, x.shape[:-2])
         scale = _peak(x, lead, m, n)
         for row in range(m):
@@ -303,24 +307,24 @@ def orthogonal_columns(
 # *** parts ***
 
 
-def _least(x: Any) -> Any:
+def _least(x: AnyTensor) -> Any:
     """Half a unit in the last place of 1, next to which rotations change nothing."""
     return 1.2e-16 if x.dtype == float64 or x.dtype == complex128 else 6e-8
 
 
-def _copy(out: Any, x: Any, lead: Any, m: Any, n: Any) -> None:
+def _copy(out: AnyTensor, x: AnyTensor, lead: tuple[Index, ...], m: Index, n: Index) -> None:
     for row in range(m):
         for column in range(n):
             out[(*lead, row, column)] = x[(*lead, row, column)]
 
 
-def _identity(out: Any, lead: Any, n: Any) -> None:
+def _identity(out: AnyTensor, lead: tuple[Index, ...], n: Index) -> None:
     for row in range(n):
         for column in range(n):
             out[(*lead, row, column)] = select(row == column, out.dtype(1), out.dtype(0))
 
 
-def _peak(x: Any, lead: Any, m: Any, n: Any) -> Any:
+def _peak(x: AnyTensor, lead: tuple[Index, ...], m: Index, n: Index) -> Any:
     """The largest magnitude; 1 where all elements are 0."""
     largest = abs(x.dtype(0))
     for row in range(m):
@@ -329,7 +333,7 @@ def _peak(x: Any, lead: Any, m: Any, n: Any) -> Any:
     return select(largest == 0, abs(x.dtype(1)), largest)
 
 
-def _sign(x: Any) -> Any:
+def _sign(x: Floating) -> Any:
     """A number divided by its magnitude; 0 of 0."""
     if x.dtype.is_complex():
         size = abs(x)
@@ -337,26 +341,26 @@ def _sign(x: Any) -> Any:
     return select(x == 0, x.dtype(0), select(x < 0, x.dtype(-1), x.dtype(1)))
 
 
-def _direction(x: Any) -> Any:
+def _direction(x: Floating) -> Any:
     """A number divided by its magnitude; 1 of 0."""
     return select(x == 0, x.dtype(1), _sign(x))
 
 
-def _phase(x: Any) -> Any:
+def _phase(x: Floating) -> Any:
     """The factor of magnitude 1, and the real number, whose product a number is; a real number is the second."""
     if x.dtype.is_complex():
         return _direction(x), abs(x)
     return x.dtype(1), x
 
 
-def _dot(x: Any, lead: Any, p: Any, q: Any, m: Any) -> Any:
+def _dot(x: AnyTensor, lead: tuple[Index, ...], p: Index, q: Index, m: Index) -> Any:
     total = x.dtype(0)
     for row in range(m):
         total = total + conj(x[(*lead, row, p)]) * x[(*lead, row, q)]
     return total
 
 
-def _pivot(x: Any, lead: Any, column: Any, n: Any) -> Any:
+def _pivot(x: AnyTensor, lead: tuple[Index, ...], column: Index, n: Index) -> Any:
     """The row of the largest element of a column, from the diagonal on."""
     best: Any = Int(column)
     for row in range(column + 1, n):
@@ -365,7 +369,7 @@ def _pivot(x: Any, lead: Any, column: Any, n: Any) -> Any:
     return best
 
 
-def _swap_rows(x: Any, lead: Any, one: Any, other: Any, n: Any) -> None:
+def _swap_rows(x: AnyTensor, lead: tuple[Index, ...], one: Index, other: Index, n: Index) -> None:
     if one != other:
         for column in range(n):
             a, b = x[(*lead, one, column)], x[(*lead, other, column)]
@@ -373,19 +377,21 @@ def _swap_rows(x: Any, lead: Any, one: Any, other: Any, n: Any) -> None:
             x[(*lead, other, column)] = a
 
 
-def _swap_columns(x: Any, lead: Any, one: Any, other: Any, m: Any) -> None:
+def _swap_columns(x: AnyTensor, lead: tuple[Index, ...], one: Index, other: Index, m: Index) -> None:
     for row in range(m):
         a, b = x[(*lead, row, one)], x[(*lead, row, other)]
         x[(*lead, row, one)] = b
         x[(*lead, row, other)] = a
 
 
-def _subtract_row(x: Any, lead: Any, row: Any, other: Any, factor: Any, first: Any, n: Any) -> None:
+def _subtract_row(
+    x: AnyTensor, lead: tuple[Index, ...], row: Index, other: Index, factor: Floating, first: Index, n: Index
+) -> None:
     for column in range(first, n):
         x[(*lead, row, column)] = x[(*lead, row, column)] - factor * x[(*lead, other, column)]
 
 
-def _rotation(first: Any, second: Any, both: Any) -> Any:
+def _rotation(first: Floating, second: Floating, both: Floating) -> Any:
     """Cosine and sine of the turn by which two columns with these products become orthogonal."""
     slope = (second - first) / (2 * both)
     tangent = select(slope < 0, first.dtype(-1), first.dtype(1)) / (abs(slope) + sqrt(1 + slope * slope))
@@ -393,25 +399,45 @@ def _rotation(first: Any, second: Any, both: Any) -> Any:
     return cosine, cosine * tangent
 
 
-def _times(x: Any, phase: Any) -> Any:
+def _times(x: Floating, phase: Floating) -> Any:
     return x * phase if x.dtype.is_complex() else x
 
 
-def _turn_columns(x: Any, lead: Any, p: Any, q: Any, cosine: Any, sine: Any, phase: Any, m: Any) -> None:
+def _turn_columns(
+    x: AnyTensor,
+    lead: tuple[Index, ...],
+    p: Index,
+    q: Index,
+    cosine: Floating,
+    sine: Floating,
+    phase: Floating,
+    m: Index,
+) -> None:
     for row in range(m):
         a, b = x[(*lead, row, p)], _times(x[(*lead, row, q)], conj(phase))
         x[(*lead, row, p)] = cosine * a - sine * b
         x[(*lead, row, q)] = sine * a + cosine * b
 
 
-def _turn_rows(x: Any, lead: Any, p: Any, q: Any, cosine: Any, sine: Any, phase: Any, n: Any) -> None:
+def _turn_rows(
+    x: AnyTensor,
+    lead: tuple[Index, ...],
+    p: Index,
+    q: Index,
+    cosine: Floating,
+    sine: Floating,
+    phase: Floating,
+    n: Index,
+) -> None:
     for column in range(n):
         a, b = x[(*lead, p, column)], _times(x[(*lead, q, column)], phase)
         x[(*lead, p, column)] = cosine * a - sine * b
         x[(*lead, q, column)] = sine * a + cosine * b
 
 
-def _reflect_columns(r: Any, v: Any, lead: Any, first: Any, scale: Any, m: Any, n: Any) -> None:
+def _reflect_columns(
+    r: AnyTensor, v: AnyTensor, lead: tuple[Index, ...], first: Index, scale: Floating, m: Index, n: Index
+) -> None:
     for column in range(first + 1, n):
         total = v.dtype(0)
         for row in range(first, m):
@@ -420,7 +446,7 @@ def _reflect_columns(r: Any, v: Any, lead: Any, first: Any, scale: Any, m: Any, 
             r[(*lead, row, column)] = r[(*lead, row, column)] - scale * total * v[(*lead, row)]
 
 
-def _reflect_rows(q: Any, v: Any, lead: Any, first: Any, scale: Any, m: Any) -> None:
+def _reflect_rows(q: AnyTensor, v: AnyTensor, lead: tuple[Index, ...], first: Index, scale: Floating, m: Index) -> None:
     for row in range(m):
         total = v.dtype(0)
         for column in range(first, m):
@@ -433,23 +459,23 @@ def _reflect_rows(q: Any, v: Any, lead: Any, first: Any, scale: Any, m: Any) -> 
 
 
 @solve.reference
-def solve_reference(a, b):
+def solve_reference(a: Array, b: Array):
     return np.linalg.solve(a, b), a
 
 
 @determinants.reference
-def determinants_reference(x):
+def determinants_reference(x: Array):
     sign, size = np.linalg.slogdet(x)
     return np.linalg.det(x), sign, size, x
 
 
 @cholesky.reference
-def cholesky_reference(x):
+def cholesky_reference(x: Array):
     return np.linalg.cholesky(x)
 
 
 @qr.reference
-def qr_reference(x, *, positive):
+def qr_reference(x: Array, *, positive: bool):
     q, r = np.linalg.qr(x, "complete")
     if positive:
         diagonal = np.diagonal(r, axis1=-2, axis2=-1)
@@ -461,13 +487,13 @@ def qr_reference(x, *, positive):
 
 
 @eigh.reference
-def eigh_reference(x):
+def eigh_reference(x: Array):
     values, vectors = np.linalg.eigh(x)
     return values, vectors, x
 
 
 @orthogonal_columns.reference
-def orthogonal_columns_reference(x):
+def orthogonal_columns_reference(x: Array):
     _, sizes, right = np.linalg.svd(x)
     n, k = x.shape[-1], sizes.shape[-1]
     turns = np.swapaxes(right, -1, -2).conj()

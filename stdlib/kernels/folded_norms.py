@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...dsl import Floating, InputTensor, OutputTensor, foreach, register, sqrt
+from ...dsl import AnyDType, AnyTensor, Floating, Index, InputTensor, OutputTensor, foreach, register, sqrt
 from ..algorithms.algorithm import wide_dtype
 
 F = TypeVar("F", bound=Floating)
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Floating)
 V = TypeVar("V", bound=Floating)
 
 
-def _scale(gamma: Any, variance: Any, c: Any, wide: Any, epsilon: float) -> Any:
+def _scale(gamma: AnyTensor, variance: AnyTensor, c: Index, wide: AnyDType, epsilon: float) -> Any:
     """What the elements of a channel are multiplied by."""
     return gamma[c].cast(wide) / sqrt(variance[c].cast(wide) + epsilon)
 
@@ -49,7 +49,7 @@ def channel_shift(
     """What `batch_norm` adds to the elements of a channel."""
     wide = wide_dtype(F)
 
-    def one(i):
+    def one(i: tuple[Index, ...]):
         c = i[0]
         return (beta[c].cast(wide) - mean[c].cast(wide) * _scale(gamma, variance, c, wide, epsilon)).cast(F)
 

@@ -6,10 +6,15 @@ axes. Sums of half types run in float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
+    Element,
+    Index,
     InputTensor,
     Numeric,
     OutputTensor,
@@ -48,7 +53,7 @@ def unfold(
     axes = x.rank - 2
     strides, dilations, padding = stride, dilation, before
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         there = True
         index: tuple[Any, ...] = i[:2]
         for k in unroll(axes):
@@ -60,7 +65,7 @@ def unfold(
     foreach(out, element)
 
 
-def _zero(dtype: Any) -> Any:
+def _zero(dtype: AnyDType) -> Any:
     return dtype(0)
 
 
@@ -91,7 +96,7 @@ def fold(
         _by_place(out, x, wide, inner, outer, shape)
 
 
-def _block_of(shape: Any, inner: Any, axis: Any, place: Any, tap: Any) -> Any:
+def _block_of(shape: tuple[tuple[int, ...], ...], inner: tuple[Index, ...], axis: int, place: Index, tap: Index) -> Any:
     """Which block has its element `tap` at this place along an axis; -1 if none has."""
     _, strides, dilations, before = shape
     start = place + before[axis] - tap * dilations[axis]
@@ -100,7 +105,14 @@ def _block_of(shape: Any, inner: Any, axis: Any, place: Any, tap: Any) -> Any:
     return block if there else -1
 
 
-def _summed(wide: Any, shape: Any, inner: Any, place: Any, width: Any, load: Any) -> Any:
+def _summed(
+    wide: AnyDType,
+    shape: tuple[tuple[int, ...], ...],
+    inner: tuple[Index, ...],
+    place: tuple[Index, ...],
+    width: int,
+    load: Callable[[Index, tuple[Index, ...]], Numeric],
+) -> Any:
     """The sum over all taps that blocks have at this place of load(tap, block)."""
     taps = shape[0]
     total = SIMD[wide, width](0)
@@ -115,18 +127,25 @@ def _summed(wide: Any, shape: Any, inner: Any, place: Any, width: Any, load: Any
     return total
 
 
-def _by_thread(out: Any, x: Any, wide: Any, inner: Any, shape: Any, first: Any) -> None:
+def _by_thread(
+    out: AnyTensor,
+    x: AnyTensor,
+    wide: AnyDType,
+    inner: tuple[Index, ...],
+    shape: tuple[tuple[int, ...], ...],
+    first: bool,
+) -> None:
     """Each thread computes one element."""
     skipped = 3 - (x.rank - 2)
     channels = out.dim(1 if first else -1)
     count = product(shape[0])
 
-    def element(position):
+    def element(position: Index):
         index = unravelled(position, out.shape)
         batch, channel = index[0], index[1] if first else index[out.rank - 1]
         place = three_axes(index[2:] if first else index[1:-1], 0)
 
-        def load(tap, block):
+        def load(tap: Index, block: tuple[Index, ...]):
             if first:
                 return x[(batch, channel * count + tap, *block[skipped:])]
             return x[(batch, *block[skipped:], tap * channels + channel)]
@@ -136,18 +155,25 @@ def _by_thread(out: Any, x: Any, wide: Any, inner: Any, shape: Any, first: Any) 
     parallel_for(out.size, element)
 
 
-def _by_place(out: Any, x: Any, wide: Any, inner: Any, outer: Any, shape: Any) -> None:
+def _by_place(
+    out: AnyTensor,
+    x: AnyTensor,
+    wide: AnyDType,
+    inner: tuple[Index, ...],
+    outer: tuple[Index, ...],
+    shape: tuple[tuple[int, ...], ...],
+) -> None:
     """A task adds up all channels of a place; a vector holds channels."""
     skipped = 3 - (x.rank - 2)
     channels = out.dim(-1)
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
-    def one(task):
+    def one(task: Index):
         n, a, b, c = unravelled(task, (out.dim(0), *outer))
         place = (a, b, c)
 
-        def some(channel, width, mask):
-            def load(tap, block):
+        def some(channel: Index, width: int, mask: Element):
+            def load(tap: Index, block: tuple[Index, ...]):
                 return x.load(n, *block[skipped:], tap * channels + channel, width=width, mask=mask)
 
             total = _summed(wide, shape, inner, place, width, load)
@@ -159,7 +185,14 @@ def _by_place(out: Any, x: Any, wide: Any, inner: Any, outer: Any, shape: Any) -
     parallel_for(out.dim(0) * product(outer), one, grain=ceildiv(TASK, work))
 
 
-def _by_row(out: Any, x: Any, wide: Any, inner: Any, outer: Any, shape: Any) -> None:
+def _by_row(
+    out: AnyTensor,
+    x: AnyTensor,
+    wide: AnyDType,
+    inner: tuple[int, Index, Index],
+    outer: tuple[int, Index, Index],
+    shape: tuple[tuple[int, ...], ...],
+) -> None:
     """A task adds up a row of places, or a part of one, of a channel: tap by tap, and blocks side by side at once."""
     taps, strides, dilations, padding = shape
     skipped = 3 - (x.rank - 2)
@@ -167,7 +200,7 @@ def _by_row(out: Any, x: Any, wide: Any, inner: Any, outer: Any, shape: Any) -> 
     channels = out.dim(1)
     count = product(taps)
 
-    def row(task):
+    def row(task: Index):
         n, channel, a, b, span = unravelled(task, (out.dim(0), channels, outer[0], outer[1], spans))
         left = span * SPAN
         right = min(left + SPAN, outer[2])

@@ -5,12 +5,15 @@ A negative index counts from the end; one that lies outside ends the call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl import (
+    AnyTensor,
     Element,
+    Index,
     InputTensor,
     Int,
     Integral,
@@ -30,13 +33,14 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import unravelled
+from ..algorithms.references import Array
 
 T = TypeVar("T", bound=Storable)
 E = TypeVar("E", bound=Element)
 I = TypeVar("I", bound=Integral)  # noqa: E741
 
 
-def within(index: Any, size: Any) -> Any:
+def within(index: Integral, size: Index) -> Any:
     """The place that an index means on an axis of this size."""
     given = index.cast(int64)
     at = given + size if given < 0 else given
@@ -54,7 +58,7 @@ def gather(
 ) -> None:
     """Along `axis` of x the elements at `indices`, whose axes stand in its place."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         at = within(indices[i[axis : axis + indices.rank]], x.dim(axis))
         return x[(*i[:axis], at, *i[axis + indices.rank :])]
 
@@ -62,7 +66,7 @@ def gather(
 
 
 @gather.reference
-def gather_reference(x: Any, indices: Any, *, axis: int) -> Any:
+def gather_reference(x: Array, indices: Array, *, axis: int) -> Any:
     return np.take(x, indices.astype(np.int64), axis)
 
 
@@ -72,7 +76,7 @@ def take_along_axis(
 ) -> None:
     """The element of x at each place, where `indices` give the place along `axis`."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         return x[(*i[:axis], within(indices[i], x.dim(axis)), *i[axis + 1 :])]
 
     foreach(out, element)
@@ -84,7 +88,7 @@ def gather_nd(
 ) -> None:
     """What lies in x where the vectors along the last axis of `indices` point, behind `batch` axes of both."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         outer = i[: indices.rank - 1]
         index: tuple[Any, ...] = i[:batch]
         for k in unroll(depth):
@@ -100,12 +104,14 @@ PIECES = 64  # into which a tensor is cut at most, each counted by itself
 TASK = 8192  # elements that are worth a task of their own
 
 
-def is_set(value: Any) -> Any:
+def is_set(value: Element) -> Any:
     """Whether an element is not zero."""
     return value if value.dtype == bool8 else value != 0
 
 
-def for_set(x: Any, found: Any, other: Any) -> None:
+def for_set(
+    x: AnyTensor, found: Callable[[Index, tuple[Index, ...]], None], other: Callable[[tuple[Index, ...]], None]
+) -> None:
     """Calls `found(number, index)` for the elements that are not zero, numbered in row-major order.
 
     On a CPU the elements before each piece of the tensor are counted first, and then all pieces go in parallel; on a
@@ -117,7 +123,7 @@ def for_set(x: Any, found: Any, other: Any) -> None:
         other: what to do with the index of another one.
     """
 
-    def piece_from(low, high, number):
+    def piece_from(low: Index, high: Index, number: Index):
         at = number
         for position in range(low, high):
             index = unravelled(position, x.shape)
@@ -135,7 +141,7 @@ def for_set(x: Any, found: Any, other: Any) -> None:
         parallel_for(pieces, lambda k: piece_from(k * size, min((k + 1) * size, x.size), counts[k]))
 
 
-def count_set(out: Any, x: Any) -> None:
+def count_set(out: AnyTensor, x: AnyTensor) -> None:
     """Stores how many elements are not zero into `out`, which has one element."""
     if compiled_for().is_gpu:
         foreach(out, lambda i: _count(x, 0, x.size))
@@ -143,14 +149,14 @@ def count_set(out: Any, x: Any) -> None:
         out[0] = _counted(x)[1][PIECES]
 
 
-def _count(x: Any, low: Any, high: Any) -> Any:
+def _count(x: AnyTensor, low: Index, high: Index) -> Any:
     result = Int(0)
     for position in range(low, high):
         result += 1 if is_set(x.at(position)) else 0
     return result
 
 
-def _counted(x: Any) -> Any:
+def _counted(x: AnyTensor) -> Any:
     """The size of the pieces of a tensor, and how many elements are not zero before each of them; their total last."""
     size = max(ceildiv(x.size, PIECES), TASK)
     counts = stack[int64](PIECES + 1)
@@ -168,7 +174,7 @@ def nonzero_count(out: OutputTensor[int64, "1"], x: InputTensor[E, "*s"]) -> Non
 
 
 @nonzero_count.reference
-def nonzero_count_reference(x: Any) -> Any:
+def nonzero_count_reference(x: Array) -> Any:
     return np.array([np.count_nonzero(x)])
 
 
@@ -176,7 +182,7 @@ def nonzero_count_reference(x: Any) -> Any:
 def nonzero(out: OutputTensor[int64, "*t"], x: InputTensor[E, "*s"]) -> None:
     """The indices of the elements that are not zero, one row each, in row-major order; `out` has as many rows."""
 
-    def found(number, index):
+    def found(number: Index, index: tuple[Index, ...]):
         for axis in unroll(x.rank):
             out[number, axis] = index[axis]
 

@@ -10,9 +10,23 @@ is `(digit - zero) * scale`. The zeros of GPTQ are stored less one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...dsl import DeviceContext, Floating, InputTensor, OutputTensor, float32, foreach, int32, register, store
+from ...dsl import (
+    AnyTensor,
+    DeviceContext,
+    Floating,
+    Index,
+    InputTensor,
+    Integral,
+    OutputTensor,
+    float32,
+    foreach,
+    int32,
+    register,
+    store,
+)
 from ..algorithms.algorithm import product, unravelled
 from .matmul import multiply
 
@@ -20,14 +34,14 @@ T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Floating)
 
 
-def _gptq(weight: Any, zeros: Any, scales: Any, groups: Any, k: Any, j: Any) -> Any:
+def _gptq(weight: AnyTensor, zeros: AnyTensor, scales: AnyTensor, groups: AnyTensor, k: Integral, j: Integral) -> Any:
     group = groups[k].cast(int32)
     digit = (weight[k // 8, j] >> (4 * (k % 8)).cast(int32)) & 15
     zero = ((zeros[group, j // 8] >> (4 * (j % 8)).cast(int32)) & 15) + 1
     return (digit - zero).cast(float32) * scales[group, j].cast(float32)
 
 
-def _awq(weight: Any, zeros: Any, scales: Any, size: Any, k: Any, j: Any) -> Any:
+def _awq(weight: AnyTensor, zeros: AnyTensor, scales: AnyTensor, size: int, k: Integral, j: Integral) -> Any:
     group = k // size
     lane = j % 8
     shift = (4 * (lane // 2 + lane % 2 * 4)).cast(int32)
@@ -36,14 +50,14 @@ def _awq(weight: Any, zeros: Any, scales: Any, size: Any, k: Any, j: Any) -> Any
     return (digit - zero).cast(float32) * scales[group, j].cast(float32)
 
 
-def _multiply(ctx: Any, out: Any, a: Any, element: Any) -> None:
+def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, element: Callable[[Index, Index], Floating]) -> None:
     lead = out.shape[:-1]
 
-    def left(batch, i):
+    def left(batch: Index, i: Index):
         at = unravelled(i, lead)
         return lambda k: a[(*at, k)].cast(float32)
 
-    def put(batch, i):
+    def put(batch: Index, i: Index):
         at = unravelled(i, lead)
         return lambda j, value: store(out, (*at, j), value.cast(out.dtype))
 

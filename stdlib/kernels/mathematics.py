@@ -13,7 +13,19 @@ from typing import TypeVar
 import numpy as np
 
 from ... import dsl
-from ...dsl import Floating, Inexact, InputTensor, Number, Numeric, OutputTensor, bool8, foreach, register, select
+from ...dsl import (
+    Floating,
+    Index,
+    Inexact,
+    InputTensor,
+    Number,
+    Numeric,
+    OutputTensor,
+    bool8,
+    foreach,
+    register,
+    select,
+)
 from ..algorithms.references import in_float32, in_float64, plain
 
 N = TypeVar("N", bound=Numeric)
@@ -24,7 +36,7 @@ X = TypeVar("X", bound=Inexact)
 ERFC = np.vectorize(math.erfc, otypes=[np.float64])
 
 
-def _lgamma(x):
+def _lgamma(x: float) -> float:
     return math.inf if math.isinf(x) or (x <= 0 and x == math.floor(x)) else math.lgamma(x)
 
 
@@ -233,7 +245,7 @@ nextafter.reference(plain(np.nextafter))
 def fmod(out: OutputTensor[N, "*s"], x: InputTensor[N, "*s"], y: InputTensor[N, "*s"]) -> None:
     """The remainder of x / y with the sign of x: exact; of an integer divided by 0 it is 0."""
 
-    def element(i):
+    def element(i: Index | tuple[Index, ...]):
         if x.dtype.is_float():
             return dsl.fmod(x[i], y[i])
         rest = x[i] % y[i]

@@ -13,14 +13,21 @@ Axes before the last two are taken apart once for each row, not for each element
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
+    Bool,
     DeviceContext,
+    Floating,
+    Index,
     InputTensor,
     Numeric,
     OutputTensor,
+    Parts,
     ceildiv,
     compiled_for,
     parallel_for,
@@ -78,14 +85,16 @@ def matmul_transposed(
     _multiply_rows(ctx, out, a, lambda batch: lambda j, k, width: b.load((j, k), width=width), True)
 
 
-def _multiply_rows(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> None:
+def _multiply_rows(
+    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, right: Callable[..., Parts], transposed: bool
+) -> None:
     rows = out.shape[:-1]
 
-    def left(batch, row):
+    def left(batch: Index, row: Index):
         lead = unravelled(row, rows)
         return lambda k: a[(*lead, k)]
 
-    def put(batch, row):
+    def put(batch: Index, row: Index):
         lead = unravelled(row, rows)
         return lambda j, value: store(out, (*lead, j), value)
 
@@ -99,7 +108,7 @@ def batch_matmul(
     """The products of pairs of matrices; see `matmul`."""
     outer = out.shape[:-2]
 
-    def right(batch):
+    def right(batch: Index):
         lead = unravelled(batch, outer)
         return lambda k, j: b[(*lead, k, j)]
 
@@ -113,21 +122,23 @@ def batch_matmul_transposed(
     """As `batch_matmul` by the transposed matrices of b."""
     outer = out.shape[:-2]
 
-    def right(batch):
+    def right(batch: Index):
         lead = unravelled(batch, outer)
         return lambda j, k, width: b.load((*lead, j, k), width=width)
 
     _multiply_pairs(ctx, out, a, right, True)
 
 
-def _multiply_pairs(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> None:
+def _multiply_pairs(
+    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, right: Callable[..., Parts], transposed: bool
+) -> None:
     outer = out.shape[:-2]
 
-    def left(batch, i):
+    def left(batch: Index, i: Index):
         lead = unravelled(batch, outer)
         return lambda k: a[(*lead, i, k)]
 
-    def put(batch, i):
+    def put(batch: Index, i: Index):
         lead = unravelled(batch, outer)
         return lambda j, value: store(out, (*lead, i, j), value)
 
@@ -135,7 +146,15 @@ def _multiply_pairs(ctx: Any, out: Any, a: Any, right: Any, transposed: Any) -> 
     multiply(ctx, sizes, out.dtype, left, right, put, transposed)
 
 
-def multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, transposed: Any) -> None:
+def multiply(
+    ctx: DeviceContext,
+    sizes: tuple[Index, ...],
+    dtype: AnyDType,
+    left: Callable[..., Parts],
+    right: Callable[..., Parts],
+    put: Callable[..., Parts],
+    transposed: bool,
+) -> None:
     """put(batch, i)(j, the sum of left(batch, i)(k) * right(batch)(k, j) over k) for all elements of the result.
 
     Of a transposed b right(batch)(j, k, width) are `width` elements from k on.
@@ -144,26 +163,26 @@ def multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, 
     _, m, n, _ = sizes
     lanes = ctx.target.vector_bits // wide.bits
 
-    def elements(held):
+    def elements(held: AnyDType):
         """Functions for the elements of a row of a, and of b, as numbers of a dtype; and for vectors of its columns."""
 
-        def a(batch, i):
+        def a(batch: Index, i: Index):
             row = left(batch, i)
             return lambda k: row(k).cast(held)
 
-        def b(batch):
+        def b(batch: Index):
             matrix = right(batch)
             if transposed:
                 return lambda k, j: matrix(j, k, 1).cast(held)
             return lambda k, j: matrix(k, j).cast(held)
 
-        def columns(batch):
+        def columns(batch: Index):
             matrix = right(batch)
             return (lambda j, k, width: matrix(j, k, width).cast(held)) if transposed else None
 
         return a, b, columns
 
-    def save(batch, i):
+    def save(batch: Index, i: Index):
         row = put(batch, i)
         return lambda j, value: row(j, value.cast(dtype))
 
@@ -188,7 +207,14 @@ def multiply(ctx: Any, sizes: Any, dtype: Any, left: Any, right: Any, put: Any, 
 # *** few rows ***
 
 
-def _by_row(sizes: Any, wide: Any, paired: Any, a: Any, b: Any, save: Any) -> None:
+def _by_row(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    paired: bool,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """All rows of the result at a time, so that each row of b is read once; summed in the order of tiles.
 
     So in slabs, and where tiles take steps in pairs, the odd one of each pair first.
@@ -196,7 +222,7 @@ def _by_row(sizes: Any, wide: Any, paired: Any, a: Any, b: Any, save: Any) -> No
     batches, m, n, depth = sizes
     spans = max(ceildiv(n, ROW_SPAN), 1)
 
-    def part(task):
+    def part(task: Index):
         batch = task // spans
         first = task % spans * ROW_SPAN
         count = min(n - first, ROW_SPAN)
@@ -204,7 +230,7 @@ def _by_row(sizes: Any, wide: Any, paired: Any, a: Any, b: Any, save: Any) -> No
         totals = stack[wide](FEW_ROWS * ROW_SPAN)
         matrix = b(batch)
 
-        def add(k):
+        def add(k: Index):
             for i in range(m):
                 factor = a(batch, i)(k)
                 for j in range(count):
@@ -234,7 +260,15 @@ def _by_row(sizes: Any, wide: Any, paired: Any, a: Any, b: Any, save: Any) -> No
     parallel_for(batches * ceildiv(n, ROW_SPAN), part, grain=ceildiv(WORK, m * depth * min(n, ROW_SPAN) + 16))
 
 
-def by_column(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, columns: Any, save: Any) -> None:
+def by_column(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    lanes: int,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    columns: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """Each element as the sum of a row of a times a column of b, which lies in one piece and is read once."""
     m = sizes[1]
     for rows in unroll(FEW_ROWS - 1):
@@ -242,7 +276,16 @@ def by_column(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, columns: Any, s
             _by_columns(sizes, rows + 1, wide, lanes, a, b, columns, save)
 
 
-def _by_columns(sizes: Any, m: Any, wide: Any, lanes: Any, a: Any, b: Any, columns: Any, save: Any) -> None:
+def _by_columns(
+    sizes: tuple[Index, ...],
+    m: int,
+    wide: AnyDType,
+    lanes: int,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    columns: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """As `by_column`, of `m` rows, a number known at compile time.
 
     Four columns at a time: each vector of a column is read for all rows, and each vector of a row for all columns.
@@ -252,7 +295,7 @@ def _by_columns(sizes: Any, m: Any, wide: Any, lanes: Any, a: Any, b: Any, colum
     vectors = 2 if m == 1 or compiled_for().vector_bits >= 512 else 1  # as many sums as there are registers for
     step = vectors * lanes
 
-    def part(task):
+    def part(task: Index):
         batch = task // groups
         first_column = task % groups * DOT_ROWS
         count = min(n - first_column, DOT_ROWS)
@@ -261,7 +304,7 @@ def _by_columns(sizes: Any, m: Any, wide: Any, lanes: Any, a: Any, b: Any, colum
         sums = stack[wide](DOT_ROWS * m)
         matrix, vector = b(batch), columns(batch)
 
-        def run(first):
+        def run(first: Index):
             """Adds the products of COLUMN_SPAN steps, or of as many as there are, to the sums."""
             steps = min(depth - first, COLUMN_SPAN)
             whole = steps // step * step
@@ -274,7 +317,7 @@ def _by_columns(sizes: Any, m: Any, wide: Any, lanes: Any, a: Any, b: Any, colum
 
             for j in range(0, count, COLUMNS):
 
-                def column(c, j=j):
+                def column(c: int, j: Index = j):
                     return min(first_column + j + c, n - 1)  # behind the last one, that one again
 
                 for c in unroll(COLUMNS):
@@ -304,7 +347,16 @@ def _by_columns(sizes: Any, m: Any, wide: Any, lanes: Any, a: Any, b: Any, colum
     parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
 
 
-def _dots_along(rows: Any, m: Any, vectors: Any, vector: Any, tails: Any, whole: Any, steps: Any, lanes: Any) -> Any:
+def _dots_along(
+    rows: AnyTensor,
+    m: int,
+    vectors: int,
+    vector: Callable[..., Parts],
+    tails: AnyTensor,
+    whole: Index,
+    steps: Index,
+    lanes: int,
+) -> Any:
     """For each column and each row the sum of their products; `tails` holds the elements of columns from `whole` on.
 
     Each has `vectors` vectors of sums.
@@ -314,7 +366,7 @@ def _dots_along(rows: Any, m: Any, vectors: Any, vector: Any, tails: Any, whole:
     for _ in unroll(COLUMNS * m * vectors):
         sums = (*sums, SIMD[rows.dtype, lanes](0))
 
-    def plus(sums, factor, k):
+    def plus(sums: tuple[Floating, ...], factor: Callable[..., Parts], k: Index):
         factors: tuple[Any, ...] = ()
         for i in unroll(m):
             for v in unroll(vectors):
@@ -344,12 +396,19 @@ def _dots_along(rows: Any, m: Any, vectors: Any, vector: Any, tails: Any, whole:
 # *** few columns ***
 
 
-def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> None:
+def _by_dot(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    lanes: int,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """Each element as the sum of a row of a times a column of b, which is copied to lie in one piece."""
     batches, m, n, depth = sizes
     groups = max(ceildiv(m, DOT_ROWS), 1)
 
-    def part(task):
+    def part(task: Index):
         batch = task // groups
         first_row = task % groups * DOT_ROWS
         rows = min(m - first_row, DOT_ROWS)
@@ -358,7 +417,7 @@ def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> Non
         sums = stack[wide](DOT_ROWS * FEW_COLUMNS)
         matrix = b(batch)
 
-        def run(first):
+        def run(first: Index):
             """Adds the products of DOT_SPAN steps, or of as many as there are, to the sums."""
             count = min(depth - first, DOT_SPAN)
             padded = ceildiv(count, 4 * lanes) * (4 * lanes)
@@ -386,7 +445,7 @@ def _by_dot(sizes: Any, wide: Any, lanes: Any, a: Any, b: Any, save: Any) -> Non
     parallel_for(batches * ceildiv(m, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * n * depth + 16))
 
 
-def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
+def _dot(x: AnyTensor, y: AnyTensor, at: Index, count: Index, lanes: int, wide: AnyDType) -> Any:
     """The sum of x[k] * y[at + k] for `count` elements, a multiple of four vectors."""
     zero = SIMD[wide, lanes](0)
     sums = (zero, zero, zero, zero)
@@ -403,7 +462,15 @@ def _dot(x: Any, y: Any, at: Any, count: Any, lanes: Any, wide: Any) -> Any:
 
 
 def _by_tile(
-    sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, across: Any, save: Any
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    held: AnyDType,
+    lanes: int,
+    strip_rows: int,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    across: Callable[..., Parts],
+    save: Callable[..., Parts],
 ) -> None:
     """A task computes a block of tiles; their sums wait in memory from slab to slab.
 
@@ -416,7 +483,7 @@ def _by_tile(
     height = ceildiv(ceildiv(m, row_blocks), strip_rows) * strip_rows
     breadth = ceildiv(ceildiv(n, column_blocks), width) * width
 
-    def block(task):
+    def block(task: Index):
         batch = task // (row_blocks * column_blocks)
         at = task - batch * (row_blocks * column_blocks)
         first_row = at // column_blocks * height
@@ -428,10 +495,10 @@ def _by_tile(
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
         matrix = b(batch)
 
-        def strip_height(s):
+        def strip_height(s: Index):
             return min(rows - s * strip_rows, strip_rows)
 
-        def add_slab(first):
+        def add_slab(first: Index):
             """Adds the products of one slab to the sums."""
             steps = min(depth - first, DEPTH)
             fill_slab(slab, matrix, across(batch), (first, steps), (first_column, columns), lanes)
@@ -443,7 +510,7 @@ def _by_tile(
                     at = (s * PANELS + p) * tile
                     packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
 
-        def store_strip(s):
+        def store_strip(s: Index):
             for i in range(strip_height(s)):
                 put = save(batch, first_row + s * strip_rows + i)
                 for p in range(ceildiv(columns, width)):
@@ -458,7 +525,7 @@ def _by_tile(
     parallel_for(batches * row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * depth + 16))
 
 
-def block_counts(m: Any, n: Any, depth: Any, width: Any) -> Any:
+def block_counts(m: Index, n: Index, depth: Index, width: int) -> Any:
     """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads.
 
     Columns are cut first: to copy the rows of a once more costs less than the columns of b.
@@ -470,15 +537,15 @@ def block_counts(m: Any, n: Any, depth: Any, width: Any) -> Any:
 
 
 def packed_tile(
-    height: Any,
-    strip: Any,
-    panel: Any,
-    sums: Any,
-    at: Any,
-    is_first: Any,
-    steps: Any,
-    strip_rows: Any,
-    lanes: Any,
+    height: Index,
+    strip: AnyTensor,
+    panel: Callable[[Index, int], Numeric],
+    sums: AnyTensor,
+    at: Index,
+    is_first: bool | Bool,
+    steps: Index,
+    strip_rows: int,
+    lanes: int,
 ) -> None:
     """A tile of a strip: the lowest of a few heights that has the rows of the strip."""
     if height <= strip_rows // 3:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...dsl import InputTensor, OutputTensor, Storable, foreach, register
+from ...dsl import Index, InputTensor, OutputTensor, Storable, foreach, register
 
 S = TypeVar("S", bound=Storable)
 
@@ -17,7 +17,7 @@ def band(out: OutputTensor[S, "*s m n"], x: InputTensor[S, "*s m n"], *, lower: 
     """The elements of which the row is at most `lower` below the column, and the column at most `upper` behind the
     row; zeros elsewhere. With `exclude` it is the other way round."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         row, column = i[-2], i[-1]
         inside = row - column <= lower and column - row <= upper
         if exclude:

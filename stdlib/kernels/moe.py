@@ -8,8 +8,11 @@ import numpy as np
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     OutputTensor,
     ceildiv,
@@ -25,6 +28,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import wide_dtype
 from ..algorithms.products import WORK
+from ..algorithms.references import Array
 
 TILE = 4  # rows and columns whose sums are held in registers
 ROWS = 16  # that go along a panel before the next ones do
@@ -45,14 +49,14 @@ def moe_create_indices(
     """The places of `ids` sorted by expert, stably; where each expert begins; and the place of each in that order."""
     n = ids.dim(0)
 
-    def all_experts(_):
+    def all_experts(_: Index):
         for e in range(experts + 1):
             count = int32(0)
             for i in range(n):
                 count += 1 if ids[i] < e else 0
             starts[e] = count
 
-    def one(i):
+    def one(i: Index):
         mine = ids[i]
         place = int32(0)
         for k in range(n):
@@ -68,7 +72,7 @@ def moe_create_indices(
         _counted(order, starts, restore, ids, experts)
 
 
-def _counted(order: Any, starts: Any, restore: Any, ids: Any, experts: Any) -> None:
+def _counted(order: AnyTensor, starts: AnyTensor, restore: AnyTensor, ids: AnyTensor, experts: int) -> None:
     """A counting sort."""
     n = ids.dim(0)
     next = scratch[int32](experts + 1, zeroed=True)
@@ -86,7 +90,7 @@ def _counted(order: Any, starts: Any, restore: Any, ids: Any, experts: Any) -> N
 
 
 @moe_create_indices.reference
-def _(ids: Any, *, experts: int) -> Any:
+def _(ids: Array, *, experts: int) -> Any:
     order = np.argsort(ids, kind="stable").astype(np.int32)
     starts = np.searchsorted(np.sort(ids), np.arange(experts + 1)).astype(np.int32)
     return order, starts, np.argsort(order, kind="stable").astype(np.int32)
@@ -104,7 +108,7 @@ def grouped_matmul_ragged(
     wide = wide_dtype(out.dtype)
     n, d, depth = x.dim(0), weight.dim(1), x.dim(1)
 
-    def element(task):
+    def element(task: Index):
         row, column = task // d, task % d
         e = 0
         while e + 1 < weight.dim(0) and starts[e + 1] <= row:
@@ -116,7 +120,7 @@ def grouped_matmul_ragged(
 
     panels = ceildiv(d, PANEL)
 
-    def panel(task):
+    def panel(task: Index):
         e, first_column = task // panels, task % panels * PANEL
         last = starts[e + 1].cast(int64)
         for block in range(starts[e].cast(int64), last, ROWS):
@@ -130,7 +134,17 @@ def grouped_matmul_ragged(
         parallel_for(weight.dim(0) * panels, panel, grain=ceildiv(WORK * weight.dim(0), PANEL * depth * n + 16))
 
 
-def _tile(out: Any, x: Any, weight: Any, e: Any, row: Any, last: Any, column: Any, wide: Any, lanes: Any) -> None:
+def _tile(
+    out: AnyTensor,
+    x: AnyTensor,
+    weight: AnyTensor,
+    e: Index,
+    row: Index,
+    last: Index,
+    column: Index,
+    wide: AnyDType,
+    lanes: int,
+) -> None:
     """Elements of a few rows and columns; behind the last of either, it is computed again and not stored."""
     d, depth = weight.dim(1), x.dim(1)
     rows = tuple(min(row + r, last - 1) for r in range(TILE))
@@ -153,7 +167,7 @@ def _tile(out: Any, x: Any, weight: Any, e: Any, row: Any, last: Any, column: An
                 out[row + r, column + c] = totals[r * TILE + c].reduce_add().cast(out.dtype)
 
 
-def _added(totals: Any, left: Any, right: Any) -> Any:
+def _added(totals: tuple[Floating, ...], left: tuple[Floating, ...], right: tuple[Floating, ...]) -> Any:
     new: tuple[Any, ...] = ()
     for r in unroll(TILE):
         for c in unroll(TILE):
@@ -162,7 +176,7 @@ def _added(totals: Any, left: Any, right: Any) -> Any:
 
 
 @grouped_matmul_ragged.reference
-def _(x: Any, weight: Any, starts: Any) -> Any:
+def _(x: Array, weight: Array, starts: Array) -> Any:
     out = np.zeros((len(x), weight.shape[1]), np.float64)
     for e in range(len(weight)):
         rows = slice(int(starts[e]), int(starts[e + 1]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...dsl import InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, min, register, unroll
+from ...dsl import Index, InputTensor, Int, OutputTensor, Storable, ceildiv, foreach, int64, max, min, register, unroll
 from ..algorithms.algorithm import start_of
 
 T = TypeVar("T", bound=Storable)
@@ -29,7 +29,7 @@ def transfer_to(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"]) -> None:
 def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: tuple[int, ...]) -> None:
     """Axis k of the result is axis `order[k]` of x."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             for k in unroll(x.rank):
@@ -44,7 +44,7 @@ def permute(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, order: tuple
 def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
     """x repeated along its axes of size 1 and along new leading axes."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             at = i[out.rank - x.rank + axis]
@@ -58,7 +58,7 @@ def broadcast_to(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"]) -> None:
 def broadcast_by_size(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, axes: tuple[int, ...]) -> None:
     """As `broadcast_to`; axis k is repeated if its size is 1 when the kernel runs, where `axes[k]` is 1."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             at = i[out.rank - x.rank + axis]
@@ -80,7 +80,7 @@ def concat2(
 ) -> None:
     """x and y joined along `axis`."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         at = i[axis]
         if at < x.dim(axis):
             return x[(*i[:axis], at, *i[axis + 1 :])]
@@ -98,7 +98,7 @@ def slice(
     A negative start counts from the end of its axis; a negative step runs backwards.
     """
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             start = starts[axis]
@@ -123,7 +123,7 @@ def slice_from(
     """As `slice`, but axis k starts at `given[given_at[k]]` unless `given_at[k]` is negative; a step of 0 stands for
     one of `strides`."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         for axis in unroll(x.rank):
             first = start_of(starts, given_at, axis, given, x.dim(axis))
@@ -159,7 +159,7 @@ def slice_start(
 ) -> None:
     """As `slice_range`, of a slice that has to have so many elements as are stated."""
 
-    def found(_):
+    def found(_: Index):
         begin, count = _range(size, low, high, step, bounds)
         assert count == stated, f"a slice has another size than stated: {count} instead of {stated}"
         return begin
@@ -167,7 +167,7 @@ def slice_start(
     foreach(start, found)
 
 
-def _range(size: Any, low: Any, high: Any, step: Any, bounds: Any) -> Any:
+def _range(size: Index, low: Index, high: Index, step: int, bounds: str) -> Any:
     begin = Int(0) if step > 0 else size - 1
     end = size if step > 0 else Int(-1)
     if bounds != "stop":

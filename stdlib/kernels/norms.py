@@ -7,14 +7,18 @@ taken one after the other, by all threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     Int,
     OutputTensor,
@@ -30,6 +34,7 @@ from ...dsl import (
 from ..algorithms.algorithm import product, unravelled, wide_dtype, widened
 from ..algorithms.folds import PIECE
 from ..algorithms.monoids import Sum
+from ..algorithms.references import Array
 from ..algorithms.rows import SPLIT_ROWS, TASK, reduce
 from ..algorithms.teams import for_each_of, in_teams, reduced
 
@@ -47,7 +52,7 @@ class Total(Sum):
     """A sum as it was added up: in float64."""
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Floating, dtype: AnyDType):
         return state
 
 
@@ -64,14 +69,14 @@ def layer_norm(
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta along the last axis."""
     wide = wide_dtype(x.dtype)
 
-    def finish(value, k):
+    def finish(value: Floating, k: Index):
         return (value * gamma[k].cast(wide) + beta[k].cast(wide)).cast(F)
 
     _normalized(ctx, out, x, True, epsilon, finish)
 
 
 @layer_norm.reference
-def layer_norm_reference(x, gamma, beta, *, epsilon):
+def layer_norm_reference(x: Array, gamma: Array, beta: Array, *, epsilon: float):
     wide, scale, shift = (array.astype(np.float64) for array in (x, gamma, beta))
     centered = wide - np.mean(wide, -1, keepdims=True) if x.shape[-1] else wide
     variance = np.mean(centered**2, -1, keepdims=True) if x.shape[-1] else 0.0
@@ -94,7 +99,7 @@ def rms_norm(
     """
     wide = wide_dtype(x.dtype)
 
-    def finish(value, k):
+    def finish(value: Floating, k: Index):
         scale = weight[k].cast(wide) + weight_offset
         if multiply_before_cast:
             return (value * scale).cast(F)
@@ -104,7 +109,7 @@ def rms_norm(
 
 
 @rms_norm.reference
-def rms_norm_reference(x, weight, *, eps, weight_offset, multiply_before_cast):
+def rms_norm_reference(x: Array, weight: Array, *, eps: float, weight_offset: float, multiply_before_cast: bool):
     wide, scale = x.astype(np.float64), weight.astype(np.float64) + weight_offset
     squares = np.mean(wide**2, -1, keepdims=True) if x.shape[-1] else 0.0
     normal = wide / np.sqrt(squares + eps)
@@ -132,7 +137,7 @@ def group_norm(
     n = x.dim(1)
     size = n // _one_at_least(each)
 
-    def write(row, first, last, mean, scale):
+    def write(row: Index, first: Index, last: Index, mean: Floating, scale: Floating):
         """Channels first..last-1 of a row."""
         for c in range(first, last):
             channel = row % groups * each + c
@@ -142,17 +147,17 @@ def group_norm(
                 k = c * size + j
                 out[row, k] = ((widened(x[row, k]) - mean) * factor + shift).cast(F)
 
-    def whole(row):
+    def whole(row: Index):
         mean, scale = _moments(x[row, :], True, epsilon)
         write(row, 0, each, mean, scale)
 
     rows = x.dim(0)
     if ctx.target.is_gpu:
 
-        def by_team(row, team):
+        def by_team(row: Index, team: int):
             mean, scale = _moments_of(team, lambda k: x[row, k], n, x.dtype, True, epsilon)
 
-            def one(k):
+            def one(k: Index):
                 channel = row % groups * each + k // _one_at_least(size)
                 factor = gamma[channel].cast(wide) * scale
                 out[row, k] = ((widened(x[row, k]) - mean) * factor + beta[channel].cast(wide)).cast(F)
@@ -169,7 +174,7 @@ def group_norm(
 
 
 @group_norm.reference
-def group_norm_reference(x, gamma, beta, *, groups, epsilon):
+def group_norm_reference(x: Array, gamma: Array, beta: Array, *, groups: int, epsilon: float):
     wide = x.astype(np.float64)
     centered = wide - np.mean(wide, -1, keepdims=True) if x.shape[-1] else wide
     variance = np.mean(centered**2, -1, keepdims=True) if x.shape[-1] else 0.0
@@ -194,7 +199,7 @@ def batch_norm(
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, where all but x are those of the channel."""
     wide = wide_dtype(x.dtype)
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         c = i[1]
         factor = gamma[c].cast(wide) / sqrt(variance[c].cast(wide) + epsilon)
         return ((widened(x[i]) - mean[c].cast(wide)) * factor + beta[c].cast(wide)).cast(F)
@@ -203,7 +208,7 @@ def batch_norm(
 
 
 @batch_norm.reference
-def batch_norm_reference(x, gamma, beta, mean, variance, *, epsilon):
+def batch_norm_reference(x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, epsilon: float):
     shape = (-1, *[1] * (x.ndim - 2))
     scale, shift, middle, spread = (a.astype(np.float64).reshape(shape) for a in (gamma, beta, mean, variance))
     return ((x.astype(np.float64) - middle) * (scale / np.sqrt(spread + epsilon)) + shift).astype(x.dtype)
@@ -212,11 +217,11 @@ def batch_norm_reference(x, gamma, beta, mean, variance, *, epsilon):
 # *** rows ***
 
 
-def _one_at_least(n: Any) -> Any:
+def _one_at_least(n: Index) -> Any:
     return n if n > 0 else n * 0 + 1
 
 
-def _moments(row: Any, centered: Any, epsilon: Any) -> Any:
+def _moments(row: AnyTensor, centered: bool, epsilon: float) -> Any:
     """What is taken from the elements of a row, and what they are then multiplied with."""
     wide = wide_dtype(row.dtype)
     count = Int(row.size).cast(float64)
@@ -227,7 +232,9 @@ def _moments(row: Any, centered: Any, epsilon: Any) -> Any:
     return mean, 1 / sqrt((squares.cast(float64) / count).cast(wide) + epsilon)
 
 
-def _moments_of(team: Any, element: Any, n: Any, dtype: Any, centered: Any, epsilon: Any) -> Any:
+def _moments_of(
+    team: int, element: Callable[[Index], Floating], n: Index, dtype: AnyDType, centered: bool, epsilon: float
+) -> Any:
     """As `_moments`, of a row that a team of threads of a GPU takes."""
     wide = wide_dtype(dtype)
     count = Int(n).cast(wide)
@@ -235,20 +242,27 @@ def _moments_of(team: Any, element: Any, n: Any, dtype: Any, centered: Any, epsi
     if centered:
         mean = reduced(team, n, lambda k: widened(element(k)), Sum, wide) / count
 
-    def square(k):
+    def square(k: Index):
         distance = widened(element(k)) - mean
         return distance * distance
 
     return mean, 1 / sqrt(reduced(team, n, square, Sum, wide) / count + epsilon)
 
 
-def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish: Any) -> None:
+def _normalized(
+    ctx: DeviceContext,
+    out: AnyTensor,
+    x: AnyTensor,
+    centered: bool,
+    epsilon: float,
+    finish: Callable[[Floating, Index], Floating],
+) -> None:
     """Stores finish(normalized element, its place in the row) for all elements."""
     n = x.dim(-1)
     sizes = x.shape[:-1]
     rows = product(sizes)
 
-    def long(number):
+    def long(number: Index):
         lead = unravelled(number, sizes)
         mean, scale = _moments(x[lead, :], centered, epsilon)
         for k in range(n):
@@ -256,11 +270,11 @@ def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish:
 
     if ctx.target.is_gpu:
 
-        def by_team(number, team):
+        def by_team(number: Index, team: int):
             lead = unravelled(number, sizes)
             mean, scale = _moments_of(team, lambda k: x[lead, k], n, x.dtype, centered, epsilon)
 
-            def one(k):
+            def one(k: Index):
                 out[lead, k] = finish((widened(x[lead, k]) - mean) * scale, k)
 
             for_each_of(team, n, one)
@@ -271,7 +285,7 @@ def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish:
             lead = unravelled(number, sizes)
             mean, scale = _moments(x[lead, :], centered, epsilon)
 
-            def part(piece):
+            def part(piece: Index):
                 for k in range(piece * BLOCK, min((piece + 1) * BLOCK, n)):
                     out[lead, k] = finish((widened(x[lead, k]) - mean) * scale, k)  # noqa: B023
 
@@ -282,7 +296,9 @@ def _normalized(ctx: Any, out: Any, x: Any, centered: Any, epsilon: Any, finish:
         _by_buffer(out, x, centered, epsilon, finish)
 
 
-def _by_buffer(out: Any, x: Any, centered: Any, epsilon: Any, finish: Any) -> None:
+def _by_buffer(
+    out: AnyTensor, x: AnyTensor, centered: bool, epsilon: float, finish: Callable[[Floating, Index], Floating]
+) -> None:
     """Rows of at most BLOCK elements: each is copied, and normalized from the copy."""
     n = x.dim(-1)
     sizes = x.shape[:-1]
@@ -292,7 +308,7 @@ def _by_buffer(out: Any, x: Any, centered: Any, epsilon: Any, finish: Any) -> No
     share = TASK // (n + 16) + 1
     padded = ceildiv(n, LANES) * LANES
 
-    def part(task):
+    def part(task: Index):
         buffer = stack[wide](BLOCK)
         for number in range(task * share, min((task + 1) * share, rows)):
             lead = unravelled(number, sizes)
@@ -313,7 +329,7 @@ def _by_buffer(out: Any, x: Any, centered: Any, epsilon: Any, finish: Any) -> No
     parallel_for(ceildiv(rows, share), part)
 
 
-def _lanes(buffer: Any, count: Any, of: Any) -> Any:
+def _lanes(buffer: AnyTensor, count: Index, of: Callable[[Floating], Floating]) -> Any:
     """The sum of `of(element)`, in LANES sums side by side."""
     total = SIMD[buffer.dtype, LANES](0)
     for k in range(0, count, LANES):

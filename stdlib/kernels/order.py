@@ -10,16 +10,21 @@ On a GPU the threads of a block sort a row, by a bitonic network.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl import (
+    AnyTensor,
     DeviceContext,
     Element,
+    Index,
     InputTensor,
     Int,
+    Integral,
     OutputTensor,
+    Pointer,
     bitcast,
     ceildiv,
     compiled_for,
@@ -38,6 +43,7 @@ from ...dsl import (
 )
 from ..algorithms import sorting
 from ..algorithms.algorithm import product, unravelled
+from ..algorithms.references import Array
 from ..algorithms.rows import TASK, same
 from ..algorithms.teams import THREADS
 
@@ -60,7 +66,7 @@ def sort(
 ) -> None:
     """The elements of each row in order. `work` has room for two copies of the words: 1, or 2 of 64-bit elements."""
 
-    def put(lead, k, place):
+    def put(lead: tuple[Index, ...], k: Index, place: Index):
         out[lead, k] = x[lead, place]
 
     _ordered(x, work, descending, words, put)
@@ -78,7 +84,7 @@ def argsort(
 ) -> None:
     """The places of the elements of each row in order; `work` as for `sort`."""
 
-    def put(lead, k, place):
+    def put(lead: tuple[Index, ...], k: Index, place: Index):
         out[lead, k] = place
 
     _ordered(x, work, descending, words, put)
@@ -97,7 +103,7 @@ def sort_pairs(
 ) -> None:
     """The elements of each row in order, and their places; `work` as for `sort`."""
 
-    def put(lead, k, place):
+    def put(lead: tuple[Index, ...], k: Index, place: Index):
         values[lead, k] = x[lead, place]
         places[lead, k] = place
 
@@ -126,7 +132,7 @@ def searchsorted(
     """How many elements of a row that is in order come before each element of x, or do not come behind it."""
     n = row.dim(0)
 
-    def place(i):
+    def place(i: tuple[Index, ...]):
         key = sorting.key_of(x, same, False, i)
         low = Int(0)
         high = n
@@ -145,7 +151,7 @@ def searchsorted(
 # *** references ***
 
 
-def _order(x, descending):
+def _order(x: Array, descending: bool):
     """Places in a stable order with NaN last."""
     if x.dtype.kind in "iub":
         wide = x.astype(np.int64) if x.dtype != np.uint64 else x
@@ -154,28 +160,28 @@ def _order(x, descending):
     return np.argsort(-wide if descending else wide, -1, kind="stable")
 
 
-def _room(x, words):
+def _room(x: AnyTensor, words: int):
     return np.zeros((2 * words, *x.shape), np.uint64)
 
 
 @sort.reference
-def sort_reference(x, *, descending, words):
+def sort_reference(x: Array, *, descending: bool, words: int):
     return np.take_along_axis(x, _order(x, descending), -1), _room(x, words)
 
 
 @argsort.reference
-def argsort_reference(x, *, descending, words):
+def argsort_reference(x: Array, *, descending: bool, words: int):
     return _order(x, descending), _room(x, words)
 
 
 @sort_pairs.reference
-def sort_pairs_reference(x, *, descending, words):
+def sort_pairs_reference(x: Array, *, descending: bool, words: int):
     order = _order(x, descending)
     return np.take_along_axis(x, order, -1), order, _room(x, words)
 
 
 @top_k.reference
-def top_k_reference(x, *, k, axis, descending):
+def top_k_reference(x: Array, *, k: int, axis: int, descending: bool):
     rows = np.moveaxis(x, axis, -1)
     places = _order(rows, descending)[..., :k]
     values = np.take_along_axis(rows, places, -1)
@@ -183,7 +189,7 @@ def top_k_reference(x, *, k, axis, descending):
 
 
 @searchsorted.reference
-def searchsorted_reference(row, x, *, right):
+def searchsorted_reference(row: Array, x: Array, *, right: bool):
     if x.dtype.kind == "V" or x.dtype.name == "bfloat16":
         row, x = row.astype(np.float32), x.astype(np.float32)
     return np.searchsorted(row, x, "right" if right else "left").astype(np.int64).reshape(x.shape)
@@ -192,11 +198,11 @@ def searchsorted_reference(row, x, *, right):
 # *** words ***
 
 
-def _unsigned(bits: Any) -> Any:
+def _unsigned(bits: int) -> Any:
     return uint8 if bits == 8 else uint16 if bits == 16 else uint32 if bits == 32 else uint64
 
 
-def _word(x: Any, lead: Any, k: Any, descending: Any) -> Any:
+def _word(x: AnyTensor, lead: tuple[Index, ...], k: Index, descending: bool) -> Any:
     """The key of an element as an unsigned number of 64 bits; of up to 32 bits in the upper half, the place below."""
     key = sorting.key_of(x, same, descending, (lead, k))
     bits = key.dtype.bits
@@ -206,14 +212,16 @@ def _word(x: Any, lead: Any, k: Any, descending: Any) -> Any:
     return turned if bits == 64 else (turned << 32) | Int(k).cast(uint64)
 
 
-def _ordered(x: Any, work: Any, descending: Any, words: Any, put: Any) -> None:
+def _ordered(
+    x: AnyTensor, work: AnyTensor, descending: bool, words: int, put: Callable[[tuple[Index, ...], Index, Index], None]
+) -> None:
     """Calls put(row, k, place) for every index of x, with the place of the element that belongs there."""
     n = x.dim(-1)
     sizes = x.shape[:-1]
     first_digit = 0 if words == 2 else 32
     digits = sorting.keys_of(x, same).bits // 8
 
-    def row(number):
+    def row(number: Index):
         lead = unravelled(number, sizes)
         assert n <= PLACE, f"a row of {n} elements is longer than 2**32 - 1"
         source = work.pointer(0, *lead, 0)
@@ -256,7 +264,9 @@ def _ordered(x: Any, work: Any, descending: Any, words: Any, put: Any) -> None:
         parallel_for(product(sizes), row, grain=ceildiv(TASK, 16 * n + 16))
 
 
-def _ordered_by_block(x: Any, work: Any, descending: Any, words: Any, put: Any) -> None:
+def _ordered_by_block(
+    x: AnyTensor, work: AnyTensor, descending: bool, words: int, put: Callable[[tuple[Index, ...], Index, Index], None]
+) -> None:
     """On a GPU: the threads of a block sort the words of a row where they lie."""
     n = x.dim(-1)
     sizes = x.shape[:-1]
@@ -269,7 +279,7 @@ def _ordered_by_block(x: Any, work: Any, descending: Any, words: Any, put: Any) 
             if words == 2:
                 places[k] = Int(k).cast(uint64)
 
-        def order(i, j):
+        def order(i: Index, j: Index):
             if (keys[i] > keys[j]) | ((keys[i] == keys[j]) & (places[i] > places[j])):
                 keys[i], keys[j] = keys[j], keys[i]
                 if words == 2:
@@ -282,11 +292,11 @@ def _ordered_by_block(x: Any, work: Any, descending: Any, words: Any, put: Any) 
     gpu.launch(block, grid=product(sizes), block=THREADS)
 
 
-def _digit(word: Any, shift: Any) -> Any:
+def _digit(word: Integral, shift: int) -> Any:
     return ((word >> shift) & (DIGITS - 1)).cast(int64)
 
 
-def _add_up(counts: Any, first: Any) -> None:
+def _add_up(counts: AnyTensor, first: int) -> None:
     """Makes of how often each digit occurs where its first element goes."""
     total = int32(0)
     for digit in range(DIGITS):
@@ -295,7 +305,7 @@ def _add_up(counts: Any, first: Any) -> None:
         total = total + here
 
 
-def _insert(source: Any, places: Any, k: Any, word: Any, words: Any) -> None:
+def _insert(source: Pointer[uint64], places: Pointer[uint64], k: Index, word: Integral, words: int) -> None:
     """Puts a word before all larger ones."""
     j = k
     while j > 0 and source[j - 1] > word:

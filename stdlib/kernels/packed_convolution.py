@@ -14,13 +14,18 @@ See also `pack_filters` of the graph (which convolutions are packed).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyTensor,
+    Bool,
+    Index,
     InputTensor,
     Numeric,
     OutputTensor,
+    Parts,
     ceildiv,
     compiled_for,
     int64,
@@ -53,7 +58,7 @@ def pack_filter(out: OutputTensor[T, "p k r"], filter: InputTensor[T, "*f"], *, 
     results = filter.dim(0) // groups
     each = strips // groups
 
-    def strip(s):
+    def strip(s: Index):
         first = s % each * rows
         for i in range(rows):
             start = (s // each * results + first + i) * depth
@@ -86,15 +91,15 @@ def split_places(
     phases, sizes = planes_of(places, counts, strides, dilations)
     planes = product(phases) * x.dim(1)
 
-    def plane(task):
+    def plane(task: Index):
         n, number = task // planes, task % planes
         channel, u, v, w = unravelled(number, (x.dim(1), *phases))
         there = out.pointer(n, 0)
 
-        def put(at, value):
+        def put(at: Index, value: Numeric):
             there[number * product(sizes) + at] = value
 
-        def element(i, j, k):
+        def element(i: Index, j: Index, k: Index):
             return x[(n, channel, *(i, j, k)[3 - axes :])]
 
         fill_plane(put, element, (u, v, w), sizes, inner, strides, low, T(0))
@@ -136,15 +141,15 @@ def conv_packed(
 
 
 def _by_places(
-    out: Any,
-    x: Any,
-    strips: Any,
-    taps: Any,
-    stride: Any,
-    dilation: Any,
-    groups: Any,
-    rows: Any,
-    direct: Any,
+    out: AnyTensor,
+    x: AnyTensor,
+    strips: AnyTensor,
+    taps: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    rows: int,
+    direct: bool,
 ) -> None:
     """Vectors hold neighbouring places of a result."""
     T = out.dtype
@@ -163,7 +168,7 @@ def _by_places(
     strip_blocks = max(min(ceildiv(wanted, max(batches * column_blocks, 1)), each), 1)
     height = ceildiv(each, strip_blocks)
 
-    def block(task):
+    def block(task: Index):
         batch, column_block, strip_block = unravelled(task, (batches, column_blocks, strip_blocks))
         n, group = batch // groups, batch % groups
         first_column = column_block * PANELS * width
@@ -173,7 +178,7 @@ def _by_places(
         start = n * image + group * channels * product(phases) * product(sizes)
         _fill_offsets(offsets, channels, counts, strides, dilations, phases, sizes)
 
-        def vector(column, k):
+        def vector(column: Index, k: Index):
             """A vector of what a channel and tap see, from a column on."""
             if direct:
                 return x.at(start + column + k * product(sizes), width=lanes)
@@ -196,7 +201,16 @@ def _by_places(
     parallel_for(batches * column_blocks * strip_blocks, block, grain=ceildiv(WORK, rows * height * depth * width + 16))
 
 
-def _by_results(out: Any, x: Any, strips: Any, taps: Any, stride: Any, dilation: Any, groups: Any, rows: Any) -> None:
+def _by_results(
+    out: AnyTensor,
+    x: AnyTensor,
+    strips: AnyTensor,
+    taps: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    rows: int,
+) -> None:
     """Vectors hold results of one place: for maps of so few places that vectors of places would be nearly empty.
 
     What places of all images see is copied, some places at a time; then each weight is loaded once for all of them.
@@ -217,7 +231,7 @@ def _by_results(out: Any, x: Any, strips: Any, taps: Any, stride: Any, dilation:
     parts = max(min(ceildiv(wanted, max(groups * blocks, 1)), ceildiv(each, 2)), 1)
     height = ceildiv(ceildiv(each, 2), parts) * 2  # strips of a part
 
-    def block(task):
+    def block(task: Index):
         group, number, part = unravelled(task, (groups, blocks, parts))
         first_place = number * MOST_PLACES
         count = min(total - first_place, MOST_PLACES)
@@ -234,7 +248,7 @@ def _by_results(out: Any, x: Any, strips: Any, taps: Any, stride: Any, dilation:
 
         for s in range(part * height, min((part + 1) * height, each), 2):
 
-            def weight(k, v, s=s):
+            def weight(k: Index, v: int, s: Index = s):
                 """Weights of a step: of a strip, then of the next; of the last one again where there is no other."""
                 strip = group * each + min(s + v // vectors, each - 1)
                 first = v % vectors * lanes
@@ -258,7 +272,14 @@ def _by_results(out: Any, x: Any, strips: Any, taps: Any, stride: Any, dilation:
 
 
 def _tile_of_results(
-    seen: Any, weight: Any, sums: Any, first: Any, steps: Any, places: Any, vectors: Any, lanes: Any
+    seen: AnyTensor,
+    weight: Callable[..., Parts],
+    sums: AnyTensor,
+    first: Index,
+    steps: Index,
+    places: int,
+    vectors: int,
+    lanes: int,
 ) -> None:
     """Two strips of sums for each place: adds the products of weight(k, v) and what the place sees."""
     count = 2 * vectors
@@ -282,12 +303,21 @@ def _tile_of_results(
         sums.store(value, t * lanes)
 
 
-def _first_of(column: Any, total: Any, width: Any) -> Any:
+def _first_of(column: Index, total: Index, width: int) -> Any:
     """Where the panel of a column begins: the last one so early that it ends with the last column, if it can."""
     return min(column, total - width) if total >= width else column
 
 
-def _store_strip(out: Any, sums: Any, n: Any, results: Any, block: Any, places: Any, sizes: Any, total: Any) -> None:
+def _store_strip(
+    out: AnyTensor,
+    sums: AnyTensor,
+    n: Index,
+    results: tuple[Index, Index],
+    block: tuple[Index, Index],
+    places: tuple[Index, ...],
+    sizes: tuple[Index, ...],
+    total: Index,
+) -> None:
     """Stores the results of a strip: of each row of a plane those that are places of the result."""
     first_result, rows = results
     first_column, columns = block
@@ -307,7 +337,7 @@ def _store_strip(out: Any, sums: Any, n: Any, results: Any, block: Any, places: 
         done = done + count
 
 
-def _origin(x: Any) -> Any:
+def _origin(x: AnyTensor) -> Any:
     """The index of the first element."""
     index: tuple[Any, ...] = ()
     for _ in unroll(x.rank):
@@ -316,7 +346,13 @@ def _origin(x: Any) -> Any:
 
 
 def _fill_offsets(
-    offsets: Any, channels: Any, taps: Any, strides: Any, dilations: Any, phases: Any, sizes: Any
+    offsets: AnyTensor,
+    channels: Index,
+    taps: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    phases: tuple[int, ...],
+    sizes: tuple[Index, ...],
 ) -> None:
     """How far from its place each channel and tap sees an element."""
     k = int64(0)
@@ -328,7 +364,16 @@ def _fill_offsets(
                     k = k + 1
 
 
-def _tile(vector: Any, weight: Any, sums: Any, at: Any, is_first: Any, steps: Any, rows: Any, lanes: Any) -> None:
+def _tile(
+    vector: Callable[..., Parts],
+    weight: Callable[..., Parts],
+    sums: AnyTensor,
+    at: Index,
+    is_first: bool | Bool,
+    steps: Index,
+    rows: int,
+    lanes: int,
+) -> None:
     """Rows of sums from `at` on: the products of weight(k, i) and vector(k, v), added to what they were."""
     pitch = PANELS * VECTORS * lanes
     totals: tuple[Any, ...] = ()

@@ -9,13 +9,18 @@ See also `pack_weights` of the graph (which products are packed).
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ...dsl import (
+    AnyDType,
+    AnyTensor,
     DeviceContext,
+    Index,
     InputTensor,
     Numeric,
     OutputTensor,
+    Parts,
     bfloat16,
     ceildiv,
     parallel_for,
@@ -47,13 +52,13 @@ def pack_panels_transposed(out: OutputTensor[T, "p k w"], b: InputTensor[T, "n d
     _pack(out, b.dim(0), b.dim(1), lambda k, j: b[j, k])
 
 
-def _pack(out: Any, n: Any, depth: Any, element: Any) -> None:
+def _pack(out: AnyTensor, n: Index, depth: Index, element: Callable[[Index, Index], Numeric]) -> None:
     panels, rows, whole = out.shape
     together = 2 if out.dtype == bfloat16 else 1  # steps in a row: side by side for each column, or one after the other
     width = whole // together
     apart, onwards = (1, 2) if is_paired(out.dtype) else (width, 1)
 
-    def panel(p):
+    def panel(p: Index):
         columns = min(n - p * width, width)
         for first in range(0, rows, PACKED_STEPS):
             steps = min(rows - first, PACKED_STEPS)
@@ -90,7 +95,7 @@ def matmul_transposed_packed(
     _multiply(ctx, out, a, panels, b)
 
 
-def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
+def _multiply(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, panels: AnyTensor, b: AnyTensor) -> None:
     wide = wide_dtype(out.dtype)
     lanes = ctx.target.vector_bits // wide.bits
     rows = out.shape[:-1]
@@ -98,28 +103,28 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
 
     held = out.dtype if is_paired(out.dtype) else wide
 
-    def left(i, dtype=held):
+    def left(i: Index, dtype: AnyDType = held):
         lead = unravelled(i, rows)
         return lambda k: a[(*lead, k)].cast(dtype)
 
-    def right(p, first):
-        def vector(k, v):
+    def right(p: Index, first: Index):
+        def vector(k: Index, v: int):
             panels.prefetch(p, first + k + AHEAD, v * lanes)
             return panels.load((p, first + k, v * lanes), width=lanes).cast(wide)
 
-        def of_pair(k, v):
+        def of_pair(k: Index, v: int):
             """Of a step in panels whose rows have two steps."""
             at, part = (first + k) // 2, (first + k) % 2 * VECTORS + v
             panels.prefetch(p, at + AHEAD // 2, part * lanes)
             return panels.load((p, at, part * lanes), width=lanes).cast(wide)
 
-        def pairs(k, v):
+        def pairs(k: Index, v: int):
             panels.prefetch(p, first // 2 + k + AHEAD, 2 * v * lanes)
             return panels.load((p, first // 2 + k, 2 * v * lanes), width=2 * lanes)
 
         return pairs if is_paired(out.dtype) else of_pair if out.dtype == bfloat16 else vector
 
-    def save(i):
+    def save(i: Index):
         lead = unravelled(i, rows)
         return lambda j, value: store(out, (*lead, j), value.cast(out.dtype))
 
@@ -142,7 +147,16 @@ def _multiply(ctx: Any, out: Any, a: Any, panels: Any, b: Any) -> None:
         all_by_panels()
 
 
-def by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: Any, b: Any, save: Any) -> None:
+def by_panels(
+    sizes: tuple[Index, ...],
+    wide: AnyDType,
+    held: AnyDType,
+    lanes: int,
+    strip_rows: int,
+    a: Callable[..., Parts],
+    b: Callable[..., Parts],
+    save: Callable[..., Parts],
+) -> None:
     """As the blocks of `matmul`, which read the panels where they lie."""
     m, n, depth = sizes
     width = VECTORS * lanes
@@ -151,7 +165,7 @@ def by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: 
     height = ceildiv(ceildiv(m, row_blocks), strip_rows) * strip_rows
     breadth = ceildiv(ceildiv(n, column_blocks), width)  # in panels
 
-    def block(task):
+    def block(task: Index):
         first_row = task // column_blocks * height
         first_panel = task % column_blocks * breadth
         rows = max(min(m - first_row, height), 0)
@@ -159,10 +173,10 @@ def by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: 
         strip = stack[held](strip_rows * DEPTH, zeroed=False)
         sums = stack[wide](ceildiv(HEIGHT, strip_rows) * PANELS * tile, zeroed=False)
 
-        def strip_height(s):
+        def strip_height(s: Index):
             return min(rows - s * strip_rows, strip_rows)
 
-        def add_slab(first):
+        def add_slab(first: Index):
             """Adds the products of some steps to the sums."""
             steps = min(depth - first, DEPTH)
             for s in range(ceildiv(rows, strip_rows)):
@@ -173,7 +187,7 @@ def by_panels(sizes: Any, wide: Any, held: Any, lanes: Any, strip_rows: Any, a: 
                     panel = b(first_panel + p, first)
                     packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
 
-        def store_strip(s):
+        def store_strip(s: Index):
             for i in range(strip_height(s)):
                 put = save(first_row + s * strip_rows + i)
                 for p in range(panels):

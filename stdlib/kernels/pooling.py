@@ -12,9 +12,13 @@ from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    Element,
     Floating,
+    Index,
     InputTensor,
     Int,
+    Integral,
     Numeric,
     OutputTensor,
     abs,
@@ -51,10 +55,24 @@ def max_pool(
     """The largest element of each window; NaN if one of them is, the least number there is where it has none."""
     wide = wide_dtype(N)
 
-    def step(state, value, channel, tap, place, mask):
+    def step(
+        state: Integral,
+        value: Integral,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+    ):
         return max(state, value.cast(wide))
 
-    def step_of_floats(state, value, channel, tap, place, mask):
+    def step_of_floats(
+        state: tuple[Floating, Floating],
+        value: Floating,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+    ):
         """The largest number, and a NaN if there was one: two instructions, where `max` takes several."""
         best, other = state
         new = value.cast(wide)
@@ -105,7 +123,14 @@ def max_pool_indices(
     sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
     by = stride[x.rank - 3] if first else 0
 
-    def step(state, value, channel, tap, place, mask):
+    def step(
+        state: tuple[Numeric, Integral],
+        value: Numeric,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+    ):
         best, at = state
         new = value.cast(wide)
         here = iota(int64, new.width) * by + ((place[0] * sizes[1] + place[1]) * sizes[2] + place[2])
@@ -116,7 +141,7 @@ def max_pool_indices(
 
     shape = window_shape(kernel, stride, dilation, before)
 
-    def nothing(width):
+    def nothing(width: int):
         return _least(wide, width), SIMD[int64, width](-1)
 
     windows(out, x, shape, first, nothing, step, lambda state, place: state[1])
@@ -141,10 +166,17 @@ def avg_pool(
     behind = three_axes(after, 0)
     sizes = three_axes(x.shape[2:] if first else x.shape[1:-1])
 
-    def step(state, value, channel, tap, place, mask):
+    def step(
+        state: Floating,
+        value: Floating,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+    ):
         return state + value.cast(wide)
 
-    def finish(state, place):
+    def finish(state: Floating, place: tuple[Index, ...]):
         count = Int(1)
         for k in unroll(3):
             low, high = _counted(shape, sizes[k], behind[k], k, place[k], boundary)
@@ -169,22 +201,29 @@ def lp_pool(
     """The p-norm of each window: the p-th root of the sum of the p-th powers of the magnitudes."""
     wide = wide_dtype(F)
 
-    def power(value):
+    def power(value: Floating):
         if p == 1.0:
             return abs(value)
         return value * value if p == 2.0 else pow(abs(value), p)
 
-    def root(value):
+    def root(value: Floating):
         if p == 1.0:
             return value
         return sqrt(value) if p == 2.0 else pow(value, 1.0 / p)
 
-    def step(state, value, channel, tap, place, mask):
+    def step(
+        state: Floating,
+        value: Floating,
+        channel: Index,
+        tap: tuple[Index, ...],
+        place: tuple[Index, ...],
+        mask: Element,
+    ):
         return state + power(value.cast(wide))
 
     shape = window_shape(kernel, stride, dilation, before)
 
-    def finish(state, place):
+    def finish(state: Floating, place: tuple[Index, ...]):
         return root(state).cast(F)
 
     if p > 0.0:
@@ -193,11 +232,13 @@ def lp_pool(
         windows(out, x, shape, first, lambda width: SIMD[wide, width](0), step, finish)
 
 
-def _least(dtype: Any, width: Any) -> Any:
+def _least(dtype: AnyDType, width: int) -> Any:
     return SIMD[dtype, width](-inf if dtype.is_float() else lowest(dtype))
 
 
-def _counted(shape: Any, size: Any, behind: Any, axis: Any, place: Any, boundary: Any) -> Any:
+def _counted(
+    shape: tuple[tuple[int, ...], ...], size: Index, behind: int, axis: int, place: Index, boundary: bool
+) -> Any:
     """(low, high): which elements of a window count along an axis."""
     sizes, strides, dilations, before = shape
     start = place * strides[axis] - before[axis]

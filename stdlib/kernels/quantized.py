@@ -7,14 +7,18 @@ products of integers are exact, and the blocks are summed in float32.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyTensor,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     OutputTensor,
+    Parts,
     dot4,
     float32,
     int8,
@@ -35,11 +39,11 @@ F = TypeVar("F", bound=Floating)
 GRAIN = 256  # parts that are worth a task of their own
 
 
-def _decode(out: Any, q: Any, part: Any, elements: Any, bytes: Any, bias: Any) -> None:
+def _decode(out: AnyTensor, q: AnyTensor, part: Callable[..., Parts], elements: int, bytes: int, bias: int) -> None:
     rows = q.shape[:-1]
     blocks = q.dim(-1) // bytes
 
-    def block(task):
+    def block(task: Index):
         lead = unravelled(task // blocks, rows)
         b = task % blocks
         read = lambda at, width: q.load(*lead, b * bytes + at, width=width)  # noqa: E731
@@ -67,7 +71,7 @@ def round_to_8_bits(
     rows = x.shape[:-1]
     groups = x.dim(-1) // PART
 
-    def group(task):
+    def group(task: Index):
         lead = unravelled(task // groups, rows)
         g = task % groups
         v = x.load(*lead, g * PART, width=PART).cast(float32)

@@ -7,13 +7,18 @@ See also `quantized` (what decodes), `algorithms.encodings` (what the bytes mean
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyTensor,
     Floating,
+    Index,
     InputTensor,
+    Integral,
     OutputTensor,
+    Parts,
     abs,
     bitcast,
     clamp,
@@ -42,12 +47,12 @@ F = TypeVar("F", bound=Floating)
 GRAIN = 64  # parts that are worth a task of their own
 
 
-def _encode(out: Any, x: Any, elements: Any, bytes: Any, block: Any) -> None:
+def _encode(out: AnyTensor, x: AnyTensor, elements: int, bytes: int, block: Callable[..., Parts]) -> None:
     """Calls block(values, write) for each block: values(s) are those of part s, write(at, v) stores bytes."""
     rows = x.shape[:-1]
     blocks = x.dim(-1) // elements
 
-    def one(task):
+    def one(task: Index):
         lead = unravelled(task // blocks, rows)
         b = task % blocks
         block(
@@ -58,34 +63,34 @@ def _encode(out: Any, x: Any, elements: Any, bytes: Any, block: Any) -> None:
     parallel_for(product(rows) * blocks, one, grain=GRAIN * PART // elements)
 
 
-def _put_half(write: Any, at: Any, value: Any) -> None:
+def _put_half(write: Callable[[int, Integral], None], at: int, value: Floating) -> None:
     bits = bitcast(value.cast(float16), uint16)
     write(at, (bits & 255).cast(uint8))
     write(at + 1, (bits >> 8).cast(uint8))
 
 
-def _inverse(x: Any) -> Any:
+def _inverse(x: Floating) -> Any:
     return select(x == 0, float32(0), 1.0 / x)
 
 
-def _put_nibbles(write: Any, at: Any, digits: Any) -> None:
+def _put_nibbles(write: Callable[[int, Integral], None], at: int, digits: Integral) -> None:
     """32 digits of four bits in 16 bytes: the first 16 are the lower halves."""
     low, high = (digits & 15).split()
     write(at, low | (high << 4))
 
 
-def _put_fifth_bits(write: Any, at: Any, digits: Any) -> None:
+def _put_fifth_bits(write: Callable[[int, Integral], None], at: int, digits: Integral) -> None:
     for k in unroll(4):
         eight = (digits.slice(8 * k, 8) >> 4) << SIMD[uint8, 8](0, 1, 2, 3, 4, 5, 6, 7)
         write(at + k, eight.reduce_or())
 
 
-def _largest(v: Any) -> Any:
+def _largest(v: Floating) -> Any:
     """The first of the elements that are farthest from 0, with its sign."""
     return v[abs(v).argmax()]
 
 
-def _digits(v: Any, highest: Any) -> Any:
+def _digits(v: Floating, highest: int) -> Any:
     return clamp(trunc(v), 0.0, float32(highest)).cast(uint8)
 
 
@@ -93,7 +98,7 @@ def _digits(v: Any, highest: Any) -> Any:
 def quantize_q8_0(out: OutputTensor[uint8, "*s (k // 32 * 34)"], x: InputTensor[F, "*s k"]) -> None:
     """Q8_0 blocks: integers up to 127 times a float16."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         v = values(0)
         d = abs(v).reduce_max() / 127.0
         scaled = v * _inverse(d)
@@ -109,7 +114,7 @@ def quantize_q8_0(out: OutputTensor[uint8, "*s (k // 32 * 34)"], x: InputTensor[
 def quantize_q4_0(out: OutputTensor[uint8, "*s (k // 32 * 18)"], x: InputTensor[F, "*s k"]) -> None:
     """Q4_0 blocks: integers from -8 to 7 times a float16."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         v = values(0)
         d = _largest(v) / -8.0
         _put_half(write, 0, d)
@@ -122,7 +127,7 @@ def quantize_q4_0(out: OutputTensor[uint8, "*s (k // 32 * 18)"], x: InputTensor[
 def quantize_q5_0(out: OutputTensor[uint8, "*s (k // 32 * 22)"], x: InputTensor[F, "*s k"]) -> None:
     """Q5_0 blocks: integers from -16 to 15 times a float16."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         v = values(0)
         d = _largest(v) / -16.0
         digits = _digits(v * _inverse(d) + 16.5, 31)
@@ -133,7 +138,7 @@ def quantize_q5_0(out: OutputTensor[uint8, "*s (k // 32 * 22)"], x: InputTensor[
     _encode(out, x, 32, 22, block)
 
 
-def _from_least(v: Any, write: Any, highest: Any) -> Any:
+def _from_least(v: Floating, write: Callable[[int, Integral], None], highest: int) -> Any:
     """Digits from the least element on; writes the scale and that element."""
     least = v.reduce_min()
     d = (v.reduce_max() - least) / float32(highest)
@@ -152,7 +157,7 @@ def quantize_q4_1(out: OutputTensor[uint8, "*s (k // 32 * 20)"], x: InputTensor[
 def quantize_q5_1(out: OutputTensor[uint8, "*s (k // 32 * 24)"], x: InputTensor[F, "*s k"]) -> None:
     """Q5_1 blocks: integers up to 31 times a float16, plus another one."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         digits = _from_least(values(0), write, 31)
         _put_fifth_bits(write, 4, digits)
         _put_nibbles(write, 8, digits)
@@ -164,7 +169,7 @@ def quantize_q5_1(out: OutputTensor[uint8, "*s (k // 32 * 24)"], x: InputTensor[
 def quantize_mxfp4(out: OutputTensor[uint8, "*s (k // 32 * 17)"], x: InputTensor[F, "*s k"]) -> None:
     """MXFP4 blocks: the nearest float4_e2m1fn times a power of two."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         v = values(0)
         bits = bitcast(abs(v).reduce_max(), uint32)
         e = select(bits < (3 << 23), uint32(0), (bits >> 23) - 2)
@@ -183,7 +188,12 @@ def quantize_mxfp4(out: OutputTensor[uint8, "*s (k // 32 * 17)"], x: InputTensor
 # *** blocks of 256 ***
 
 
-def _with_leasts(values: Any, write: Any, highest: Any, put: Any) -> None:
+def _with_leasts(
+    values: Callable[[int], Floating],
+    write: Callable[[int, Integral], None],
+    highest: int,
+    put: Callable[[int, Integral], None],
+) -> None:
     """Writes what Q4_K and Q5_K begin with; put(s, digits) gets the digits of each part."""
     scales, leasts = stack[float32](8), stack[float32](8)
     most_scale, most_least = float32(0), float32(0)
@@ -217,7 +227,7 @@ def _with_leasts(values: Any, write: Any, highest: Any, put: Any) -> None:
 def quantize_q4_k(out: OutputTensor[uint8, "*s (k // 256 * 144)"], x: InputTensor[F, "*s k"]) -> None:
     """Q4_K blocks: integers up to 15 times a scale, less another one, of six bits for each 32 elements."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         digits = stack[uint8](256)
         _with_leasts(values, write, 15, lambda s, v: digits.store(v, PART * s))
         for s in unroll(4):
@@ -226,7 +236,7 @@ def quantize_q4_k(out: OutputTensor[uint8, "*s (k // 256 * 144)"], x: InputTenso
     _encode(out, x, 256, 144, block)
 
 
-def _pair(digits: Any, s: Any) -> Any:
+def _pair(digits: AnyTensor, s: int) -> Any:
     low, high = digits.load(2 * PART * s, width=PART), digits.load(2 * PART * s + PART, width=PART)
     return (low & 15) | ((high & 15) << 4)
 
@@ -235,7 +245,7 @@ def _pair(digits: Any, s: Any) -> Any:
 def quantize_q5_k(out: OutputTensor[uint8, "*s (k // 256 * 176)"], x: InputTensor[F, "*s k"]) -> None:
     """Q5_K blocks: as those of Q4_K, with integers up to 31."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         digits = stack[uint8](256)
         _with_leasts(values, write, 31, lambda s, v: digits.store(v, PART * s))
         fifth = SIMD[uint8, PART](0)
@@ -252,7 +262,7 @@ def quantize_q5_k(out: OutputTensor[uint8, "*s (k // 256 * 176)"], x: InputTenso
 def quantize_q6_k(out: OutputTensor[uint8, "*s (k // 256 * 210)"], x: InputTensor[F, "*s k"]) -> None:
     """Q6_K blocks: integers from -32 to 31 times an integer of 8 bits for each 16 elements, times a float16."""
 
-    def block(values, write):
+    def block(values: Callable[[int], Floating], write: Callable[[int, Integral], None]):
         scales = stack[float32](16)
         most = float32(0)
         for s in unroll(8):

@@ -7,14 +7,18 @@ numbers depend neither on threads nor on the target. A call of Philox gives four
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
     Floating,
     Int,
+    Integral,
     OutputTensor,
     ceildiv,
     cos,
@@ -33,6 +37,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import wide_dtype
 from ..algorithms.random import philox_4x32
+from ..algorithms.references import Array
 
 F = TypeVar("F", bound=Floating)
 
@@ -45,7 +50,7 @@ def random_uniform(out: OutputTensor[F, "n"], seed: Int, stream: Int, *, low: fl
     """Numbers in [low, high): low + (high - low) * u, where u has the digits of the dtype (8 of half types)."""
     wide = wide_dtype(out.dtype)
 
-    def number(u):
+    def number(u: Floating):
         value = (u * (high - low) + low).cast(F)
         below = nextafter(F(high), F(low))
         return select(value >= F(high), below, value)
@@ -58,7 +63,7 @@ def random_normal(out: OutputTensor[F, "n"], seed: Int, stream: Int, *, mean: fl
     """Numbers of the normal distribution, by pairs (Box and Muller 1958); half types compute in float32."""
     wide = wide_dtype(out.dtype)
 
-    def pairs(words):
+    def pairs(words: tuple[Integral, ...]):
         numbers: Any = ()
         for k in unroll(len(words) // 2):
             radius = sqrt(-2.0 * log1p(-_fraction(words[2 * k], wide, wide)))
@@ -72,13 +77,15 @@ def random_normal(out: OutputTensor[F, "n"], seed: Int, stream: Int, *, mean: fl
 # *** parts ***
 
 
-def _fraction(word: Any, wide: Any, dtype: Any) -> Any:
+def _fraction(word: Integral, wide: AnyDType, dtype: AnyDType) -> Any:
     """A multiple in [0, 1) of the last digit that a number of `dtype` keeps."""
     digits = 8 if dtype.is_half() else 24 if dtype.bits == 32 else 53
     return (word >> (word.dtype.bits - digits)).cast(wide) * 2.0**-digits
 
 
-def _filled(out: Any, seed: Any, stream: Any, made: Any) -> None:
+def _filled(
+    out: AnyTensor, seed: Integral, stream: Integral, made: Callable[[tuple[Integral, ...]], tuple[Floating, ...]]
+) -> None:
     """Stores the numbers that `made` makes of words; it is given four vectors of UInt32, or two of UInt64."""
     n = out.dim(0)
     doubles = out.dtype.bits == 64
@@ -87,7 +94,7 @@ def _filled(out: Any, seed: Any, stream: Any, made: Any) -> None:
     key = _halves(seed.cast(uint64))
     upper = _halves(stream.cast(uint64))
 
-    def part(number):
+    def part(number: Integral):
         counters = SIMD[uint64, LANES]((number * LANES).cast(uint64)) + iota(uint64, LANES)
         low, high = _halves(counters)
         words = philox_4x32(
@@ -110,14 +117,14 @@ def _filled(out: Any, seed: Any, stream: Any, made: Any) -> None:
     parallel_for(ceildiv(n, block), part, grain=64)
 
 
-def _halves(x: Any) -> Any:
+def _halves(x: Integral) -> Any:
     return x.cast(uint32), (x >> 32).cast(uint32)
 
 
 # *** references ***
 
 
-def _words(n, doubles, seed, stream):
+def _words(n: int, doubles: bool, seed: int, stream: int):
     """What Philox gives for as many numbers, in their order."""
     per = 2 if doubles else 4
     calls = -(-n // (per * LANES)) * LANES
@@ -140,15 +147,15 @@ def _words(n, doubles, seed, stream):
     return [word.reshape(-1, LANES) for word in c]
 
 
-def _in_order(numbers, n):
+def _in_order(numbers: list[Array], n: int):
     return np.stack(numbers, 1).reshape(-1)[:n]
 
 
-def _of_words(words, bits, digits):
+def _of_words(words: Array, bits: int, digits: int):
     return [(word >> np.uint64(bits - digits)).astype(np.float64) * 2.0**-digits for word in words]
 
 
-def uniform_reference(n, dtype, seed, stream, low, high):
+def uniform_reference(n: int, dtype: type[np.generic], seed: int, stream: int, low: float, high: float):
     """What `random_uniform` gives; float32 as an example of what is rounded."""
     doubles = np.dtype(dtype).itemsize == 8
     digits = 53 if doubles else 24 if np.dtype(dtype).itemsize == 4 else 8
@@ -158,7 +165,7 @@ def uniform_reference(n, dtype, seed, stream, low, high):
     return _in_order(numbers, n)
 
 
-def normal_reference(n, dtype, seed, stream, mean, std):
+def normal_reference(n: int, dtype: type[np.generic], seed: int, stream: int, mean: float, std: float):
     """What `random_normal` gives."""
     doubles = np.dtype(dtype).itemsize == 8
     words = _words(n, doubles, seed, stream)

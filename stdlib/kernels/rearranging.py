@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    Index,
     InputTensor,
     Int,
     Integral,
@@ -31,7 +32,7 @@ AT_ONCE = 8  # places that are stored at once
 def pad(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], value: T, *, before: tuple[int, ...]) -> None:
     """x behind `before[k]` elements along each axis k, and `value` everywhere around it."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         inside = True
         for k in unroll(x.rank):
@@ -47,7 +48,7 @@ def pad(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], value: T, *, before
 def pad_by_elements(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, before: tuple[int, ...], mode: str) -> None:
     """x behind `before[k]` elements along each axis k, and around it elements of its own; see `_mirrored`."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         index: tuple[Any, ...] = ()
         for k in unroll(x.rank):
             at = i[k] - before[k]
@@ -57,7 +58,7 @@ def pad_by_elements(out: OutputTensor[T, "*t"], x: InputTensor[T, "*s"], *, befo
     foreach(out, element)
 
 
-def _mirrored(at: Any, n: Any, mode: Any) -> Any:
+def _mirrored(at: Index, n: Index, mode: str) -> Any:
     """The place on an axis of n elements that stands for one outside of it."""
     if mode == "edge":
         return min(max(at, 0), n - 1)
@@ -78,7 +79,7 @@ def roll(out: OutputTensor[T, "*a{axis} n *b"], x: InputTensor[T, "*a{axis} n *b
     n = x.dim(axis)
     first = -shift % max(n, 1)  # the element that comes first
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         at = i[axis] + first
         return x[(*i[:axis], at if at < n else at - n, *i[axis + 1 :])]
 
@@ -89,7 +90,7 @@ def roll(out: OutputTensor[T, "*a{axis} n *b"], x: InputTensor[T, "*a{axis} n *b
 def repeat_total(out: OutputTensor[int64, "1"], repeats: InputTensor[I, "n"]) -> None:
     """How many elements there are when each is repeated so often."""
 
-    def total(_):
+    def total(_: Index):
         result = Int(0)
         for place in range(repeats.dim(0)):
             count = repeats[place].cast(int64)
@@ -109,7 +110,7 @@ def repeat_places(out: OutputTensor[int64, "*t"], repeats: InputTensor[I, "n"]) 
     """
     last = out.dim(0) - AT_ONCE
 
-    def all_places(task):
+    def all_places(task: Index):
         at = Int(0)
         for place in range(repeats.dim(0)):
             count = repeats[place].cast(int64)

@@ -5,17 +5,22 @@ The monoids say what is computed, `rows` and `folds` in which order; softmax has
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl import (
+    AnyDType,
+    AnyTensor,
     DeviceContext,
     Element,
     Floating,
+    Index,
     InputTensor,
     Int,
+    Integral,
     Numeric,
     OutputTensor,
     abs,
@@ -46,9 +51,10 @@ from ..algorithms.algorithm import (
     widened,
 )
 from ..algorithms.folds import PIECE
+from ..algorithms.monoid import Monoid
 from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Product, Sum, Welford
 from ..algorithms.monoids import Any as Any_
-from ..algorithms.references import ends, in_float64, in_sums, place, plain
+from ..algorithms.references import Array, ends, in_float64, in_sums, place, plain
 from ..algorithms.rows import COLUMNS, SPLIT_ROWS, TASK, reduce, rowwise
 from ..algorithms.teams import for_each_of, in_teams, in_thread, reduced
 
@@ -66,7 +72,7 @@ class Total(Sum):
     """A sum as it was added up: in float64 for floats."""
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Floating, dtype: AnyDType):
         return state
 
 
@@ -74,7 +80,7 @@ class Root(Sum):
     """The square root of a sum."""
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Floating, dtype: AnyDType):
         return sqrt(state).cast(dtype)
 
 
@@ -82,7 +88,7 @@ class Deviation(Welford):
     """The square root of the variance."""
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: tuple[Floating, ...], dtype: AnyDType):
         return sqrt(state[2] / state[0]).cast(dtype)
 
 
@@ -90,19 +96,19 @@ class Count(Sum):
     """How many elements are not zero, as Int."""
 
     @staticmethod
-    def identity(dtype):
+    def identity(dtype: AnyDType):
         return int32(0)
 
     @staticmethod
-    def lift(value, place):
+    def lift(value: Element, place: Integral):
         return value.cast(int32) if value.dtype == bool8 else (value != 0).cast(int32)
 
     @staticmethod
-    def settle(state, first):
+    def settle(state: Integral, first: Index):
         return state.cast(int64)
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: Index, dtype: AnyDType):
         return state
 
 
@@ -110,7 +116,7 @@ class Powers(LogSumExp):
     """The maximum, and the sum of exp(x - maximum)."""
 
     @staticmethod
-    def finish(state, dtype):
+    def finish(state: tuple[Floating, Floating], dtype: AnyDType):
         return state
 
 
@@ -219,7 +225,7 @@ def reduce_stdev(
 reduce_stdev.reference(in_float64(lambda x, axis: np.sqrt(_variance(x, axis))))
 
 
-def _variance(x, axis):
+def _variance(x: Array, axis: int):
     if x.shape[axis]:
         return np.var(x, axis, keepdims=True)
     return np.full([1 if k == axis else size for k, size in enumerate(x.shape)], np.nan)
@@ -234,7 +240,7 @@ def logsumexp(
 
 
 @logsumexp.reference
-def logsumexp_reference(x, *, axis):
+def logsumexp_reference(x: Array, *, axis: int):
     return np.logaddexp.reduce(x.astype(np.float64), axis, keepdims=True, initial=-inf).astype(x.dtype)
 
 
@@ -304,16 +310,16 @@ def l2_norm(
 l2_norm.reference(in_float64(lambda x, axis: np.sqrt(np.sum(x * x, axis, keepdims=True))))
 
 
-def _along_of(out: Any, x: Any, monoid: Any, axis: Any, of: Any) -> None:
+def _along_of(out: AnyTensor, x: AnyTensor, monoid: type[Monoid], axis: int, of: Callable[[Numeric], Numeric]) -> None:
     """As `_along`, of what a function makes of each element."""
 
-    def keep(row, value):
+    def keep(row: tuple[Index, ...], value: Numeric):
         out[row[:axis], 0, row[axis:]] = value.cast(out.dtype)
 
     rowwise(x, monoid, keep, axis=axis, of=of)
 
 
-def _along(out: Any, x: Any, monoid: Any, axis: Any) -> None:
+def _along(out: AnyTensor, x: AnyTensor, monoid: type[Monoid], axis: int) -> None:
     """`out`, in which `axis` has one element, is what the monoid makes of x."""
     rowwise(x, monoid, lambda row, value: store(out, (row[:axis], 0, row[axis:]), value), axis=axis)
 
@@ -327,7 +333,7 @@ def softmax(
 
 
 @softmax.reference
-def softmax_reference(x, *, axis):
+def softmax_reference(x: Array, *, axis: int):
     wide = x.astype(np.float64)
     powers = np.exp(wide - np.max(wide, axis, keepdims=True, initial=-inf))
     return (powers / np.sum(powers, axis, keepdims=True)).astype(x.dtype)
@@ -342,7 +348,7 @@ def logsoftmax(
 
 
 @logsoftmax.reference
-def logsoftmax_reference(x, *, axis):
+def logsoftmax_reference(x: Array, *, axis: int):
     wide = x.astype(np.float64)
     below = wide - np.max(wide, axis, keepdims=True, initial=-inf)
     return (below - np.log(np.sum(np.exp(below), axis, keepdims=True))).astype(x.dtype)
@@ -351,7 +357,7 @@ def logsoftmax_reference(x, *, axis):
 # *** softmax ***
 
 
-def _normalized(ctx: Any, out: Any, x: Any, axis: Any, logarithm: Any) -> None:
+def _normalized(ctx: DeviceContext, out: AnyTensor, x: AnyTensor, axis: int, logarithm: bool) -> None:
     """Softmax along `axis`, or its logarithm."""
     if ctx.target.is_gpu:
         if axis == x.rank - 1:
@@ -367,43 +373,43 @@ def _normalized(ctx: Any, out: Any, x: Any, axis: Any, logarithm: Any) -> None:
         _normalized_by_column(out, x, axis, logarithm)
 
 
-def _shift(top: Any) -> Any:
+def _shift(top: Floating) -> Any:
     """What is subtracted before exp: the maximum, but 0 where all are -inf."""
     return select(top == -inf, 0, top)
 
 
-def _top_key(key: Any, value: Any) -> Any:
+def _top_key(key: Integral, value: Floating) -> Any:
     """The larger key of an element and those before it."""
     return max(key, order_key(value, highest(key.dtype)))
 
 
-def _power(x: Any, shift: Any, logarithm: Any) -> Any:
+def _power(x: Floating, shift: Floating, logarithm: bool) -> Any:
     """What is scaled of an element."""
     value = widened(x) - shift
     return value if logarithm else exp(value)
 
 
-def _scale(total: Any, logarithm: Any) -> Any:
+def _scale(total: Floating, logarithm: bool) -> Any:
     """What the sum of all exp does to each element."""
     return log(total) if logarithm else 1 / total
 
 
-def _scaled(value: Any, scale: Any, logarithm: Any, dtype: Any) -> Any:
+def _scaled(value: Floating, scale: Floating, logarithm: bool, dtype: AnyDType) -> Any:
     """The result for an element: from x - max(x) for the logarithm, else from its exp."""
     return (value - scale if logarithm else value * scale).cast(dtype)
 
 
-def _normalized_by_team(out: Any, x: Any, logarithm: Any) -> None:
+def _normalized_by_team(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
     """On a GPU, the threads of a warp or of a block take a row: they go over it twice."""
     sizes, n = x.shape[:-1], x.dim(-1)
 
-    def row(number, team):
+    def row(number: Index, team: int):
         lead = unravelled(number, sizes)
         top, total = reduced(team, n, lambda k: x[lead, k], Powers, x.dtype)
         shift = _shift(top)
         scale = _scale(total.cast(top.dtype), logarithm)
 
-        def one(k):
+        def one(k: Index):
             out[lead, k] = _scaled(_power(x[lead, k], shift, logarithm), scale, logarithm, out.dtype)
 
         for_each_of(team, n, one)
@@ -411,11 +417,11 @@ def _normalized_by_team(out: Any, x: Any, logarithm: Any) -> None:
     in_teams(product(sizes), n, row)
 
 
-def _normalized_by_thread(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
+def _normalized_by_thread(out: AnyTensor, x: AnyTensor, axis: int, logarithm: bool) -> None:
     """On a GPU, each thread takes a column."""
     sizes, n = (*x.shape[:axis], *x.shape[axis + 1 :]), x.dim(axis)
 
-    def column(number):
+    def column(number: Index):
         row = unravelled(number, sizes)
         top, total = in_thread(n, lambda k: x[row[:axis], k, row[axis:]], Powers, x.dtype)
         shift = _shift(top)
@@ -427,7 +433,7 @@ def _normalized_by_thread(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
     parallel_for(product(sizes), column)
 
 
-def _normalized_in_pieces(out: Any, x: Any, logarithm: Any) -> None:
+def _normalized_in_pieces(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
     """A few long rows, one after the other; all threads work on each."""
     n = x.dim(-1)
     sizes = x.shape[:-1]
@@ -437,14 +443,14 @@ def _normalized_in_pieces(out: Any, x: Any, logarithm: Any) -> None:
         shift = _shift(top)
         scale = _scale(total.cast(top.dtype), logarithm)
 
-        def part(number):
+        def part(number: Index):
             for k in range(number * BLOCK, min((number + 1) * BLOCK, n)):
                 out[lead, k] = _scaled(_power(x[lead, k], shift, logarithm), scale, logarithm, out.dtype)  # noqa: B023
 
         parallel_for(ceildiv(n, BLOCK), part)
 
 
-def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
+def _normalized_by_row(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
     """Blocks of a row go through a buffer; a row of one block is read once and its exp computed once."""
     sizes = x.shape[:-1]
     n = x.dim(-1)
@@ -452,7 +458,7 @@ def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
     wide = wide_dtype(x.dtype)
     share = max(TASK // max(n, 1), 1)
 
-    def part(task):
+    def part(task: Index):
         buffer = stack[wide](BLOCK)
         lanes = stack[wide](LANES)
         for row in range(task * share, min((task + 1) * share, rows)):
@@ -481,7 +487,7 @@ def _normalized_by_row(out: Any, x: Any, logarithm: Any) -> None:
     parallel_for(ceildiv(rows, share), part)
 
 
-def _sum_of_powers(buffer: Any, lanes: Any, count: Any, shift: Any, logarithm: Any) -> Any:
+def _sum_of_powers(buffer: AnyTensor, lanes: AnyTensor, count: Index, shift: Floating, logarithm: bool) -> Any:
     """The sum of exp(v - shift) for `count` elements v of the buffer, which then holds v - shift or its exp.
 
     It runs in LANES lanes of their own, so that its order is fixed whatever the machine's vectors are.
@@ -502,14 +508,14 @@ def _sum_of_powers(buffer: Any, lanes: Any, count: Any, shift: Any, logarithm: A
     return lanes[0]
 
 
-def _normalized_by_column(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
+def _normalized_by_column(out: AnyTensor, x: AnyTensor, axis: int, logarithm: bool) -> None:
     sizes = (*x.shape[:axis], *x.shape[axis + 1 : -1])
     n = x.dim(axis)
     width = x.dim(-1)
     blocks = max(ceildiv(width, COLUMNS), 1)
     wide = wide_dtype(x.dtype)
 
-    def part(task):
+    def part(task: Index):
         lead = unravelled(task // blocks, sizes)
         first = task % blocks * COLUMNS
         count = min(width - first, COLUMNS)
@@ -519,7 +525,7 @@ def _normalized_by_column(out: Any, x: Any, axis: Any, logarithm: Any) -> None:
         totals = stack[total_dtype(wide)](COLUMNS)
         scales = stack[wide](COLUMNS)
 
-        def element(k, j):
+        def element(k: Index, j: Index):
             return widened(x[(*lead[:axis], k, *lead[axis:], first + j)])
 
         for j in range(count):

@@ -11,14 +11,20 @@ An axis at a time: places and weights of its elements are computed once for many
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
+    Element,
     Floating,
+    Index,
     InputTensor,
     Int,
     OutputTensor,
+    Parts,
     Storable,
     abs,
     ceil,
@@ -63,7 +69,7 @@ def resize_nearest(
     """The nearest element; `rounding` is round_prefer_floor, round_prefer_ceil, floor or ceil."""
     n, m = x.dim(axis), out.dim(axis)
 
-    def nearest(j):
+    def nearest(j: Index):
         """Its place; -1 for none."""
         place = _place(j, n, m, coordinates, scale, start, end)
         if rounding == "floor":
@@ -75,26 +81,26 @@ def resize_nearest(
         result = min(max(near.cast(int64), 0), n - 1)
         return select(_is_inside(place, n), result, -1) if coordinates == CROP else result
 
-    def element(at, lead, trail):
+    def element(at: Index, lead: tuple[Index, ...], trail: tuple[Index, ...]):
         if coordinates == CROP and at < 0:
             return S(extrapolation)
         return x[(*lead, at, *trail)]
 
     if compiled_for().is_gpu:
 
-        def one(position):
+        def one(position: Index):
             index = unravelled(position, out.shape)
             out[index] = element(nearest(index[axis]), index[:axis], index[axis + 1 :])
 
         parallel_for(out.size, one)
     else:
 
-        def part(first, count, rows):
+        def part(first: Index, count: Index, rows: Callable[..., Parts]):
             places = stack[int64](MAX_TASK_ELEMENTS, zeroed=False)
             for j in range(count):
                 places[j] = nearest(first + j)
 
-            def row(lead, trail):
+            def row(lead: tuple[Index, ...], trail: tuple[Index, ...]):
                 if axis == x.rank - 1:
                     for j in range(count):
                         out[(*lead, first + j)] = element(places[j], lead, ())
@@ -137,7 +143,7 @@ def resize_weighted(
     before = floor(-radius / shrunk).cast(int64) + 1 if antialias else 1 - radius
     taps = 2 - 2 * before
 
-    def weigh(j, use):
+    def weigh(j: Index, use: Callable[..., Parts]):
         """Calls use(k, place, weight) for all neighbours of an element; the place of the first is -1 for none."""
         place = _place(j, n, m, coordinates, scale, start, end)
         low = floor(place).cast(int64) + before
@@ -157,14 +163,22 @@ def resize_weighted(
         _by_table(out, x, wide, axis, coordinates, extrapolation, taps, weigh)
 
 
-def _by_thread(out: Any, x: Any, wide: Any, axis: Any, coordinates: Any, extrapolation: Any, weigh: Any) -> None:
+def _by_thread(
+    out: AnyTensor,
+    x: AnyTensor,
+    wide: AnyDType,
+    axis: int,
+    coordinates: str,
+    extrapolation: float,
+    weigh: Callable[..., Parts],
+) -> None:
     """Each thread computes one element."""
 
-    def one(position):
+    def one(position: Index):
         index = unravelled(position, out.shape)
         total = stack[wide](1)
 
-        def use(k, at, weight):
+        def use(k: Index, at: Index, weight: Floating):
             if coordinates == CROP and at < 0:
                 total[0] = wide(extrapolation)
             else:
@@ -177,19 +191,26 @@ def _by_thread(out: Any, x: Any, wide: Any, axis: Any, coordinates: Any, extrapo
 
 
 def _by_table(
-    out: Any, x: Any, wide: Any, axis: Any, coordinates: Any, extrapolation: Any, taps: Any, weigh: Any
+    out: AnyTensor,
+    x: AnyTensor,
+    wide: AnyDType,
+    axis: int,
+    coordinates: str,
+    extrapolation: float,
+    taps: Index,
+    weigh: Callable[..., Parts],
 ) -> None:
     """A task computes places and weights of a part of the axis, and uses them for many rows."""
     assert taps <= TABLE, f"an axis of {x.dim(axis)} elements is shrunk to {out.dim(axis)}: too much for antialias"
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
     span = min(TABLE // taps, MAX_TASK_ELEMENTS)
 
-    def part(first, count, rows):
+    def part(first: Index, count: Index, rows: Callable[..., Parts]):
         places = stack[int64](TABLE + 64, zeroed=False)
         weights = stack[wide](TABLE + 64, zeroed=False)
         for j in range(count):
 
-            def use(k, at, weight, j=j):
+            def use(k: Index, at: Index, weight: Floating, j: Index = j):
                 places[k * span + j] = at
                 weights[k * span + j] = weight
 
@@ -198,8 +219,8 @@ def _by_table(
             for j in range(count, ceildiv(count, lanes) * lanes):
                 places[k * span + j], weights[k * span + j] = 0, wide(0)
 
-        def along(lead, trail):
-            def some(j, width, mask):
+        def along(lead: tuple[Index, ...], trail: tuple[Index, ...]):
+            def some(j: Index, width: int, mask: Element):
                 total = SIMD[wide, width](0)
                 for k in range(taps):
                     at = places.load(k * span + j, width=width)
@@ -212,10 +233,10 @@ def _by_table(
 
             vectorize(count, lanes, some, masked=True)
 
-        def across(lead, trail):
+        def across(lead: tuple[Index, ...], trail: tuple[Index, ...]):
             for j in range(count):
 
-                def some(b, width, mask, j=j):
+                def some(b: Index, width: int, mask: Element, j: Index = j):
                     total = SIMD[wide, width](0)
                     for k in range(taps):
                         at = places[k * span + j]
@@ -233,7 +254,7 @@ def _by_table(
     _by_part(out, axis, span, part)
 
 
-def _by_part(out: Any, axis: Any, span: Any, part: Any) -> None:
+def _by_part(out: AnyTensor, axis: int, span: Index, part: Callable[..., Parts]) -> None:
     """Calls part(first, count, rows) for parts of an axis; rows(f) calls f(indices before, behind) for some rows.
 
     A row is the axis where it is the last one, and the last axis otherwise.
@@ -245,11 +266,11 @@ def _by_part(out: Any, axis: Any, span: Any, part: Any) -> None:
     work = span if last else span * out.dim(-1)
     together = max(min(ceildiv(TASK, work + 16), count), 1)
 
-    def task(number):
+    def task(number: Index):
         first = number % parts * span
         low = number // parts * together
 
-        def rows(f):
+        def rows(f: Callable[[tuple[Index, ...], tuple[Index, ...]], None]):
             for k in range(low, min(low + together, count)):
                 index = unravelled(k, others)
                 f(index[:axis], index[axis:])
@@ -262,7 +283,7 @@ def _by_part(out: Any, axis: Any, span: Any, part: Any) -> None:
 # *** places and weights ***
 
 
-def _place(j: Any, n: Any, m: Any, coordinates: Any, scale: Any, start: Any, end: Any) -> Any:
+def _place(j: Index, n: Index, m: Index, coordinates: str, scale: float, start: float, end: float) -> Any:
     """Where the element j of m lies among n elements, a float64."""
     at, before, after = Int(j).cast(float64), Int(n).cast(float64), Int(m).cast(float64)
     if coordinates == "align_corners":
@@ -280,18 +301,18 @@ def _place(j: Any, n: Any, m: Any, coordinates: Any, scale: Any, start: Any, end
     return select(m > 1, middle, 0.0) if coordinates == "pytorch_half_pixel" else middle
 
 
-def _is_inside(place: Any, n: Any) -> Any:
+def _is_inside(place: Floating, n: Index) -> Any:
     return (place >= 0.0) & (place <= Int(n - 1).cast(float64))
 
 
-def _shrunk(n: Any, m: Any, scale: Any) -> Any:
+def _shrunk(n: Index, m: Index, scale: float) -> Any:
     """How many elements of the result there are for one of x, 1 at most."""
     if scale > 0:
         return float64(min(scale, 1.0))
     return min(Int(m).cast(float64) / Int(n).cast(float64), 1.0)
 
 
-def _weight(distance: Any, cubic: Any, a: Any, exclude: Any, place: Any, n: Any) -> Any:
+def _weight(distance: Floating, cubic: bool, a: float, exclude: bool, place: Index, n: Index) -> Any:
     """The weight of a neighbour at this distance."""
     d = abs(distance)
     if cubic:

@@ -5,13 +5,18 @@ Half types are computed in float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    AnyTensor,
+    Element,
     Float64,
     Floating,
+    Index,
     InputTensor,
     Int,
     Int64,
@@ -48,11 +53,11 @@ def affine_grid(out: OutputTensor[F, "*t"], theta: InputTensor[F, "n d (d + 1)"]
     wide = wide_dtype(F)
     axes = out.rank - 2
 
-    def place(at, size):
+    def place(at: Index, size: Index):
         k, n = Int(at).cast(wide), Int(size).cast(wide)
         return select(size > 1, 2 * k / max(n - 1, 1) - 1, 0) if corners else (2 * k + 1) / n - 1
 
-    def row(task):
+    def row(task: Index):
         index = unravelled(task, out.shape[:-2])
         starts: Any = ()
         for r in unroll(axes):
@@ -88,13 +93,13 @@ def grid_sample(
     count = each**axes
     sizes = out.shape[2:]
 
-    def prepare(batch, index, places, weights):
-        def coordinate(k):
+    def prepare(batch: Index, index: tuple[Index, ...], places: AnyTensor, weights: AnyTensor):
+        def coordinate(k: int):
             return grid[(batch, *index, axes - 1 - k)].cast(wide)
 
         _find_neighbours(x, coordinate, places, weights, each, mode, padding, corners)
 
-    def sampled(batch, channel, places, weights):
+    def sampled(batch: Index, channel: Index, places: AnyTensor, weights: AnyTensor):
         base = (batch * x.dim(1) + channel) * product(x.shape[2:])
         total = wide(0)
         for t in unroll(count):
@@ -104,7 +109,7 @@ def grid_sample(
 
     if compiled_for().is_gpu:
 
-        def one(position):
+        def one(position: Index):
             index = unravelled(position, out.shape)
             places, weights = stack[int64](count, zeroed=False), stack[wide](count, zeroed=False)
             prepare(index[0], index[2:], places, weights)
@@ -113,7 +118,7 @@ def grid_sample(
         parallel_for(out.size, one)
     else:
 
-        def place(task):
+        def place(task: Index):
             index = unravelled(task, (out.dim(0), *sizes))
             places, weights = stack[int64](count, zeroed=False), stack[wide](count, zeroed=False)
             prepare(index[0], index[1:], places, weights)
@@ -125,7 +130,14 @@ def grid_sample(
 
 
 def _find_neighbours(
-    x: Any, coordinate: Any, places: Any, weights: Any, each: Any, mode: Any, padding: Any, corners: Any
+    x: AnyTensor,
+    coordinate: Callable[[int], Floating],
+    places: AnyTensor,
+    weights: AnyTensor,
+    each: int,
+    mode: str,
+    padding: str,
+    corners: bool,
 ) -> None:
     """Stores where each neighbour lies in a channel, -1 for outside, and its weight."""
     wide = weights.dtype
@@ -153,13 +165,13 @@ def _find_neighbours(
             places[t] = select(there, places[t] * n + at, -1)
 
 
-def _unscaled(g: Any, n: Any, corners: Any) -> Any:
+def _unscaled(g: Floating, n: Index, corners: bool) -> Any:
     """The place among n elements of a number from -1 to 1."""
     size = Int(n).cast(g.dtype)
     return (g + 1) / 2 * (size - 1) if corners else ((g + 1) * size - 1) / 2
 
 
-def _brought_in(place: Any, n: Any, padding: Any, corners: Any) -> Any:
+def _brought_in(place: Floating, n: Index, padding: str, corners: bool) -> Any:
     """The place that stands for one outside."""
     last = Int(n - 1).cast(place.dtype)
     if padding == "zeros":
@@ -176,7 +188,7 @@ def _brought_in(place: Any, n: Any, padding: Any, corners: Any) -> Any:
     return min(max(select(length > 0, back, 0), 0), last)
 
 
-def _cubic(distance: Any) -> Any:
+def _cubic(distance: Floating) -> Any:
     """The weight of a neighbour at this distance."""
     d = abs(distance)
     near = ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
@@ -205,7 +217,7 @@ def roi_align(
     wide = wide_dtype(F)
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
-    def pooled(r, ph, pw, channel, lane, mask):
+    def pooled(r: Index, ph: Index, pw: Index, channel: Index, lane: int, mask: Element):
         batch = rois[r, 0].cast(int64)
         assert (batch >= 0) & (batch < x.dim(0)), f"box {r} is of image {batch}, and there are {x.dim(0)}"
         first_y, step_y, rows = _samples(rois[r, 2], rois[r, 4], ph, height, wide, scale, ratio, aligned)
@@ -226,17 +238,17 @@ def roi_align(
 
     if compiled_for().is_gpu:
 
-        def one(position):
+        def one(position: Index):
             index = unravelled(position, out.shape)
             out[index] = pooled(index[0], index[1], index[2], index[3], 1, True).cast(F)
 
         parallel_for(out.size, one)
     else:
 
-        def cell(task):
+        def cell(task: Index):
             r, ph, pw = unravelled(task, (out.dim(0), height, width))
 
-            def some(channel, lane, mask):
+            def some(channel: Index, lane: int, mask: Element):
                 out.store(pooled(r, ph, pw, channel, lane, mask).cast(F), r, ph, pw, channel, mask=mask)
 
             vectorize(out.dim(3), lanes, some, masked=True)
@@ -245,7 +257,7 @@ def roi_align(
 
 
 def _samples(
-    low: Any, high: Any, cell: Any, cells: Any, wide: Any, scale: Any, ratio: Any, aligned: Any
+    low: Floating, high: Floating, cell: Index, cells: int, wide: AnyDType, scale: float, ratio: int, aligned: bool
 ) -> tuple[Any, Any, Any]:
     """Where the samples of a cell begin along an axis of a box, how far they lie apart, and how many there are."""
     offset = 0.5 if aligned else 0.0
@@ -256,7 +268,7 @@ def _samples(
     return start + size * Int(cell).cast(wide), size / Int(count).cast(wide), count
 
 
-def _neighbours(place: Any, n: Any) -> Any:
+def _neighbours(place: Floating, n: Index) -> Any:
     """((place, weight), (place, weight)) of the two neighbours among n; weights are 0 for what lies outside."""
     there = (place >= -1) & (place <= Int(n).cast(place.dtype))
     inside = max(place, 0)
@@ -303,10 +315,20 @@ def nms_kept_within(
     _keep(out, boxes, scores, most, overlap.cast(wide), least.cast(wide), bounded, center, wide)
 
 
-def _keep(out, boxes, scores, most, overlap, least, bounded, center, wide):
+def _keep(
+    out: AnyTensor,
+    boxes: AnyTensor,
+    scores: AnyTensor,
+    most: Index,
+    overlap: float,
+    least: float,
+    bounded: bool,
+    center: bool,
+    wide: AnyDType,
+):
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
-    def one_class(task):
+    def one_class(task: Index):
         batch, k = unravelled(task, (out.dim(0), out.dim(1)))
         n = out.dim(2)
         left: Any = Int(0)  # candidates are a heap in out[:left], and the kept ones lie from the end on
@@ -347,7 +369,7 @@ def _keep(out, boxes, scores, most, overlap, least, bounded, center, wide):
     parallel_for(out.dim(0) * out.dim(1), one_class)
 
 
-def _turn_round(out: Any, batch: Any, k: Any, kept: Any) -> None:
+def _turn_round(out: AnyTensor, batch: Index, k: Index, kept: Index) -> None:
     """Brings the kept ones, which lie from the end on, to the front, and writes -1 behind them."""
     n = out.dim(2)
     for s in range(n // 2):
@@ -357,7 +379,7 @@ def _turn_round(out: Any, batch: Any, k: Any, kept: Any) -> None:
         out[batch, k, rest] = int64(-1)
 
 
-def _sift(out: Any, scores: Any, batch: Any, k: Any, top: Any, count: Any) -> None:
+def _sift(out: AnyTensor, scores: AnyTensor, batch: Index, k: Index, top: Index, count: Index) -> None:
     """Moves a place of a heap down until it is before both that follow: larger scores first, and of equal ones the
     smaller place."""
     at: Any = Int(top)
@@ -374,12 +396,12 @@ def _sift(out: Any, scores: Any, batch: Any, k: Any, top: Any, count: Any) -> No
             down = 2 * at + 1 < count
 
 
-def _is_before(scores: Any, batch: Any, k: Any, one: Any, other: Any) -> Any:
+def _is_before(scores: AnyTensor, batch: Index, k: Index, one: Index, other: Index) -> Any:
     a, b = scores[batch, k, one], scores[batch, k, other]
     return (a > b) | ((a == b) & (one < other))
 
 
-def _corners(boxes: Any, batch: Any, box: Any, wide: Any, center: Any) -> Any:
+def _corners(boxes: AnyTensor, batch: Index, box: Index, wide: AnyDType, center: bool) -> Any:
     """The least coordinates of a box, and the largest ones."""
     a, b = boxes[batch, box, 0].cast(wide), boxes[batch, box, 1].cast(wide)
     c, d = boxes[batch, box, 2].cast(wide), boxes[batch, box, 3].cast(wide)
@@ -388,7 +410,7 @@ def _corners(boxes: Any, batch: Any, box: Any, wide: Any, center: Any) -> Any:
     return min(a, c), min(b, d), max(a, c), max(b, d)
 
 
-def _share_more(one: Any, other: Any, part: Any) -> Any:
+def _share_more(one: tuple[Floating, ...], other: tuple[Floating, ...], part: float) -> Any:
     """Whether two boxes share more than this part of what they cover."""
     shared = max(min(one[2], other[2]) - max(one[0], other[0]), 0) * max(
         min(one[3], other[3]) - max(one[1], other[1]), 0
@@ -411,7 +433,7 @@ def nms_listed(out: OutputTensor[int64, "count 3"], kept: InputTensor[int64, "b 
 
 
 @nms_listed.shape
-def nms_listed_shape(kept):
+def nms_listed_shape(kept: InputTensor[int64, "b k s"]):
     count = Int(0)
     for batch in range(kept.dim(0)):
         for k in range(kept.dim(1)):

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...dsl import (
+    AnyTensor,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     OutputTensor,
     Storable,
@@ -28,13 +30,14 @@ from ...dsl import (
     store,
 )
 from ..algorithms.algorithm import product, unravelled
+from ..algorithms.references import Array
 from .matmul import multiply
 
 T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Storable)
 
 
-def _scale(scales: Any, rows: Any, columns: Any, j: Any, k: Any) -> Any:
+def _scale(scales: AnyTensor, rows: int, columns: int, j: Index, k: int) -> Any:
     return scales[0 if rows == 0 else j // rows, 0 if columns == 0 else k // columns]
 
 
@@ -52,16 +55,16 @@ def matmul_scaled(
     """The products of the rows of a with the scaled rows of b."""
     lead = out.shape[:-1]
 
-    def left(batch, i):
+    def left(batch: Index, i: Index):
         at = unravelled(i, lead)
         return lambda k: a[(*at, k)].cast(float32)
 
-    def right(batch):
+    def right(batch: Index):
         if columns == 0:
             return lambda j, k, width: b.load((j, k), width=width).cast(float32)
         return lambda j, k, width: b.load((j, k), width=width).cast(float32) * _scale(scales, rows, columns, j, k)
 
-    def put(batch, i):
+    def put(batch: Index, i: Index):
         at = unravelled(i, lead)
         if columns == 0:
             return lambda j, value: store(out, (*at, j), (value * _scale(scales, rows, 0, j, 0)).cast(T))
@@ -84,7 +87,7 @@ def dequantize_scaled(
 
 
 @dequantize_scaled.reference
-def _(q: Any, scales: Any, *, rows: int, columns: int) -> Any:
+def _(q: Array, scales: Array, *, rows: int, columns: int) -> Any:
     n, k = q.shape
     r, c = np.arange(n) // rows if rows else np.zeros(n, int), np.arange(k) // columns if columns else np.zeros(k, int)
     return q.astype(np.float32) * scales[r[:, None], c[None, :]]
@@ -107,7 +110,7 @@ def scales_of(
     blocks = out.dim(1)
     tall, wide = n if rows == 0 else rows, k if columns == 0 else columns
 
-    def block(task):
+    def block(task: Index):
         row, column = task // blocks, task % blocks
         most = float32(0)
         for i in range(row * tall, min((row + 1) * tall, n)):
@@ -144,5 +147,5 @@ def quantize_scaled_float8(
     foreach(out, lambda i: _divided(x[i], _scale(scales, rows, columns, i[0], i[1])).cast(float8_e4m3fn))
 
 
-def _divided(x: Any, scale: Any) -> Any:
+def _divided(x: AnyTensor, scale: Floating) -> Any:
     return float32(0) if scale == 0 else x.cast(float32) / scale

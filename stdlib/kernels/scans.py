@@ -8,7 +8,7 @@ import numpy as np
 
 from ...dsl import DeviceContext, Element, InputTensor, Numeric, OutputTensor, register
 from ..algorithms.monoids import Product, Sum
-from ..algorithms.references import in_sums
+from ..algorithms.references import Array, Function, in_sums
 from ..algorithms.scans import scan
 
 E = TypeVar("E", bound=Element)
@@ -45,8 +45,8 @@ def cumprod(
     scan(out, x, Product, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
-def _scanned(function, nothing):
-    def reference(x, axis, exclusive, reverse):
+def _scanned(function: Function, nothing: float):
+    def reference(x: Array, axis: int, exclusive: bool, reverse: bool):
         turned = np.flip(x, axis) if reverse else x
         if exclusive:
             first = np.full_like(np.take(turned, [], axis), nothing, shape=_with(turned.shape, axis, 1))
@@ -59,7 +59,7 @@ def _scanned(function, nothing):
     return reference
 
 
-def _with(shape, axis, size):
+def _with(shape: tuple[int, ...], axis: int, size: int):
     return tuple(size if k == axis else n for k, n in enumerate(shape))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...dsl import (
+    Index,
     InputTensor,
     Integral,
     OutputTensor,
@@ -35,7 +36,7 @@ I = TypeVar("I", bound=Integral)  # noqa: E741
 TASK = 8192  # elements that are worth a task of their own
 
 
-def _combined(old: Any, new: Any, how: Any) -> Any:
+def _combined(old: Storable, new: Storable, how: str) -> Any:
     """What is stored where an update goes to an element."""
     if how == "set":
         return new
@@ -64,7 +65,7 @@ def scatter(
     sizes = (*updates.shape[:axis], *updates.shape[axis + 1 :])
     n = updates.dim(axis)
 
-    def line(number):
+    def line(number: Index):
         lead = unravelled(number, sizes)
         for k in range(n):
             source = (*lead[:axis], k, *lead[axis:])
@@ -91,7 +92,7 @@ def scatter_nd(
     count = product(outer)
     size = product(inner)
 
-    def some(low, high):
+    def some(low: Index, high: Index):
         for number in range(count):
             lead = unravelled(number, outer)
             place: tuple[Any, ...] = ()
@@ -113,7 +114,7 @@ def masked_scatter(
 ) -> None:
     """`input` with the updates, in their order, in those places where the mask is set."""
 
-    def found(number, index):
+    def found(number: Index, index: tuple[Index, ...]):
         assert number < updates.dim(0), f"the mask is set in more places than there are updates: {updates.dim(0)}"
         out[index] = updates[number]
 

@@ -9,15 +9,21 @@ with the logarithm of the length. A prime factor p costs p steps an element.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
+    AnyTensor,
+    Bool,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     Int,
     Numeric,
     OutputTensor,
+    Parts,
+    Pointer,
     ceildiv,
     cos,
     float32,
@@ -49,7 +55,7 @@ TURN = 6.283185307179586
 def fft_roots(out: OutputTensor[C, "2 n"]) -> None:
     """The roots of unity exp(-2 pi i k / n): real parts, then imaginary ones."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         angle = Int(i[1]).cast(float64) * (TURN / Int(out.dim(1)).cast(float64))
         return (cos(angle) if i[0] == 0 else -sin(angle)).cast(C)
 
@@ -84,7 +90,7 @@ def fft(
     n = roots.dim(1)
     scale = scale_of(scaling, n).cast(C)
 
-    def transformed(row, memory):
+    def transformed(row: Index, memory: Pointer[Floating]):
         first, second = (memory, memory + n), (memory + 2 * n, memory + 3 * n)
         if halved and hermitian:
             _halves_to_real(out, x, row, first, second, roots, factors, scale)
@@ -93,7 +99,7 @@ def fft(
         else:
             _each_element(out, x, row, first, second, roots, inverse, hermitian, factors, scale)
 
-    def row_of(row):
+    def row_of(row: Index):
         if nearby:
             transformed(row, stack[C](4 * NEARBY, zeroed=False).pointer(0))
         else:
@@ -107,7 +113,7 @@ def hann_window(out: OutputTensor[F, "n"], *, periodic: bool) -> None:
     """(1 - cos(2 pi k / n)) / 2, with n - 1 instead of n unless `periodic`; 1 for a window of one number."""
     last = out.dim(0) if periodic else out.dim(0) - 1
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         angle = Int(i[0]).cast(float64) * (TURN / max(last, 1).cast(float64))
         return select(out.dim(0) == 1, 1.0, 0.5 - 0.5 * cos(angle)).cast(F)
 
@@ -119,7 +125,7 @@ def frequencies(out: OutputTensor[F, "k"], *, half: bool, n: int, d: float) -> N
     """The frequencies k / (n d) of the elements of a transform; those of the second half less n, unless `half`."""
     last = n // 2 if half else (n - 1) // 2
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         k = Int(i[0])
         return (select(k <= last, k, k - n).cast(float64) / (n * d)).cast(F)
 
@@ -130,7 +136,7 @@ def frequencies(out: OutputTensor[F, "k"], *, half: bool, n: int, d: float) -> N
 def complex_mul(out: OutputTensor[N, "*s 2"], x: InputTensor[N, "*s 2"], y: InputTensor[N, "*s 2"]) -> None:
     """The products of pairs of real and imaginary part; half types compute in float32."""
 
-    def element(i):
+    def element(i: tuple[Index, ...]):
         lead = i[:-1]
         a, b = widened(x[(*lead, 0)]), widened(x[(*lead, 1)])
         c, d = widened(y[(*lead, 0)]), widened(y[(*lead, 1)])
@@ -143,16 +149,16 @@ def complex_mul(out: OutputTensor[N, "*s 2"], x: InputTensor[N, "*s 2"], y: Inpu
 
 
 def _each_element(
-    out: Any,
-    x: Any,
-    row: Any,
-    first: Any,
-    second: Any,
-    roots: Any,
-    inverse: Any,
-    hermitian: Any,
-    factors: Any,
-    scale: Any,
+    out: AnyTensor,
+    x: AnyTensor,
+    row: Index,
+    first: tuple[Parts, ...],
+    second: tuple[Parts, ...],
+    roots: AnyTensor,
+    inverse: bool,
+    hermitian: bool,
+    factors: int,
+    scale: Floating,
 ) -> None:
     """A row of n complex numbers."""
     n = roots.dim(1)
@@ -161,7 +167,7 @@ def _each_element(
     store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
 
-def load_row(x: Any, row: Any, first: Any, n: Any, inverse: Any, hermitian: Any) -> None:
+def load_row(x: AnyTensor, row: Index, first: tuple[Parts, ...], n: Index, inverse: bool, hermitian: bool) -> None:
     """Copies n elements of a row, in which zeros or conjugates follow those that are there."""
     kept = min(n // 2 + 1 if hermitian else n, x.dim(1))
     # The inverse is the transform with real and imaginary parts exchanged, before and after.
@@ -181,7 +187,16 @@ def load_row(x: Any, row: Any, first: Any, n: Any, inverse: Any, hermitian: Any)
             im[k] = -im[n - k]
 
 
-def store_row(out: Any, row: Any, found: Any, n: Any, of_reals: Any, inverse: Any, hermitian: Any, scale: Any) -> None:
+def store_row(
+    out: AnyTensor,
+    row: Index,
+    found: tuple[Parts, ...],
+    n: Index,
+    of_reals: bool | Bool,
+    inverse: bool,
+    hermitian: bool,
+    scale: Floating,
+) -> None:
     """Stores the first elements of a transform, scaled."""
     real, imaginary = (found[1], found[0]) if inverse else found
     if of_reals and not hermitian:
@@ -192,7 +207,16 @@ def store_row(out: Any, row: Any, found: Any, n: Any, of_reals: Any, inverse: An
             out[row, k, 1] = imaginary[k] * scale
 
 
-def _real_to_halves(out: Any, x: Any, row: Any, first: Any, second: Any, roots: Any, factors: Any, scale: Any) -> None:
+def _real_to_halves(
+    out: AnyTensor,
+    x: AnyTensor,
+    row: Index,
+    first: tuple[Parts, ...],
+    second: tuple[Parts, ...],
+    roots: AnyTensor,
+    factors: int,
+    scale: Floating,
+) -> None:
     """The first half of the transform of 2 h real numbers, from that of the h complex ones z[k] = x[2k] + i x[2k+1].
 
     With its half E of z[k] + conj z[h-k] for the even ones and O of (z[k] - conj z[h-k]) / i: E + root**k O.
@@ -220,7 +244,16 @@ def _real_to_halves(out: Any, x: Any, row: Any, first: Any, second: Any, roots: 
         out[row, k, 1] = (b - d + im_odd) * half
 
 
-def _halves_to_real(out: Any, x: Any, row: Any, first: Any, second: Any, roots: Any, factors: Any, scale: Any) -> None:
+def _halves_to_real(
+    out: AnyTensor,
+    x: AnyTensor,
+    row: Index,
+    first: tuple[Parts, ...],
+    second: tuple[Parts, ...],
+    roots: AnyTensor,
+    factors: int,
+    scale: Floating,
+) -> None:
     """The 2 h real numbers whose transform begins so: what `_real_to_halves` does, backwards."""
     h = roots.dim(1) // 2
     table = roots.pointer(0, 0)
@@ -249,19 +282,26 @@ def _halves_to_real(out: Any, x: Any, row: Any, first: Any, second: Any, roots: 
 # *** stages ***
 
 
-def scale_of(scaling: Any, n: Any) -> Any:
+def scale_of(scaling: str, n: Index) -> Any:
     wide = Int(n).cast(float64)
     return 1 / wide if scaling == "n" else 1 / sqrt(wide) if scaling == "root" else float64(1)
 
 
-def _make_ends_real(imaginary, n):
+def _make_ends_real(imaginary: Pointer[Floating], n: Index):
     """What a transform of real numbers has no imaginary part at; rounding would leave some."""
     imaginary[0] = imaginary.dtype(0)
     if n % 2 == 0:
         imaginary[n // 2] = imaginary.dtype(0)
 
 
-def stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any:
+def stages(
+    x: tuple[Parts, ...],
+    y: tuple[Parts, ...],
+    table: Pointer[Floating],
+    n: Index,
+    factors: int,
+    every: int,
+) -> Any:
     """Goes from x to y and back, a factor of n each time; gives the one that holds the result.
 
     The roots are each `every`-th of the table. After some stages x holds n / rest interleaved transforms: `rest` is
@@ -289,7 +329,7 @@ def stages(x: Any, y: Any, table: Any, n: Any, factors: Any, every: Any) -> Any:
     return xr, xi
 
 
-def smallest_factor(n: Any) -> Any:
+def smallest_factor(n: Index) -> Any:
     """The smallest factor of a number that 2, 3 and 5 do not divide."""
     factor = Int(7)
     while factor * factor <= n and n % factor != 0:
@@ -297,7 +337,17 @@ def smallest_factor(n: Any) -> Any:
     return factor if factor * factor <= n else n
 
 
-def _stage(radix: Any, butterfly: Any, x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, every: Any) -> None:
+def _stage(
+    radix: int,
+    butterfly: Callable[..., Parts],
+    x: tuple[Parts, ...],
+    y: tuple[Parts, ...],
+    table: Pointer[Floating],
+    n: Index,
+    s: Index,
+    rest: Index,
+    every: int,
+) -> None:
     """Transforms of `radix` elements that lie m blocks of s apart, turned by their roots; they go side by side."""
     m = rest // radix
     if radix == 4 and s == 1:
@@ -320,18 +370,18 @@ def _stage(radix: Any, butterfly: Any, x: Any, y: Any, table: Any, n: Any, s: An
 
 
 def _group(
-    radix: Any,
-    butterfly: Any,
-    x: Any,
-    y: Any,
-    table: Any,
-    n: Any,
-    s: Any,
-    m: Any,
-    p: Any,
-    q: Any,
-    width: Any,
-    every: Any,
+    radix: int,
+    butterfly: Callable[..., Parts],
+    x: tuple[Parts, ...],
+    y: tuple[Parts, ...],
+    table: Pointer[Floating],
+    n: Index,
+    s: Index,
+    m: Index,
+    p: Index,
+    q: Index,
+    width: int,
+    every: int,
 ) -> None:
     """`width` transforms, from q on: elements of x lie s apart times m, those of y s apart."""
     values: Any = ()
@@ -349,7 +399,15 @@ def _group(
         y[1].store(im, at)
 
 
-def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any, every: Any) -> None:
+def _first_stage(
+    x: tuple[Parts, ...],
+    y: tuple[Parts, ...],
+    table: Pointer[Floating],
+    n: Index,
+    m: Index,
+    p: Index,
+    every: int,
+) -> None:
     """LANES transforms of 4 elements, whose results lie one after the other: s is 1."""
     values: Any = ()
     for t in unroll(4):
@@ -368,7 +426,16 @@ def _first_stage(x: Any, y: Any, table: Any, n: Any, m: Any, p: Any, every: Any)
         y[part].store(even.interleave(odd), 4 * p)
 
 
-def _sums(x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, radix: Any, every: Any) -> None:
+def _sums(
+    x: tuple[Parts, ...],
+    y: tuple[Parts, ...],
+    table: Pointer[Floating],
+    n: Index,
+    s: Index,
+    rest: Index,
+    radix: Index,
+    every: int,
+) -> None:
     """A stage of another prime: each result is a plain sum."""
     m = rest // radix
     for p in range(m):
@@ -391,7 +458,7 @@ def _sums(x: Any, y: Any, table: Any, n: Any, s: Any, rest: Any, radix: Any, eve
                 y[1][q + s * (radix * p + u)] = b
 
 
-def turned(re: Any, im: Any, c: Any, d: Any) -> Any:
+def turned(re: Floating, im: Floating, c: Floating, d: Floating) -> Any:
     """The product of two complex numbers."""
     return re * c - im * d, re * d + im * c
 
@@ -399,19 +466,19 @@ def turned(re: Any, im: Any, c: Any, d: Any) -> Any:
 # *** transforms of few elements ***
 
 
-def _two(v: Any) -> Any:
+def _two(v: tuple[tuple[Floating, Floating], tuple[Floating, Floating]]) -> Any:
     (a, b), (c, d) = v
     return (a + c, b + d), (a - c, b - d)
 
 
-def _four(v: Any) -> Any:
+def _four(v: tuple[tuple[Floating, Floating], ...]) -> Any:
     (a0, b0), (a1, b1), (a2, b2), (a3, b3) = v
     sa, sb, da, db = a0 + a2, b0 + b2, a0 - a2, b0 - b2
     ta, tb, ea, eb = a1 + a3, b1 + b3, a1 - a3, b1 - b3
     return (sa + ta, sb + tb), (da + eb, db - ea), (sa - ta, sb - tb), (da - eb, db + ea)
 
 
-def _three(v: Any) -> Any:
+def _three(v: tuple[tuple[Floating, Floating], ...]) -> Any:
     (a0, b0), (a1, b1), (a2, b2) = v
     sa, sb = a1 + a2, b1 + b2
     da, db = 0.8660254037844386 * (a1 - a2), 0.8660254037844386 * (b1 - b2)
@@ -419,7 +486,7 @@ def _three(v: Any) -> Any:
     return (a0 + sa, b0 + sb), (ma + db, mb - da), (ma - db, mb + da)
 
 
-def _five(v: Any) -> Any:
+def _five(v: tuple[tuple[Floating, Floating], ...]) -> Any:
     (a0, b0), (a1, b1), (a2, b2), (a3, b3), (a4, b4) = v
     sa, sb, ta, tb = a1 + a4, b1 + b4, a2 + a3, b2 + b3
     da, db, ea, eb = a1 - a4, b1 - b4, a2 - a3, b2 - b3

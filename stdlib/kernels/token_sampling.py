@@ -7,13 +7,18 @@ of its row alone (Philox), so that a row gives the same token in any batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...dsl import (
     SIMD,
+    AnyTensor,
     DeviceContext,
+    Element,
     Floating,
+    Index,
     InputTensor,
+    Integral,
     OutputTensor,
     bitcast,
     ceildiv,
@@ -60,7 +65,7 @@ def sample_tokens(
 ) -> None:
     """A token of each row, and the logarithm of its likelihood at temperature 1; -1 where no logit is finite."""
 
-    def row(r):
+    def row(r: Index):
         best, place = _best(logits, r)
         tokens[r] = place
         if place >= 0 and temperature[r] > 0:
@@ -72,24 +77,24 @@ def sample_tokens(
     parallel_for(logits.dim(0), row)
 
 
-def _logits(logits: Any, r: Any, i: Any, width: Any, inside: Any) -> Any:
+def _logits(logits: AnyTensor, r: Index, i: Index, width: int, inside: Element) -> Any:
     """Neighbouring logits as numbers, with minus infinity in the place of NaN and outside."""
     x = logits.load(r, i, width=width, mask=inside).cast(float32)
     low = SIMD[float32, width](-float("inf"))
     return select(isnan(x), low, select(inside, x, low))
 
 
-def _logit(logits: Any, r: Any, i: Any) -> Any:
+def _logit(logits: AnyTensor, r: Index, i: Index) -> Any:
     x = logits[r, i].cast(float32)
     return select(isnan(x), float32(-float("inf")), x)
 
 
-def _inside(i: Any, count: Any, width: Any) -> Any:
+def _inside(i: Index, count: Index, width: int) -> Any:
     """Which of `width` places from i on are below a count."""
     return iota(int64, width) < count - i
 
 
-def _best(logits: Any, r: Any) -> Any:
+def _best(logits: AnyTensor, r: Index) -> Any:
     """The largest logit and its first place; -1 where none is above minus infinity."""
     v = logits.dim(1)
     most = SIMD[float32, LANES](-float("inf"))
@@ -105,7 +110,7 @@ def _best(logits: Any, r: Any) -> Any:
     return best, place
 
 
-def _logprob(logits: Any, r: Any, best: Any, token: Any) -> Any:
+def _logprob(logits: AnyTensor, r: Index, best: Floating, token: Integral) -> Any:
     if token < 0:
         return float32(-float("inf"))
     v = logits.dim(1)
@@ -118,13 +123,22 @@ def _logprob(logits: Any, r: Any, best: Any, token: Any) -> Any:
     return (_logit(logits, r, token.cast(int64)) - best) - log(total).cast(float32)
 
 
-def _key(x: Any) -> Any:
+def _key(x: Floating) -> Any:
     """An integer that orders as the number does."""
     bits = bitcast(x + 0.0, uint32)  # -0.0 becomes 0.0
     return select(bits >> 31 == 1, ~bits, bits | 0x80000000)
 
 
-def _drawn(logits: Any, r: Any, best: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any, fraction: Any) -> Any:
+def _drawn(
+    logits: AnyTensor,
+    r: Index,
+    best: Floating,
+    temperature: Floating,
+    top_k: Integral,
+    top_p: Floating,
+    min_p: Floating,
+    fraction: Floating,
+) -> Any:
     v = logits.dim(1)
     candidates = scratch[int32](v), scratch[uint32](v), scratch[float32](v)
     places, keys, shares = candidates
@@ -162,7 +176,7 @@ def _drawn(logits: Any, r: Any, best: Any, temperature: Any, top_k: Any, top_p: 
     return _chosen(places, keys, shares, count, least, ties, min_p, fraction)
 
 
-def _bound(keys: Any, count: Any, k: Any) -> Any:
+def _bound(keys: AnyTensor, count: Index, k: Integral) -> Any:
     """A key that at least k keys reach: the k-th largest of the largest of every few keys."""
     most = scratch[uint32](ceildiv(count, LANES * STRIDE) * LANES)
     for block in range(ceildiv(count, LANES * STRIDE)):
@@ -174,7 +188,7 @@ def _bound(keys: Any, count: Any, k: Any) -> Any:
     return _least(most, most.dim(0), k.cast(float64), lambda i: float64(1))[0]
 
 
-def _filtered(candidates: Any, count: Any, bound: Any) -> Any:
+def _filtered(candidates: tuple[AnyTensor, ...], count: Index, bound: Integral) -> Any:
     """Moves the candidates whose keys reach a bound to the front; gives their number."""
     places, keys, shares = candidates
     kept = 0
@@ -188,7 +202,7 @@ def _filtered(candidates: Any, count: Any, bound: Any) -> Any:
     return kept
 
 
-def _best_ones(candidates: Any, count: Any, least: Any, ties: Any) -> Any:
+def _best_ones(candidates: tuple[AnyTensor, ...], count: Index, least: Integral, ties: Index) -> Any:
     """As `_filtered`, of the candidates with the least key only the first few."""
     places, keys, shares = candidates
     kept, left = 0, ties
@@ -201,7 +215,16 @@ def _best_ones(candidates: Any, count: Any, least: Any, ties: Any) -> Any:
     return kept
 
 
-def _chosen(places: Any, keys: Any, shares: Any, count: Any, least: Any, ties: Any, min_p: Any, fraction: Any) -> Any:
+def _chosen(
+    places: AnyTensor,
+    keys: AnyTensor,
+    shares: AnyTensor,
+    count: Index,
+    least: Integral,
+    ties: Index,
+    min_p: Floating,
+    fraction: Floating,
+) -> Any:
     """The candidate at which the sum of what is kept passes a fraction of it, in the order of places."""
     blocks = ceildiv(count, BLOCK)
     ends = scratch[float64](max(blocks, 1))
@@ -231,7 +254,7 @@ def _chosen(places: Any, keys: Any, shares: Any, count: Any, least: Any, ties: A
     return chosen
 
 
-def _least(keys: Any, count: Any, target: Any, weight: Any) -> Any:
+def _least(keys: AnyTensor, count: Index, target: Floating, weight: Callable[[Index], Floating]) -> Any:
     """The key down to which the weights of the largest keys reach a target, and how many with this key it takes."""
     bins = stack[float64](2048, zeroed=False)
     above = float64(0)
@@ -261,7 +284,7 @@ def _least(keys: Any, count: Any, target: Any, weight: Any) -> Any:
     return prefix, ties
 
 
-def _fraction(seed: Any, step: Any) -> Any:
+def _fraction(seed: Index, step: Index) -> Any:
     """A number in [0, 1) with 53 digits."""
     words = philox(seed, step)
     high, low = words[0].cast(int64), words[1].cast(int64)
@@ -282,12 +305,12 @@ def penalize_tokens(
 
     v, h = logits.dim(1), history.dim(1)
 
-    def lowered(r, i, count):
+    def lowered(r: Index, i: Index, count: Integral):
         x = logits[r, i].cast(float32)
         divided = x / repetition[r] if x > 0 else x * repetition[r]
         return (x if count == 0 else divided - count.cast(float32) * frequency[r] - presence[r]).cast(T)
 
-    def row(r):
+    def row(r: Index):
         counts = scratch[int32](v, zeroed=True)
         for k in range(h):
             token = history[r, k]
@@ -296,7 +319,7 @@ def penalize_tokens(
         for i in range(v):
             out[r, i] = lowered(r, i, counts[i])
 
-    def element(task):
+    def element(task: Index):
         r, i = task // v, task % v
         count = int32(0)
         for k in range(h):

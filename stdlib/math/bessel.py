@@ -10,9 +10,11 @@ as polynomials of 64 / x**2. All of it is computed in float64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dsl import (
+    Floating,
     abs,
     cos,
     exp,
@@ -282,7 +284,7 @@ BESSEL_E1 = (
 )
 
 
-def _in_float64(function: Any, x: Any) -> Any:
+def _in_float64(function: Callable[[Floating], Floating], x: Floating) -> Any:
     static_assert(
         x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
     )
@@ -292,42 +294,42 @@ def _in_float64(function: Any, x: Any) -> Any:
 
 
 @implements(j0)
-def _j0(x: Any) -> Any:
+def _j0(x: Floating) -> Any:
     return _in_float64(_j0_64, x)
 
 
 @implements(j1)
-def _j1(x: Any) -> Any:
+def _j1(x: Floating) -> Any:
     return _in_float64(_j1_64, x)
 
 
 @implements(y0)
-def _y0(x: Any) -> Any:
+def _y0(x: Floating) -> Any:
     return _in_float64(_y0_64, x)
 
 
 @implements(y1)
-def _y1(x: Any) -> Any:
+def _y1(x: Floating) -> Any:
     return _in_float64(_y1_64, x)
 
 
 @implements(i0)
-def _i0(x: Any) -> Any:
+def _i0(x: Floating) -> Any:
     return _in_float64(_i0_64, x)
 
 
 @implements(i1)
-def _i1(x: Any) -> Any:
+def _i1(x: Floating) -> Any:
     return _in_float64(_i1_64, x)
 
 
-def _near(x: Any, coefficients: Any) -> Any:
+def _near(x: Floating, coefficients: tuple[float, ...]) -> Any:
     """A polynomial of x**2 / 32 - 1."""
     u = x * x * 0.03125 - 1.0
     return polynomial_apart(u, u * u, coefficients)
 
 
-def _far(x: Any, p: Any, q: Any) -> Any:
+def _far(x: Floating, p: tuple[float, ...], q: tuple[float, ...]) -> Any:
     """P and Q times the amplitude sqrt(1 / (pi x)), and the sum and the difference of sin(x) and cos(x), for x >= 8."""
     inverse = 1.0 / x
     w = 64.0 * inverse * inverse
@@ -337,12 +339,12 @@ def _far(x: Any, p: Any, q: Any) -> Any:
     return p, q, sine + cosine, sine - cosine
 
 
-def _split(size: Any) -> Any:
+def _split(size: Floating) -> Any:
     """The number for each of the two forms: up to 8, and from 8 to below infinity."""
     return select(size > 8.0, 8.0, size), select((size > 8.0) & (size < INFINITY), size, 8.0)
 
 
-def _j0_64(x: Any) -> Any:
+def _j0_64(x: Floating) -> Any:
     size = abs(x)
     near, far = _split(size)
     p, q, total, difference = _far(far, BESSEL_P0, BESSEL_Q0)
@@ -351,7 +353,7 @@ def _j0_64(x: Any) -> Any:
     return select(size == INFINITY, 0.0, select(x == x, result, x))
 
 
-def _j1_64(x: Any) -> Any:
+def _j1_64(x: Floating) -> Any:
     size = abs(x)
     near, far = _split(size)
     p, q, total, difference = _far(far, BESSEL_P1, BESSEL_Q1)
@@ -360,7 +362,7 @@ def _j1_64(x: Any) -> Any:
     return select((x == 0.0) | (x != x), x, result)
 
 
-def _y0_64(x: Any) -> Any:
+def _y0_64(x: Floating) -> Any:
     near, far = _split(x)
     p, q, total, difference = _far(far, BESSEL_P0, BESSEL_Q0)
     positive = select(near > 0.0, near, 1.0)
@@ -369,7 +371,7 @@ def _y0_64(x: Any) -> Any:
     return _of_second_kind(x, result)
 
 
-def _y1_64(x: Any) -> Any:
+def _y1_64(x: Floating) -> Any:
     near, far = _split(x)
     p, q, total, difference = _far(far, BESSEL_P1, BESSEL_Q1)
     positive = select(near > 0.0, near, 1.0)
@@ -379,20 +381,20 @@ def _y1_64(x: Any) -> Any:
     return _of_second_kind(x, result)
 
 
-def _of_second_kind(x: Any, result: Any) -> Any:
+def _of_second_kind(x: Floating, result: Floating) -> Any:
     """The result with its values at 0, below, and at infinity."""
     result = select(x == INFINITY, 0.0, select(x == 0.0, -INFINITY, result))
     return select((x < 0.0) | (x != x), NAN, result)
 
 
-def _i0_64(x: Any) -> Any:
+def _i0_64(x: Floating) -> Any:
     size = abs(x)
     near, far = _split(size)
     result = select(size > 8.0, _grown(far, BESSEL_E0), polynomial(near * near, BESSEL_I0))
     return select(size == INFINITY, INFINITY, select(x == x, result, x))
 
 
-def _i1_64(x: Any) -> Any:
+def _i1_64(x: Floating) -> Any:
     size = abs(x)
     near, far = _split(size)
     result = select(size > 8.0, _grown(far, BESSEL_E1), near * polynomial(near * near, BESSEL_I1))
@@ -400,7 +402,7 @@ def _i1_64(x: Any) -> Any:
     return select((x == 0.0) | (x != x), x, select(x < 0.0, -result, result))
 
 
-def _grown(x: Any, coefficients: Any) -> Any:
+def _grown(x: Floating, coefficients: tuple[float, ...]) -> Any:
     """exp(x) / sqrt(x) times a polynomial of 16 / x - 1. The exponential comes in two factors, to overflow later."""
     v = 16.0 / x - 1.0
     half = exp(0.5 * x)

@@ -6,6 +6,8 @@ from typing import Any
 
 from ...dsl import (
     SIMD,
+    Floating,
+    Integral,
     UInt64,
     abs,
     bitcast,
@@ -107,7 +109,7 @@ COT_64 = (
 )
 
 
-def _reduce(x: Any) -> Any:
+def _reduce(x: Floating) -> Any:
     """n, r and the rest of r for abs(x) < LARGE (Cody and Waite 1980, in three parts and with fma)."""
     first, second, third = HALF_PI_32
     if x.dtype == float64:
@@ -122,7 +124,7 @@ def _reduce(x: Any) -> Any:
     return n, r, fma(-nearest, third, lost)
 
 
-def _reduce_large_32(size: Any) -> Any:
+def _reduce_large_32(size: Floating) -> Any:
     """n, r and the rest of r for LARGE_32 <= size < infinity, in float64 (after Payne and Hanek 1983).
 
     From 2**E on, size is a multiple of 2**(E - 23), so the bits of 2/pi above 2**(25 - E) give multiples of 4 to n and
@@ -144,7 +146,7 @@ def _reduce_large_32(size: Any) -> Any:
     return n.cast(int32), r, (turn - r.cast(float64)).cast(float32)
 
 
-def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
+def _window(words: tuple[Integral, ...], index: Integral, first_step: int, count: int) -> Any:
     """words[index : index + count] for a run-time index, by one selection for each bit of it."""
     step = first_step
     for _ in unroll(5):
@@ -158,7 +160,7 @@ def _window(words: Any, index: Any, first_step: int, count: int) -> Any:
     return words
 
 
-def _reduce_large_64(size: Any) -> Any:
+def _reduce_large_64(size: Floating) -> Any:
     """n, r and the rest of r for LARGE_64 <= size < infinity (Payne and Hanek 1983), in integers.
 
     size = m * 2**q with m < 2**53. The bits of 2/pi above 2**(1 - q) give multiples of 4 to n and are left out; of the
@@ -207,7 +209,7 @@ def _reduce_large_64(size: Any) -> Any:
     return n, r, fma(total, first, -r) + fma(total, second, lost * first)
 
 
-def _reduced(x: Any, limit: Any) -> Any:
+def _reduced(x: Floating, limit: float) -> Any:
     """n, r and the rest of r for any x; NaN for infinity and NaN. From the limit on, n is that of abs(x)."""
     n, r, rest = _reduce(x)
     large = rare(abs(x) >= limit)
@@ -220,7 +222,7 @@ def _reduced(x: Any, limit: Any) -> Any:
     return n, r, rest
 
 
-def _quadrant(size: Any) -> Any:
+def _quadrant(size: Floating) -> Any:
     """n, and the sine and the cosine of r as sums of two floats, for size >= 0; NaN for infinity and NaN."""
     n, r, rest = _reduced(size, LARGE_64 if size.dtype == float64 else LARGE_32)
     z = r * r
@@ -235,7 +237,7 @@ def _quadrant(size: Any) -> Any:
     return n, r, sine_rest, head, cosine_rest
 
 
-def _reduce_large(x: Any) -> Any:
+def _reduce_large(x: Floating) -> Any:
     size = abs(x)
     if x.dtype == float64:
         n, r, rest = _reduce_large_64(size)
@@ -245,33 +247,33 @@ def _reduce_large(x: Any) -> Any:
 
 
 @implements(sin)
-def _sin(x: Any) -> Any:
+def _sin(x: Floating) -> Any:
     return applied(_sin_wide, x)
 
 
-def _sin_wide(x: Any) -> Any:
+def _sin_wide(x: Floating) -> Any:
     n, sine, sine_rest, cosine, cosine_rest = _quadrant(abs(x))
     odd = (n & 1) != 0
     return _turned(select(odd, cosine, sine) + select(odd, cosine_rest, sine_rest), n >> 1, x)
 
 
 @implements(cos)
-def _cos(x: Any) -> Any:
+def _cos(x: Floating) -> Any:
     return applied(_cos_wide, x)
 
 
-def _cos_wide(x: Any) -> Any:
+def _cos_wide(x: Floating) -> Any:
     n, sine, sine_rest, cosine, cosine_rest = _quadrant(abs(x))
     odd = (n & 1) != 0
     return _turned(select(odd, sine, cosine) + select(odd, sine_rest, cosine_rest), (n + 1) >> 1, abs(x))
 
 
 @implements(tan)
-def _tan(x: Any) -> Any:
+def _tan(x: Floating) -> Any:
     return applied(_tan_wide, x)
 
 
-def _tan_wide(x: Any) -> Any:
+def _tan_wide(x: Floating) -> Any:
     """r by r cot r, or the negative inverse of that after an odd number of quarter turns."""
     n, r, rest = _reduced(x, LARGE_64 if x.dtype == float64 else TAN_LARGE_32)
     z = r * r
@@ -285,7 +287,7 @@ def _tan_wide(x: Any) -> Any:
     return _turned(quotient(above, above_rest, below, below_rest), n, abs(x))
 
 
-def _turned(value: Any, turns: Any, x: Any) -> Any:
+def _turned(value: Floating, turns: Integral, x: Floating) -> Any:
     """The number with its sign turned for odd `turns`, and once more for negative x."""
     if value.dtype == float64:
         return bitcast(bitcast(value, int64) ^ (turns << 63) ^ (bitcast(x, int64) & SIGN64), float64)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import (
+    ComplexFloating,
+    Floating,
+    Parts,
     abs,
     acos,
     asin,
@@ -48,7 +51,7 @@ LOG2_E = 1.4426950408889634
 LOG10_E = 0.4342944819032518
 
 
-def _made(like: Any, real: Any, imag: Any) -> Any:
+def _made(like: ComplexFloating, real: Floating, imag: Floating) -> Any:
     """The complex number of two parts."""
     return like.dtype(real, imag)
 
@@ -57,22 +60,22 @@ def _made(like: Any, real: Any, imag: Any) -> Any:
 
 
 @implements("complex.add")
-def _add(x: Any, y: Any) -> Any:
+def _add(x: ComplexFloating, y: ComplexFloating) -> Any:
     return _made(x, x.real + y.real, x.imag + y.imag)
 
 
 @implements("complex.sub")
-def _sub(x: Any, y: Any) -> Any:
+def _sub(x: ComplexFloating, y: ComplexFloating) -> Any:
     return _made(x, x.real - y.real, x.imag - y.imag)
 
 
 @implements("complex.mul")
-def _mul(x: Any, y: Any) -> Any:
+def _mul(x: ComplexFloating, y: ComplexFloating) -> Any:
     return _made(x, x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
 @implements("complex.truediv")
-def _truediv(x: Any, y: Any) -> Any:
+def _truediv(x: ComplexFloating, y: ComplexFloating) -> Any:
     """Divides by the larger part first (Smith, "Algorithm 116: Complex division", 1962)."""
     upright = abs(y.real) < abs(y.imag)
     large, small = select(upright, y.imag, y.real), select(upright, y.real, y.imag)
@@ -86,22 +89,22 @@ def _truediv(x: Any, y: Any) -> Any:
 
 
 @implements("complex.neg")
-def _neg(x: Any) -> Any:
+def _neg(x: ComplexFloating) -> Any:
     return _made(x, -x.real, -x.imag)
 
 
 @implements("complex.eq")
-def _eq(x: Any, y: Any) -> Any:
+def _eq(x: ComplexFloating, y: ComplexFloating) -> Any:
     return (x.real == y.real) & (x.imag == y.imag)
 
 
 @implements("complex.ne")
-def _ne(x: Any, y: Any) -> Any:
+def _ne(x: ComplexFloating, y: ComplexFloating) -> Any:
     return (x.real != y.real) | (x.imag != y.imag)
 
 
 @implements("complex.abs")
-def _abs(x: Any) -> Any:
+def _abs(x: ComplexFloating) -> Any:
     """`hypot` of the parts; of those of complex64 without float64, but where the sum of squares is no normal number."""
     a, b = x.real, x.imag
     if a.dtype == float64:
@@ -113,17 +116,17 @@ def _abs(x: Any) -> Any:
 
 
 @implements("complex.isnan")
-def _isnan(x: Any) -> Any:
+def _isnan(x: ComplexFloating) -> Any:
     return isnan(x.real) | isnan(x.imag)
 
 
 @implements("complex.isinf")
-def _isinf(x: Any) -> Any:
+def _isinf(x: ComplexFloating) -> Any:
     return isinf(x.real) | isinf(x.imag)
 
 
 @implements("complex.isfinite")
-def _isfinite(x: Any) -> Any:
+def _isfinite(x: ComplexFloating) -> Any:
     return isfinite(x.real) & isfinite(x.imag)
 
 
@@ -131,7 +134,7 @@ def _isfinite(x: Any) -> Any:
 
 
 @implements("complex.sqrt")
-def _sqrt(x: Any) -> Any:
+def _sqrt(x: ComplexFloating) -> Any:
     """The root whose real part is not negative; its imaginary part has the sign of that of x."""
     if x.real.dtype == float32:  # neither overflows nor loses digits in float64
         a, b = x.real.cast(float64), x.imag.cast(float64)
@@ -159,7 +162,7 @@ def _sqrt(x: Any) -> Any:
 
 
 @implements("complex.exp")
-def _exp(x: Any) -> Any:
+def _exp(x: ComplexFloating) -> Any:
     a, b = x.real, x.imag
     most, step, back = 80.0, 60.0, 1.1420073898156842e26
     if a.dtype == float64:
@@ -177,16 +180,16 @@ def _exp(x: Any) -> Any:
 
 
 @implements("complex.exp2")
-def _exp2(x: Any) -> Any:
+def _exp2(x: ComplexFloating) -> Any:
     return exp(_made(x, x.real * LN2, x.imag * LN2))
 
 
 @implements("complex.log")
-def _log(x: Any) -> Any:
+def _log(x: ComplexFloating) -> Any:
     return _made(x, _log_size(x.real, x.imag), atan2(x.imag, x.real))
 
 
-def _log_size(a: Any, b: Any) -> Any:
+def _log_size(a: Floating, b: Floating) -> Any:
     """The logarithm of hypot(a, b), with all its digits also where that is near 1."""
     if a.dtype == float32:
         wide, other = a.cast(float64), b.cast(float64)
@@ -203,19 +206,19 @@ def _log_size(a: Any, b: Any) -> Any:
 
 
 @implements("complex.log2")
-def _log2(x: Any) -> Any:
+def _log2(x: ComplexFloating) -> Any:
     result = log(x)
     return _made(x, result.real * LOG2_E, result.imag * LOG2_E)
 
 
 @implements("complex.log10")
-def _log10(x: Any) -> Any:
+def _log10(x: ComplexFloating) -> Any:
     result = log(x)
     return _made(x, result.real * LOG10_E, result.imag * LOG10_E)
 
 
 @implements("complex.pow")
-def _pow(x: Any, y: Any) -> Any:
+def _pow(x: ComplexFloating, y: ComplexFloating) -> Any:
     """exp(y log x); 1 for an exponent of 0, and 0 to a power whose real part is positive is 0, as in NumPy."""
     result = exp(y * log(x))
     nothing = (x.real == 0.0) & (x.imag == 0.0)
@@ -229,7 +232,7 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 @implements("complex.sinh")
-def _sinh(x: Any) -> Any:
+def _sinh(x: ComplexFloating) -> Any:
     a, b = x.real, x.imag
     kept = ((a == 0.0) | isinf(a)) & ~isfinite(b)
     real = select(kept, a, select(b == 0.0, sinh(a), sinh(a) * cos(b)))
@@ -237,7 +240,7 @@ def _sinh(x: Any) -> Any:
 
 
 @implements("complex.cosh")
-def _cosh(x: Any) -> Any:
+def _cosh(x: ComplexFloating) -> Any:
     a, b = x.real, x.imag
     real = select(isinf(a) & ~isfinite(b), INFINITY, select(b == 0.0, cosh(a), cosh(a) * cos(b)))
     zero = copysign(a.dtype(0.0), a) * copysign(a.dtype(1.0), b)
@@ -245,7 +248,7 @@ def _cosh(x: Any) -> Any:
 
 
 @implements("complex.tanh")
-def _tanh(x: Any) -> Any:
+def _tanh(x: ComplexFloating) -> Any:
     """Kahan's formula ("Branch Cuts for Complex Elementary Functions", 1987)."""
     a, b = x.real, x.imag
     far = abs(a) > (22.0 if a.dtype == float64 else 11.0)
@@ -263,24 +266,24 @@ def _tanh(x: Any) -> Any:
 
 
 @implements("complex.sin")
-def _sin(x: Any) -> Any:
+def _sin(x: ComplexFloating) -> Any:
     turned = sinh(_made(x, -x.imag, x.real))
     return _made(x, turned.imag, -turned.real)
 
 
 @implements("complex.cos")
-def _cos(x: Any) -> Any:
+def _cos(x: ComplexFloating) -> Any:
     return cosh(_made(x, -x.imag, x.real))
 
 
 @implements("complex.tan")
-def _tan(x: Any) -> Any:
+def _tan(x: ComplexFloating) -> Any:
     turned = tanh(_made(x, -x.imag, x.real))
     return _made(x, turned.imag, -turned.real)
 
 
 @implements("complex.expm1")
-def _expm1(x: Any) -> Any:
+def _expm1(x: ComplexFloating) -> Any:
     """exp(a) cos(b) - 1 is expm1(a) cos(b) less 2 sin(b / 2)**2."""
     a, b = x.real, x.imag
     half = sin(b * 0.5)
@@ -292,7 +295,7 @@ def _expm1(x: Any) -> Any:
 
 
 @implements("complex.log1p")
-def _log1p(x: Any) -> Any:
+def _log1p(x: ComplexFloating) -> Any:
     a, b = x.real, x.imag
     wide_a, wide_b = a.cast(float64), b.cast(float64)
     near = 0.5 * log1p(wide_a * (2.0 + wide_a) + wide_b * wide_b)
@@ -303,14 +306,14 @@ def _log1p(x: Any) -> Any:
 # *** inverse circular and hyperbolic functions (Kahan, as above) ***
 
 
-def _roots(a: Any, b: Any) -> Any:
+def _roots(a: Floating, b: Parts) -> Any:
     """The roots of 1 - z and of 1 + z, as four parts."""
     below, above = sqrt(complex(1.0 - a, -b)), sqrt(complex(1.0 + a, b))
     return below.real, below.imag, above.real, above.imag
 
 
 @implements("complex.acos")
-def _acos(x: Any) -> Any:
+def _acos(x: ComplexFloating) -> Any:
     a, b = x.real.cast(float64), x.imag.cast(float64)
     p, q, r, s = _roots(a, b)
     real, imag = 2.0 * atan2(p, r), asinh(r * q - s * p)
@@ -321,7 +324,7 @@ def _acos(x: Any) -> Any:
 
 
 @implements("complex.asin")
-def _asin(x: Any) -> Any:
+def _asin(x: ComplexFloating) -> Any:
     a, b = x.real.cast(float64), x.imag.cast(float64)
     p, q, r, s = _roots(a, b)
     real, imag = atan2(a, p * r - q * s), asinh(p * s - q * r)
@@ -332,20 +335,20 @@ def _asin(x: Any) -> Any:
 
 
 @implements("complex.acosh")
-def _acosh(x: Any) -> Any:
+def _acosh(x: ComplexFloating) -> Any:
     turned = acos(x)
     lost = (x.real == 0.0) & isnan(x.imag)
     return _made(x, select(lost, x.imag, abs(turned.imag)), copysign(turned.real, x.imag))
 
 
 @implements("complex.asinh")
-def _asinh(x: Any) -> Any:
+def _asinh(x: ComplexFloating) -> Any:
     turned = asin(_made(x, -x.imag, x.real))
     return _made(x, turned.imag, -turned.real)
 
 
 @implements("complex.atanh")
-def _atanh(x: Any) -> Any:
+def _atanh(x: ComplexFloating) -> Any:
     """Half the logarithm of (1 + z) / (1 - z), whose size is that of 1 + 4 a / |1 - z|**2."""
     a, b = abs(x.real.cast(float64)), x.imag.cast(float64)
     away = (1.0 - a) * (1.0 - a) + b * b
@@ -361,12 +364,12 @@ def _atanh(x: Any) -> Any:
     return _made(x, copysign(real, x.real.cast(float64)).cast(x.real.dtype), imag.cast(x.real.dtype))
 
 
-def _real_cut(x: Any, a: Any, b: Any) -> Any:
+def _real_cut(x: ComplexFloating, a: Floating, b: Floating) -> Any:
     """The imaginary part for real numbers: a turn of a quarter beyond 1; NaN of NaN but at 0."""
     return select(a > 1.0, copysign(float64(PI / 2), b), select(isnan(a), a, b))
 
 
 @implements("complex.atan")
-def _atan(x: Any) -> Any:
+def _atan(x: ComplexFloating) -> Any:
     turned = atanh(_made(x, -x.imag, x.real))
     return _made(x, turned.imag, -turned.real)

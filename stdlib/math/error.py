@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import abs, erf, erfc, float64, fma, implements, select
+from ...dsl import Floating, abs, erf, erfc, float64, fma, implements, select
 from .parts import (
     applied,
     exp_core,
@@ -67,11 +67,11 @@ ERFC_SCALE_64 = (
 
 
 @implements(erf)
-def _erf(x: Any) -> Any:
+def _erf(x: Floating) -> Any:
     return applied(_erf_wide, x)
 
 
-def _erf_wide(x: Any) -> Any:
+def _erf_wide(x: Floating) -> Any:
     """erf |x| by a polynomial up to 1, and as 1 - erfc |x| above it."""
     size = abs(x)
     square = size * size
@@ -138,11 +138,11 @@ ERFC_64 = (
 
 
 @implements(erfc)
-def _erfc(x: Any) -> Any:
+def _erfc(x: Floating) -> Any:
     return applied(_erfc_wide, x)
 
 
-def _erfc_wide(x: Any) -> Any:
+def _erfc_wide(x: Floating) -> Any:
     """1 - x - (erf(x) - x) up to 0.7, and beyond 2**n e**r (1.125 + polynomial) / (1 + 2 |x|) (after Shepherd 1981).
 
     Every factor is a sum of two floats.

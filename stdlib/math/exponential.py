@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import abs, exp, exp2, expm1, float64, fma, implements, select
+from ...dsl import Floating, abs, exp, exp2, expm1, float64, fma, implements, select
 from .parts import (
     LN2_SHORT_32,
     LN2_SHORT_64,
@@ -63,11 +63,11 @@ EXPM1_64 = (
 
 
 @implements(exp)
-def _exp(x: Any) -> Any:
+def _exp(x: Floating) -> Any:
     return applied(_exp_wide, x)
 
 
-def _exp_wide(x: Any) -> Any:
+def _exp_wide(x: Floating) -> Any:
     # Beyond the bounds the result has overflowed, or is less than half the smallest number.
     if x.dtype == float64:
         n, number = exp_core(clamped(x, -746.0, 710.0))
@@ -77,11 +77,11 @@ def _exp_wide(x: Any) -> Any:
 
 
 @implements(exp2)
-def _exp2(x: Any) -> Any:
+def _exp2(x: Floating) -> Any:
     return applied(_exp2_wide, x)
 
 
-def _exp2_wide(x: Any) -> Any:
+def _exp2_wide(x: Floating) -> Any:
     if x.dtype == float64:
         near = clamped(x, -1076.0, 1025.0)
         n, nearest = whole(near)
@@ -94,11 +94,11 @@ def _exp2_wide(x: Any) -> Any:
 
 
 @implements(expm1)
-def _expm1(x: Any) -> Any:
+def _expm1(x: Floating) -> Any:
     return applied(_expm1_wide, x)
 
 
-def _expm1_wide(x: Any) -> Any:
+def _expm1_wide(x: Floating) -> Any:
     # 3/4 <= e**r <= 3/2: then 2**n (e**r - 1) + (2**n - 1) needs no rest of a sum. Half of it: 2**n itself may be too
     # large. Below -40 nothing is left but -1.
     tiny, high, ln2 = 2.0**-26, 89.0, LN2_SHORT_32

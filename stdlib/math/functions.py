@@ -19,6 +19,8 @@ from typing import Any
 
 from ...dsl import (
     SIMD,
+    Floating,
+    Integral,
     abs,
     bitcast,
     cbrt,
@@ -68,11 +70,11 @@ from .parts import (
 
 
 @implements(rsqrt)
-def _rsqrt(x: Any) -> Any:
+def _rsqrt(x: Floating) -> Any:
     return applied(_rsqrt_wide, x)
 
 
-def _rsqrt_wide(x: Any) -> Any:
+def _rsqrt_wide(x: Floating) -> Any:
     # Both roundings of 1 / sqrt(x) are put right by one step of Newton's. Small numbers are scaled by a power of 4, for
     # their residual would underflow.
     tiny, up, down = 2.0**-60, 2.0**64, 2.0**32
@@ -90,11 +92,11 @@ def _rsqrt_wide(x: Any) -> Any:
 
 
 @implements(hypot)
-def _hypot(x: Any, y: Any) -> Any:
+def _hypot(x: Floating, y: Floating) -> Any:
     return applied_to_two(_hypot_wide, x, y)
 
 
-def _hypot_wide(x: Any, y: Any) -> Any:
+def _hypot_wide(x: Floating, y: Floating) -> Any:
     large, small = abs(x), abs(y)
     swap = small > large
     large, small = select(swap, small, large), select(swap, large, small)
@@ -106,7 +108,7 @@ def _hypot_wide(x: Any, y: Any) -> Any:
     return select((large == INFINITY) | (small == INFINITY), INFINITY, size)
 
 
-def _hypot_64(large: Any, small: Any) -> Any:
+def _hypot_64(large: Floating, small: Floating) -> Any:
     """sqrt(large**2 + small**2), with the root's residual of what is a sum of two floats."""
     up, down = large > 2.0**500, large < 2.0**-500
     factor = select(up, large.dtype(2.0**-600), select(down, large.dtype(2.0**600), 1.0))
@@ -137,11 +139,11 @@ CBRT_64 = (
 
 
 @implements(cbrt)
-def _cbrt(x: Any) -> Any:
+def _cbrt(x: Floating) -> Any:
     return applied(_cbrt_wide, x)
 
 
-def _cbrt_wide(x: Any) -> Any:
+def _cbrt_wide(x: Floating) -> Any:
     """a y**2 with y near a**(-1/3), put right by its residual. That of small numbers would underflow: they are rare."""
     size = abs(x)
     least, up, down = 2.0**-100, 2.0**54, 2.0**-18
@@ -167,7 +169,7 @@ def _cbrt_wide(x: Any) -> Any:
     return with_sign_of(select(odd, select(small & (size > 0.0), root, size), root), x)
 
 
-def _cbrt_guess(a: Any) -> Any:
+def _cbrt_guess(a: Floating) -> Any:
     """The number whose bits are a constant less a third of those of a, by floats that have the upper bits as digits."""
     if a.dtype == float64:
         digits = bitcast((bitcast(a, int64) >> 32) | 0x4330000000000000, float64)
@@ -180,7 +182,7 @@ def _cbrt_guess(a: Any) -> Any:
 
 
 @implements(frexp)
-def _frexp(x: Any) -> Any:
+def _frexp(x: Floating) -> Any:
     static_assert(
         x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
     )
@@ -190,7 +192,7 @@ def _frexp(x: Any) -> Any:
     return _frexp_wide(x)
 
 
-def _frexp_wide(x: Any) -> Any:
+def _frexp_wide(x: Floating) -> Any:
     odd = rare(~is_positive(abs(x)))
     if x.dtype == float64:
         tiny = abs(x) < 2.2250738585072014e-308
@@ -207,7 +209,7 @@ def _frexp_wide(x: Any) -> Any:
 
 
 @implements(ldexp)
-def _ldexp(x: Any, n: Any) -> Any:
+def _ldexp(x: Floating, n: Integral) -> Any:
     static_assert(
         x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
     )
@@ -216,7 +218,7 @@ def _ldexp(x: Any, n: Any) -> Any:
     return _ldexp_wide(x, n)
 
 
-def _ldexp_wide(x: Any, n: Any) -> Any:
+def _ldexp_wide(x: Floating, n: Integral) -> Any:
     up, down, most, step, least = 2.0**127, 2.0**-102, 127, -102, -126
     if x.dtype == float64:
         up, down, most, step, least = 2.0**1023, 2.0**-969, 1023, -969, -1022

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import (
+    Floating,
     abs,
     float32,
     float64,
@@ -140,7 +141,7 @@ LGAMMA_ABOVE = (
 
 
 @implements(lgamma)
-def _lgamma(x: Any) -> Any:
+def _lgamma(x: Floating) -> Any:
     static_assert(
         x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
     )
@@ -149,7 +150,7 @@ def _lgamma(x: Any) -> Any:
     return _lgamma_32(x.cast(float64)).cast(float32).cast(x.dtype)
 
 
-def _lgamma_32(x: Any) -> Any:
+def _lgamma_32(x: Floating) -> Any:
     """lgamma of a float32, in float64."""
     # Every float32 beyond overflows. Just below 0 it is what it is just above.
     size = abs(x)
@@ -164,7 +165,7 @@ def _lgamma_32(x: Any) -> Any:
     return select(x == 0.0, INFINITY, value)
 
 
-def _mirrored_short(size: Any, value: Any) -> Any:
+def _mirrored_short(size: Floating, value: Floating) -> Any:
     """What `_mirrored` gives, to about 2**-33.
 
     From 2 to 9 are zeros next to which there are float32s. There terms cancel, and are good to 2**-50: with y = size -
@@ -185,7 +186,7 @@ def _mirrored_short(size: Any, value: Any) -> Any:
     return select(pole, INFINITY, total)
 
 
-def _lgamma_above_0(x: Any) -> Any:
+def _lgamma_above_0(x: Floating) -> Any:
     """What `_lgamma_positive` gives, to about 2**-32."""
     x = select(x < 2.0**-150, 2.0**-150, x)
     small, large = x < 0.8, x >= 4.0
@@ -205,7 +206,7 @@ def _lgamma_above_0(x: Any) -> Any:
     return select(large, far, near + select(small, -log, log))
 
 
-def _lgamma_64(x: Any) -> Any:
+def _lgamma_64(x: Floating) -> Any:
     size = abs(x)
     # Every number beyond is a whole one, and lgamma has overflowed or is infinite.
     size = select(size > 1e306, 1e306, size)
@@ -222,7 +223,7 @@ def _lgamma_64(x: Any) -> Any:
     return select((x == 0.0) | (size == 1e306), INFINITY, select(x == x, value, x))
 
 
-def _lgamma_positive(x: Any) -> Any:
+def _lgamma_positive(x: Floating) -> Any:
     """lgamma(x) for x > 0 as a sum of two floats.
 
     With a = y - 1 for a y from 0.8 to 2.2: lgamma(y) = a (a - 1) times a polynomial. Below 0.8, y = x + 1 and
@@ -263,7 +264,7 @@ def _lgamma_positive(x: Any) -> Any:
     return select(large, far, near), select(large, far_rest, near_rest)
 
 
-def _mirrored(size: Any, value: Any, rest: Any) -> Any:
+def _mirrored(size: Floating, value: Floating, rest: Floating) -> Any:
     """lgamma(-size) = log pi - log(size |sin(pi size)|) - lgamma(size); infinity at whole numbers."""
     # size = n/2 + m, both exact.
     n = round(size + size)
@@ -292,7 +293,7 @@ def _mirrored(size: Any, value: Any, rest: Any) -> Any:
 
 
 @implements(gamma)
-def _gamma(x: Any) -> Any:
+def _gamma(x: Floating) -> Any:
     static_assert(
         x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
     )
@@ -301,7 +302,7 @@ def _gamma(x: Any) -> Any:
     return _gamma_64(x.cast(float64)).cast(float32).cast(x.dtype)
 
 
-def _gamma_64(x: Any) -> Any:
+def _gamma_64(x: Floating) -> Any:
     """e to the power of the logarithm, which is a sum of two floats; the sign below 0 alternates between the poles."""
     size = abs(x)
     # Beyond 171.7 it has overflowed, and below -184 it is 0.

@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import (
+    Bool,
+    Floating,
     abs,
     acosh,
     asinh,
@@ -69,7 +71,7 @@ SINH_64 = (
 )
 
 
-def _overflowing(size: Any) -> Any:
+def _overflowing(size: Floating) -> Any:
     """size, or where sinh and cosh of it overflow, a number hardly larger than the last of which they do not."""
     high = 89.5
     if size.dtype == float64:
@@ -77,7 +79,7 @@ def _overflowing(size: Any) -> Any:
     return select(size > high, high, size)
 
 
-def _half_exp(size: Any) -> Any:
+def _half_exp(size: Floating) -> Any:
     """e**size / 4 as a sum of two floats, for 0 <= size; beyond the largest result of sinh and cosh it stays there."""
     n, r, tail = exp_parts(_overflowing(size))
     power = power_of_two(n - 2)
@@ -86,11 +88,11 @@ def _half_exp(size: Any) -> Any:
 
 
 @implements(sinh)
-def _sinh(x: Any) -> Any:
+def _sinh(x: Floating) -> Any:
     return applied(_sinh_wide, x)
 
 
-def _sinh_wide(x: Any) -> Any:
+def _sinh_wide(x: Floating) -> Any:
     size = abs(x)
     # With a quarter of e**size as power * (1 + lead + tail), a quarter of 2 sinh, smallest parts first.
     n, lead, tail = _exp_lead(_overflowing(size))
@@ -102,7 +104,7 @@ def _sinh_wide(x: Any) -> Any:
     return with_sign_of(select(size < 1.0, near, far), x)
 
 
-def _exp_lead(x: Any) -> Any:
+def _exp_lead(x: Floating) -> Any:
     """n, an exact lead and a small tail that make e**x = 2**n * (1 + lead + tail)."""
     inverse, ln2 = LOG2_E_32[0], LN2_32
     if x.dtype == float64:
@@ -114,11 +116,11 @@ def _exp_lead(x: Any) -> Any:
 
 
 @implements(cosh)
-def _cosh(x: Any) -> Any:
+def _cosh(x: Floating) -> Any:
     return applied(_cosh_wide, x)
 
 
-def _cosh_wide(x: Any) -> Any:
+def _cosh_wide(x: Floating) -> Any:
     total, rest = _half_exp(abs(x))
     return 2.0 * (total + (rest + 0.0625 / (total + rest)))
 
@@ -148,11 +150,11 @@ TANH_FAR_32 = (
 
 
 @implements(tanh)
-def _tanh(x: Any) -> Any:
+def _tanh(x: Floating) -> Any:
     return applied(_tanh_wide, x)
 
 
-def _tanh_wide(x: Any) -> Any:
+def _tanh_wide(x: Floating) -> Any:
     size = abs(x)
     if x.dtype == float64:
         return with_sign_of(_tanh_size_64(size), x)
@@ -170,7 +172,7 @@ def _tanh_wide(x: Any) -> Any:
     return with_sign_of(select(near, number, 1.0 - 2.0 / number), x)
 
 
-def _tanh_size_64(size: Any) -> Any:
+def _tanh_size_64(size: Floating) -> Any:
     """tanh x = E / (E + 2) with E = e**(2x) - 1, for x >= 0; all of it in unevaluated sums of two floats."""
     # It rounds to 1 from 19.1 on.
     n, r, rest = exp_parts(2.0 * select(size > 20.0, 20.0, size))
@@ -235,11 +237,11 @@ LOG_ABOVE_32 = (
 
 
 @implements(asinh)
-def _asinh(x: Any) -> Any:
+def _asinh(x: Floating) -> Any:
     return applied(_asinh_wide, x)
 
 
-def _asinh_wide(x: Any) -> Any:
+def _asinh_wide(x: Floating) -> Any:
     # log(size + sqrt(size**2 + 1)), for large numbers log(2 size).
     beyond, bounded, one = _bounded(abs(x))
     close = bounded < 0.5
@@ -257,7 +259,7 @@ def _asinh_wide(x: Any) -> Any:
     return with_sign_of(select(beyond, select(bounded == INFINITY, INFINITY, number), number), x)
 
 
-def _bounded(size: Any) -> Any:
+def _bounded(size: Floating) -> Any:
     """Whether the square of a number would overflow; the number, then times 2**-64 or 2**-512; and 1, then 0."""
     if size.dtype == float64:
         beyond = rare(size > 2.0**511)
@@ -266,7 +268,7 @@ def _bounded(size: Any) -> Any:
     return beyond, select(beyond, size * 2.0**-64, size), select(beyond, size.dtype(0.0), 1.0)
 
 
-def _root(q: Any, rest: Any) -> Any:
+def _root(q: Floating, rest: Floating) -> Any:
     """The square root of q + rest for normal numbers q and q = 0, as a sum of two floats."""
     root = sqrt(q)
     # 0.5 / root to a few bits, and exactly for 1: all bits of a float together are nearly its logarithm.
@@ -277,7 +279,7 @@ def _root(q: Any, rest: Any) -> Any:
     return root, (fma(-root, root, q) + rest) * half
 
 
-def _log_above(total: Any, rest: Any, beyond: Any) -> Any:
+def _log_above(total: Floating, rest: Floating, beyond: bool | Bool) -> Any:
     """log(total + rest), and 64 ln 2 more where it is `beyond`.
 
     For a float32 `total` above 1 with a `rest` that hardly changes it.
@@ -295,11 +297,11 @@ def _log_above(total: Any, rest: Any, beyond: Any) -> Any:
 
 
 @implements(acosh)
-def _acosh(x: Any) -> Any:
+def _acosh(x: Floating) -> Any:
     return applied(_acosh_wide, x)
 
 
-def _acosh_wide(x: Any) -> Any:
+def _acosh_wide(x: Floating) -> Any:
     # log(x + sqrt(x**2 - 1)), for large numbers log(2x).
     close = x < 1.5
     beyond, bounded, one = _bounded(x)
@@ -322,11 +324,11 @@ def _acosh_wide(x: Any) -> Any:
 
 
 @implements(atanh)
-def _atanh(x: Any) -> Any:
+def _atanh(x: Floating) -> Any:
     return applied(_atanh_wide, x)
 
 
-def _atanh_wide(x: Any) -> Any:
+def _atanh_wide(x: Floating) -> Any:
     """k ln 2 / 2 + atanh(y) with 2**k = (1 + x) / (1 - x) * (1 - y) / (1 + y); up to 1/2, k is 0 and y is x."""
     size = abs(x)
     near = size < 0.5

@@ -9,6 +9,12 @@ from typing import Any
 
 from ...dsl import (
     SIMD,
+    AnyDType,
+    Floating,
+    Inexact,
+    Integral,
+    Number,
+    Parts,
     abs,
     bit_width,
     copysign,
@@ -30,7 +36,7 @@ from ...dsl import (
 
 
 @implements(next_power_of_two)
-def _next_power_of_two(x: Any) -> Any:
+def _next_power_of_two(x: Integral) -> Any:
     if isinstance(x, int):
         power = 1
         while power < x:
@@ -41,7 +47,7 @@ def _next_power_of_two(x: Any) -> Any:
     return select(x <= 1, one, one << bit_width(x - 1))
 
 
-def _of_one_type(x: Any, y: Any) -> Any:
+def _of_one_type(x: Integral, y: Integral) -> Any:
     """Both numbers in the type of their sum; a number on either side takes the type of the other."""
     both = x & y
     lanes = SIMD[both.dtype, both.width]
@@ -49,7 +55,7 @@ def _of_one_type(x: Any, y: Any) -> Any:
 
 
 @implements(gcd)
-def _gcd(x: Any, y: Any) -> Any:
+def _gcd(x: Integral, y: Integral) -> Any:
     """Euclid's algorithm: all lanes of vectors go on until the last is done."""
     if isinstance(x, int) and isinstance(y, int):
         while y != 0:
@@ -70,7 +76,7 @@ def _gcd(x: Any, y: Any) -> Any:
 
 
 @implements(lcm)
-def _lcm(x: Any, y: Any) -> Any:
+def _lcm(x: Integral, y: Integral) -> Any:
     if isinstance(x, int) and isinstance(y, int):
         if x == 0 or y == 0:
             return 0
@@ -82,7 +88,7 @@ def _lcm(x: Any, y: Any) -> Any:
 
 
 @implements(isclose)
-def _isclose(x: Any, y: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False) -> Any:
+def _isclose(x: Parts, y: Parts, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     difference = x - y
     if isinstance(difference, (int, float)):
         return _near(float(x), float(y), rtol, atol, equal_nan)
@@ -93,14 +99,14 @@ def _isclose(x: Any, y: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any 
     return _near(x, y, rtol, atol, equal_nan)
 
 
-def _as(x: Any, dtype: Any) -> Any:
+def _as(x: Number, dtype: AnyDType) -> Any:
     """A number as a float; one of Python's takes the type of the other."""
     if isinstance(x, (int, float)):
         return dtype(x)
     return x.cast(dtype)
 
 
-def _near(x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
+def _near(x: Inexact, y: Inexact, rtol: float, atol: float, equal_nan: bool) -> Any:
     size = abs(y)
     near = (abs(x - y) <= size * rtol + atol) & isfinite(size) | (x == y)
     if equal_nan:
@@ -109,7 +115,7 @@ def _near(x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
 
 
 @implements(modf)
-def _modf(x: Any) -> Any:
+def _modf(x: Floating) -> Any:
     static_assert(x.dtype.is_float() and not x.dtype.is_storage(), "modf takes a float: cast the value first")
     whole = trunc(x)
     return copysign(select(isinf(x), 0.0, x - whole), x), whole

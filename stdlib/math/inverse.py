@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import abs, acos, asin, atan, atan2, float64, fma, implements, rare, select, sqrt
+from ...dsl import Floating, abs, acos, asin, atan, atan2, float64, fma, implements, rare, select, sqrt
 from .parts import (
     INFINITY,
     applied,
@@ -82,7 +82,7 @@ PI_32 = (3.14159274, -8.74227766e-08)
 PI_64 = (3.141592653589793, 1.2246467991473532e-16)
 
 
-def _half_angle(size: Any) -> Any:
+def _half_angle(size: Floating) -> Any:
     """sqrt((1 - size) / 2) and what it lost, for 1/2 < size <= 1: the sine of half of acos(size)."""
     tiny = 2.0**-100
     if size.dtype == float64:
@@ -92,7 +92,7 @@ def _half_angle(size: Any) -> Any:
     return z, root, fma(-root, root, z) / (root + root + tiny)
 
 
-def _split_at_half(x: Any) -> Any:
+def _split_at_half(x: Floating) -> Any:
     """What asin and acos share: (far, z, root, root_rest, pi, pi_rest), where z = root**2 is at most 1/4.
 
     Up to 1/2 the root is |x|; beyond (far) it is the sine of half of acos|x|, less its rest. pi comes in two parts.
@@ -106,17 +106,17 @@ def _split_at_half(x: Any) -> Any:
     return far, select(far, z, x * x), select(far, root, size), root_rest, pi, pi_rest
 
 
-def _asin_tail(z: Any, root: Any) -> Any:
+def _asin_tail(z: Floating, root: Floating) -> Any:
     """asin(root) - root for z = root**2."""
     return root * z * fitted(z, ASIN_32, ASIN_64)
 
 
 @implements(asin)
-def _asin(x: Any) -> Any:
+def _asin(x: Floating) -> Any:
     return applied(_asin_wide, x)
 
 
-def _asin_wide(x: Any) -> Any:
+def _asin_wide(x: Floating) -> Any:
     # Above 1/2: pi/2 - 2 asin(sqrt((1 - size) / 2)). Below, the root is the size.
     far, z, root, root_rest, pi, pi_rest = _split_at_half(x)
     tail = _asin_tail(z, root)
@@ -126,11 +126,11 @@ def _asin_wide(x: Any) -> Any:
 
 
 @implements(acos)
-def _acos(x: Any) -> Any:
+def _acos(x: Floating) -> Any:
     return applied(_acos_wide, x)
 
 
-def _acos_wide(x: Any) -> Any:
+def _acos_wide(x: Floating) -> Any:
     # base - turn * root: pi/2 - asin(x) for |x| <= 1/2, 2 asin(root) and pi - 2 asin(root) beyond.
     far, z, root, root_rest, pi, pi_rest = _split_at_half(x)
     rest = select(far, root_rest, 0.0) + _asin_tail(z, root)
@@ -141,11 +141,11 @@ def _acos_wide(x: Any) -> Any:
 
 
 @implements(atan)
-def _atan(x: Any) -> Any:
+def _atan(x: Floating) -> Any:
     return applied(_atan_wide, x)
 
 
-def _atan_wide(x: Any) -> Any:
+def _atan_wide(x: Floating) -> Any:
     # Above 1: pi/2 + atan(-1 / size).
     pi, pi_rest = PI_32
     if x.dtype == float64:
@@ -166,7 +166,7 @@ def _atan_wide(x: Any) -> Any:
 LARGE = 2.0**100
 
 
-def _atan_tail(t: Any) -> Any:
+def _atan_tail(t: Floating) -> Any:
     """Two factors whose product is atan(t) - t, for |t| <= 1."""
     z = t * t
     factor = polynomial_in_halves(z, ATAN_64) if t.dtype == float64 else polynomial(z, ATAN_32)
@@ -174,11 +174,11 @@ def _atan_tail(t: Any) -> Any:
 
 
 @implements(atan2)
-def _atan2(y: Any, x: Any) -> Any:
+def _atan2(y: Floating, x: Floating) -> Any:
     return applied_to_two(_atan2_wide, y, x)
 
 
-def _atan2_wide(y: Any, x: Any) -> Any:
+def _atan2_wide(y: Floating, x: Floating) -> Any:
     """atan(small / large) of the two sizes, from 0, pi/2 or pi on, upwards or downwards."""
     pi, pi_rest = PI_32
     least, most, tiny = 2.0**-60, 2.0**60, 2.0**-126
@@ -211,7 +211,7 @@ def _atan2_wide(y: Any, x: Any) -> Any:
     return with_sign_of(head + fma(cube, factor, lost + rest), y)
 
 
-def _brought_near(a: Any, b: Any, large: Any) -> Any:
+def _brought_near(a: Floating, b: Floating, large: Floating) -> Any:
     """Two numbers >= 0 times one power of two, so that neither the larger nor its inverse is near the ends.
 
     An infinity is far beyond all numbers, and equal to another one.
@@ -224,6 +224,6 @@ def _brought_near(a: Any, b: Any, large: Any) -> Any:
     return select(infinite, _infinities(a), a * factor), select(infinite, _infinities(b), b * factor)
 
 
-def _infinities(a: Any) -> Any:
+def _infinities(a: Floating) -> Any:
     """1 for infinity, 0 for other numbers."""
     return select(a < INFINITY, 0.0, select(a == INFINITY, 1.0, a))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import float64, fma, implements, log, log1p, log2, log10, rare, select
+from ...dsl import Bool, Element, Floating, float64, fma, implements, log, log1p, log2, log10, rare, select
 from .parts import (
     INFINITY,
     LN2_64,
@@ -95,12 +95,12 @@ LOG10_2_32 = (0.301025391, 4.60503907e-06)
 LOG10_2_64 = (0.3010299956640665, -8.532344317057107e-14)
 
 
-def log_tail(f: Any) -> Any:
+def log_tail(f: Floating) -> Any:
     """log(1 + f) - f for a float64 with sqrt(1/2) <= 1 + f < sqrt(2)."""
     return _log_tail_64(f, ATANH_64)
 
 
-def _log_tail_64(f: Any, coefficients: Any) -> Any:
+def _log_tail_64(f: Floating, coefficients: tuple[float, ...]) -> Any:
     # With s = f / (2 + f): log(1 + f) = 2 atanh(s) = f - s f + s**3 R, and s f = f**2/2 - s f**2/2.
     square = f * f
     s = f / (2.0 + f)
@@ -108,13 +108,13 @@ def _log_tail_64(f: Any, coefficients: Any) -> Any:
     return fma(s, fma(0.5, square, z * polynomial(z, coefficients)), -0.5 * square)
 
 
-def _scaled_sum(k: Any, one: Any, f: Any, factor: Any) -> Any:
+def _scaled_sum(k: Floating, one: float, f: Floating, factor: float) -> Any:
     """k * one + f * factor and what its rounding lost; k * one is exact, and 0 or the larger part (Dekker 1971)."""
     total = fma(k, one, f * factor)
     return total, fma(f, factor, -fma(k, -one, total))
 
 
-def split_of(x: Any, odd: Any, least: Any) -> Any:
+def split_of(x: Floating, odd: Element, least: float) -> Any:
     """k as a float and f of x = 2**k (1 + f), with 1 + f from `least` to twice that; `odd` numbers may be subnormal."""
     up, down = 33554432.0, 25.0
     if x.dtype == float64:
@@ -123,18 +123,18 @@ def split_of(x: Any, odd: Any, least: Any) -> Any:
     return select(odd, select(x < 1.0, k - down, k), k), m - 1.0
 
 
-def _log_special(x: Any, odd: Any, result: Any) -> Any:
+def _log_special(x: Floating, odd: bool | Bool, result: Floating) -> Any:
     """The result for ordinary and subnormal x; log 0 = -infinity, log infinity = infinity, NaN for all else."""
     special = select(x == 0.0, -INFINITY, x.dtype(NAN))
     return select(odd, select(x > 0.0, select(x < 1.0, result, x), special), result)
 
 
 @implements(log)
-def _log(x: Any) -> Any:
+def _log(x: Floating) -> Any:
     return applied(_log_wide, x)
 
 
-def _log_wide(x: Any) -> Any:
+def _log_wide(x: Floating) -> Any:
     odd = rare(~is_positive(x))
     if x.dtype == float64:
         k, f = split_of(x, odd, ROOT_HALF)
@@ -143,24 +143,24 @@ def _log_wide(x: Any) -> Any:
     return _log_special(x, odd, _log_of_32(k, f))
 
 
-def _log_of_64(k: Any, f: Any, coefficients: Any) -> Any:
+def _log_of_64(k: Floating, f: Floating, coefficients: tuple[float, ...]) -> Any:
     """k ln 2 + log(1 + f)."""
     total, lost = _scaled_sum(k, LN2_SHORT_64[0], f, 1.0)
     return total + fma(k, LN2_SHORT_64[1], _log_tail_64(f, coefficients) + lost)
 
 
-def _log_of_32(k: Any, f: Any) -> Any:
+def _log_of_32(k: Floating, f: Floating) -> Any:
     """k ln 2 + log(1 + f) for -1/4 <= f < 1/2."""
     total, lost = _scaled_sum(k, LN2_SHORT_32[0], f, 1.0)
     return total + fma(k, LN2_SHORT_32[1], fma(f * f, polynomial(f, LOG_WIDE_32), lost))
 
 
 @implements(log2)
-def _log2(x: Any) -> Any:
+def _log2(x: Floating) -> Any:
     return applied(_log2_wide, x)
 
 
-def _log2_wide(x: Any) -> Any:
+def _log2_wide(x: Floating) -> Any:
     # The logarithm of 1 + f is 1/2 at most. So its rounding is a quarter of the sum's last place at most, unless k = 0.
     odd = rare(~is_positive(x))
     k, f = split_of(x, odd, ROOT_HALF)
@@ -171,11 +171,11 @@ def _log2_wide(x: Any) -> Any:
 
 
 @implements(log10)
-def _log10(x: Any) -> Any:
+def _log10(x: Floating) -> Any:
     return applied(_log10_wide, x)
 
 
-def _log10_wide(x: Any) -> Any:
+def _log10_wide(x: Floating) -> Any:
     odd = rare(~is_positive(x))
     k, f = split_of(x, odd, ROOT_HALF)
     if x.dtype == float64:
@@ -186,11 +186,11 @@ def _log10_wide(x: Any) -> Any:
 
 
 @implements(log1p)
-def _log1p(x: Any) -> Any:
+def _log1p(x: Floating) -> Any:
     return applied(_log1p_wide, x)
 
 
-def _log1p_wide(x: Any) -> Any:
+def _log1p_wide(x: Floating) -> Any:
     """With 1 + x = 2**k m, f = m - 1 = x 2**-k + (2**-k - 1) is exact, as 3/4 <= m < 3/2."""
     limit = 2.0**100
     if x.dtype == float64:
@@ -207,7 +207,7 @@ def _log1p_wide(x: Any) -> Any:
     return select(odd, select(large & (x < INFINITY), number, special), with_sign_of(number, x))
 
 
-def log_sum(total: Any, rest: Any, doublings: Any) -> Any:
+def log_sum(total: Floating, rest: Floating, doublings: Floating) -> Any:
     """log(2**doublings * (total + rest)) for a float64 `total` above 1/2 with a `rest` that hardly changes it."""
     k, m, inverse = mantissa_from(ROOT_HALF, total)
     # m - 1 with what the rest is to it: for total + rest = 1 + x with a small x that is x again.
@@ -234,7 +234,7 @@ PAIR_ATANH = (
 THIRD = (0.3333333333333333, 1.850371707708594e-17)
 
 
-def log_pair(x: Any) -> Any:
+def log_pair(x: Floating) -> Any:
     """log x as a sum of two floats, good to about 2**-65, for a float64 0 < x < infinity."""
     k, f = split(x)
     # s = f / (2 + f); `below` is exactly the denominator, but for its rest.
@@ -256,7 +256,7 @@ def log_pair(x: Any) -> Any:
     return sum_fast(total, fma(k, LN2_SHORT_64[1], lost + lost_next + (twice_rest + extra_rest)))
 
 
-def log_normal(x: Any) -> Any:
+def log_normal(x: Floating) -> Any:
     """log x as `log` has it, for a normal float64 above 0."""
     k, f = split(x)
     return _log_of_64(k, f, ATANH_64)
@@ -266,7 +266,7 @@ def log_normal(x: Any) -> Any:
 ATANH_SHORT = (0.23582057761187245, 0.2853731866615134, 0.40000334933187176, 0.6666666564713342)
 
 
-def log_short(x: Any) -> Any:
+def log_short(x: Floating) -> Any:
     """log x to about 2**-35, for a normal float64."""
     k, m, _ = mantissa_from(ROOT_HALF, x)
     s = (m - 1.0) / (m + 1.0)
@@ -274,7 +274,7 @@ def log_short(x: Any) -> Any:
     return fma(k, LN2_64[0], fma(s * z, polynomial(z, ATANH_SHORT), s + s))
 
 
-def _multiplied(a: Any, a_rest: Any, b: Any, b_rest: Any) -> Any:
+def _multiplied(a: Floating, a_rest: Floating, b: Floating, b_rest: Floating) -> Any:
     """(a + a_rest) * (b + b_rest) as a sum of two floats (Dekker 1971, with fma)."""
     product = a * b
     return product, fma(a, b_rest, fma(a_rest, b, fma(a, b, -product)))

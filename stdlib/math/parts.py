@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dsl import SIMD, bitcast, float32, float64, fma, int32, int64, select, static_assert, uint32, uint64
+from ...dsl import (
+    SIMD,
+    Floating,
+    Integral,
+    Numeric,
+    bitcast,
+    float32,
+    float64,
+    fma,
+    int32,
+    int64,
+    select,
+    static_assert,
+    uint32,
+    uint64,
+)
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -52,7 +68,7 @@ EXP_64 = (
 )
 
 
-def polynomial(x: Any, coefficients: Any) -> Any:
+def polynomial(x: Floating, coefficients: tuple[float, ...]) -> Any:
     """The polynomial of x by Horner's rule; coefficients stand highest power first."""
     result = coefficients[0]
     for coefficient in coefficients[1:]:
@@ -60,12 +76,12 @@ def polynomial(x: Any, coefficients: Any) -> Any:
     return result
 
 
-def fitted(x: Any, narrow: Any, wide: Any) -> Any:
+def fitted(x: Floating, narrow: tuple[float, ...], wide: tuple[float, ...]) -> Any:
     """The polynomial of x whose coefficients were made for its dtype: float32 or float64."""
     return polynomial(x, wide) if x.dtype == float64 else polynomial(x, narrow)
 
 
-def polynomial_in_halves(x: Any, coefficients: Any) -> Any:
+def polynomial_in_halves(x: Floating, coefficients: tuple[float, ...]) -> Any:
     """The same for 13 coefficients or more: x**9 and above apart, so that fewer steps wait for each other.
 
     The last step is as in Horner's rule, and so is the error.
@@ -76,7 +92,7 @@ def polynomial_in_halves(x: Any, coefficients: Any) -> Any:
     return fma(x, higher, coefficients[-1])
 
 
-def polynomial_apart(x: Any, square: Any, coefficients: Any) -> Any:
+def polynomial_apart(x: Floating, square: Floating, coefficients: tuple[float, ...]) -> Any:
     """The same with x**2 at hand, and even and odd powers apart: for loops that wait for long polynomials."""
     ahead, last = polynomial(square, coefficients[0::2]), polynomial(square, coefficients[1::2])
     if len(coefficients) % 2 == 0:
@@ -84,7 +100,7 @@ def polynomial_apart(x: Any, square: Any, coefficients: Any) -> Any:
     return fma(last, x, ahead)
 
 
-def applied(function: Any, x: Any) -> Any:
+def applied(function: Callable[[Floating], Floating], x: Floating) -> Any:
     """function(x) for a function of float32 and float64."""
     static_assert(
         x.dtype.is_float() and not x.dtype.is_storage(), "this function works on floats: cast the value first"
@@ -94,7 +110,7 @@ def applied(function: Any, x: Any) -> Any:
     return function(x)
 
 
-def applied_to_two(function: Any, x: Any, y: Any) -> Any:
+def applied_to_two(function: Callable[[Floating, Floating], Floating], x: Floating, y: Floating) -> Any:
     """function(x, y) for a function of two float32 or float64; a number on either side takes the type of the other."""
     product = x * y
     static_assert(
@@ -108,33 +124,33 @@ def applied_to_two(function: Any, x: Any, y: Any) -> Any:
     return function(a, b)
 
 
-def with_sign_of(size: Any, x: Any) -> Any:
+def with_sign_of(size: Floating, x: Floating) -> Any:
     """The number size >= 0 with the sign of x, that of zeros included."""
     if x.dtype == float64:
         return bitcast(bitcast(size, int64) | (bitcast(x, int64) & SIGN64), float64)
     return bitcast(bitcast(size, int32) | (bitcast(x, int32) & SIGN32), float32)
 
 
-def sum_fast(large: Any, small: Any) -> Any:
+def sum_fast(large: Floating, small: Floating) -> Any:
     """The sum and what its rounding lost, for |large| >= |small| or large = 0 (Dekker 1971)."""
     total = large + small
     return total, small - (total - large)
 
 
-def sum_exact(a: Any, b: Any) -> Any:
+def sum_exact(a: Floating, b: Floating) -> Any:
     """The sum and what its rounding lost, whichever is larger (Knuth 1969)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def product_exact(a: Any, b: Any) -> Any:
+def product_exact(a: Floating, b: Floating) -> Any:
     """The product and what its rounding lost."""
     product = a * b
     return product, fma(a, b, -product)
 
 
-def quotient_sum(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
+def quotient_sum(above: Floating, above_rest: Floating, below: Floating, below_rest: Floating) -> Any:
     """(above + above_rest) / (below + below_rest) as a sum of two floats.
 
     `below` has to have a normal inverse, and the rests to be tiny next to it.
@@ -145,7 +161,7 @@ def quotient_sum(above: Any, above_rest: Any, below: Any, below_rest: Any) -> An
     return quotient, error * inverse
 
 
-def quotient(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
+def quotient(above: Floating, above_rest: Floating, below: Floating, below_rest: Floating) -> Any:
     """The same, rounded to one float. A zero above, with a rest of 0, keeps its sign over a positive number."""
     inverse = 1.0 / below
     result = above * inverse
@@ -156,7 +172,7 @@ def quotient(above: Any, above_rest: Any, below: Any, below_rest: Any) -> Any:
 # *** exponentials ***
 
 
-def whole(x: Any) -> Any:
+def whole(x: Floating) -> Any:
     """The whole number nearest to a small x, as an integer of the same width and as a float."""
     if x.dtype == float64:
         shifted = x + ROUNDER64
@@ -165,7 +181,7 @@ def whole(x: Any) -> Any:
     return bitcast(shifted, int32) - ROUNDER32_BITS, shifted - ROUNDER32
 
 
-def whole_multiple(x: Any, factor: float) -> Any:
+def whole_multiple(x: Floating, factor: float) -> Any:
     """The same for x * factor, which is rounded once only."""
     if x.dtype == float64:
         shifted = fma(x, factor, ROUNDER64)
@@ -174,7 +190,7 @@ def whole_multiple(x: Any, factor: float) -> Any:
     return bitcast(shifted, int32) - ROUNDER32_BITS, shifted - ROUNDER32
 
 
-def float_of(n: Any) -> Any:
+def float_of(n: Integral) -> Any:
     """An int64 as a float64, like `n.cast(float64)`, for which few CPUs have an instruction that works on vectors."""
     # The upper half lies in the bits of 2**84 + 2**63 + upper * 2**32, the lower in those of 2**52 + lower.
     upper = bitcast(((bitcast(n, uint64) >> 32) ^ 0x80000000) | 0x4530000000000000, float64) - 1.9342822337206104e25
@@ -182,31 +198,31 @@ def float_of(n: Any) -> Any:
     return upper + lower
 
 
-def as_wide(n: Any, x: Any) -> Any:
+def as_wide(n: Integral, x: Floating) -> Any:
     """The lower bits of an integer, as a signed one that is as wide as the float x."""
     return n.cast(int64 if x.dtype == float64 else int32)
 
 
-def power_of_two(n: Any) -> Any:
+def power_of_two(n: Integral) -> Any:
     """2**n as a float of the width of the integer n, which has to be the exponent of a normal number."""
     if n.dtype == int64:
         return bitcast((n + 1023) << 52, float64)
     return bitcast((n + 127) << 23, float32)
 
 
-def scaled(x: Any, n: Any) -> Any:
+def scaled(x: Floating, n: Integral) -> Any:
     """x * 2**n for x near 1: in two steps, of which only the second can round or overflow."""
     half = n >> 1
     return x * power_of_two(half) * power_of_two(n - half)
 
 
-def clamped(x: Any, low: Any, high: Any) -> Any:
+def clamped(x: Numeric, low: float, high: float) -> Any:
     """x between two bounds; NaN stays."""
     above = select(x < low, low, x)
     return select(above > high, high, above)
 
 
-def exp_reduced(x: Any) -> Any:
+def exp_reduced(x: Floating) -> Any:
     """n as an integer, n as a float, and r of x = n ln 2 + r."""
     if x.dtype == float64:
         n, nearest = whole(x * LOG2_E_64[0])
@@ -215,7 +231,7 @@ def exp_reduced(x: Any) -> Any:
     return n, fma(nearest, -LN2_32[1], fma(nearest, -LN2_32[0], x))
 
 
-def exp_core(x: Any) -> Any:
+def exp_core(x: Floating) -> Any:
     """n and the number near 1 that make e**x = number * 2**n."""
     n, r = exp_reduced(x)
     if x.dtype == float64:
@@ -223,7 +239,7 @@ def exp_core(x: Any) -> Any:
     return n, fma(r, fma(r, polynomial(r, EXP_32), 1.0), 1.0)
 
 
-def exp_parts(x: Any) -> Any:
+def exp_parts(x: Floating) -> Any:
     """n, r and all of e**r - 1 - r, with what r lost in its rounding, for x = n ln 2 + r."""
     if x.dtype == float64:
         n, nearest = whole(x * LOG2_E_64[0])
@@ -239,7 +255,7 @@ def exp_parts(x: Any) -> Any:
 # *** logarithms ***
 
 
-def split(x: Any) -> Any:
+def split(x: Floating) -> Any:
     """k as a float, and f = m - 1 exactly, of a number 0 < x < infinity."""
     if x.dtype == float64:
         tiny = x < 2.2250738585072014e-308
@@ -259,14 +275,14 @@ def split(x: Any) -> Any:
 ROOT_HALF = 0.7071067811865476
 
 
-def is_positive(x: Any) -> Any:
+def is_positive(x: Floating) -> Any:
     """Whether x is a positive normal number, by one comparison of its bits."""
     if x.dtype == float64:
         return bitcast(x, uint64) - 0x0010000000000000 < 0x7FE0000000000000
     return bitcast(x, uint32) - 0x00800000 < 0x7F000000
 
 
-def mantissa_from(least: Any, x: Any) -> Any:
+def mantissa_from(least: float, x: Floating) -> Any:
     """k as a float, m, and 2**-k (for |k| < 1023 or 127) of x = 2**k m with least <= m < 2 least, for a normal number.
 
     `least` is ROOT_HALF or 3/4.

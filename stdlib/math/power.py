@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import abs, bitcast, float32, float64, fma, implements, int32, int64, pow, rare, select, trunc, uint64
+from ...dsl import (
+    Element,
+    Floating,
+    Integral,
+    Numeric,
+    abs,
+    bitcast,
+    float32,
+    float64,
+    fma,
+    implements,
+    int32,
+    int64,
+    pow,
+    rare,
+    select,
+    trunc,
+    uint64,
+)
 from .logarithm import split_of
 from .parts import (
     INFINITY,
@@ -75,13 +93,13 @@ MODERATE_32 = ((86 / 125) ** 2, (86 * 2.0**23) ** 2)
 
 
 @implements(pow)
-def _pow(x: Any, y: Any) -> Any:
+def _pow(x: Numeric, y: Numeric) -> Any:
     # A compile-time number on either side takes the type of the other.
     dtype = (x * y).dtype
     return _pow_typed(dtype(x), dtype(y))
 
 
-def _pow_typed(x: Any, y: Any) -> Any:
+def _pow_typed(x: Numeric, y: Numeric) -> Any:
     if x.dtype.is_integral():
         return _pow_whole(x, y)
     if x.dtype.is_half():
@@ -89,13 +107,13 @@ def _pow_typed(x: Any, y: Any) -> Any:
     return _pow_wide(x, y)
 
 
-def _pow_wide(x: Any, y: Any) -> Any:
+def _pow_wide(x: Floating, y: Floating) -> Any:
     odd = rare(~_is_moderate(x, y))
     size = _pow_size(x, y, odd)
     return select(odd, _pow_special(x, y, size), size)
 
 
-def _is_moderate(x: Any, y: Any) -> Any:
+def _is_moderate(x: Floating, y: Floating) -> Any:
     """Whether x is positive and normal, and so is x**y, with room to spare; never for an infinite y or NaN.
 
     The bits of a float are nearly its logarithm: that is less than 1.45 times the difference from those of 1, and less
@@ -109,7 +127,7 @@ def _is_moderate(x: Any, y: Any) -> Any:
     return near * near * fma(y, y, MODERATE_32[0]) < MODERATE_32[1]
 
 
-def _pow_whole(x: Any, y: Any) -> Any:
+def _pow_whole(x: Integral, y: Integral) -> Any:
     """By squaring; wraps. A negative power gives what 1 / x**-y truncates to: 0, but for the bases 1 and -1."""
     result = x - x + 1
     base = x
@@ -124,7 +142,7 @@ def _pow_whole(x: Any, y: Any) -> Any:
     return result
 
 
-def _pow_special(x: Any, y: Any, size: Any) -> Any:
+def _pow_special(x: Floating, y: Floating, size: Floating) -> Any:
     """x**y from |x|**y: signs and the special values of C99, F.9.4.4."""
     half = 0.5 * y
     whole = trunc(y) == y
@@ -135,7 +153,7 @@ def _pow_special(x: Any, y: Any, size: Any) -> Any:
     return select((x == 1.0) | (y == 0.0), 1.0, select(negative, -size, size))
 
 
-def _pow_size(x: Any, y: Any, odd: Any) -> Any:
+def _pow_size(x: Floating, y: Floating, odd: Element) -> Any:
     """|x|**y for numbers; 0 or infinity, or anything where that has to be 1 or NaN, for special values."""
     size = select(odd, abs(x), x)
     k, f = split_of(size, odd, ROOT_HALF)
@@ -156,7 +174,7 @@ def _pow_size(x: Any, y: Any, odd: Any) -> Any:
     return select(odd, scaled(number, n), bitcast(bitcast(number, int32) + (n << 23), float32))
 
 
-def _log2_pair(k: Any, f: Any) -> Any:
+def _log2_pair(k: Floating, f: Floating) -> Any:
     """log2 of 2**k (1 + f), good to about 2**-31 or 2**-63; the second number is tiny next to the first."""
     inverse = 1.0 / (2.0 + f)
     s = f * inverse

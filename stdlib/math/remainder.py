@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...dsl import (
+    Bool,
+    Floating,
+    Integral,
     abs,
     copysign,
     float64,
@@ -29,7 +32,7 @@ from ...dsl import (
 from .parts import INFINITY, applied_to_two, as_wide, power_of_two, with_sign_of
 
 
-def _rest(x: Any, y: Any) -> Any:
+def _rest(x: Floating, y: Floating) -> Any:
     """x modulo y, for x >= 0 and y >= 0; NaN for infinite x or y = 0.
 
     Below `reach` the rounded quotient is a whole number or has a fraction, and is off by less than 1. Cut off it is the
@@ -51,7 +54,7 @@ def _rest(x: Any, y: Any) -> Any:
     return rest
 
 
-def _rest_far(x: Any, y: Any, far: Any) -> Any:
+def _rest_far(x: Floating, y: Floating, far: bool | Bool) -> Any:
     """The same for x far above y: long division, whose digits have as many bits as a quotient above."""
     mantissa, exponent = frexp(x)
     divisor, place = frexp(y)
@@ -69,7 +72,7 @@ def _rest_far(x: Any, y: Any, far: Any) -> Any:
     return ldexp(rest, place)
 
 
-def _largest(n: Any) -> Any:
+def _largest(n: Integral) -> Any:
     """The largest of all lanes, as an Int."""
     if n.width > 1:
         return n.reduce_max().cast(int64)
@@ -77,21 +80,21 @@ def _largest(n: Any) -> Any:
 
 
 @implements(fmod)
-def _fmod(x: Any, y: Any) -> Any:
+def _fmod(x: Floating, y: Floating) -> Any:
     return applied_to_two(_fmod_wide, x, y)
 
 
-def _fmod_wide(x: Any, y: Any) -> Any:
+def _fmod_wide(x: Floating, y: Floating) -> Any:
     return with_sign_of(_rest(abs(x), abs(y)), x)
 
 
 @implements("mod")
-def _mod(x: Any, y: Any) -> Any:
+def _mod(x: Floating, y: Floating) -> Any:
     """`x % y` with the sign of y, that of zeros included."""
     return applied_to_two(_mod_wide, x, y)
 
 
-def _mod_wide(x: Any, y: Any) -> Any:
+def _mod_wide(x: Floating, y: Floating) -> Any:
     size = abs(y)
     rest = _rest(abs(x), size)
     differ = (x < 0.0) != (y < 0.0)
@@ -99,11 +102,11 @@ def _mod_wide(x: Any, y: Any) -> Any:
 
 
 @implements("floordiv")
-def _floordiv(x: Any, y: Any) -> Any:
+def _floordiv(x: Floating, y: Floating) -> Any:
     return applied_to_two(_floordiv_wide, x, y)
 
 
-def _floordiv_wide(x: Any, y: Any) -> Any:
+def _floordiv_wide(x: Floating, y: Floating) -> Any:
     """`x // y` in CPython's way (Objects/floatobject.c).
 
     With the remainder r of x, q = (x - r) / y is whole but for its rounding, and one less where r and y differ in sign.
@@ -119,11 +122,11 @@ def _floordiv_wide(x: Any, y: Any) -> Any:
 
 
 @implements(remainder)
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Floating, y: Floating) -> Any:
     return applied_to_two(_remainder_wide, x, y)
 
 
-def _remainder_wide(x: Any, y: Any) -> Any:
+def _remainder_wide(x: Floating, y: Floating) -> Any:
     # With 0 <= r < 2 |y| (or r = |x|, where 2 |y| is infinite) it is r, r - |y| or r - 2 |y|, all of them exact. Halves
     # are compared by what is left of |y|, for half of a tiny y is not exact.
     divisor = abs(y)

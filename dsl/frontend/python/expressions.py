@@ -182,7 +182,7 @@ class ExpressionParser:
     def describes(self, node: ast.expr) -> bool:
         """Whether an annotation has a part that converts nothing."""
         parts = list(ast.walk(node))
-        return any(isinstance(part, ast.BinOp) or is_tuple(part) or self.kind(part) is not None for part in parts)
+        return any(isinstance(part, ast.BinOp) or is_tuple(part) or self.kind(part) for part in parts)
 
     def is_python_type(self, node: ast.expr) -> bool:
         """Whether an annotation is one of Python's own types, which say nothing of a parameter."""
@@ -190,14 +190,12 @@ class ExpressionParser:
         return own and not any(ast.unparse(node) in names for names in (self.closure, self.names, *self.scopes))
 
     def kind(self, node: ast.AST) -> str | None:
-        """The name of a kind of values that an annotation names; see `kinds.KINDS`."""
+        """The kind of values that an annotation names, of `kinds.KINDS`; an alias of `Callable[...]` is one, too."""
         if not isinstance(node, ast.Name) or any(node.id in scope for scope in self.scopes):
             return None
-        for names in (self.closure, self.names):
-            if node.id in names:
-                value = names[node.id]
-                return KINDS.get(value) if isinstance(value, Hashable) else None
-        return None
+        value = self.closure.get(node.id, self.names.get(node.id))
+        value = getattr(value, "__origin__", value)
+        return KINDS.get(value) if isinstance(value, Hashable) else None
 
     # expressions
 
