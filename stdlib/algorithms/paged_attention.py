@@ -13,10 +13,11 @@ Pages of 8-bit numbers have a float32 scale for each place, behind the numbers o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from ...dsl import SIMD, ceildiv, exp, float32, fma, max, min, select, tile, unroll
+from ...dsl import SIMD, AnyDType, AnyTensor, Index, ceildiv, exp, float32, fma, max, min, select, tile, unroll
 from .few_queries import weigh_page
 
 DEPTH = 256  # numbers of a head at most
@@ -26,32 +27,32 @@ SPAN = 8 * KEYS  # keys of a span
 SCALE = 4  # bytes of the scale of a place
 
 
-def places_of(pages: Any, size: Any) -> Any:
+def places_of(pages: AnyTensor, size: Index) -> Any:
     """How many places a page has, whose heads have so many numbers."""
     return pages.dim(4) // (size + SCALE if pages.dtype.bits == 8 else size)
 
 
-def _numbers_of(pages: Any, room: Any) -> Any:
+def _numbers_of(pages: AnyTensor, room: Index) -> Any:
     """How many numbers a head has, if a page has so many places."""
     return pages.dim(4) // room - (SCALE if pages.dtype.bits == 8 else 0)
 
 
-def scales_of(pages: Any, there: Any, room: Any, size: Any) -> Any:
+def scales_of(pages: AnyTensor, there: tuple[Index, int, int, Index], room: Index, size: Index) -> Any:
     """Where the scales of a head of a page lie."""
     return pages.pointer(*there, room * size).bitcast(float32)
 
 
 def attend(
-    wide: Any,
-    lanes: Any,
-    pages: Any,
-    room: Any,
-    page_of: Any,
-    there: Any,
-    places: Any,
-    work: Any,
-    window: Any,
-    span: Any,
+    wide: AnyDType,
+    lanes: int,
+    pages: AnyTensor,
+    room: Index,
+    page_of: Callable[[Index], Index],
+    there: tuple[int, Index],
+    places: tuple[Index, ...],
+    work: tuple[AnyTensor, ...],
+    window: int,
+    span: Index,
 ) -> None:
     """Makes sums of values, and of powers, for neighbouring rows of a sequence and some heads that share one of keys.
 
@@ -75,7 +76,7 @@ def attend(
     for start in range(low // KEYS * KEYS, high, KEYS):
         keys = min(high - start, KEYS)
 
-        def range_of(r, start=start, keys=keys):
+        def range_of(r: Index, start: Index = start, keys: Index = keys):
             """From which key of the block up to which one a query sees."""
             place = first + r // heads
             bottom = max(place - window + 1 - start, 0) if window > 0 else 0
@@ -87,7 +88,16 @@ def attend(
         _share_values(lanes, pages, room, page_of, there, block, work, range_of)
 
 
-def _score_keys(wide: Any, lanes: Any, pages: Any, room: Any, page_of: Any, there: Any, block: Any, work: Any) -> None:
+def _score_keys(
+    wide: AnyDType,
+    lanes: int,
+    pages: AnyTensor,
+    room: Index,
+    page_of: Callable[[Index], Index],
+    there: tuple[int, Index],
+    block: tuple[Index, ...],
+    work: tuple[AnyTensor, ...],
+) -> None:
     """Scores of all queries of a task for the keys of a block: the first key, how many, and how many queries."""
     start, keys, count = block
     last = start + keys
@@ -97,14 +107,28 @@ def _score_keys(wide: Any, lanes: Any, pages: Any, room: Any, page_of: Any, ther
         some = min(number * room + room, last) - at
         by_number = (page_of(number), 0, *there)
 
-        def score(r, many, at=at, some=some, by_number=by_number, number=number):
+        def score(
+            r: Index,
+            many: int,
+            at: Index = at,
+            some: Index = some,
+            by_number: tuple[Index, int, int, Index] = by_number,
+            number: Index = number,
+        ):
             _score(wide, many, pages, by_number, room, size, at - number * room, some, work, r, at - start, lanes)
 
         tile(count, (4, 2, 1), score)
 
 
 def _share_values(
-    lanes: Any, pages: Any, room: Any, page_of: Any, there: Any, block: Any, work: Any, range_of: Any
+    lanes: int,
+    pages: AnyTensor,
+    room: Index,
+    page_of: Callable[[Index], Index],
+    there: tuple[int, Index],
+    block: tuple[Index, ...],
+    work: tuple[AnyTensor, ...],
+    range_of: Callable[[Index], tuple[Index, Index]],
 ) -> None:
     """Adds the values of a block to the sums of all queries of a task, as much of each as the powers say."""
     start, keys, count = block
@@ -116,7 +140,14 @@ def _share_values(
         some = min(number * room + room, last) - at
         by_place = (page_of(number), 1, *there)
 
-        def share(r, many, at=at, some=some, by_place=by_place, number=number):
+        def share(
+            r: Index,
+            many: int,
+            at: Index = at,
+            some: Index = some,
+            by_place: tuple[Index, int, int, Index] = by_place,
+            number: Index = number,
+        ):
             to = at - start
             within = at - number * room
             bottom, top = range_of(r + many - 1)[0], range_of(r)[1]
@@ -131,7 +162,7 @@ def _share_values(
         tile(count, (4, 2, 1), share)
 
 
-def begin(wide: Any, count: Any, size: Any, work: Any) -> None:
+def begin(wide: AnyDType, count: Index, size: Index, work: tuple[AnyTensor, ...]) -> None:
     """Sums and powers of nothing, for so many queries."""
     _, _, sums, tops, totals, _ = work
     for r in range(count):
@@ -140,7 +171,7 @@ def begin(wide: Any, count: Any, size: Any, work: Any) -> None:
             sums[r * DEPTH + k] = wide(0)
 
 
-def merge(wide: Any, count: Any, size: Any, work: Any, total: Any) -> None:
+def merge(wide: AnyDType, count: Index, size: Index, work: tuple[AnyTensor, ...], total: tuple[AnyTensor, ...]) -> None:
     """Adds what a span gave for so many queries to what those before it gave."""
     _, _, sums, tops, totals, _ = work
     _, _, all_sums, all_tops, all_totals, _ = total
@@ -155,7 +186,15 @@ def merge(wide: Any, count: Any, size: Any, work: Any, total: Any) -> None:
             all_sums[at] = all_sums[at] * before + sums[at] * now
 
 
-def _weigh(wide: Any, lanes: Any, count: Any, keys: Any, size: Any, work: Any, range_of: Any) -> None:
+def _weigh(
+    wide: AnyDType,
+    lanes: int,
+    count: Index,
+    keys: Index,
+    size: Index,
+    work: tuple[AnyTensor, ...],
+    range_of: Callable[[Index], tuple[Index, Index]],
+) -> None:
     """Makes powers of the scores of a block, of which a query sees a range, and scales its sums by what changed."""
     _, scores, sums, tops, totals, changes = work
     for r in range(count):
@@ -170,24 +209,24 @@ def _weigh(wide: Any, lanes: Any, count: Any, keys: Any, size: Any, work: Any, r
 
 
 def _score(
-    wide: Any,
-    many: Any,
-    pages: Any,
-    there: Any,
-    room: Any,
-    size: Any,
-    within: Any,
-    some: Any,
-    work: Any,
-    r: Any,
-    to: Any,
-    lanes: Any,
+    wide: AnyDType,
+    many: int,
+    pages: AnyTensor,
+    there: tuple[Index, int, int, Index],
+    room: Index,
+    size: Index,
+    within: Index,
+    some: Index,
+    work: tuple[AnyTensor, ...],
+    r: Index,
+    to: Index,
+    lanes: int,
 ) -> None:
     """Scores of some queries for neighbouring keys of a page."""
     numbers, scores = work[0], work[1]
     is_scaled = pages.dtype.bits == 8
 
-    def vector(j, width):
+    def vector(j: Index, width: int):
         totals: Any = ()
         for _ in unroll(many):
             totals = (*totals, SIMD[wide, width](0))
@@ -205,22 +244,22 @@ def _score(
 
 
 def _share(
-    many: Any,
-    lanes: Any,
-    pages: Any,
-    there: Any,
-    room: Any,
-    size: Any,
-    shift: Any,
-    ends: Any,
-    powers: Any,
-    r: Any,
-    sums: Any,
+    many: int,
+    lanes: int,
+    pages: AnyTensor,
+    there: tuple[Index, int, int, Index],
+    room: Index,
+    size: Index,
+    shift: Index,
+    ends: tuple[Index, Index],
+    powers: AnyTensor,
+    r: Index,
+    sums: AnyTensor,
 ) -> None:
     """Adds the values of keys `ends` of a block to the sums of some queries, as much of each as the powers say."""
     is_scaled = pages.dtype.bits == 8
 
-    def vector(k, width):
+    def vector(k: Index, width: int):
         totals: Any = ()
         for i in unroll(many):
             totals = (*totals, sums.load((r + i) * DEPTH + k, width=width))

@@ -14,13 +14,17 @@ same bits in any batch and however the rows of a sequence are cut into batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl import (
+    AnyDType,
+    AnyTensor,
     DeviceContext,
     Floating,
+    Index,
     InputTensor,
     MutableInputTensor,
     OutputTensor,
@@ -46,6 +50,7 @@ from ...dsl import (
 from ..algorithms.algorithm import wide_dtype
 from ..algorithms.few_queries import WORK
 from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, SCALE, SPAN, attend, begin, merge, places_of, scales_of
+from ..algorithms.references import Array
 
 T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Storable)
@@ -69,7 +74,7 @@ def kv_cache_store(
     room = places_of(pages, size)
     sequences = lengths.dim(0)
 
-    def one(row):
+    def one(row: Index):
         if row < offsets[sequences].cast(int64):
             s, place = _place(offsets, lengths, row)
             page = _page(table, s, place // room, pages)
@@ -83,16 +88,24 @@ def kv_cache_store(
     parallel_for(key.dim(0), one, grain=ceildiv(WORK, heads * size + 1))
 
 
-def _highest(dtype: Any) -> Any:
+def _highest(dtype: AnyDType) -> Any:
     """The largest number that pages of 8 bits have."""
     return float32(127 if dtype == int8 else 448 if dtype == float8_e4m3fn else 57344)
 
 
-def _rounded(x: Any, dtype: Any) -> Any:
+def _rounded(x: Floating, dtype: AnyDType) -> Any:
     return round(x).cast(int8, saturate=True) if dtype == int8 else x.cast(dtype)
 
 
-def _write(pages: Any, there: Any, room: Any, size: Any, at: Any, index: Any, number: Any) -> None:
+def _write(
+    pages: AnyTensor,
+    there: tuple[Index, int, int, Index],
+    room: Index,
+    size: Index,
+    at: Index,
+    index: Callable[[Index], Index],
+    number: Callable[[Index], Floating],
+) -> None:
     """Writes the numbers of a place of a head; those of 8 bits are rounded to parts of the farthest from 0."""
     if pages.dtype.bits == 8:
         most = float32(0)
@@ -139,7 +152,7 @@ def flash_attention_ragged(
     numbers = GROUP * (size + 2)  # of what a span gives
     results = None if is_gpu else scratch[wide](select(apart, rows * shared * parts * spans * numbers, 0))
 
-    def one(task):
+    def one(task: Index):
         head, own, heads, first = _part(task // pieces, group, shared)
         work, total = _memory(wide), _memory(wide)
         row = first * most
@@ -171,7 +184,9 @@ def flash_attention_ragged(
         _merge_spans(wide, out, results, spans, (offsets, lengths), (group, shared), window)
 
 
-def _queries(query: Any, row: Any, count: Any, own: Any, heads: Any, scale: Any, numbers: Any) -> None:
+def _queries(
+    query: AnyTensor, row: Index, count: Index, own: Index, heads: Index, scale: float, numbers: AnyTensor
+) -> None:
     """The scaled numbers of the queries of some rows and heads."""
     wide = numbers.dtype
     for r in range(count * heads):
@@ -179,13 +194,21 @@ def _queries(query: Any, row: Any, count: Any, own: Any, heads: Any, scale: Any,
             numbers[r * DEPTH + k] = query[row + r // heads, own + r % heads, k].cast(wide) * wide(scale)
 
 
-def _merge_spans(wide: Any, out: Any, results: Any, spans: Any, batch: Any, heads_of: Any, window: Any) -> None:
+def _merge_spans(
+    wide: AnyDType,
+    out: AnyTensor,
+    results: AnyTensor,
+    spans: Index,
+    batch: tuple[AnyTensor, AnyTensor],
+    heads_of: tuple[Index, Index],
+    window: int,
+) -> None:
     """The results of rows whose spans were attended to by tasks of their own."""
     offsets, lengths = batch
     group, shared = heads_of
     size = out.dim(2)
 
-    def merged(task):
+    def merged(task: Index):
         _, own, heads, row = _part(task, group, shared)
         work, total = _memory(wide), _memory(wide)
         begin(wide, heads, size, total)
@@ -200,20 +223,20 @@ def _merge_spans(wide: Any, out: Any, results: Any, spans: Any, batch: Any, head
     parallel_for(out.dim(0) * shared * ceildiv(group, GROUP), merged, grain=1)
 
 
-def _part(task: Any, group: Any, shared: Any) -> Any:
+def _part(task: Index, group: Index, shared: Index) -> Any:
     """The head of keys of a task, the first and the number of its heads of queries, and which rows it has."""
     parts = ceildiv(group, GROUP)
     head, part = task // parts % shared, task % parts * GROUP
     return head, head * group + part, min(group - part, GROUP), task // parts // shared
 
 
-def _place(offsets: Any, lengths: Any, row: Any) -> Any:
+def _place(offsets: AnyTensor, lengths: AnyTensor, row: Index) -> Any:
     """The sequence of a row, and the place of the row in it."""
     s = _sequence(offsets, lengths.dim(0), row)
     return s, lengths[s].cast(int64) + row - offsets[s].cast(int64)
 
 
-def _memory(wide: Any) -> Any:
+def _memory(wide: AnyDType) -> Any:
     """Numbers of queries, scores, sums, largest scores, sums of powers, and changes, for the queries of a task."""
     numbers = stack[wide](GROUP * DEPTH, zeroed=False)
     scores = stack[wide](GROUP * KEYS, zeroed=False)
@@ -221,13 +244,13 @@ def _memory(wide: Any) -> Any:
     return numbers, scores, sums, stack[wide](GROUP), stack[wide](GROUP), stack[wide](GROUP)
 
 
-def _spans(place: Any, rows: Any, window: Any) -> Any:
+def _spans(place: Index, rows: Index, window: int) -> Any:
     """From which span on, and up to which one, rows from a place on see something."""
     low = max(place - window + 1, 0) // SPAN if window > 0 else 0
     return low, (place + rows - 1) // SPAN + 1
 
 
-def _keep(results: Any, at: Any, heads: Any, size: Any, work: Any) -> None:
+def _keep(results: AnyTensor, at: Index, heads: Index, size: Index, work: tuple[AnyTensor, ...]) -> None:
     """Stores what a span gave for a row."""
     _, _, sums, tops, totals, _ = work
     for r in range(heads):
@@ -236,7 +259,7 @@ def _keep(results: Any, at: Any, heads: Any, size: Any, work: Any) -> None:
             results[at + 2 * GROUP + r * size + k] = sums[r * DEPTH + k]
 
 
-def _take(results: Any, at: Any, heads: Any, size: Any, work: Any) -> None:
+def _take(results: AnyTensor, at: Index, heads: Index, size: Index, work: tuple[AnyTensor, ...]) -> None:
     """Loads what a span gave for a row."""
     _, _, sums, tops, totals, _ = work
     for r in range(heads):
@@ -245,7 +268,7 @@ def _take(results: Any, at: Any, heads: Any, size: Any, work: Any) -> None:
             sums[r * DEPTH + k] = results[at + 2 * GROUP + r * size + k]
 
 
-def _put(out: Any, row: Any, own: Any, count: Any, heads: Any, work: Any) -> None:
+def _put(out: AnyTensor, row: Index, own: Index, count: Index, heads: Index, work: tuple[AnyTensor, ...]) -> None:
     """The results of some rows from what all spans gave."""
     _, _, sums, _, totals, _ = work
     size = out.dim(2)
@@ -255,7 +278,7 @@ def _put(out: Any, row: Any, own: Any, count: Any, heads: Any, work: Any) -> Non
             store(out, (row + r // heads, own + r % heads, k), (sums[r * DEPTH + k] * factor).cast(out.dtype))
 
 
-def _sequence(offsets: Any, count: Any, row: Any) -> Any:
+def _sequence(offsets: AnyTensor, count: Index, row: Index) -> Any:
     """The sequence that a row belongs to."""
     low, high = int64(0), int64(count)
     while high - low > 1:
@@ -267,7 +290,7 @@ def _sequence(offsets: Any, count: Any, row: Any) -> Any:
     return low
 
 
-def _page(table: Any, s: Any, number: Any, pages: Any) -> Any:
+def _page(table: AnyTensor, s: Index, number: Index, pages: AnyTensor) -> Any:
     """The number of a page of a sequence in the memory of all."""
     assert number < table.dim(1), f"a sequence needs {number + 1} pages, and the table has {table.dim(1)}"
     page = table[s, number].cast(int64)
@@ -276,7 +299,9 @@ def _page(table: Any, s: Any, number: Any, pages: Any) -> Any:
 
 
 @kv_cache_store.reference
-def kv_cache_store_reference(pages, key, value, offsets, lengths, table, *, layer):
+def kv_cache_store_reference(
+    pages: Array, key: Array, value: Array, offsets: Array, lengths: Array, table: Array, *, layer: int
+):
     size = key.shape[2]
     room, is_scaled = _room(pages, size)
     for s, row, place in _places(offsets, lengths):
@@ -296,7 +321,9 @@ def kv_cache_store_reference(pages, key, value, offsets, lengths, table, *, laye
 
 
 @flash_attention_ragged.reference
-def flash_attention_ragged_reference(query, pages, offsets, lengths, table, *, layer, window, scale):
+def flash_attention_ragged_reference(
+    query: Array, pages: Array, offsets: Array, lengths: Array, table: Array, *, layer: int, window: int, scale: float
+):
     result = np.zeros(query.shape, np.float64)
     group = query.shape[1] // max(pages.shape[3], 1)
     size, shared = query.shape[2], pages.shape[3]
@@ -318,13 +345,13 @@ def flash_attention_ragged_reference(query, pages, offsets, lengths, table, *, l
     return result.astype(query.dtype)
 
 
-def _room(pages, size):
+def _room(pages: Array, size: int):
     """The places of a page, and whether they have scales."""
     is_scaled = pages.dtype.itemsize == 1
     return pages.shape[4] // (size + SCALE * is_scaled), is_scaled
 
 
-def _places(offsets, lengths):
+def _places(offsets: Array, lengths: Array):
     for s, length in enumerate(lengths):
         for row in range(int(offsets[s]), int(offsets[s + 1])):
             yield s, row, int(length) + row - int(offsets[s])

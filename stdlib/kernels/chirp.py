@@ -17,7 +17,6 @@ from ...dsl import (
     InputTensor,
     Int,
     OutputTensor,
-    Parts,
     Pointer,
     ceildiv,
     cos,
@@ -145,8 +144,8 @@ def fft_of_any_length(
 
 
 def _convolved(
-    first: tuple[Parts, ...],
-    second: tuple[Parts, ...],
+    first: tuple[Pointer[Floating], ...],
+    second: tuple[Pointer[Floating], ...],
     chirp: AnyTensor,
     roots: AnyTensor,
     spectrum: AnyTensor,

@@ -152,8 +152,8 @@ def _each_element(
     out: AnyTensor,
     x: AnyTensor,
     row: Index,
-    first: tuple[Parts, ...],
-    second: tuple[Parts, ...],
+    first: tuple[Pointer[Floating], ...],
+    second: tuple[Pointer[Floating], ...],
     roots: AnyTensor,
     inverse: bool,
     hermitian: bool,
@@ -167,7 +167,9 @@ def _each_element(
     store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
 
-def load_row(x: AnyTensor, row: Index, first: tuple[Parts, ...], n: Index, inverse: bool, hermitian: bool) -> None:
+def load_row(
+    x: AnyTensor, row: Index, first: tuple[Pointer[Floating], ...], n: Index, inverse: bool, hermitian: bool
+) -> None:
     """Copies n elements of a row, in which zeros or conjugates follow those that are there."""
     kept = min(n // 2 + 1 if hermitian else n, x.dim(1))
     # The inverse is the transform with real and imaginary parts exchanged, before and after.
@@ -190,7 +192,7 @@ def load_row(x: AnyTensor, row: Index, first: tuple[Parts, ...], n: Index, inver
 def store_row(
     out: AnyTensor,
     row: Index,
-    found: tuple[Parts, ...],
+    found: tuple[Pointer[Floating], ...],
     n: Index,
     of_reals: bool | Bool,
     inverse: bool,
@@ -211,8 +213,8 @@ def _real_to_halves(
     out: AnyTensor,
     x: AnyTensor,
     row: Index,
-    first: tuple[Parts, ...],
-    second: tuple[Parts, ...],
+    first: tuple[Pointer[Floating], ...],
+    second: tuple[Pointer[Floating], ...],
     roots: AnyTensor,
     factors: int,
     scale: Floating,
@@ -248,8 +250,8 @@ def _halves_to_real(
     out: AnyTensor,
     x: AnyTensor,
     row: Index,
-    first: tuple[Parts, ...],
-    second: tuple[Parts, ...],
+    first: tuple[Pointer[Floating], ...],
+    second: tuple[Pointer[Floating], ...],
     roots: AnyTensor,
     factors: int,
     scale: Floating,
@@ -295,8 +297,8 @@ def _make_ends_real(imaginary: Pointer[Floating], n: Index):
 
 
 def stages(
-    x: tuple[Parts, ...],
-    y: tuple[Parts, ...],
+    x: tuple[Pointer[Floating], ...],
+    y: tuple[Pointer[Floating], ...],
     table: Pointer[Floating],
     n: Index,
     factors: int,
@@ -340,8 +342,8 @@ def smallest_factor(n: Index) -> Any:
 def _stage(
     radix: int,
     butterfly: Callable[..., Parts],
-    x: tuple[Parts, ...],
-    y: tuple[Parts, ...],
+    x: tuple[Pointer[Floating], ...],
+    y: tuple[Pointer[Floating], ...],
     table: Pointer[Floating],
     n: Index,
     s: Index,
@@ -372,8 +374,8 @@ def _stage(
 def _group(
     radix: int,
     butterfly: Callable[..., Parts],
-    x: tuple[Parts, ...],
-    y: tuple[Parts, ...],
+    x: tuple[Pointer[Floating], ...],
+    y: tuple[Pointer[Floating], ...],
     table: Pointer[Floating],
     n: Index,
     s: Index,
@@ -400,8 +402,8 @@ def _group(
 
 
 def _first_stage(
-    x: tuple[Parts, ...],
-    y: tuple[Parts, ...],
+    x: tuple[Pointer[Floating], ...],
+    y: tuple[Pointer[Floating], ...],
     table: Pointer[Floating],
     n: Index,
     m: Index,
@@ -427,8 +429,8 @@ def _first_stage(
 
 
 def _sums(
-    x: tuple[Parts, ...],
-    y: tuple[Parts, ...],
+    x: tuple[Pointer[Floating], ...],
+    y: tuple[Pointer[Floating], ...],
     table: Pointer[Floating],
     n: Index,
     s: Index,

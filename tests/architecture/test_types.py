@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from .test_architecture import modules, tree
 
-LEFT = 171
+LEFT = 0
 LONG = 26
 MOST = 8  # arguments of a function of the library; an op has those that its callers pass
 
