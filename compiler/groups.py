@@ -35,7 +35,7 @@ from .ir.program import Function, NotFusible, PointerType, Program, Region, Valu
 from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
-from .sharing import Shared, shared_groups
+from .sharing import Shared, alone, shared_groups
 from .targets import Target
 
 SUFFIX = ".group"
@@ -97,19 +97,32 @@ def compile_groups(spec: EntrySpec, target: Target, progress: Progress | None = 
 def entry_objects(spec: EntrySpec, target: Target, progress: Progress | None = None) -> EntryObjects:
     """The objects of an entry, as `compile_groups` links them."""
     shared = shared_groups(spec)
-    groups = [each.group for each in shared]
-    keys = [_key(group, target) for group in groups]
-    unique = dict(zip(keys, groups, strict=True))
-    known = {key: code for key in unique if (code := _kept(key)) is not None}
-    missing = [(key, group) for key, group in unique.items() if key not in known]
-    known |= _compiled(missing, target, progress)
-    if apart := [number for number, key in enumerate(keys) if key not in known]:
+    keys, known = _codes(shared, target, progress)
+    apart = [number for number, key in enumerate(keys) if key not in known]
+    if again := [number for number in apart if shared[number].sizes]:
+        for number in again:
+            shared[number] = alone(spec, number)
+        keys, known = _codes(shared, target, progress)
+        apart = [number for number, key in enumerate(keys) if key not in known]
+    if apart:
         raise NotFusible("these kernels do not fuse", apart)
+    unique = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     codes = [known[key] for key in unique]
-    entry = _entry(spec, [list(unique).index(key) for key in keys], shared, codes, target)
+    entry = _entry(spec, [unique[key] for key in keys], shared, codes, target)
     records = tuple(record for code in codes for record in code.records)
     stack = max((code.stack for code in codes), default=0)
     return EntryObjects((entry, _helpers(target), *(code.code for code in codes)), records, stack)
+
+
+def _codes(
+    shared: Sequence[Shared], target: Target, progress: Progress | None
+) -> tuple[list[str], dict[str, GroupCode]]:
+    """The key of each group, and the codes by these; without those of groups that cannot be built."""
+    keys = [_key(each.group, target) for each in shared]
+    unique = {key: each.group for key, each in zip(keys, shared, strict=True)}
+    known = {key: code for key in unique if (code := _kept(key)) is not None}
+    missing = [(key, group) for key, group in unique.items() if key not in known]
+    return keys, known | _compiled(missing, target, progress)
 
 
 def _key(group: Numbering, target: Target) -> str:
@@ -229,7 +242,7 @@ def _entry(
             numbers_passed = len(group.slots) + len(each.passed)
             types = [PointerType(spec.buffers[b].dtype) for b in group.buffers] + [INT] * numbers_passed
             functions[number] = Function(codes[number].symbol, [Value(type) for type in types], Region())
-        program.calls.append((number, group.buffers, group.slots))
+        program.calls.append((number, group.buffers, each.dims()))
         program.passed.append(each.passed)
     program.functions = [functions[number] for number in range(len(codes))]
     sites: dict[str, int] = {}

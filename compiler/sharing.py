@@ -1,17 +1,32 @@
-"""Lets groups that differ only in numbers share code: what are literals in them becomes what their calls pass.
+"""Lets groups that differ only in numbers share code: literals and sizes become what their calls pass.
 
-A network has the same group many times, with another factor or bound in each. Code that loads the number from an
-argument has the same bits as code that has it as a constant: the ops concerned compute with it as with any element.
+A network has the same group many times, with another factor or bound in each, or over tensors of other sizes. Code that
+loads the number from an argument has the same bits as code that has it as a constant: the ops concerned compute with it
+as with any element. Code for a size that its call passes is that for a symbolic size of a graph.
+
+Sizes that are equal in each of the groups stay one size, so that the code still knows that they are. What is 0 or 1, or
+the same in all of them, stays a constant.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..dsl.contract.groups import Numbering
-from ..dsl.contract.unit import EntrySpec, FromNode, GroupSpec, Literal, NodeSpec, Operand, Passed
+from ..dsl.contract.unit import (
+    EntrySpec,
+    FromNode,
+    GroupSpec,
+    Literal,
+    NodeSpec,
+    Operand,
+    Passed,
+    Size,
+    Slot,
+)
+from ..dsl.diagnostics.places import is_shipped
 from ..dsl.types.dtype import DType
 
 # Kernels that compute with a number as with any element, whatever it is. Not those of which a number that is known
@@ -20,56 +35,166 @@ _PLAIN = frozenset(["add", "sub", "mul", "equal", "not_equal"])
 _SPREADING = frozenset(["broadcast_to"])  # what gives the number on
 _TYPES = {DType.float32: "<f", DType.int64: "<q"}
 
+# Kernels whose inner loops are as fast for sizes that are not known: these may be roots of groups that share code. A
+# softmax or an average over windows is not among them: it takes up to three times as long.
+_ANY_SIZES = frozenset([
+    "abs", "add", "batch_matmul", "batch_matmul_transposed", "broadcast_to", "cast", "concat2",
+    "conv", "conv_packed", "copy", "depthwise_conv", "div", "equal", "gather", "matmul",
+    "matmul_packed", "matmul_transposed", "matmul_transposed_packed", "max_pool", "maximum",
+    "minimum", "mul", "pack_filter", "pack_panels", "pack_panels_transposed", "pad_places",
+    "permute", "pow", "reduce_max", "reduce_mean", "reduce_min", "reduce_sum", "relu", "reshape",
+    "resize_nearest", "rsqrt", "sigmoid", "slice", "split_places", "sqrt", "sub", "tanh", "where",
+])  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Shared:
-    """A group, and the numbers that its call passes."""
+    """A group, and what its call passes: numbers, and sizes.
+
+    Slots of the group from the entry's number of slots on are `sizes`, in their order.
+    """
 
     group: Numbering
     passed: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    def dims(self) -> tuple[Size, ...]:
+        """The sizes that the call passes: slots of the entry, and numbers."""
+        count = self.group.spec.slots
+        return tuple(Slot(n) if n < count else self.sizes[n - count] for n in self.group.slots)
+
+
+@dataclass(frozen=True)
+class _General:
+    """A group without its numbers: equal keys are groups that may differ in these alone."""
+
+    key: tuple[str, int]
+    numbers: tuple[int, ...]
+    sizes: tuple[int, ...]
 
 
 def shared_groups(spec: EntrySpec) -> list[Shared]:
     """The groups of an entry; those that are equal but for numbers take these as arguments."""
-    kinds: dict[str, list[tuple[int, ...]]] = {}
-    whole = [_general(group) for group in spec.groups]
+    whole = [_general(spec, group) for group in spec.groups]
+    kinds: dict[tuple[str, int], list[_General]] = {}
     for made in whole:
-        if made is not None:
-            kinds.setdefault(Numbering(spec, made[0]).key, []).append(made[1])
-    found = []
-    for group, made in zip(spec.groups, whole, strict=True):
-        others = kinds[Numbering(spec, made[0]).key] if made is not None else []
-        differing = [k for k, values in enumerate(zip(*others, strict=True)) if len(set(values)) > 1]
-        general = _general(group, differing) if differing else None
-        if general is None:
-            found.append(Shared(Numbering(spec, group)))
-        else:
-            found.append(Shared(Numbering(spec, general[0]), general[1]))
-    return found
+        kinds.setdefault(made.key, []).append(made)
+    return [_shared(spec, group, kinds[made.key]) for group, made in zip(spec.groups, whole, strict=True)]
 
 
-def _general(group: GroupSpec, wanted: Sequence[int] | None = None) -> tuple[GroupSpec, tuple[int, ...]] | None:
-    """A group whose literals are passed, and their bits; None where it has none that can be.
+def alone(spec: EntrySpec, number: int) -> Shared:
+    """A group of an entry that shares no code: kernels may fuse for sizes that are known, and not for others."""
+    return Shared(Numbering(spec, spec.groups[number]))
+
+
+def _general(spec: EntrySpec, group: GroupSpec) -> _General:
+    numbers, sizes = list[int](), list[int]()
+
+    def slot(size: int) -> Size:
+        sizes.append(size)
+        return Slot(spec.slots + len(sizes) - 1)
+
+    general = _replaced(group, numbers, lambda _: True, slot)
+    key = Numbering(spec, general).key, len(sizes)  # a size of the entry's slots is no number
+    return _General(key, tuple(numbers), tuple(sizes))
+
+
+def _shared(spec: EntrySpec, group: GroupSpec, kind: Sequence[_General]) -> Shared:
+    """A group as the others of its kind are, with arguments for what differs among them."""
+    columns = list(zip(*(each.numbers for each in kind), strict=True))
+    differing = [len(set(column)) > 1 for column in columns]
+    axes = iter(list(zip(*(each.sizes for each in kind), strict=True)))
+    slots: dict[tuple[int, ...], int] = {}
+    numbers, sizes = list[int](), list[int]()
+
+    def slot(size: int) -> Size:
+        column = next(axes)
+        if len(set(column)) == 1:
+            return size
+        if column not in slots:
+            slots[column] = spec.slots + len(sizes)
+            sizes.append(size)
+        return Slot(slots[column])
+
+    general = _replaced(group, numbers, lambda count: differing[count], slot)
+    return Shared(Numbering(spec, general), tuple(numbers), tuple(sizes))
+
+
+def _replaced(
+    group: GroupSpec, numbers: list[int], wanted: Callable[[int], bool], slot: Callable[[int], Size]
+) -> GroupSpec:
+    """A group whose literals are passed, as far as they are wanted, and with other sizes.
 
     Args:
         group: a group.
-        wanted: which of these literals are passed; the others stay what they are.
+        numbers: takes the bits of the literals that are passed.
+        wanted: whether the literal of this number is passed; the others stay what they are.
+        slot: called with each size that may differ among groups, in a fixed order; returns what takes its place.
     """
-    numbers: list[int] = []
-    nodes = []
+    fixed = _fixed_sizes(group)
     count = 0
+
+    def shape(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+        if fixed is None:
+            return sizes
+        return tuple(n if isinstance(n, Slot) or n in fixed else slot(n) for n in sizes)
+
+    def operand(number: int, each: Operand) -> Operand:
+        nonlocal count
+        if isinstance(each, FromNode):
+            return each
+        bits = _bits(each) if _takes_any(group.nodes, number) else None
+        if isinstance(each, Literal) and bits is not None:
+            count += 1
+            if wanted(count - 1):
+                numbers.append(bits)
+                return Passed(len(numbers) - 1, each.dtype, shape(each.shape))
+        return replace(each, shape=shape(each.shape))
+
+    nodes = []
     for number, node in enumerate(group.nodes):
-        inputs: list[Operand] = []
-        for operand in node.inputs:
-            bits = _bits(operand) if _takes_any(group.nodes, number) else None
-            if isinstance(operand, Literal) and bits is not None:
-                if wanted is None or count in wanted:
-                    operand = Passed(len(numbers), operand.dtype, operand.shape)
-                    numbers.append(bits)
-                count += 1
-            inputs.append(operand)
-        nodes.append(replace(node, inputs=tuple(inputs)))
-    return (replace(group, nodes=tuple(nodes), passed=len(numbers)), tuple(numbers)) if numbers else None
+        inputs = tuple(operand(number, each) for each in node.inputs)
+        outputs = tuple((dtype, shape(sizes)) for dtype, sizes in node.outputs)
+        nodes.append(replace(node, inputs=inputs, outputs=outputs))
+    return replace(group, nodes=tuple(nodes), passed=len(numbers))
+
+
+# *** sizes ***
+
+
+def _fixed_sizes(group: GroupSpec) -> frozenset[int] | None:
+    """The sizes of a group that stay constants; None for all of them."""
+    shipped = all(is_shipped(node.kernel.functions[0].file) for node in group.nodes)
+    if not shipped or group.nodes[group.root].kernel.schema.name not in _ANY_SIZES:
+        return None
+    fixed = {0, 1}
+    for number, node in enumerate(group.nodes):
+        if node.kernel.schema.move == "reshape" and not _is_stored_alone(group, number):
+            fixed.update(_divided_sizes(_shape_of(group, node.inputs[0]), node.outputs[0][1]))
+    return frozenset(fixed)
+
+
+def _is_stored_alone(group: GroupSpec, number: int) -> bool:
+    """Whether a node is the last of the moves to what is stored, where a position serves as an index."""
+    return number == group.epilogue and number in group.moves
+
+
+def _shape_of(group: GroupSpec, operand: Operand) -> tuple[Size, ...]:
+    if isinstance(operand, FromNode):
+        return group.nodes[operand.node].outputs[operand.output][1]
+    return operand.shape
+
+
+def _divided_sizes(before: Sequence[Size], after: Sequence[Size]) -> list[int]:
+    """The sizes between which elements of a reshape are taken apart, which is by numbers that the code has to know."""
+    left, right = ([size for size in shape if size != 1] for shape in (before, after))
+    while left and right and left[-1] == right[-1]:
+        left.pop()
+        right.pop()
+    return [size for size in (*left, *right) if isinstance(size, int)]
+
+
+# *** literals ***
 
 
 def _bits(operand: Operand) -> int | None:

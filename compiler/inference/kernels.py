@@ -83,7 +83,7 @@ def build_program(spec: EntrySpec, target: Target, *, notes: bool = False) -> Pr
             except NotFusible as error:
                 apart[number] = error
                 del known[key]  # each of them is wanted
-        program.calls.append((known.get(key, -1), tuple(numbering.buffers), tuple(numbering.slots)))
+        program.calls.append((known.get(key, -1), numbering.buffers, tuple(map(Slot, numbering.slots))))
     if mistakes:
         raise joined(mistakes)
     if apart:

@@ -86,9 +86,9 @@ class Interpreted:
         """Makes calls, as control flow says."""
         for step in steps:
             if isinstance(step, int):
-                function, buffers, slots = self.program.calls[step]
+                function, buffers, dims = self.program.calls[step]
                 self.machine.op = self.ops[function]
-                self.functions[function](*(pointers[b] for b in buffers), *(np.int64(sizes[s]) for s in slots))
+                self.functions[function](*(pointers[b] for b in buffers), *map(np.int64, _shape(dims, sizes)))
             elif isinstance(step, If):
                 holds = pointers[step.condition].memory.data[0]
                 self._steps(step.then if holds else step.otherwise, pointers, sizes)

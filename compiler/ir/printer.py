@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...dsl.contract.unit import Step, While
+from ...dsl.contract.unit import Slot, Step, While
 from ...dsl.diagnostics.places import shown_path
 from .opcodes import CONST
 from .program import Function, Location, Op, Program, Region, Value
@@ -47,8 +47,9 @@ def _steps(program: Program, steps: Iterable[Step], indent: str) -> Iterator[str
     """When the entry calls what, a line a call."""
     for step in steps:
         if isinstance(step, int):
-            number, buffers, slots = program.calls[step]
-            args = [f"buffer {b}" for b in buffers] + [f"dim {s}" for s in slots]
+            number, buffers, sizes = program.calls[step]
+            args = [f"buffer {b}" for b in buffers]
+            args += [f"dim {n.index}" if isinstance(n, Slot) else str(n) for n in sizes]
             yield f"{indent}call {program.functions[number].name}({', '.join(args)})"
             continue
         is_loop = isinstance(step, While)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from ...dsl.contract.unit import Step, groups_in
+from ...dsl.contract.unit import Size, Step, groups_in
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend.program import PortableKernel
@@ -347,10 +347,10 @@ class Function:
 
 @dataclass
 class Program:
-    """Everything one entry needs. `calls` lists which function runs on which buffers and dim slots."""
+    """Everything one entry needs. `calls` lists which function runs on which buffers, with which sizes."""
 
     functions: list[Function] = field(default_factory=list)
-    calls: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    calls: list[tuple[int, tuple[int, ...], tuple[Size, ...]]] = field(default_factory=list)
     passed: list[tuple[int, ...]] = field(default_factory=list)  # the numbers that each call passes, where some do
     sites: list[Site] = field(default_factory=list)
     fastmath: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence, Set
 
 from ...dsl.contract import abi
-from ...dsl.contract.unit import If, Step, While
+from ...dsl.contract.unit import If, Size, Slot, Step, While
 from ..ir.program import Program
 from .writer import LEAVE
 
@@ -172,11 +172,10 @@ class _Calls:
                 self.loop(step)
 
     def call(self, number: int) -> None:
-        function, buffers, slots = self.program.calls[number]
-        passed = self.program.passed[number] if self.program.passed else ()
-        names = ["%ctx", *(self.fetch("pointer", b) for b in buffers), *(self.fetch("dim", s) for s in slots)]
-        names += [self.constant(value) for value in passed]
-        types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * (len(slots) + len(passed))
+        function, buffers, sizes = self.program.calls[number]
+        numbers = [*sizes, *(self.program.passed[number] if self.program.passed else ())]
+        names = ["%ctx", *(self.fetch("pointer", b) for b in buffers), *(self.number(each) for each in numbers)]
+        types = ["!llvm.ptr"] * (1 + len(buffers)) + ["i64"] * len(numbers)
         callee, result = self.program.functions[function], self.name()
         if self.called:
             self.look()
@@ -191,7 +190,10 @@ class _Calls:
         if self.program.traced:
             self.report_site(abi.ends(number))
 
-    def constant(self, value: int) -> str:
+    def number(self, value: Size) -> str:
+        """A dim, or a constant."""
+        if isinstance(value, Slot):
+            return self.fetch("dim", value.index)
         name = self.name()
         self.line(f"{name} = arith.constant {value} : i64")
         return name

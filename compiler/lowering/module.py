@@ -17,6 +17,7 @@ from typing import Any
 
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
+from ...dsl.contract.unit import Slot
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import Function, PointerType, Program, has_reports
@@ -228,9 +229,10 @@ def _small_entry(module: ModuleWriter, program: Program) -> str:
     """The entry with the one group in it; see `passes.merge_small_entry`."""
     function = program.functions[0]
     module.op = function.op
-    _, buffers, slots = program.calls[0]
+    _, buffers, sizes = program.calls[0]
     w = FunctionWriter(module)
-    places = [("%pointers", "!llvm.ptr", b) for b in buffers] + [("%dims", "i64", s) for s in slots]
+    places = [("%pointers", "!llvm.ptr", b) for b in buffers]
+    places += [("%dims", "i64", n.index) for n in sizes if isinstance(n, Slot)]
     for number, (value, (array, type, index)) in enumerate(zip(function.params, places, strict=True)):
         w.bind(value, f"%a{number}")
         at = f"llvm.getelementptr inbounds {array}[{index}] : (!llvm.ptr) -> !llvm.ptr, {type}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...dsl.contract import abi
-from ...dsl.contract.unit import groups_in
+from ...dsl.contract.unit import Size, Slot, groups_in
 from ..ir.copying import Copier
 from ..ir.opcodes import ENQUEUE
 from ..ir.program import Function, Op, PointerType, Program, Region, walk
@@ -108,29 +108,34 @@ def entry_size(program: Program, taking: Iterable[str]) -> str:
     lines = ["    %r0 = arith.constant 0 : i64\n"]
     stages = range(len(program.stages) + 1)
     for k in stages:
-        results: dict[tuple[str, tuple[int, ...]], None] = {}
+        results: dict[tuple[str, tuple[Size, ...]], None] = {}
         for number in groups_in(program.stage(k)):
-            function, _, slots = program.calls[number]
+            function, _, sizes = program.calls[number]
             if program.functions[function].name in names:
-                results[program.functions[function].name, slots] = None
+                passed = program.passed[number] if program.passed else ()
+                results[program.functions[function].name, (*sizes, *passed)] = None
         lines += _stage(k, results)
     lines.append(f"    llvm.return %r{len(stages)} : i64\n")
     return f"  llvm.func @{abi.SCRATCH}(%dims: !llvm.ptr, %stage: i64) -> i64 {{\n{''.join(lines)}  }}\n"
 
 
-def _stage(k: int, calls: Mapping[tuple[str, tuple[int, ...]], None]) -> list[str]:
+def _stage(k: int, calls: Mapping[tuple[str, tuple[Size, ...]], None]) -> list[str]:
     """The lines for one stage, of which others give 0."""
     lines = [
         f"    %n{k} = arith.constant {k} : i64\n    %is{k} = arith.cmpi eq, %stage, %n{k} : i64\n",
         f"    %m{k} = scf.if %is{k} -> (i64) {{\n      %most{k}_0 = arith.constant 0 : i64\n",
     ]
-    for c, (name, slots) in enumerate(calls):
+    for c, (name, numbers) in enumerate(calls):
         dims = []
-        for at, slot in enumerate(slots):
+        for at, number in enumerate(numbers):
             dim = f"%d{k}_{c}_{at}"
-            lines.append(f"      {dim}p = llvm.getelementptr inbounds %dims[{slot}] : (!llvm.ptr) -> !llvm.ptr, i64\n")
-            lines.append(f"      {dim} = llvm.load {dim}p : !llvm.ptr -> i64\n")
             dims.append(dim)
+            if not isinstance(number, Slot):
+                lines.append(f"      {dim} = arith.constant {number} : i64\n")
+                continue
+            place = f"llvm.getelementptr inbounds %dims[{number.index}]"
+            lines.append(f"      {dim}p = {place} : (!llvm.ptr) -> !llvm.ptr, i64\n")
+            lines.append(f"      {dim} = llvm.load {dim}p : !llvm.ptr -> i64\n")
         types = ", ".join("i64" for _ in dims)
         lines.append(f"      %c{k}_{c} = llvm.call @{size_name(name)}({', '.join(dims)}) : ({types}) -> i64\n")
         lines.append(f"      %most{k}_{c + 1} = arith.maxsi %most{k}_{c}, %c{k}_{c} : i64\n")

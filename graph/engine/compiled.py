@@ -25,7 +25,7 @@ from ..loading.load import load_graph, load_parts
 from ..passes.devices import Segment, divide
 from .model import Model
 from .optimising import optimise_graph
-from .prepared import parts_of, prepared_weights
+from .prepared import graphs_of, prepared_weights
 from .weights import weights_of
 
 Load = Callable[..., LoadedCode]
@@ -74,8 +74,8 @@ class CompiledModel:
                     self._load(step.ir)
         else:
             self._ready.append((self._final, self._load(self._final)))
-            for part in parts_of(self._final):
-                self._load(part)
+            for graph, _ in graphs_of(self._final):
+                self._load(graph)
 
     def model(self, registry: Mapping[str, Any] | None) -> Model:
         """A model with these weights."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from ...dsl.contract.checks import SAFE
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..ir import External, GraphIR, Prepared
-from ..loading.cache_keys import graph_key
 from ..loading.code import LoadedCode
+from ..renumbering import Rewriting
 from .model import Model
 from .weights import aligned_memory, storage_of
 
@@ -26,28 +25,18 @@ def prepared_weights(
     Raises:
         KernelError: a kernel stopped itself.
     """
-    codes: dict[str, LoadedCode] = {}
     computed: dict[int, Storage] = {}  # by identity of the part
-
-    def code_of(part: GraphIR) -> LoadedCode:
-        key = graph_key(part, (), True, SAFE)
-        if key not in codes:
-            codes[key] = load(part)
-        return codes[key]
 
     def storages(of: GraphIR) -> dict[int, Storage]:
         return {number: storage(item) for number, item in enumerate(of.nodes) if isinstance(item, External)}
 
     def storage(weight: External) -> Storage:
-        if not isinstance(weight, Prepared):
-            return weights[weight.name]
-        assert weight.part is not None
-        key = id(weight.part)
-        if key not in computed:
-            (made,) = Model(weight.part, code_of, None, storages(weight.part)).execute(out=[_memory(weight)])
-            computed[key] = storage_of(weight, made)
-        return computed[key]
+        return computed[id(weight.part)] if isinstance(weight, Prepared) else weights[weight.name]
 
+    for graph, made_by in graphs_of(ir):
+        results = Model(graph, load, None, storages(graph)).execute(out=[_memory(weight) for weight in made_by])
+        for weight, result in zip(made_by, results, strict=True):
+            computed[id(weight.part)] = storage_of(weight, result)
     return storages(ir)
 
 
@@ -59,10 +48,39 @@ def _memory(weight: Prepared) -> Array | None:
     return aligned_memory(tuple(int(dim) for dim in type.shape), type.dtype.to_numpy(), ALIGNMENT)
 
 
-def parts_of(ir: GraphIR) -> list[GraphIR]:
-    """The graphs that compute the prepared values of a graph, with those that these need."""
-    results = []
-    for item in ir.nodes:
-        if isinstance(item, Prepared) and item.part is not None:
-            results += [*parts_of(item.part), item.part]
-    return results
+def graphs_of(ir: GraphIR) -> list[tuple[GraphIR, list[Prepared]]]:
+    """The graphs that compute the prepared values of a graph, and the values that each of them gives, in its order.
+
+    Values are computed by one graph, whose groups share code, and those that need prepared values themselves by another
+    one after it.
+    """
+    rounds: list[dict[int, Prepared]] = []  # by identity of the part, which several values may share
+
+    def visit(of: GraphIR) -> int:
+        """How many rounds have to be done before a graph can run."""
+        needed = 0
+        for item in of.nodes:
+            if isinstance(item, Prepared):
+                assert item.part is not None
+                number = visit(item.part)
+                rounds.extend({} for _ in range(number + 1 - len(rounds)))
+                rounds[number][id(item.part)] = item
+                needed = max(needed, number + 1)
+        return needed
+
+    visit(ir)
+    return [(_joined(list(each.values())), list(each.values())) for each in rounds]
+
+
+def _joined(values: Sequence[Prepared]) -> GraphIR:
+    """The graph that computes several values."""
+    outputs: list[int] = []
+    writing = Rewriting(GraphIR("weights", (), (), ()))
+    writing.changed = 1  # the items get other numbers
+    for value in values:
+        assert value.part is not None
+        writing.values = {}
+        for item in value.part.nodes:
+            writing.keep(item)
+        outputs += writing.new(value.part.outputs)
+    return GraphIR("weights", (), tuple(writing.made), tuple(outputs))

@@ -1,4 +1,4 @@
-"""Groups that differ only in numbers share code: it is compiled once, and each call passes its numbers."""
+"""Groups that differ only in numbers or sizes share code: it is compiled once, and each call passes them."""
 
 from __future__ import annotations
 
@@ -82,3 +82,79 @@ def test_equal_groups_are_still_one(compiled: list[str]) -> None:
         return [ops.cumsum(x + n, 0) for n in (1.0, 1.0, 1.0)]
 
     check(compiled, forward, X, 1)
+
+
+# *** sizes ***
+
+
+def rows_of(sizes: list[int]) -> Any:
+    """A graph of sums along rows of several sizes."""
+
+    def forward(x: Any) -> Any:
+        return [ops.mean(x[:, :n] * x[:, :n], axis=1) for n in sizes]
+
+    return forward
+
+
+def test_sizes_are_passed(compiled: list[str]) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 100), np.float32)
+    check(compiled, rows_of([7, 33, 64, 99]), x, 1)
+
+
+def test_sizes_of_one_and_none_are_not_passed(compiled: list[str]) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 100), np.float32)
+    check(compiled, rows_of([1, 7, 33]), x, 2)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_symbolic_sizes_stand_next_to_passed_ones(compiled: list[str], batch: int, dtype: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((batch, 40)).astype(dtype)
+    graph = graphs.build(rows_of([5, 17, 39]), (dtype, ["batch", 40]))
+    wanted = [each.to_numpy() for each in InferenceSession(interpret=True).load(graph).execute(x)]
+    compiled.clear()
+    for got, each in zip(InferenceSession().load(graph).execute(x), wanted, strict=True):
+        np.testing.assert_array_equal(got.to_numpy(), each)
+    assert len(compiled) == 1
+
+
+def test_a_symbolic_size_is_no_number(compiled: list[str]) -> None:
+    """One tensor has a symbolic size where another one has a number."""
+    types = ((np.float32, ["n", 4]), (np.float32, [5, 4]))
+    graph = graphs.build(lambda x, y: [ops.cumsum(x * 2.0, 1), ops.cumsum(y * 2.0, 1)], *types)
+    x, y = (np.arange(n * 4, dtype=np.float32).reshape(n, 4) for n in (3, 5))
+    for got, each in zip(InferenceSession().load(graph).execute(x, y), (x, y), strict=True):
+        np.testing.assert_array_equal(got.to_numpy(), np.cumsum(each * 2, 1))
+
+
+def test_a_reshape_between_axes_keeps_its_sizes(compiled: list[str]) -> None:
+    """A size that is not known would cost a division for each element."""
+
+    def forward(x: Any) -> Any:
+        parts = []
+        for channels, parted in ((8, 4), (16, 4)):
+            split = ops.reshape(x[:, : channels * 6], [2, parted, channels * 6 // parted])
+            scaled = split * ops.mean(split, axis=2)
+            parts.append(ops.reshape(scaled, [2, channels, 6]) * 2.0)
+        return parts
+
+    x = np.random.default_rng(0).standard_normal((2, 96), np.float32)
+    check(compiled, forward, x, 5)  # the slices share code; the means and products read across the reshape
+
+
+def test_convolutions_of_several_sizes_share_code_and_scratch(compiled: list[str]) -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((1, 20, 20, 8), np.float32)
+    filters = [random.standard_normal((3, 3, 8, n), np.float32) for n in (16, 32, 48)]
+
+    def forward(x: Any) -> Any:
+        return [ops.conv2d(x, ops.constant(each), padding=(1, 1, 1, 1)) for each in filters]
+
+    type = (np.float32, [1, 20, 20, 8])
+    graph = graphs.build(forward, type)
+    results = [each.to_numpy() for each in InferenceSession().load(graph).execute(x)]
+    assert len(compiled) < 6, compiled
+    for result, each in zip(results, filters, strict=True):
+        alone = graphs.build(lambda x, each=each: ops.conv2d(x, ops.constant(each), padding=(1, 1, 1, 1)), type)
+        (wanted,) = InferenceSession().load(alone).execute(x)
+        np.testing.assert_array_equal(result, wanted.to_numpy())
