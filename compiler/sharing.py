@@ -4,7 +4,7 @@ A network has the same group many times, with another factor or bound in each, o
 loads the number from an argument has the same bits as code that has it as a constant: the ops concerned compute with it
 as with any element. Code for a size that its call passes is that for a symbolic size of a graph.
 
-Sizes that are equal in each of the groups stay one size, so that the code still knows that they are. What is 0 or 1, or
+Sizes that are equal in each of the groups stay one size, so that the code can rely on it. What is 0 or 1, or
 the same in all of them, stays a constant.
 """
 
@@ -95,7 +95,7 @@ def _general(spec: EntrySpec, group: GroupSpec) -> _General:
         return Slot(spec.slots + len(sizes) - 1)
 
     general = _replaced(group, numbers, lambda _: True, slot)
-    key = Numbering(spec, general).key, len(sizes)  # a size of the entry's slots is no number
+    key = Numbering(spec, general).key, len(sizes)  # sizes of the entry differ from those that are numbers
     return _General(key, tuple(numbers), tuple(sizes))
 
 

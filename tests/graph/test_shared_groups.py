@@ -118,7 +118,7 @@ def test_symbolic_sizes_stand_next_to_passed_ones(compiled: list[str], batch: in
     assert len(compiled) == 1
 
 
-def test_a_symbolic_size_is_no_number(compiled: list[str]) -> None:
+def test_a_symbolic_size_differs_from_a_number(compiled: list[str]) -> None:
     """One tensor has a symbolic size where another one has a number."""
     types = ((np.float32, ["n", 4]), (np.float32, [5, 4]))
     graph = graphs.build(lambda x, y: [ops.cumsum(x * 2.0, 1), ops.cumsum(y * 2.0, 1)], *types)
