@@ -31,7 +31,7 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import product, unravelled
 from ..algorithms.references import Array
-from .matmul import multiply
+from .matmul import COLUMNS, multiply
 
 T = TypeVar("T", bound=Floating)
 S = TypeVar("S", bound=Storable)
@@ -61,7 +61,14 @@ def matmul_scaled(
 
     def right(batch: Index):
         if columns == 0:
-            return lambda j, k, width: b.load((j, k), width=width).cast(float32)
+
+            def fetched(j, k, width):
+                """Where there are few rows of a, the next rows of b are fetched: each is too short to be foreseen."""
+                if not ctx.target.is_gpu:
+                    b.prefetch(j + COLUMNS, k)
+                return b.load((j, k), width=width).cast(float32)
+
+            return fetched
         return lambda j, k, width: b.load((j, k), width=width).cast(float32) * _scale(scales, rows, columns, j, k)
 
     def put(batch: Index, i: Index):
