@@ -29,6 +29,7 @@ from .rows import TASK
 
 BLOCK = 1 << 13  # places of a channel that are copied at a time, about
 LEAST_ROWS = 4  # of a block, at least
+TOGETHER = 4  # rows of the result that are computed at a time
 
 
 def planes_of(
@@ -51,29 +52,29 @@ def fill_plane(
     inner: tuple[Index, ...],
     strides: tuple[int, ...],
     before: tuple[Index, ...],
-    fill: Floating,
+    fill: Floating | None,
 ) -> None:
     """Calls put(position, value) for a plane: element(i, j, k) inside of an image of sizes `inner`, `fill` outside.
 
-    `before` says how many places lie before the image along each axis.
+    `before` says how many places lie before the image along each axis. Without `fill` only what is inside is put.
     """
     low = min(ceildiv(max(before[2] - phase[2], 0), strides[2]), sizes[2])
     high = max(min(ceildiv(inner[2] + before[2] - phase[2], strides[2]), sizes[2]), low)
     from_there = phase[2] - before[2]
+    is_whole = fill != None  # noqa: E711
     for a in range(sizes[0]):
         for b in range(sizes[1]):
             i, j = a * strides[0] + phase[0] - before[0], b * strides[1] + phase[1] - before[1]
             at = (a * sizes[1] + b) * sizes[2]
-            if (i >= 0) & (i < inner[0]) & (j >= 0) & (j < inner[1]):
-                for k in range(low):
+            there = (i >= 0) & (i < inner[0]) & (j >= 0) & (j < inner[1])
+            first, last = (low, high) if there else (sizes[2], sizes[2])
+            if is_whole:
+                for k in range(first):
                     put(at + k, fill)
-                for k in range(low, high):
-                    put(at + k, element(i, j, k * strides[2] + from_there))
-                for k in range(high, sizes[2]):
+                for k in range(last, sizes[2]):
                     put(at + k, fill)
-            else:
-                for k in range(sizes[2]):
-                    put(at + k, fill)
+            for k in range(first, last):
+                put(at + k, element(i, j, k * strides[2] + from_there))
 
 
 def seen_by(
@@ -121,6 +122,8 @@ def by_planes(
         def element(i: Index, j: Index, k: Index):
             return x[(n, channel, *(i, j, k)[3 - axes :])]
 
+        for k in range(product(phases) * product(sizes) + lanes):
+            held.pointer(0)[k] = outside
         for u in range(phases[0]):
             for v in range(phases[1]):
                 for w in range(phases[2]):
@@ -129,26 +132,69 @@ def by_planes(
                     def put(at: Index, value: Floating, start: Index = start):
                         held.pointer(0)[start + at] = value
 
-                    fill_plane(put, element, (u, v, w), sizes, inner, strides, there, outside)
-        for k in range(lanes):
-            held.pointer(0)[product(phases) * product(sizes) + k] = outside
+                    fill_plane(put, element, (u, v, w), sizes, inner, strides, there, None)
 
+        count = min(outer[1] - first_row, rows)
         for a in range(outer[0]):
-            for b in range(min(outer[1] - first_row, rows)):
+            for b in range(0, count, TOGETHER):
 
                 def some(c: Index, width: int, mask: Element, a: Index = a, b: Index = b):
-                    place = (a, first_row + b, c)
-                    from_there = (a * sizes[1] + b) * sizes[2] + c
-                    state = identity(width)
-                    for i in range(taps[0]):
-                        for j in range(taps[1]):
-                            for k in range(taps[2]):
-                                at = from_there + seen_by((i, j, k), phases, sizes, strides, dilations)
-                                value = held.pointer(0).load(at, width=width)
-                                state = step(state, value, channel, (i, j, k), place, mask)
-                    out.store(finish(state, place), n, channel, *place[3 - axes :], mask=mask)
+                    _fold_rows(
+                        out,
+                        held,
+                        (n, channel),
+                        (a, b, c),
+                        (first_row, count),
+                        (taps, strides, dilations),
+                        (phases, sizes),
+                        (identity, step, finish),
+                        width,
+                        mask,
+                    )
 
                 vectorize(outer[2], lanes, some, masked=True)
 
     work = rows * outer[2] * outer[0] * product(taps)
     parallel_for(out.dim(0) * channels * blocks, block, grain=ceildiv(TASK, work + 16))
+
+
+def _fold_rows(
+    out: Any, held: Any, lead: Any, at: Any, block: Any, shape: Any, planes: Any, functions: Any, lanes: Any, mask: Any
+) -> None:
+    """A vector of some rows each, whose sums do not wait for each other; rows behind the last one are not stored.
+
+    Args:
+        out, held: the result and the planes of a block of its rows.
+        lead: the image and the channel.
+        at: the place in the block.
+        block: the number of its first row, and how many rows it has.
+        shape: taps, strides and dilations of windows.
+        planes: what `planes_of` gives.
+        functions: identity, step and finish of `windows`.
+        lanes, mask: of a vector.
+    """
+    a, b, c = at
+    first_row, count = block
+    taps, strides, dilations = shape
+    phases, sizes = planes
+    identity, step, finish = functions
+    axes = out.rank - 2
+    states: tuple[Any, ...] = ()
+    starts: tuple[Any, ...] = ()
+    for r in unroll(TOGETHER):
+        states = (*states, identity(lanes))
+        starts = (*starts, (a * sizes[1] + min(b + r, count - 1)) * sizes[2] + c)
+    for i in range(taps[0]):
+        for j in range(taps[1]):
+            for k in range(taps[2]):
+                seen = seen_by((i, j, k), phases, sizes, strides, dilations)
+                new: tuple[Any, ...] = ()
+                for r in unroll(TOGETHER):
+                    value = held.pointer(0).load(starts[r] + seen, width=lanes)
+                    place = (a, first_row + b + r, c)
+                    new = (*new, step(states[r], value, lead[1], (i, j, k), place, mask))
+                states = new
+    for r in unroll(TOGETHER):
+        if b + r < count:
+            place = (a, first_row + b + r, c)
+            out.store(finish(states[r], place), *lead, *place[3 - axes :], mask=mask)

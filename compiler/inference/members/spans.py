@@ -128,6 +128,8 @@ def one_by_one(
 ) -> Value:
     """A vector of elements that no single operation reads; `element` gets the number of a lane."""
     storage = builder.one("alloca", [], PointerType(type.dtype, "stack"), count=type.width, zeroed=False)
+    named = None if mask is None else lanes_in_memory(builder, mask)
+    others = None if mask is None else lanes_in_memory(builder, other)
     loop = builder.for_loop(builder.int_(0), builder.int_(type.width))
     with builder.inside(loop):
         count = loop.args[0]
@@ -135,13 +137,22 @@ def one_by_one(
         def read() -> Value:
             return element(count)
 
-        if mask is None:
-            value = read()
-        else:
-            value = guarded(builder, lane_at(builder, mask, count), read, lane_at(builder, other, count))
+        value = read() if named is None or others is None else guarded(builder, named(count), read, others(count))
         builder.add("store", [value, storage, count])
         builder.end()
     return builder.one("load", [storage, builder.int_(0)], type)
+
+
+def lanes_in_memory(builder: Builder, vector: Value) -> Callable[[Value], Value]:
+    """The lanes of a vector by their numbers, for a loop over them: LLVM makes vectors of a loop that reads them from
+    memory, but not of one that takes them out of a vector."""
+    assert isinstance(vector.type, SIMDType)
+    if vector.type.is_scalar:
+        return lambda number: vector
+    element = SIMDType(vector.dtype)
+    lanes = builder.one("alloca", [], PointerType(vector.dtype, "stack"), count=vector.type.width, zeroed=False)
+    builder.add("store", [vector, lanes, builder.int_(0)])
+    return lambda number: builder.one("load", [lanes, number], element)
 
 
 def lane_at(builder: Builder, vector: Value, number: Value) -> Value:

@@ -16,7 +16,7 @@ from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, SIMDType
 from ...ir.builder import Builder
 from ...ir.opcodes import CONST, SPLAT
-from ...ir.program import PointerType, Value
+from ...ir.program import Value
 from ..conversion import coerce
 from ..evaluator import Point
 from ..ownership import is_reported, report_access
@@ -27,7 +27,7 @@ from ..values.index import Index
 from ..values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
 from .pointers import Access, access, gather, hint_of, index_vector, scatter
 from .scalars import check_width
-from .spans import Span, lane_at, load_span, one_by_one, store_span, when
+from .spans import Span, lane_at, lanes_in_memory, load_span, one_by_one, store_span, when
 from .table import method
 from .tensors import flat, refuse_unreadable, storable, store_into, to_index
 from .vectors import from_lanes, is_vector
@@ -95,24 +95,20 @@ def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Acc
         guard_alignment(call, span.pointer, span.offset, how.align, how.mask)
         store_span(builder, strided(call, span, how.step), value, how.mask, how.align)
         return
-    assert isinstance(value.type, SIMDType)
-    lanes = builder.one("alloca", [], PointerType(tensor.dtype, "stack"), count=value.type.width, zeroed=False)
-    builder.add("store", [value, lanes, builder.int_(0)])
-    element = SIMDType(tensor.dtype)
-    _each_lane(
-        builder, how, lambda count: tensor.store(builder, at(count), builder.one("load", [lanes, count], element))
-    )
+    lanes = lanes_in_memory(builder, value)
+    _each_lane(builder, how, lambda count: tensor.store(builder, at(count), lanes(count)))
 
 
 def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> None:
     """Does `work` for the lanes that the mask names, one by one."""
+    named = None if how.mask is None else lanes_in_memory(builder, how.mask)
     loop = builder.for_loop(builder.int_(0), builder.int_(how.width))
     with builder.inside(loop):
         count = loop.args[0]
-        if how.mask is None:
+        if named is None:
             work(count)
         else:
-            when(builder, lane_at(builder, how.mask, count), lambda: work(count))
+            when(builder, named(count), lambda: work(count))
         builder.end()
 
 
