@@ -28,7 +28,7 @@ from .prepare_weights import prepared_by
 
 KernelOf = Callable[[str, str], LoadedKernel]  # of a family and a name
 
-MIN_ELEMENTS: Final = 1 << 16  # of a matrix
+MIN_ELEMENTS: Final = 1 << 14  # of a matrix
 MIN_COLUMNS: Final = 8  # fewer are multiplied by dot products
 MIN_DOT_ROWS: Final = 4  # fewer rows are multiplied by dot products with a transposed matrix
 MAX_ROWS: Final = 512  # of a product; with more of them, copying takes little of the time

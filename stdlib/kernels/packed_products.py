@@ -83,7 +83,7 @@ def matmul_packed(
     _multiply(ctx, out, a, panels, None)
 
 
-@register("matmul_transposed_packed", writes_once=True, reads={"a": 4})
+@register("matmul_transposed_packed", writes_once=True, reads={"a": 4, "b": 1})
 def matmul_transposed_packed(
     out: OutputTensor[T, "*s m n"],
     a: InputTensor[T, "*s m k"],
