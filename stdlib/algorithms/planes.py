@@ -113,44 +113,41 @@ def by_planes(
     phases, sizes = planes_of((outer[0], rows, outer[2]), taps, strides, dilations)
     lanes = max(compiled_for().vector_bits // max(x.dtype.bits, 32), 1)
 
+    def folded(held: AnyTensor, channel: Index, starts: tuple[Index, ...], places: Parts, width: int, mask: Element):
+        """The states of a vector of some rows each, which begin at `starts` in the planes."""
+        states = tuple(identity(width) for _ in starts)
+        for i in range(taps[0]):
+            for j in range(taps[1]):
+                for k in range(taps[2]):
+                    seen = seen_by((i, j, k), phases, sizes, strides, dilations)
+                    new: tuple[Parts, ...] = ()
+                    for r in unroll(TOGETHER):
+                        value = held.pointer(0).load(starts[r] + seen, width=width)
+                        new = (*new, step(states[r], value, channel, (i, j, k), places[r], mask))
+                    states = new
+        return states
+
     def block(task: Index):
         channel_number, first_row = task // blocks, task % blocks * rows
         n, channel = channel_number // channels, channel_number % channels
         held = scratch[x.dtype](product(phases) * product(sizes) + lanes)
-        there = (before[0], before[1] - first_row * strides[1], before[2])
-
-        def element(i: Index, j: Index, k: Index):
-            return x[(n, channel, *(i, j, k)[3 - axes :])]
-
         for k in range(product(phases) * product(sizes) + lanes):
             held.pointer(0)[k] = outside
-        for u in range(phases[0]):
-            for v in range(phases[1]):
-                for w in range(phases[2]):
-                    start = ((u * phases[1] + v) * phases[2] + w) * product(sizes)
-
-                    def put(at: Index, value: Floating, start: Index = start):
-                        held.pointer(0)[start + at] = value
-
-                    fill_plane(put, element, (u, v, w), sizes, inner, strides, there, None)
-
+        there = (before[0], before[1] - first_row * strides[1], before[2])
+        _fill_planes(held, x, (n, channel), (phases, sizes), inner, strides, there)
         count = min(outer[1] - first_row, rows)
         for a in range(outer[0]):
             for b in range(0, count, TOGETHER):
 
                 def some(c: Index, width: int, mask: Element, a: Index = a, b: Index = b):
-                    _fold_rows(
-                        out,
-                        held,
-                        (n, channel),
-                        (a, b, c),
-                        (first_row, count),
-                        (taps, strides, dilations),
-                        (phases, sizes),
-                        (identity, step, finish),
-                        width,
-                        mask,
-                    )
+                    """A vector of some rows, whose sums do not wait for each other; the last row again behind it."""
+                    places = tuple((a, first_row + b + r, c) for r in range(TOGETHER))
+                    starts = tuple((a * sizes[1] + min(b + r, count - 1)) * sizes[2] + c for r in range(TOGETHER))
+                    states = folded(held, channel, starts, places, width, mask)
+                    for r in unroll(TOGETHER):
+                        if b + r < count:
+                            place = (a, first_row + b + r, c)
+                            out.store(finish(states[r], places[r]), n, channel, *place[3 - axes :], mask=mask)
 
                 vectorize(outer[2], lanes, some, masked=True)
 
@@ -158,43 +155,27 @@ def by_planes(
     parallel_for(out.dim(0) * channels * blocks, block, grain=ceildiv(TASK, work + 16))
 
 
-def _fold_rows(
-    out: Any, held: Any, lead: Any, at: Any, block: Any, shape: Any, planes: Any, functions: Any, lanes: Any, mask: Any
+def _fill_planes(
+    held: AnyTensor,
+    x: AnyTensor,
+    lead: tuple[Index, ...],
+    planes: tuple[Parts, ...],
+    inner: tuple[Index, ...],
+    strides: tuple[int, ...],
+    before: tuple[Index, ...],
 ) -> None:
-    """A vector of some rows each, whose sums do not wait for each other; rows behind the last one are not stored.
-
-    Args:
-        out, held: the result and the planes of a block of its rows.
-        lead: the image and the channel.
-        at: the place in the block.
-        block: the number of its first row, and how many rows it has.
-        shape: taps, strides and dilations of windows.
-        planes: what `planes_of` gives.
-        functions: identity, step and finish of `windows`.
-        lanes, mask: of a vector.
-    """
-    a, b, c = at
-    first_row, count = block
-    taps, strides, dilations = shape
+    """Copies what is inside of the image of a channel to its planes, which `planes_of` describes."""
     phases, sizes = planes
-    identity, step, finish = functions
-    axes = out.rank - 2
-    states: tuple[Any, ...] = ()
-    starts: tuple[Any, ...] = ()
-    for r in unroll(TOGETHER):
-        states = (*states, identity(lanes))
-        starts = (*starts, (a * sizes[1] + min(b + r, count - 1)) * sizes[2] + c)
-    for i in range(taps[0]):
-        for j in range(taps[1]):
-            for k in range(taps[2]):
-                seen = seen_by((i, j, k), phases, sizes, strides, dilations)
-                new: tuple[Any, ...] = ()
-                for r in unroll(TOGETHER):
-                    value = held.pointer(0).load(starts[r] + seen, width=lanes)
-                    place = (a, first_row + b + r, c)
-                    new = (*new, step(states[r], value, lead[1], (i, j, k), place, mask))
-                states = new
-    for r in unroll(TOGETHER):
-        if b + r < count:
-            place = (a, first_row + b + r, c)
-            out.store(finish(states[r], place), *lead, *place[3 - axes :], mask=mask)
+
+    def element(i: Index, j: Index, k: Index):
+        return x[(*lead, *(i, j, k)[5 - x.rank :])]
+
+    for u in range(phases[0]):
+        for v in range(phases[1]):
+            for w in range(phases[2]):
+                start = ((u * phases[1] + v) * phases[2] + w) * product(sizes)
+
+                def put(at: Index, value: Floating, start: Index = start):
+                    held.pointer(0)[start + at] = value
+
+                fill_plane(put, element, (u, v, w), sizes, inner, strides, before, None)

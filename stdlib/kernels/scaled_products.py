@@ -62,7 +62,7 @@ def matmul_scaled(
     def right(batch: Index):
         if columns == 0:
 
-            def fetched(j, k, width):
+            def fetched(j: Index, k: Index, width: int):
                 """Where there are few rows of a, the next rows of b are fetched: each is too short to be foreseen."""
                 if not ctx.target.is_gpu:
                     b.prefetch(j + COLUMNS, k)
