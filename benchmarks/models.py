@@ -28,6 +28,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import models_decode
+import models_products
+import models_serving
 from model_files import FILES, difference
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
@@ -123,6 +125,29 @@ def measure_decode(name: str) -> Cells:
     return [f"{ours:.2f}", peer, f"{other:.2f}", f"{other / ours:.2f}"]
 
 
+def measure_product(name: str) -> Cells:
+    """What is multiplied or convolved, milliseconds of both sides, and how fast it is next to the bar."""
+    row = models_products.named(name)
+    times = [f"{seconds * 1e3:.3f}" for seconds in (row.ours, row.theirs)]
+    return [row.what, times[0], row.peer, times[1], f"{row.ratio:.2f}", f"{row.bar}"]
+
+
+def _of_products(rows: Mapping[str, Cells]) -> str:
+    run = [cells for cells in rows.values() if cells[-1]]
+    reached = sum(float(cells[4]) >= float(cells[5]) for cells in run)
+    return f"{reached} of {len(run)} rows reach their bar."
+
+
+def measure_serving(name: str) -> Cells:
+    """Milliseconds of a step, a sampled row or a layer, and how fast it is next to PyTorch, where it is compared."""
+    start = time.process_time()
+    ours, theirs = models_serving.ROWS[name]()
+    spent = f"{time.process_time() - start:.1f}"
+    if theirs is None:
+        return [f"{ours:.2f}", "", "", "", spent]
+    return [f"{ours:.2f}", "PyTorch", f"{theirs:.2f}", f"{theirs / ours:.2f}", spent]
+
+
 TABLES: Mapping[str, Table] = {
     "files": Table(
         ("file", "runs", "difference", "ours, ms", "ONNX Runtime, ms", "speed", "first load, s"),
@@ -135,6 +160,18 @@ TABLES: Mapping[str, Table] = {
         list(models_decode.ROWS),
         measure_decode,
         lambda _: "A Llama of 25.4 M parameters in float32, its cache in buffers, 512 tokens back.",
+    ),
+    "products": Table(
+        ("row", "what", "ours, ms", "next to", "that, ms", "speed", "bar"),
+        models_products.NAMES,
+        measure_product,
+        _of_products,
+    ),
+    "serving": Table(
+        ("row", "ours, ms", "next to", "that, ms", "speed", "with first load, s"),
+        list(models_serving.ROWS),
+        measure_serving,
+        lambda _: "A step gives a token to each sequence, 100 tokens back, sampling included.",
     ),
 }
 

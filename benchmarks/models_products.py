@@ -161,6 +161,16 @@ MEASURED: dict[str, list[Callable[[], Row]]] = {
 }
 
 
+NAMES = [f"{family} {number}" for family, measured in MEASURED.items() for number in range(len(measured))]
+
+
+def named(name: str) -> Row:
+    """A row by its family and number, as in `NAMES`."""
+    torch.set_num_threads(1)
+    family, number = name.split()
+    return MEASURED[family][int(number)]()
+
+
 def rows(families: Sequence[str] = ()) -> Iterator[Row]:
     """The rows of these families, or of all."""
     torch.set_num_threads(1)

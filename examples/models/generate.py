@@ -41,7 +41,7 @@ class Sizes:
     heads: int = 8
     kv_heads: int = 4
     hidden: int = 768
-    length: int = 512
+    length: int = 256
 
     @property
     def head_dim(self) -> int:
@@ -193,15 +193,13 @@ def judged(model: Llama, data: bytes, length: int = 257, batch: int = 16) -> flo
 
 
 def texts() -> bytes:
-    """Texts that ship with Python: the sources of its standard library, and its reference."""
+    """Texts that ship with Python: the modules of its standard library and its reference, indented by tabs."""
     import pydoc_data.topics
     import sysconfig
 
-    folder = Path(sysconfig.get_path("stdlib"))
-    files = sorted(file for file in folder.rglob("*.py") if not {"site-packages", "test"} & set(file.parts))
-    found = [file.read_bytes() for file in files]
+    found = [file.read_bytes() for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))]
     found += [text.encode() for text in pydoc_data.topics.topics.values()]
-    return b"\n".join(found)
+    return b"\n".join(found).replace(b"    ", b"\t")
 
 
 def split(data: bytes, length: int = 4096) -> tuple[bytes, bytes]:
@@ -220,7 +218,7 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
     if threads:
         torch.set_num_threads(threads)
     torch.manual_seed(0)
-    sizes = model.sizes
+    sizes, length = model.sizes, model.sizes.length
     state = {name: torch.from_numpy(t.numpy().copy()) for name, t in model.parameters if not is_table(name)}
     for tensor in state.values():
         if tensor.ndim == 2:
@@ -255,7 +253,7 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
         return norm(x, "output_norm.weight") @ state["output.weight"].T
 
     def loss(start: Any, source: Any) -> Any:
-        rows = torch.stack([source[s : s + 257] for s in start.tolist()])
+        rows = torch.stack([source[s : s + length + 1] for s in start.tolist()])
         with torch.autocast("cpu", torch.bfloat16):
             found = logits(rows[:, :-1])
         return T.cross_entropy(found.float().flatten(0, 1), rows[:, 1:].flatten())
@@ -264,7 +262,7 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
     while (spent := time.perf_counter() - begun) < seconds:
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1, (step + 1) / 50) * max(0.05, 1 - spent / seconds)
-        value = loss(torch.randint(len(numbers) - 257, (batch,)), numbers)
+        value = loss(torch.randint(len(numbers) - length - 1, (batch,)), numbers)
         optimizer.zero_grad()
         value.backward()
         torch.nn.utils.clip_grad_norm_(state.values(), 1.0)
@@ -273,7 +271,7 @@ def trained(model: Llama, data: bytes, seconds: float, batch: int, threads: int 
             print(f"{spent:6.0f} s  step {step:5}  {value.item():.3f} nats a byte", flush=True)
         step += 1
     with torch.no_grad():
-        final = loss(torch.arange(0, len(held) - 257, 257), held).item()
+        final = loss(torch.arange(0, len(held) - length, length + 1), held).item()
     return {name: tensor.detach().numpy() for name, tensor in state.items()}, final
 
 
