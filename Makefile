@@ -50,8 +50,8 @@ test-pythons: $(READY)  ## all tests on every interpreter from 3.11 to 3.14 that
 callers: $(READY)  ## install PyTorch, JAX and ONNX Runtime, so that make test compares with them, too
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[callers]'
 
-test-callers: callers  ## every test that checks an op, with direct calls, PyTorch and JAX beside graphs
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --callers direct,torch,jax $(SIDE_BY_SIDE) \
+test-callers: callers  ## every test that checks an op, with direct calls, PyTorch, JAX and exported files beside graphs
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --callers direct,torch,jax,exported $(SIDE_BY_SIDE) \
 		tests/types tests/testing tests/interpreter/test_library.py tests/examples/test_examples.py $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and mypy

@@ -342,6 +342,31 @@ def package_verify(path: str) -> None:
     commands.package_verify(path)
 
 
+@einkorn.command(short_help="Write a model as a file with C functions.")
+@click.argument("source", metavar="FILE.py:NAME")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The file to write, name.so or name.o.")
+@click.option("--header", metavar="FILE", help="Where its header goes.")
+@click.option("--name", metavar="NAME", help="Begins the names of its functions; by default that of the graph.")
+@click.option("--target", "targets", multiple=True, metavar="NAME", help="A processor to compile for; may be repeated.")
+@click.option(
+    "--weights",
+    type=click.Choice(["inside", "beside", "given"]),
+    default="inside",
+    help="Where weights go: into the file, into FILE.safetensors, or to the program, which passes them.",
+)
+@_format
+def export(
+    source: str, output: str, header: str | None, name: str | None, targets: Sequence[str], weights: str
+) -> None:
+    """Write the graph, model or compiled kernel NAME of FILE.py as a file that C programs call.
+
+    NAME may also be a function without arguments that returns one.
+    """
+    from . import commands
+
+    commands.export(source, output, header, name, targets, weights)
+
+
 @einkorn.command(short_help="List the tensors of files of weights.")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the table and the metadata as JSON.")

@@ -152,6 +152,17 @@ def explore(source: str, output: str, targets: Sequence[str], **wanted: Any) -> 
     _write(output, explore(source, targets, **wanted))
 
 
+def export(
+    source: str, output: str, header: str | None, name: str | None, targets: Sequence[str], weights: str
+) -> None:
+    """Writes a model as a file with C functions, and says how large it is."""
+    from ..graph.interop.export import export, exported_by_name
+
+    model = exported_by_name(source)
+    export([model], output, header=header, names=None if name is None else [name], targets=targets, weights=weights)
+    print(f"{output}: {_size(Path(output).stat().st_size)}")
+
+
 def new(name: str, into: str) -> None:
     """Makes a new kernel library and says what is in it."""
     from ..dsl.package.skeleton import make_skeleton

@@ -104,6 +104,7 @@ def public_symbols(spec: ExportSpec) -> tuple[str, ...]:
     names += [] if spec.stages > 1 else ["_in", "_workspace", "_prepare", "_run"]
     names += ["_free"] if any(each.stage for each in spec.outputs) else []
     names += ["_set_threads", "_set_parallel", "_close"] if spec.threads else []
+    names += ["_set_weight" if spec.file is None else "_open_weights"] if spec.given else []
     return tuple(f"{spec.name}{name}" for name in names)
 
 

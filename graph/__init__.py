@@ -39,6 +39,7 @@ with shielded():
     from .engine.model import Model, TensorSpec
     from .engine.session import InferenceSession
     from .interop.cast import cast_tensor_to
+    from .interop.export import export
     from .onnx import from_onnx
     from .staging.graph import Graph
     from .staging.kernels import KernelLibrary
@@ -89,6 +90,7 @@ __all__ = [
     "calculate_virtual_device_count",
     "cast_tensor_to",
     "devices_exist",
+    "export",
     "finfo",
     "from_onnx",
     "load_devices",

@@ -77,15 +77,24 @@ def _forgotten_code() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--callers", default="", help="by whom check_op calls ops, too: direct,torch,jax")
+    parser.addoption("--callers", default="", help="by whom check_op calls ops, too: direct,torch,jax,exported")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes these the callers of every `check_op` that names none."""
     names = [name for name in config.getoption("--callers").split(",") if name]
+    if "exported" in names:
+        from support.exported import results_by_export
+
+        from einkorn.graph.interop import checked
+
+        checked.CALLERS = {**checked.CALLERS, "exported": results_by_export}
     if names:
+        from einkorn import testing
+        from einkorn.graph.interop import checked
         from einkorn.testing import check_op
 
+        testing.CALLERS = checked.CALLERS
         check_op.__kwdefaults__["callers"] = names
 
 

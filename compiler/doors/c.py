@@ -30,6 +30,7 @@ from .c_calls import FAILURES, HEAD, PlainCallText
 from .c_sizes import PlanText
 from .c_stages import StagedCallText
 from .c_tables import DescriptorText, tables_text
+from .c_weights import weights_texts
 from .text import DECLARATIONS
 
 
@@ -42,7 +43,7 @@ def c_text(spec: ExportSpec, target: Target) -> str:
     if target.system is None:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")
     plans = PlanText(spec)
-    parts = [f"{DECLARATIONS}{HEAD}{target.system.float_modes}{FAILURES}", tables_text(spec)]
+    parts = [f"{DECLARATIONS}{HEAD}{target.system.float_modes}{FAILURES}", tables_text(spec), *weights_texts(spec)]
     parts += [plans.text(stage) for stage in range(spec.stages)]
     parts += [StagedCallText(spec).text()] if spec.stages > 1 else PlainCallText(spec).texts()
     return "\n".join((*parts, *_PublicText(spec).texts(), DescriptorText(spec).text()))

@@ -202,6 +202,10 @@ class CallText:
         block = f"%{f.fresh('pointers')}"
         f.variables.append(f"  {block} = alloca [{count} x ptr], align 16")
         f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {block}, ptr @pointers, i64 {8 * count}, i1 false)")
+        if self.spec.given:
+            status = f.call("@weights", [f"ptr {block}", "ptr %why"], "i32")
+            with f.when(f.compare("ne", status, 0, "i32")):
+                f.leave(status)
         return block
 
     def place_tensors(self, f: FunctionText, pointers: str) -> None:

@@ -149,6 +149,13 @@ def _functions(spec: ExportSpec) -> str:
         text += _function("int32_t", f"{name}_prepare", [*sizes, f"{name}_plan *plan", why])
         run = [f"const {name}_plan *plan", *inputs, *outputs, "void *workspace", why]
         text += _function("int32_t", f"{name}_run", run)
+    if spec.file is not None:
+        text += "\n/* Maps the file of weights; else the first call maps that next to the shared object. */\n"
+        text += _function("int32_t", f"{name}_open_weights", ["const char *path", why])
+    elif spec.given:
+        names = ", ".join(_comment(each.name) for each in spec.given)
+        text += f"\n/* Says where a weight is; calls need all of them, as long as they last:\n   {names} */\n"
+        text += _function("int32_t", f"{name}_set_weight", ["const char *weight", "const void *memory", why])
     if any(each.stage for each in spec.outputs):
         text += "\n/* Gives back the memory of an output that the call has allocated; null is allowed. */\n"
         text += _function("void", f"{name}_free", ["void *memory"])

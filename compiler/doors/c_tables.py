@@ -22,7 +22,7 @@ def tables_text(spec: ExportSpec) -> str:
         f"{{i32, i32, i32, i32}} {{i32 {m.status}, i32 {m.argument}, i32 {m.axis}, i32 {m.values}}}"
         for m in spec.messages
     ]
-    lines = [_array("rows", "{i32, i32, i32, i32}", rows)]
+    lines = [array_text("rows", "{i32, i32, i32, i32}", rows)]
     pointers = []
     for kind, k in spec.pointers:
         known = {"weight": f"@ek_weight_{k}", "empty": f"inttoptr (i64 {ALIGNMENT} to ptr)"}
@@ -31,15 +31,15 @@ def tables_text(spec: ExportSpec) -> str:
         f"@ek_weight_{k} = external hidden constant [0 x i8], align {ALIGNMENT}"
         for k in dict.fromkeys(k for kind, k in spec.pointers if kind == "weight")
     ]
-    lines.append(_array("pointers", "ptr", pointers))
+    lines.append(array_text("pointers", "ptr", pointers))
     facts = [
         f"{{i32, i32}} {{i32 {_alignment(each.dtype) - 1}, i32 {int(k >= len(spec.inputs) or each.changed)}}}"
         for k, each in enumerate(spec.tensors)
     ]
-    lines.append(_array("tensors", "{i32, i32}", facts))
-    lines.append(_array("temps", "i64", [f"i64 {8 * each.pointer}" for each in spec.temps]))
-    lines.append(_array("temps.first", "i64", [f"i64 {each.first}" for each in spec.temps]))
-    lines.append(_array("temps.last", "i64", [f"i64 {each.last}" for each in spec.temps]))
+    lines.append(array_text("tensors", "{i32, i32}", facts))
+    lines.append(array_text("temps", "i64", [f"i64 {8 * each.pointer}" for each in spec.temps]))
+    lines.append(array_text("temps.first", "i64", [f"i64 {each.first}" for each in spec.temps]))
+    lines.append(array_text("temps.last", "i64", [f"i64 {each.last}" for each in spec.temps]))
     return "\n".join(lines)
 
 
@@ -58,13 +58,13 @@ class DescriptorText:
         tensors = []
         for k, each in enumerate(spec.tensors):
             axes = [f"ptr {self._text(str(axis))}" for axis in each.axes]
-            lines.append(_array(f"dims.{k}", "ptr", axes))
+            lines.append(array_text(f"dims.{k}", "ptr", axes))
             flags = CHANGED * each.changed | LATE * bool(each.stage)
             words = [f"ptr {self._text(each.name)}", f"ptr {self._text(each.dtype.name)}"]
             words += [f"i32 {len(each.axes)}", f"i32 {flags}", f"ptr @dims.{k}"]
             tensors.append(f"{{ptr, ptr, i32, i32, ptr}} {{{', '.join(words)}}}")
-        lines.append(_array("tensor_records", "{ptr, ptr, i32, i32, ptr}", tensors))
-        lines.append(_array("dim_names", "ptr", [f"ptr {self._text(name)}" for name in names]))
+        lines.append(array_text("tensor_records", "{ptr, ptr, i32, i32, ptr}", tensors))
+        lines.append(array_text("dim_names", "ptr", [f"ptr {self._text(name)}" for name in names]))
         plain = spec.stages == 1
         values = {
             "size": f"i64 {ctypes.sizeof(ModelRecord)}",
@@ -79,7 +79,7 @@ class DescriptorText:
             "dim_names": "ptr @dim_names",
             "plan_bytes": f"i64 {PlanLayout(spec).size}",
             "stack_bytes": f"i64 {spec.stack}",
-            "weights_bytes": f"i64 {sum(weight.bytes for weight in spec.weights)}",
+            "weights_bytes": f"i64 {sum(w.bytes for w in spec.weights) + sum(w.bytes for w in spec.given)}",
             "workspace": f"ptr {'@workspace' if plain else 'null'}",
             "prepare": f"ptr {'@prepare' if plain else 'null'}",
             "run": f"ptr {'@run_checked' if plain else 'null'}",
@@ -90,7 +90,7 @@ class DescriptorText:
         }
         words = [values[field] for field, _ in MODEL_FIELDS]
         types = ", ".join(word.split()[0] for word in words)
-        lines += [f'{name} = private constant [{len(text)} x i8] c"{_escaped(text)}"' for text, name in self._texts()]
+        lines += [f'{name} = private constant [{len(text)} x i8] c"{escaped(text)}"' for text, name in self._texts()]
         lines.append(f"@{spec.name}_model = constant {{{types}}} {{{', '.join(words)}}}, align 8")
         return "\n".join(lines)
 
@@ -102,13 +102,14 @@ class DescriptorText:
             yield text.encode() + b"\0", name
 
 
-def _array(name: str, type: str, values: Sequence[str]) -> str:
+def array_text(name: str, type: str, values: Sequence[str]) -> str:
     """A table; one without rows has one of zeros, so that it has an address."""
     listed = f"[{', '.join(values)}]" if values else "zeroinitializer"
     return f"@{name} = internal constant [{max(1, len(values))} x {type}] {listed}, align 16"
 
 
-def _escaped(data: bytes) -> str:
+def escaped(data: bytes) -> str:
+    """Bytes between the quotes of a constant."""
     return "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
 
 

@@ -34,7 +34,9 @@ FAILURE_VALUES: Final = 28
 # What the door calls, apart from what kernels call, and the library that has it.
 DOOR_CALLS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("aligned_alloc", "free", "memcpy", "memmove", "memset", "snprintf", "strtod"), "libc.so.6"),
-    **dict.fromkeys(("strcmp", "strlen", "write", "syscall", "open", "close", "fstat", "mmap", "munmap"), "libc.so.6"),
+    **dict.fromkeys(
+        ("strcmp", "strlen", "write", "syscall", "open", "close", "fstat", "mmap", "munmap", "lseek"), "libc.so.6"
+    ),
     **dict.fromkeys(("memcmp", "bcmp", "dladdr", "clock_gettime", "sysconf"), "libc.so.6"),
     **dict.fromkeys(
         (
@@ -246,6 +248,25 @@ class ExportWeight:
 
 
 @dataclass(frozen=True)
+class GivenWeight:
+    """A weight that is not in the file of the code: its name, what its address is a multiple of, and where it begins in
+    the file of weights, if there is one."""
+
+    name: str
+    alignment: int
+    bytes: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A file of weights: how many bytes it has, and what it begins with."""
+
+    size: int
+    head: bytes
+
+
+@dataclass(frozen=True)
 class ExportSpec:
     """What the door of an exported graph has to know of it.
 
@@ -257,12 +278,14 @@ class ExportSpec:
         late: for each step, the names of the sizes that it computes.
         inputs, outputs: in the order of the graph.
         pointers: of each pointer of the entry its kind and number: ("input", k), ("output", k), ("weight", k),
-            ("temp", k), ("sizes", k) or ("empty", 0).
+            ("given", k), ("temp", k), ("sizes", k) or ("empty", 0).
         slots: the sizes that the entry is passed, each with its stage.
         checks: conditions, in the order in which they are looked at.
         temps: the temporaries.
         copies: outputs that are copies of a buffer: (output, pointer).
         weights: what the pointers of this kind are.
+        given, file: weights that are not in the file of the code, and the file that has them; None where the program
+            gives them.
         messages: the table of messages: a row for each site of the code, then those of the door.
         rows: the first row of messages of the door by kind; see `graph.engine.export`.
         small: up to how many elements, in the largest tensor, a call is done by one thread.
@@ -290,6 +313,8 @@ class ExportSpec:
     stack: int = 0
     threads: bool = True
     digest: str = ""
+    given: tuple[GivenWeight, ...] = ()
+    file: WeightsFile | None = None
 
     @property
     def tensors(self) -> tuple[ExportTensor, ...]:

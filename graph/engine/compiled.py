@@ -26,7 +26,7 @@ from ..passes.devices import Segment, divide
 from .model import Model
 from .optimising import optimise_graph
 from .prepared import graphs_of, prepared_weights
-from .weights import weights_of
+from .weights import WeakRegistry, weights_of
 
 Load = Callable[..., LoadedCode]
 
@@ -46,12 +46,14 @@ class LoadOptions:
 class CompiledModel:
     """A graph whose code is ready: `InferenceSession.init` makes models of it. It cannot be called."""
 
-    def __init__(self, options: LoadOptions, ir: GraphIR, prepares: bool = True) -> None:
+    def __init__(
+        self, options: LoadOptions, ir: GraphIR, prepares: bool = True, vector_bits: int | None = None
+    ) -> None:
         self.options = options
         self.ir = ir
         styled = ir if options.prints == PrintOptions() else with_style(ir, options.prints)
         self._load = self._loader()
-        optimised = optimise_graph(styled, self._load, options.checks, options.interpret, prepares)
+        optimised = optimise_graph(styled, self._load, options.checks, options.interpret, prepares, vector_bits)
         self._final, self.passes = optimised.ir, optimised.passes
         self._ready: list[tuple[GraphIR, LoadedCode]] = []  # by the identity of the graph
 
@@ -89,10 +91,21 @@ class CompiledModel:
             self._final, self._given, Filling() if filled else None, weights, threads=self.options.num_threads
         )
         model.rewriting, model.wanted_checks = self.passes, self.options.checks
+        model.with_weights_for = functools.partial(self._with_weights_for, WeakRegistry(registry or {}))
         model.made_again = functools.partial(_loaded_again, self.options, self.ir)
         if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:
             model.verify_fusion(functools.partial(load_parts, checks=self.options.checks))
         return model
+
+    def _with_weights_for(
+        self, registry: WeakRegistry, vector_bits: int | None, *, given: bool
+    ) -> tuple[GraphIR, Mapping[int, Storage]]:
+        """The graph after all passes for processors with vectors of a width, and its weights; None is any width.
+
+        With `given`, the weights are those of the graph's author, and their memory is not looked for.
+        """
+        made = CompiledModel(self.options, self.ir, vector_bits is not None and not given, vector_bits)
+        return made._final, {} if given else made._weights(registry.values())
 
     def _weights(self, registry: Mapping[str, Any] | None) -> dict[int, Storage]:
         given = weights_of(self.ir, registry)

@@ -27,15 +27,18 @@ from ...dsl.contract.exports import (
     WRONG_ARGUMENT,
     WRONG_MACHINE,
     WRONG_SIZE,
+    WRONG_WEIGHTS,
     WRONG_WORKSPACE,
     ExportSpec,
     ExportTemporary,
     ExportTensor,
     ExportWeight,
+    GivenWeight,
     Message,
     Shown,
     SizeLimit,
     SizeRelation,
+    WeightsFile,
 )
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import Place, user_place
@@ -45,21 +48,32 @@ from ...dsl.frontend.anchors import place_at
 from ...dsl.signature.dims import Expression, Number
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
+from ..arguments import choice_of
 from ..calling.doors import expression, small_call
 from ..calling.stages import Stage, stages_of
 from ..driver.device import Storage
 from ..findings.data_races import ACCESS, BEGIN
 from ..findings.reports import CODES, Report, read_reports
 from ..findings.waiting import WAITING
-from ..ir import Constant, External, GraphIR, Node
-from ..loading.compile import ExportedCode, export_code, header_code, unformatted, write_export
+from ..ir import Constant, External, GraphIR, Node, Prepared
+from ..loading.compile import (
+    ExportedCode,
+    export_code,
+    export_machines,
+    header_code,
+    host_target,
+    unformatted,
+    write_export,
+)
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import BufferType, bytes_of_static, shown
+from .exported_weights import StoredWeight, lay_out, write_weights
 
 _log = logging.getLogger("einkorn.export")
 
 CODE = "EK0483"
 SHARED, OBJECT = ".so", ".o"
+MIN_APART = 256  # bytes of a weight: smaller ones stay with the code
 INT = DType.int64
 
 # Names that a parameter cannot have in C or C++, and those of the parameters that every function has.
@@ -86,6 +100,11 @@ class ExportOptions:
     threads: bool = True
     debug: bool = False
 
+    @staticmethod
+    def of(targets: str | Sequence[str], weights: str, threads: bool, debug: bool) -> ExportOptions:
+        """The options; one target may be given as a text."""
+        return ExportOptions((targets,) if isinstance(targets, str) else tuple(targets), weights, threads, debug)
+
 
 @dataclass(frozen=True, eq=False)
 class ExportSource:
@@ -95,7 +114,7 @@ class ExportSource:
         ir: its graph, after all passes.
         weights: the storage of each weight by the number of its node.
         checks: what the session said that code checks.
-        name, output_names: see `Model.export`.
+        name, output_names, input_names: what functions and parameters are called; see `Model.export`.
     """
 
     ir: GraphIR
@@ -103,6 +122,22 @@ class ExportSource:
     checks: Checks | None
     name: str | None = None
     output_names: Sequence[str] | None = None
+    input_names: Sequence[str] | None = None
+
+
+def packed_for(ir: GraphIR, options: ExportOptions) -> int | None:
+    """The width of vectors for which weights have to be packed anew: 0 for none, where they stay as they were given.
+
+    None where the graph can stay as it is.
+    """
+    if not any(isinstance(item, Prepared) for item in ir.nodes):
+        return None
+    if options.weights == "given":
+        return 0
+    widths = {machine.vector_bits for machine in export_machines(options.targets)}
+    if widths == {host_target().vector_bits}:
+        return None
+    return widths.pop() if len(widths) == 1 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +147,7 @@ class Exported:
     spec: ExportSpec
     code: ExportedCode = field(repr=False)
     arrays: tuple[Any, ...] = field(repr=False)
+    stored: tuple[StoredWeight, ...] = field(default=(), repr=False)  # in the file of weights
 
 
 @compiling
@@ -123,6 +159,7 @@ def export_models(
     options: ExportOptions,
 ) -> None:
     """Writes the file of some models, and its header; see `Model.export`."""
+    choice_of("weights", options.weights, ("inside", "beside", "given"), CODE)
     target = Path(path)
     if target.suffix not in (SHARED, OBJECT):
         raise GraphError(
@@ -138,6 +175,8 @@ def export_models(
         raise _refused(
             models[0].ir, "several of the models have the same name", "names that differ", "give each a name="
         )
+    if options.weights == "beside":
+        made = _write_apart(target, made)
     arrays: dict[int, Any] = {}  # by identity: equal ones are found by the linker
     numbers = [[_number(arrays, array) for array in each.arrays] for each in made]
     with replacing(target) as file:
@@ -151,6 +190,26 @@ def export_models(
         )
     if header is not None:
         replace_file(Path(header), [header_code([each.spec for each in made], Path(header).name).encode()])
+
+
+def _write_apart(path: Path, made: Sequence[Exported]) -> list[Exported]:
+    """Writes the weights into a file next to `path`, those that models share once; the models, which know the file."""
+    weights: dict[int, StoredWeight] = {}  # by identity of the array
+    for each in made:
+        weights |= {id(weight.array): weight for weight in each.stored if id(weight.array) not in weights}
+    file, places, header = lay_out([*weights.values()])
+    with replacing(path.with_name(f"{path.name}.safetensors")) as stream:
+        write_weights(stream, header, [*weights.values()], places)
+    place = dict(zip(weights, places, strict=True))
+    return [replace(each, spec=_with_file(each, file, place)) for each in made]
+
+
+def _with_file(made: Exported, file: WeightsFile, place: Mapping[int, int]) -> ExportSpec:
+    given = tuple(
+        replace(weight, offset=place[id(stored.array)])
+        for weight, stored in zip(made.spec.given, made.stored, strict=True)
+    )
+    return replace(made.spec, given=given, file=file if given else None)
 
 
 def _number(arrays: dict[int, Any], array: Any) -> int:
@@ -187,6 +246,12 @@ def _identifier(text: str) -> str:
     return f"{name}_" if name in RESERVED else name
 
 
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in RESERVED:
+        text, wanted = f"{name!r} is not a name in C", "letters, digits and _, and no digit first"
+        raise GraphError(text, code=CODE, place=user_place(), argument="name", expected=wanted, got=name)
+
+
 class _Names:
     """Names in C, each given once."""
 
@@ -214,20 +279,14 @@ class _Exporting:
         self.rows: dict[str, int] = {}
         self.weights: list[ExportWeight] = []
         self.arrays: list[Any] = []
+        self.given: list[GivenWeight] = []
+        self.stored: list[StoredWeight] = []
 
     def run(self) -> Exported:
         ir, plan = self.ir, self.plan
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII) or self.name in RESERVED:
-            raise GraphError(
-                f"{self.name!r} is not a name in C",
-                code=CODE,
-                place=user_place(),
-                argument="name",
-                expected="letters, digits and _, and no digit first",
-                got=self.name,
-            )
+        _check_name(self.name)
         taken = _Names()
-        given = ir.names or [f"input{k}" for k in range(len(ir.inputs))]
+        given = self.source.input_names or ir.names or [f"input{k}" for k in range(len(ir.inputs))]
         names = [taken.new(each) for each in given]
         outputs = [taken.new(each) for each in self._output_names()]
         self.dims: dict[str, str] = {}
@@ -236,7 +295,7 @@ class _Exporting:
                 for each in dim.parameters:
                     self.dims[each] = self.dims.get(each) or taken.new(each)
         passed = tuple(self.dims.values())
-        late = []
+        late: list[tuple[str, ...]] = []
         for step in plan.steps:
             self.dims |= {each: taken.new(each) for each in step.names}
             late.append(tuple(self.dims[each] for each in step.names))
@@ -249,9 +308,10 @@ class _Exporting:
             ExportTensor(name, type.dtype, self._axes(type.shape), stage=plan.stage_of(*type.shape))
             for name, type in zip(outputs, ir.output_types, strict=True)
         )
-        self._rows_of_tensors((*inputs, *given_back), (*passed, *(each for step in late for each in step)))
+        self._rows_of_tensors((*inputs, *given_back), (*passed, *sum(late, ())))
         checks = (*self._input_checks(names), *self._size_checks())
         pointers, temps = self._pointers()
+        self._rows_of_weights()
         spec = ExportSpec(
             self.name,
             ir.name,
@@ -271,9 +331,10 @@ class _Exporting:
             small_call(ir)[0],
             self.code.stack,
             self.options.threads,
+            given=tuple(self.given),
         )
         spec = replace(spec, digest=hashlib.sha256(f"{spec!r} {self.code.digest}".encode()).hexdigest())
-        return Exported(spec, self.code, tuple(self.arrays))
+        return Exported(spec, self.code, tuple(self.arrays), tuple(self.stored))
 
     def _output_names(self) -> Sequence[str]:
         count = len(self.ir.outputs)
@@ -376,6 +437,32 @@ class _Exporting:
             head = "error[EK0813]: " if status == NO_MEMORY else "error: "
             self.rows[kind] = self._row(head, *texts, status=status)
 
+    def _rows_of_weights(self) -> None:
+        """The rows of what is wrong with weights that are not in the file."""
+        for kind, text in (("weight", "was not given: "), ("weight_aligned", "lies at ")):
+            self.rows[kind] = len(self.messages)
+            for each in self.given:
+                parts: list[str | Shown] = [f"error[EK0433]: weight '{each.name}' {text}"]
+                if kind == "weight":
+                    parts.append(f"call {self.name}_set_weight first")
+                else:
+                    parts += [Shown(GOT, DType.uint64), ", and needs a multiple of ", Shown(EXPECTED, INT)]
+                self._row(*parts, status=WRONG_WEIGHTS)
+        size: tuple[str | Shown, ...] = (
+            "has ",
+            Shown(GOT, INT),
+            " bytes, and was exported with ",
+            Shown(EXPECTED, INT),
+        )
+        texts: dict[str, tuple[str | Shown, ...]] = {
+            "weight_name": ("the model has no weight of this name",),
+            "weights_file": ("the file of weights, .safetensors next to the code, cannot be opened",),
+            "weights_size": ("the file of weights ", *size),
+            "weights_changed": ("the file of weights is not the one that was exported with the code",),
+        }
+        for kind, parts_ in texts.items():
+            self.rows[kind] = self._row("error[EK0433]: ", *parts_, status=WRONG_WEIGHTS)
+
     # *** sizes ***
 
     def _input_checks(self, names: Sequence[str]) -> Iterator[SizeRelation | SizeLimit]:
@@ -474,13 +561,32 @@ class _Exporting:
             name = f"constant{number}"
         else:
             assert isinstance(node, External)
-            array, name = self.source.weights[number], node.name
-        bytes_ = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
-        if not bytes_.size:
+            array, name = self._storage(number, node), node.name
+        contiguous = np.ascontiguousarray(np.asarray(array))
+        data = contiguous.reshape(-1).view(np.uint8)
+        if not data.size:
             return "empty", 0
-        self.arrays.append(bytes_)
-        self.weights.append(ExportWeight(name, bytes_.size))
+        if self._is_outside(node, data.size):
+            alignment = 1 if dtype.is_packed() else dtype.part.size_in_bytes
+            self.given.append(GivenWeight(name, alignment, data.size))
+            self.stored.append(StoredWeight(name, dtype, np.shape(array), data, array))
+            return "given", len(self.given) - 1
+        self.arrays.append(data)
+        self.weights.append(ExportWeight(name, data.size))
         return "weight", len(self.weights) - 1
+
+    def _storage(self, number: int, node: External) -> Any:
+        """The elements of a weight; of one that the program gives, memory that has only its size."""
+        if self.options.weights == "given":
+            count = int(np.prod([int(dim) for dim in node.type.shape], dtype=np.int64))
+            return np.broadcast_to(np.zeros(1, np.uint8), (node.type.dtype.bytes_for(count),))
+        return self.source.weights[number]
+
+    def _is_outside(self, node: Constant | External, size: int) -> bool:
+        """Whether a weight is not written into the file of the code."""
+        if self.options.weights == "given":
+            return isinstance(node, External)
+        return self.options.weights == "beside" and size >= MIN_APART
 
 
 def _shown(place: Place) -> str:

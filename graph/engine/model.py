@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ..passes.pass_summary import PassSummary
     from ..passes.summaries import KernelSummary
     from ..profiling.memory_counters import MemoryCounters
+    from .export import ExportOptions, ExportSource
 
 
 Run = Callable[[Any, Sequence[Any]], list[Buffer]]  # how a call is made: of a caller and the inputs
@@ -89,6 +90,7 @@ class Model(Rich):
         self.rewriting: tuple[PassSummary, ...] = ()  # what passes did before the code was made
         self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
         self.wanted_checks: Checks | None = None  # as the session said
+        self.with_weights_for: Callable[..., tuple[GraphIR, Mapping[int, Storage]]] | None = None  # see `CompiledModel`
         self.ir = ir
         self._load = load
         self._filling = filling  # for runs that look for uninitialised memory
@@ -147,7 +149,7 @@ class Model(Rich):
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
         made = Model(self.ir, self._load, self._filling, self._weights, self, self._threads)
         made.made_again, made.rewriting = self.made_again, self.rewriting
-        made.wanted_checks = self.wanted_checks
+        made.wanted_checks, made.with_weights_for = self.wanted_checks, self.with_weights_for
         return made
 
     __copy__ = clone
@@ -498,6 +500,7 @@ class Model(Rich):
         name: str | None = None,
         output_names: Sequence[str] | None = None,
         targets: str | Sequence[str] = (),
+        weights: str = "inside",
         threads: bool = True,
         debug: bool = False,
     ) -> None:
@@ -506,26 +509,30 @@ class Model(Rich):
         Args:
             path: a shared object (`.so`), or an object that is linked into programs (`.o`).
             header: where its header goes, for C11 and C++.
-            name: begins the names of its functions; that of the graph when left out.
-            output_names: what parameters for outputs are called: `y`, or `y0`, `y1`, … when left out.
-            targets: the processors that the code is for, such as "x86-64-v3", "x86-64-v4" or "aarch64"; x86-64-v3 or
-                aarch64 when left out. Of several levels of x86-64 the machine chooses the best.
+            name, output_names: begins its functions' names, by default the graph's; of outputs: `y0`, `y1`, …
+            targets: processors, such as "x86-64-v3", "x86-64-v4" or "aarch64"; x86-64-v3 or aarch64 when left out.
+            weights: "inside" the file; "beside" it, in PATH.safetensors, mapped at the first call; or "given" by calls.
             threads: whether large calls use several threads: those of the file, or of the program that calls it.
             debug: whether the file has line numbers of kernels for debuggers.
 
         Raises:
-            GraphError: EK0483 the graph cannot be exported, or a name is none in C.
-            TargetError: EK0601 an unknown target; EK0483 a target that is no CPU.
-            OSError: the file cannot be written.
+            GraphError, TargetError: EK0483 the graph cannot be exported like this; EK0601 an unknown target.
         """
         with shielded():
-            from .export import ExportOptions, ExportSource, export_models  # few processes export
+            from .export import ExportOptions, export_models
+        options = ExportOptions.of(targets, weights, threads, debug)
+        export_models([self.export_source(options, name, output_names)], path, header=header, options=options)
 
-        options = ExportOptions(
-            (targets,) if isinstance(targets, str) else tuple(targets), threads=threads, debug=debug
-        )
-        source = ExportSource(self.ir, self._weights, self.wanted_checks, name, output_names)
-        export_models([source], path, header=header, options=options)
+    def export_source(
+        self, options: ExportOptions, name: str | None = None, output_names: Sequence[str] | None = None
+    ) -> ExportSource:
+        """What is exported of the model: its graph and its weights, packed for the processors of the export."""
+        with shielded():
+            from .export import ExportSource, packed_for
+        ir, weights, width = self.ir, self._weights, packed_for(self.ir, options)
+        if width is not None and self.with_weights_for is not None:
+            ir, weights = self.with_weights_for(width or None, given=options.weights == "given")
+        return ExportSource(ir, weights, self.wanted_checks, name, output_names)
 
     def verify_fusion(self, load: Callable[[GraphIR, Partition | None], LoadedCode]) -> None:
         """From now on each call compares fused kernels with their ops; `EINKORN_VERIFY_FUSION=1` requests it."""

@@ -37,17 +37,20 @@ def optimise_graph(
     checks: Checks | None,
     interpret: bool,
     prepares: bool = True,
+    vector_bits: int | None = None,
 ) -> Optimised:
     """The graph to load in place of this one, with what each pass did.
 
     `load` finds the code of a graph. Unless it `prepares`, nothing is computed of weights when a model is loaded.
+    `vector_bits` is the width of the vectors for which weights are packed; that of the graph's device when left out.
     """
     finds = chosen_checks(checks) or SAFE
     nodes = [item for item in ir.nodes if isinstance(item, Node)]
     single = len(nodes) < 2 and not any(isinstance(item, Held) for item in ir.nodes)
     if interpret or finds.finds or single:
         return Optimised(ir)
-    return optimise(ir, Tools(lambda part: _computed(part, load), _facts_of, _vector_bits, shipped_kernel, prepares))
+    width = _vector_bits if vector_bits is None else lambda _: vector_bits
+    return optimise(ir, Tools(lambda part: _computed(part, load), _facts_of, width, shipped_kernel, prepares))
 
 
 def _facts_of(ir: GraphIR, node: Node) -> Facts:

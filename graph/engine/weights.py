@@ -9,8 +9,10 @@ See also `graph.weights` (files).
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,29 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
     if mistakes:
         raise of_call(mistakes)
     return results
+
+
+class WeakRegistry:
+    """Weights by their names. Arrays in memory of their own are not kept alive; what lies in mapped files is."""
+
+    def __init__(self, registry: Mapping[str, Any]) -> None:
+        self._references = {name: _reference(value) for name, value in registry.items()}
+
+    def values(self) -> dict[str, Any]:
+        """The weights that are still there."""
+        held = {name: reference() for name, reference in self._references.items()}
+        return {name: value for name, value in held.items() if value is not None}
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    base = value
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    return weakref.ref(value) if isinstance(base, np.ndarray) else functools.partial(_same, value)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def registry_of(ir: GraphIR, weights: Mapping[int, Storage]) -> dict[str, Buffer]:

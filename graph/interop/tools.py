@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.cards import Card, Note, Table
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.files import replace_file
 from ...dsl.environment.tracebacks import placed
 from ...dsl.signature.description import call_text
@@ -29,6 +30,9 @@ from .direct import called, kind_of
 from .kinds import Operand, device_of_call, operand_of
 from .specialise import AnyKernel, Specialisation, prepared, specialised
 from .spread import spread_of
+
+if TYPE_CHECKING:
+    from ..engine.export import ExportOptions, ExportSource
 
 
 @placed
@@ -145,6 +149,32 @@ class Compiled(Rich):
     def code(self, stage: str = "typed", target: str = "host") -> str:
         """The text of a stage of its compilation: "typed", "mlir", "llvm" or "asm"."""
         return stage_text(self.made.loaded, _instance(self.made, self.given), target, stage)
+
+    @placed
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        header: str | PathLike[str] | None = None,
+        name: str | None = None,
+        targets: str | Sequence[str] = (),
+        threads: bool = True,
+        debug: bool = False,
+    ) -> None:
+        """Writes the kernel as a file with C functions; see `Model.export`. Parameters are called as in the kernel."""
+        with shielded():
+            from ..engine.export import ExportOptions, export_models  # few processes export
+
+        options = ExportOptions.of(targets, "inside", threads, debug)
+        export_models([self.export_source(options, name)], path, header=header, options=options)
+
+    def export_source(self, options: ExportOptions, name: str | None = None) -> ExportSource:
+        """What is exported of the kernel."""
+        schema = self.made.schema
+        outputs = [argument.name for argument in schema.outputs]
+        inputs = [argument.name for argument in schema.inputs]
+        source = self.made.model.export_source(options, name or schema.name, outputs)
+        return dataclasses.replace(source, input_names=inputs)
 
     def card(self) -> Card:
         """What notebooks show."""

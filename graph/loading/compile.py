@@ -284,11 +284,8 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
         TargetError: an unknown target, or one that is no CPU, or targets of several architectures.
         CompileError: a mistake in a kernel.
     """
-    with shielded():
-        from ...compiler.export import export_targets
-
     start_log()
-    machines = export_targets(targets)
+    machines = export_machines(targets)
     parts: Partition | None = None
     plan: Plan | None = None
     made = []
@@ -304,6 +301,14 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
     digest = hashlib.sha256(b"".join(hashlib.sha256(o).digest() for each in made for o in each.objects)).hexdigest()
     stack = max(each.stack for each in made) + FRAMES
     return ExportedCode(plan, tuple(m.name for m in machines), tuple(made), made[0].records, digest, stack)
+
+
+def export_machines(targets: Sequence[str]) -> tuple[Target, ...]:
+    """The targets that a file is exported for; see `compiler.export.export_targets`."""
+    with shielded():
+        from ...compiler.export import export_targets
+
+    return export_targets(targets)
 
 
 def _objects(machine: Target, unit: EntrySpec) -> EntryObjects:

@@ -8,7 +8,9 @@ exported(*arrays)                 the outputs, or `CallFailed` with the text of 
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,17 @@ import numpy as np
 from support.graphs import Array
 
 from einkorn.dsl.contract import exports
+from einkorn.dsl.package.library import LoadedKernel
+from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
 from einkorn.dsl.types.packing import pack, unpack
+from einkorn.graph import BufferType
 from einkorn.graph.calling.inputs import sizes_of
 from einkorn.graph.engine.model import Model
+from einkorn.graph.interop.direct import kind_of
+from einkorn.graph.interop.kinds import device_of_call, operand_of
+from einkorn.graph.interop.specialise import prepared, specialised
+from einkorn.graph.interop.spread import spread_of
 
 _numbers = itertools.count()
 
@@ -41,6 +50,8 @@ class Exported:
         library: as `ctypes` has it.
         record: the descriptor.
     """
+
+    folder: object = None  # kept as long as the file is used
 
     def __init__(self, model: Model, folder: Path, name: str = "graph", **how: Any) -> None:
         self.path = folder / f"{name}{next(_numbers)}.so"
@@ -66,10 +77,10 @@ class Exported:
         given = [
             pack(a) if t.dtype.is_packed() else np.ascontiguousarray(a) for a, t in zip(arrays, types, strict=True)
         ]
-        sizes = self.sizes([a.shape for a in arrays])
+        sizes = self.sizes([np.shape(a) for a in arrays])
         results = self.call(given, sizes)
         for array, memory, type in zip(arrays, given, types, strict=True):
-            if memory is not array and not type.dtype.is_packed():
+            if isinstance(type, BufferType) and memory is not array and not type.dtype.is_packed():
                 array[...] = memory
         return results
 
@@ -103,7 +114,7 @@ class Exported:
                 ctypes.memmove(memory.ctypes.data, output, memory.nbytes)
                 self.library[f"{self._prefix()}_free"](output)
                 output = memory
-            results.append(unpack(output, shape, dtype) if dtype.is_packed() else output)
+            results.append(unpack(output, dtype, shape) if dtype.is_packed() else output)
         return results
 
     def describe(self, failure: exports.Failure) -> str:
@@ -128,3 +139,31 @@ def _room(dtype: DType, shape: tuple[int, ...]) -> Array:
     if dtype.is_packed():
         return np.zeros(dtype.bytes_for(int(np.prod(shape, dtype=np.int64))), np.uint8)
     return np.zeros(shape, dtype.to_numpy())
+
+
+def results_by_export(
+    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Any
+) -> list[Array] | None:
+    """As a caller of `check_op`: the outputs of the exported op, then the inputs that it has changed."""
+    if outs is not None or any(not array.flags.c_contiguous for array in arrays):
+        return None
+    state, op = prepared(kernel), schema.name
+    names = [argument.name for argument in schema.inputs]
+    operands = [operand_of(array, op, name) for array, name in zip(arrays, names, strict=True)]
+    if spread_of([operands[k].shape for k in state.joint]) is not None:
+        return None  # a call of the kernel gives all operands one shape first
+    several = {argument.name for argument in kernel.schema.inputs}
+    counts = {name: count for name, count in schema.counts if name in several}
+    device = device_of_call(op, names, operands)
+    kinds = [kind_of(operand) for operand in operands]
+    made = specialised(kernel, state, kinds, counts, parameters, device, None, None, None)
+    results = _exported(made.model)(*arrays)
+    return results + [a for argument, a in zip(schema.inputs, arrays, strict=True) if argument.role is Role.MUTABLE]
+
+
+@functools.lru_cache(maxsize=64)
+def _exported(model: Model) -> Exported:
+    folder = tempfile.TemporaryDirectory()
+    exported = Exported(model, Path(folder.name))
+    exported.folder = folder
+    return exported

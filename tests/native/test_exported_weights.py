@@ -1,0 +1,96 @@
+"""Weights of exported files: inside, next to the code, given by the program; packed for the processors of the file."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import graphs
+from support.exported import CallFailed, Exported
+
+from einkorn.dsl.contract import exports
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
+from einkorn.graph.engine.model import Model
+from einkorn.graph.ir import Prepared
+
+F32 = np.float32
+HOST = DeviceRef.CPU()
+SIZE = 256
+
+
+def weights() -> dict[str, graphs.Array]:
+    return {"w": graphs.numbers((SIZE, SIZE), F32, 1), "b": graphs.numbers((SIZE,), F32, 2)}
+
+
+@pytest.fixture(scope="module")
+def held() -> dict[str, graphs.Array]:
+    return weights()
+
+
+@pytest.fixture(scope="module")
+def model(held: dict[str, graphs.Array]) -> Model:
+    def forward(x: Any) -> Any:
+        matrix, bias = Weight("w", DType.float32, (SIZE, SIZE), HOST), Weight("b", DType.float32, (SIZE,), HOST)
+        return ops.relu(ops.matmul(x, ops.transpose(matrix, 0, 1)) + bias)
+
+    graph = Graph("layer", forward, [TensorType(DType.float32, ("n", SIZE), HOST)])
+    return InferenceSession().load(graph, weights_registry=held)
+
+
+X = graphs.numbers((5, SIZE), F32, 3)
+
+
+def same(model: Model, exported: Exported) -> None:
+    assert exported(X)[0].tobytes() == graphs.results(model, X)[0].tobytes()
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "host"])
+def test_weights_are_packed_for_the_processors_of_the_file(model: Model, tmp_path: Path, target: str) -> None:
+    assert any(isinstance(item, Prepared) for item in model.ir.nodes)
+    same(model, Exported(model, tmp_path, targets=target))
+
+
+def test_weights_in_a_file_next_to_the_code(model: Model, tmp_path: Path) -> None:
+    exported = Exported(model, tmp_path, "layer", weights="beside")
+    file = exported.path.with_name(f"{exported.path.name}.safetensors")
+    assert exported.path.stat().st_size < SIZE * SIZE * 4 < file.stat().st_size
+    same(model, exported)
+    data, code = file.read_bytes(), exported.path.read_bytes()
+    for number, (changed, said) in enumerate(
+        (
+            (data[:-1], "bytes, and was exported with"),
+            (data[:40] + b"00" + data[42:], "is not the one"),
+            (None, "cannot be opened"),
+        )
+    ):
+        exported.path = tmp_path / f"moved{number}.so"
+        exported.path.write_bytes(code)
+        if changed is not None:
+            exported.path.with_name(f"{exported.path.name}.safetensors").write_bytes(changed)
+        exported.open("layer")
+        with pytest.raises(CallFailed, match=said) as caught:
+            exported(X)
+        assert caught.value.status == exports.WRONG_WEIGHTS
+    failure = exports.Failure()
+    path = ctypes.c_char_p(str(file).encode())
+    assert exported.library.layer_open_weights(path, ctypes.byref(failure)) == 0
+    same(model, exported)
+
+
+def test_weights_that_the_program_gives(model: Model, held: dict[str, graphs.Array], tmp_path: Path) -> None:
+    exported = Exported(model, tmp_path, "layer", weights="given")
+    with pytest.raises(CallFailed, match=r"weight .[wb]. was not given: call layer_set_weight first") as caught:
+        exported(X)
+    assert caught.value.status == exports.WRONG_WEIGHTS
+    function, failure = exported.library.layer_set_weight, exports.Failure()
+    for name, array in held.items():
+        assert function(name.encode(), ctypes.c_void_p(array.ctypes.data), ctypes.byref(failure)) == 0
+    same(model, exported)
+    address = held["w"].ctypes.data
+    for name, place, said in ((b"u", address, "no weight of this name"), (b"w", address + 2, "multiple of 4")):
+        assert function(name, ctypes.c_void_p(place), ctypes.byref(failure)) == exports.WRONG_WEIGHTS
+        assert said in exported.describe(failure)
+    same(model, exported)
