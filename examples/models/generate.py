@@ -8,8 +8,9 @@
 Streaming needs nothing but Einkorn: the file is mapped, its metadata has the sizes of the network, the layers take the
 encoding that the file has, and a generator keeps keys and values in pages.
 
-A training of 15 minutes on an idle core, about 3 million bytes, gives text that reads like Python; the loss is about
-1.3 nats a byte then.
+An idle core trains on about 3800 bytes a second. After 2.8 million bytes of all sources of the standard library the
+held-out loss was 1.47 nats a byte in float32 and in Q8_0, and 1.474 in Q4_0: text of that has the form of Python, and
+few words that are none.
 """
 
 from __future__ import annotations
