@@ -28,6 +28,7 @@ from ..dsl.environment.knobs import knobs
 from ..dsl.frontend.read_program import read_program
 from ..dsl.package.archive import Archive
 from ..dsl.package.container import ABI, FORMAT, MANIFEST, Package, read_package
+from ..dsl.package.manifest import GraphRecord
 from ..dsl.signature.check import undetermined_sizes
 from .console import Printer
 
@@ -298,7 +299,8 @@ def _show_package(package: Package) -> None:
         schema = record.schema
         defaults = [p.name if p.required else f"{p.name}={p.default}" for p in schema.parameters]
         ops.add_row(schema.name, ", ".join(map(str, schema.tensors)), ", ".join(defaults))
-    _print_table(ops)
+    if manifest.ops or not manifest.graphs:
+        _print_table(ops)
     code = _table("target", "op", "compiled for", "kind", "checks", "size", "needs")
     for variant in sorted(manifest.variants, key=lambda v: (v.target, v.op)):
         needs = " ".join(variant.requirements)
@@ -306,11 +308,29 @@ def _show_package(package: Package) -> None:
         code.add_row(variant.target, variant.op, str(variant.instance), variant.kind, variant.checks, size, needs)
     if manifest.variants:
         _print_table(code)
+    _show_graphs(manifest.graphs)
     for target in sorted({variant.target for variant in manifest.variants}):
         here = {variant.op for variant in manifest.variants if variant.target == target}
         missing = [record.schema.name for record in manifest.ops if record.schema.name not in here]
         if missing:
             print(f"{target}: no code for {', '.join(missing)}")
+
+
+def _show_graphs(graphs: Sequence[GraphRecord]) -> None:
+    values = _table("graph", "value", "name", "dtype", "shape")
+    code = _table("graph", "target", "code", "weights", "arena", "needs")
+    for graph in graphs:
+        for kind, records in (("input", graph.inputs), ("output", graph.outputs)):
+            for each in records:
+                values.add_row(graph.name, kind, each.name, each.dtype, f"[{', '.join(each.shape)}]")
+        weights = "" if graph.weights is None else _size(graph.weights.size)
+        arena = "depends on its inputs" if graph.arena is None else _size(graph.arena)
+        for made in graph.code:
+            size = _size(made.code.size)
+            code.add_row(graph.name, made.target, size, weights, arena, " ".join(made.requirements))
+    if graphs:
+        _print_table(values)
+        _print_table(code)
 
 
 def _print_table(table: Table) -> None:

@@ -6,30 +6,42 @@ reader another. This one takes the opposite stand. The members are stored (not c
 whichever zlib is there, and leaves nothing to inflate), stand one after the other from the first byte, the directory
 follows at once, the end record closes the file; names are plain, relative and unlike each other; times are 1980-01-01.
 Every other tool can read such a file, and what differs in any way is refused.
+
+Members that are mapped begin at multiples of 4096: zeros in the extra field of their local headers, no more than are
+needed for that. Numbers that do not fit 32 bits, and no others, are in the records of zip64.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import unicodedata
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
+from ..diagnostics.cached import cached
 from ..diagnostics.errors import PackageError
 from ..diagnostics.places import shown_path
 from ..diagnostics.shield import raise_if_of_handler
 from ..environment.files import replace_file
 
-MAX_MEMBERS = 65_534  # more than that, and above 4 GiB, zip needs other records
-MAX_BYTES = (1 << 32) - (1 << 24)
+MAX_MEMBERS = 65_534  # more than that, and zip needs other records
+MAX_BYTES = (1 << 32) - (1 << 24)  # of a member that is read at once
+MAX_FILE = 1 << 48
+PAGE: Final = 4096  # what members that are mapped are aligned to
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
+_LONG_END = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
+_FULL = 0xFFFFFFFF  # stands for a number that is in a record of zip64
+_LONG_VERSION = 45
+_CHUNK = 1 << 24  # bytes that are hashed or written at a time
 _UTF8_NAME = 0x800
 _MAX_NAME = 1000  # bytes
 _DATE_1980 = 0x21  # 1 January 1980 in DOS form, midnight being 0
@@ -74,51 +86,108 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def write_archive(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+@dataclass(frozen=True)
+class Content:
+    """The data of a member that is written: pieces of memory, one behind the other, which are not copied.
+
+    With `aligned` it begins at a multiple of `PAGE` in the file, so that it can be mapped.
+    """
+
+    pieces: tuple[Any, ...]
+    aligned: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return sum(memoryview(piece).nbytes for piece in self.pieces)
+
+    def chunks(self) -> Iterator[memoryview]:
+        """The data, some of it at a time."""
+        for piece in self.pieces:
+            view = memoryview(piece)
+            if view.nbytes:
+                data = view.cast("B")
+                for start in range(0, len(data), _CHUNK):
+                    yield data[start : start + _CHUNK]
+
+
+def write_archive(path: Path, members: Iterable[tuple[str, bytes | Content]]) -> None:
     """Writes the members in the given order; code that opens `path` sees the old file or all of the new one.
 
     Raises:
         PackageError: EK0554 for names that may not be, EK0561 when the file cannot be written.
     """
-    chunks: list[bytes] = []
+    contents: list[tuple[bytes, Content]] = []
     directory: list[bytes] = []
     names: set[str] = set()
     offset = 0
     for name, data in members:
+        content = Content((data,)) if isinstance(data, bytes) else data
         trouble = name_trouble(name) or ("appears twice" if folded(name) in names else None)
         if trouble:
             refuse(path, "EK0554", f"cannot hold a member whose name {trouble}: {name!r}")
         names.add(folded(name))
-        raw, crc, size = name.encode(), zlib.crc32(data), len(data)
-        if offset + size > MAX_BYTES or len(names) > MAX_MEMBERS or len(raw) > _MAX_NAME:
-            refuse(
-                path,
-                "EK0561",
-                f"would exceed what a package holds (4 GB in {MAX_MEMBERS} members, names of {_MAX_NAME} bytes)",
-            )
-        chunks += [_local_header(raw, crc, size), data]
+        raw, size = name.encode(), content.size
+        if offset + size > MAX_FILE or len(names) > MAX_MEMBERS or len(raw) > _MAX_NAME:
+            most = f"{MAX_FILE >> 40} TiB in {MAX_MEMBERS} members, names of {_MAX_NAME} bytes"
+            refuse(path, "EK0561", f"would exceed what a package holds ({most})")
+        crc = 0
+        for chunk in content.chunks():
+            crc = zlib.crc32(chunk, crc)
+        header = _local_header(raw, crc, size, _padding(raw, size, offset) if content.aligned else 0)
+        contents.append((header, content))
         directory.append(_central_header(raw, crc, size, offset))
-        offset += _LOCAL.size + len(raw) + size
-    central = b"".join(directory)
-    end = _END.pack(b"PK\5\6", 0, 0, len(directory), len(directory), len(central), offset, 0)
+        offset += len(header) + size
+    end = _end_records(len(directory), sum(map(len, directory)), offset)
     try:
-        replace_file(path, [*chunks, central, end])
+        replace_file(path, _file(contents, [*directory, end]))
     except OSError as error:
         raise_if_of_handler(error)
         refuse(path, "EK0561", f"cannot be written: {error.strerror or error}")
 
 
-def _local_header(name: bytes, crc: int, size: int) -> bytes:
-    head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8_NAME, 0, 0, _DATE_1980, crc, size, size, len(name), 0)
-    return head + name
+def _file(contents: Sequence[tuple[bytes, Content]], end: Iterable[bytes]) -> Iterator[Any]:
+    for header, content in contents:
+        yield header
+        yield from content.chunks()
+    yield from end
+
+
+def _padding(name: bytes, size: int, offset: int) -> int:
+    """How many zeros the header of an aligned member at `offset` ends with."""
+    return -(offset + len(_local_header(name, 0, size))) % PAGE
+
+
+def _long_numbers(*numbers: int) -> bytes:
+    """The extra field with those numbers that do not fit 32 bits."""
+    long = [number for number in numbers if number >= _FULL]
+    return struct.pack(f"<2H{len(long)}Q", 1, 8 * len(long), *long) if long else b""
+
+
+def _local_header(name: bytes, crc: int, size: int, padding: int = 0) -> bytes:
+    extra, short = _long_numbers(size, size), min(size, _FULL)
+    version, length = _LONG_VERSION if extra else _VERSION, len(extra) + padding
+    head = _LOCAL.pack(b"PK\3\4", version, _UTF8_NAME, 0, 0, _DATE_1980, crc, short, short, len(name), length)
+    return head + name + extra + bytes(padding)
 
 
 def _central_header(name: bytes, crc: int, size: int, offset: int) -> bytes:
+    extra, short = _long_numbers(size, size, offset), min(size, _FULL)
+    version = _LONG_VERSION if extra else _VERSION
     head = _CENTRAL.pack(
-        *(b"PK\1\2", _MADE_BY, _VERSION, _UTF8_NAME, 0, 0, _DATE_1980, crc, size, size, len(name)),
-        *(0, 0, 0, 0, _MODE, offset),
+        *(b"PK\1\2", _MADE_BY - _VERSION + version, version, _UTF8_NAME, 0, 0, _DATE_1980, crc, short, short),
+        *(len(name), len(extra), 0, 0, 0, _MODE, min(offset, _FULL)),
     )
-    return head + name
+    return head + name + extra
+
+
+def _end_records(count: int, length: int, offset: int) -> bytes:
+    """What closes the file: the place and the size of the directory, in records of zip64 where they need these."""
+    long = b""
+    if offset >= _FULL:
+        fields = (_LONG_END.size - 12, _LONG_VERSION, _LONG_VERSION, 0, 0, count, count, length, offset)
+        long = _LONG_END.pack(b"PK\6\6", *fields) + _LOCATOR.pack(b"PK\6\7", 0, offset + length, 1)
+    return long + _END.pack(b"PK\5\6", 0, 0, count, count, length, min(offset, _FULL), 0)
 
 
 class Archive:
@@ -166,19 +235,31 @@ class Archive:
             refuse(self.path, "EK0553", f"is damaged: the checksum of {name!r} is wrong", _FETCH_AGAIN)
         return data
 
+    @cached
+    def _mapped(self) -> mmap.mmap:
+        """The whole file."""
+        try:
+            with open(self.path, "rb") as stream:
+                mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                changed = _state_of(stream) != self.state
+        except (OSError, ValueError) as error:
+            raise_if_of_handler(error)
+            refuse(self.path, "EK0551", f"cannot be mapped: {error}")
+        if changed:
+            refuse(self.path, "EK0536", "was replaced after it was loaded", _LOAD_AGAIN)
+        return mapped
+
+    def map(self, name: str) -> memoryview:
+        """The data of a member, which must exist, as it lies in the mapped file; its checksum is not computed."""
+        member = self.members[name]
+        return memoryview(self._mapped)[member.start : member.start + member.size]
+
     def _directory(self, stream: BinaryIO) -> list[Member]:
         start = stream.read(4)
         if start not in (b"PK\3\4", b"PK\5\6"):
             hint = "`einkorn build` writes packages; kernel sources are given as a folder or a .py file"
             refuse(self.path, "EK0552", "is not a package: it is not a zip file", hint)
-        stream.seek(max(0, self.size - _END.size))
-        end = stream.read()
-        if len(end) != _END.size or end[:4] != b"PK\5\6":
-            refuse(self.path, "EK0553", "is cut short, or something was added to its end", _FETCH_AGAIN)
-        _, disk, first, here, count, length, offset, comment = _END.unpack(end)
-        long = length > count * (_CENTRAL.size + _MAX_NAME)
-        if disk or first or here != count or comment or long or offset + length + _END.size != self.size:
-            self._damaged("its end record does not fit the file")
+        count, length, offset = self._end(stream)
         stream.seek(offset)
         directory = stream.read(length)
         members: list[Member] = []
@@ -189,23 +270,54 @@ class Archive:
             trouble = name_trouble(member.name) or ("appears twice" if folded(member.name) in names else None)
             if trouble:
                 refuse(self.path, "EK0554", f"holds a member whose name {trouble}: {member.name!r}", _NOT_OURS)
-            stream.seek(expected)
-            if stream.read(len(header)) != header:
-                self._damaged(f"the two headers of {member.name!r} differ")
+            begin = self._start(stream, member, header, expected)
             names.add(folded(member.name))
-            members.append(member)
-            expected = member.start + member.size
+            members.append(replace(member, start=begin))
+            expected = begin + member.size
         if at != length or expected != offset:
             self._damaged("its members do not fill it")
         return members
 
+    def _end(self, stream: BinaryIO) -> tuple[int, int, int]:
+        """How many members there are, and the size and the place of the directory."""
+        stream.seek(max(0, self.size - _END.size))
+        end = stream.read()
+        if len(end) != _END.size or end[:4] != b"PK\5\6":
+            refuse(self.path, "EK0553", "is cut short, or something was added to its end", _FETCH_AGAIN)
+        _, _, _, _, count, length, offset, _ = _END.unpack(end)
+        if offset == _FULL and self.size > _END.size + _LOCATOR.size + _LONG_END.size:
+            stream.seek(self.size - _END.size - _LOCATOR.size - _LONG_END.size)
+            offset = _LONG_END.unpack(stream.read(_LONG_END.size))[-1]
+        fits = length <= count * (_CENTRAL.size + _MAX_NAME + len(_long_numbers(_FULL, _FULL, _FULL)))
+        if fits and offset <= MAX_FILE:
+            closing = _end_records(count, length, offset)
+            stream.seek(max(0, self.size - len(closing)))
+            if offset + length + len(closing) == self.size and stream.read() == closing:
+                return count, length, offset
+        self._damaged("its end record does not fit the file")
+
+    def _start(self, stream: BinaryIO, member: Member, header: bytes, offset: int) -> int:
+        """Where the data of a member begins, behind its local header: at once, or at the next page."""
+        stream.seek(offset)
+        there = stream.read(len(header))
+        if there != header:
+            raw = member.name.encode()
+            header = _local_header(raw, member.crc, member.size, _padding(raw, member.size, offset))
+            if there + stream.read(len(header) - len(there)) != header:
+                self._damaged(f"the two headers of {member.name!r} differ")
+        if offset + len(header) + member.size > self.size:
+            self._damaged(f"{member.name!r} reaches beyond its end")
+        return offset + len(header)
+
     def _entry(self, directory: bytes, at: int, expected: int) -> tuple[Member, bytes, int]:
-        """The member whose directory entry is at `at`, the local header that it must have, and where the next is."""
+        """The member whose directory entry is at `at`, the local header that it has where it is not aligned, and where
+        the next entry is."""
         if len(directory) < at + _CENTRAL.size or directory[at : at + 4] != b"PK\1\2":
             self._damaged("its directory is not whole")
         fields = _CENTRAL.unpack_from(directory, at)
-        flags, method, crc, packed, size, name_length, offset = *fields[3:5], *fields[7:11], fields[16]
-        raw = directory[at + _CENTRAL.size : at + _CENTRAL.size + name_length]
+        flags, method, crc, packed, size, name_length, extra = *fields[3:5], *fields[7:12]
+        behind = at + _CENTRAL.size + name_length
+        raw = directory[at + _CENTRAL.size : behind]
         try:
             name = raw.decode()
         except UnicodeDecodeError:
@@ -215,14 +327,17 @@ class Archive:
         if packed != size:
             what = f"declares {size} bytes for {name!r}, which takes {packed} in the file"
             refuse(self.path, "EK0555", what, _NOT_OURS)
-        entry = _central_header(raw, crc, size, offset)
-        if offset != expected or directory[at : at + len(entry)] != entry:
+        if size == _FULL and extra >= 12 and len(directory) >= behind + 12:
+            (size,) = struct.unpack_from("<Q", directory, behind + 4)
+        entry = _central_header(raw, crc, size, expected)
+        if directory[at : at + len(entry)] != entry:
             problem = f"is encrypted (flags {flags:#x})" if flags & 1 else "is not written as packages are"
             self._damaged(f"the entry of {name!r} {problem}")
-        start = offset + _LOCAL.size + len(raw)
+        header = _local_header(raw, crc, size)
+        start = expected + len(header)
         if start + size > self.size:
             self._damaged(f"{name!r} reaches beyond its end")
-        return Member(name, start, size, crc), _local_header(raw, crc, size), at + len(entry)
+        return Member(name, start, size, crc), header, at + len(entry)
 
     def _damaged(self, how: str) -> NoReturn:
         refuse(self.path, "EK0553", f"is damaged: {how}", _FETCH_AGAIN)

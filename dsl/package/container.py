@@ -6,6 +6,9 @@
     code/<target>/<op>-<n>.<format, such as so or ptx>
     code/<target>/<op>-<n>.<target of a host>.so      what launches the kernels of code for a device
     tuning.json            which parameters were found to be best on which device (optional)
+    graph/<name>.json      a graph: what it computes, and the groups of its kernels for each target
+    graph/<name>/<target>.so      its code
+    graph/<name>.safetensors      its constants and weights
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when requested and handed out only when size and SHA-256 are those of the manifest.
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,17 +29,20 @@ from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.json_reading import read_json
 from ..diagnostics.shield import raise_if_of_handler
 from ..signature.schema import OpSchema
-from .archive import Archive, refuse, write_archive
+from .archive import Archive, Content, refuse, write_archive
 from .findings import Finding, print_findings, read_findings
 from .manifest import (
     ABI,
     FORMAT,
     READ_ABIS,
+    GraphCode,
+    GraphRecord,
     Instance,
     Manifest,
     ManifestError,
     MemberRecord,
     OpRecord,
+    ValueRecord,
     Variant,
     canonical_json,
     format_of,
@@ -49,6 +55,7 @@ __all__ = [
     "ABI",
     "FORMAT",
     "CodeContents",
+    "GraphContents",
     "Instance",
     "OpContents",
     "OpRecord",
@@ -89,6 +96,20 @@ class CodeContents:
 
 
 @dataclass(frozen=True)
+class GraphContents:
+    """A graph to be written: what `GraphRecord` says, the graph as a JSON value, code as (target, what a machine must
+    have, bytes), and the pieces of its file of weights, which are not copied."""
+
+    name: str
+    inputs: tuple[ValueRecord, ...]
+    outputs: tuple[ValueRecord, ...]
+    graph: Any = field(repr=False)
+    code: tuple[tuple[str, tuple[str, ...], bytes], ...] = field(repr=False)
+    weights: tuple[Any, ...] = field(default=(), repr=False)
+    arena: int | None = None
+
+
+@dataclass(frozen=True)
 class PackageContents:
     """All that goes into a package. The order of the tuples does not matter: the file has one order of its own.
 
@@ -103,6 +124,7 @@ class PackageContents:
     producers: tuple[tuple[str, str], ...] = ()
     licence: str = ""
     findings: tuple[Finding, ...] = ()
+    graphs: tuple[GraphContents, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,6 +181,42 @@ class Package:
         """What launches the kernels of a variant. Raises PackageError (EK0559) as `code` does."""
         return self._checked(dict(variant.host)[target])
 
+    def graph(self, name: str | None = None) -> GraphRecord:
+        """The record of a graph; of the only one, where no name is given.
+
+        Raises:
+            PackageError: EK0560, it is not in the package, or there are several.
+        """
+        names = [record.name for record in self.manifest.graphs]
+        if name in names or (name is None and len(names) == 1):
+            return self.manifest.graphs[0 if name is None else names.index(name)]
+        what = "has no graphs" if not names else "has several graphs" if name is None else f"has no graph {name!r}"
+        hint = f"it has {', '.join(names)}" if names else "`model.export(path)` writes packages with graphs"
+        hint = did_you_mean(name, names) or hint if name is not None else hint
+        raise PackageError(f"package {self.manifest.name!r} {what}", code="EK0560", expected=names, got=name, hint=hint)
+
+    def graph_json(self, record: GraphRecord) -> Any:
+        """A graph as the JSON value that was written. Raises PackageError: EK0559 when it was changed, EK0556."""
+        try:
+            return read_json(self._checked(record.graph))
+        except ValueError as error:
+            raise_if_of_handler(error)
+            refuse(self.path, "EK0556", f"cannot be used: {record.graph.member!r} is not JSON: {error}")
+
+    def graph_code(self, code: GraphCode) -> bytes:
+        """Code of a graph. Raises PackageError (EK0559) when it does not match the manifest."""
+        return self._checked(code.code)
+
+    def mapped(self, record: MemberRecord) -> memoryview:
+        """A large member where it is mapped, after its digest was compared.
+
+        Raises:
+            PackageError: EK0559 when it does not match the manifest.
+        """
+        data = self.archive.map(record.member)
+        self._compare(record, len(data), hashlib.sha256(data).hexdigest())
+        return data
+
     def source(self, member: str) -> bytes:
         """A source by its member name. Raises PackageError: EK0559 when it was changed, EK0560 when there is none."""
         for record in self.manifest.sources:
@@ -189,18 +247,24 @@ class Package:
         """
         new = {finding.about: finding for finding in (*self.findings, *findings)}
         text = print_findings(new.values())
-        members = [(record.member, self._checked(record)) for record in replace(self.manifest, tuning=None).members()]
+        others = replace(self.manifest, tuning=None, graphs=()).members()
+        members: list[tuple[str, bytes | Content]] = [(record.member, self._checked(record)) for record in others]
+        graphs = [
+            (each.member, Content((self.archive.map(each.member),), aligned=each is not graph.graph))
+            for graph in self.manifest.graphs
+            for each in graph.members
+        ]
         record = MemberRecord(TUNING, hashlib.sha256(text).hexdigest(), len(text))
-        form = max(self.manifest.format, format_of(self.ops, self.variants, True))
+        form = max(self.manifest.format, format_of(self.ops, self.variants, True, self.manifest.graphs))
         manifest = replace(self.manifest, tuning=record, format=form)
         file = self.path if path is None else Path(path)
-        write_archive(file, [(MANIFEST, print_manifest(manifest)), *members, (TUNING, text)])
+        write_archive(file, [(MANIFEST, print_manifest(manifest)), *members, (TUNING, text), *graphs])
         return read_package(file)
 
     def verify(self) -> int:
         """Checks every member against the manifest and says how many there are. Raises PackageError."""
         for record in self.manifest.members():
-            self._checked(record)
+            self.mapped(record)
         for op in self.ops:
             self.program(op.schema.name)
         len(self.findings)
@@ -208,8 +272,11 @@ class Package:
 
     def _checked(self, record: MemberRecord) -> bytes:
         data = self.archive.read(record.member, limit=record.size)
-        digest = hashlib.sha256(data).hexdigest()
-        if len(data) != record.size or digest != record.sha256:
+        self._compare(record, len(data), hashlib.sha256(data).hexdigest())
+        return data
+
+    def _compare(self, record: MemberRecord, size: int, digest: str) -> None:
+        if size != record.size or digest != record.sha256:
             raise PackageError(
                 f"{self.archive.shown!r} was tampered with: {record.member!r} does not match the manifest",
                 code="EK0559",
@@ -218,7 +285,6 @@ class Package:
                 notes=[f"the manifest declares SHA-256 {record.sha256}", f"the member has SHA-256 {digest}"],
                 hint="nothing of it was loaded; fetch it again from where you trust",
             )
-        return data
 
 
 def write_package(path: str | Path, contents: PackageContents) -> Package:
@@ -233,11 +299,15 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
     for name in names:
         if names.count(name) > 1:
             refuse(path, "EK0556", f"cannot hold two ops of one name: {name!r}")
-    members: list[tuple[str, bytes]] = []
+    members: list[tuple[str, bytes | Content]] = []
 
-    def store(member: str, data: bytes) -> MemberRecord:
+    def store(member: str, data: bytes | Content) -> MemberRecord:
         members.append((member, data))
-        return MemberRecord(member, hashlib.sha256(data).hexdigest(), len(data))
+        content = Content((data,)) if isinstance(data, bytes) else data
+        digest = hashlib.sha256()
+        for chunk in content.chunks():
+            digest.update(chunk)
+        return MemberRecord(member, digest.hexdigest(), content.size)
 
     records = tuple(
         OpRecord(
@@ -260,6 +330,7 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         known = (code.op, code.instance, code.target, code.kind, requirements, record, code.checks)
         variants.append(Variant(*known, hosts, code.kernels))
     tuning = store(TUNING, print_findings(contents.findings)) if contents.findings else None
+    graphs = tuple(_store_graph(graph, store) for graph in sorted(contents.graphs, key=lambda graph: graph.name))
     manifest = Manifest(
         name=contents.name,
         version=contents.version,
@@ -268,11 +339,29 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         variants=tuple(variants),
         sources=sources,
         producers=tuple(sorted(contents.producers)),
-        format=format_of(records, variants, tuning is not None),
+        format=format_of(records, variants, tuning is not None, graphs),
         tuning=tuning,
+        graphs=graphs,
     )
     write_archive(path, [(MANIFEST, print_manifest(manifest)), *members])
     return read_package(path)
+
+
+def _store_graph(graph: GraphContents, store: Callable[[str, bytes | Content], MemberRecord]) -> GraphRecord:
+    name = _file_name(graph.name)
+    text = store(f"graph/{name}.json", canonical_json(graph.graph))
+    code = tuple(
+        GraphCode(
+            target,
+            tuple(sorted(set(needs))),
+            store(f"graph/{name}/{_file_name(target)}.so", Content((data,), aligned=True)),
+        )
+        for target, needs, data in sorted(graph.code)
+    )
+    weights = None
+    if graph.weights:
+        weights = store(f"graph/{name}.safetensors", Content(graph.weights, aligned=True))
+    return GraphRecord(graph.name, text, graph.inputs, graph.outputs, code, weights, graph.arena)
 
 
 def _code_order(code: CodeContents) -> tuple[str, str, str, bytes, tuple[str, ...], bytes]:
@@ -345,6 +434,7 @@ def _check_members(archive: Archive, manifest: Manifest) -> None:
         [op.schema.name for op in manifest.ops],
         [source.member for source in manifest.sources],
         [(variant.op, variant.target, variant.kind) for variant in manifest.variants],
+        [graph.name for graph in manifest.graphs],
     )
     in_order = [MANIFEST, *(record.member for record in manifest.members())]
     if list(archive.members) != in_order or any(part != sorted(part) for part in ordered):

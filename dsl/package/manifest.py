@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,12 @@ from ..signature.schema import PARAMETER_KINDS, OpSchema
 from ..types.dtype import DType
 from .archive import name_trouble
 
-FORMAT = (1, 3)  # major, minor: of the container and the manifest
+FORMAT = (1, 4)  # major, minor: of the container and the manifest
 PLAIN = (1, 0)  # of a package without code for devices and without findings, which older readers read in full
 LAUNCHING = (1, 1)  # of one with code for devices
 TUNED = (1, 2)  # of one with findings
 DERIVED = (1, 3)  # of one whose ops name their backwards
+WITH_GRAPHS = (1, 4)  # of one with graphs, whose members are aligned
 ABI = ABI_VERSION  # of compiled entries: what they are passed and what they return
 READ_ABIS = (SILENT_ABI, ABI_VERSION)  # whose code is called
 
@@ -122,6 +123,49 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class ValueRecord:
+    """An input or output of a graph: its name, the name of its dtype, its dims as text."""
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GraphCode:
+    """Code of a graph for a target, and the features that a machine must have for it to run."""
+
+    target: str
+    requirements: tuple[str, ...]
+    code: MemberRecord
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """A graph of the package.
+
+    Attributes:
+        graph: what it is, for those that check, show and recompile it.
+        weights: the memory of its constants and weights, in the safetensors format; None where it has none.
+        arena: how many bytes its intermediate results take; None where that depends on its inputs.
+    """
+
+    name: str
+    graph: MemberRecord
+    inputs: tuple[ValueRecord, ...]
+    outputs: tuple[ValueRecord, ...]
+    code: tuple[GraphCode, ...]
+    weights: MemberRecord | None = None
+    arena: int | None = None
+
+    @property
+    def members(self) -> tuple[MemberRecord, ...]:
+        """In the order of the file."""
+        weights = () if self.weights is None else (self.weights,)
+        return (self.graph, *(each.code for each in self.code), *weights)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of it. `producers` are the tools that made the package with their versions, `sources` its Python sources,
     `tuning` what was found to be best on which device."""
@@ -136,16 +180,22 @@ class Manifest:
     format: tuple[int, int] = FORMAT
     abi: int = ABI
     tuning: MemberRecord | None = None
+    graphs: tuple[GraphRecord, ...] = ()
 
     def members(self) -> tuple[MemberRecord, ...]:
         """Every member that the manifest speaks of, in the order of the file."""
         code = (member for variant in self.variants for member in variant.members)
         tuning = () if self.tuning is None else (self.tuning,)
-        return (*(o.program for o in self.ops), *self.sources, *code, *tuning)
+        graphs = (member for graph in self.graphs for member in graph.members)
+        return (*(o.program for o in self.ops), *self.sources, *code, *tuning, *graphs)
 
 
-def format_of(ops: Iterable[OpRecord], variants: Iterable[Variant], tuned: bool) -> tuple[int, int]:
+def format_of(
+    ops: Iterable[OpRecord], variants: Iterable[Variant], tuned: bool, graphs: Sequence[GraphRecord] = ()
+) -> tuple[int, int]:
     """The lowest format that says all this."""
+    if graphs:
+        return WITH_GRAPHS
     if any(op.backward for op in ops):
         return DERIVED
     return TUNED if tuned else LAUNCHING if any(variant.host for variant in variants) else PLAIN
@@ -158,7 +208,7 @@ def canonical_json(value: Any) -> bytes:
 
 def print_manifest(manifest: Manifest) -> bytes:
     """The text of `manifest.json`: indented for people, keys sorted, the same for equal manifests."""
-    data = {
+    data: JSONDict = {
         "format": list(manifest.format),
         "abi": manifest.abi,
         "name": manifest.name,
@@ -184,8 +234,24 @@ def print_manifest(manifest: Manifest) -> bytes:
             for variant in manifest.variants
         ],
         "sources": [vars(source) for source in manifest.sources],
-    } | ({} if manifest.tuning is None else {"tuning": vars(manifest.tuning)})
+    }
+    if manifest.tuning is not None:
+        data["tuning"] = vars(manifest.tuning)
+    if manifest.graphs:
+        data["graphs"] = [_graph(graph) for graph in manifest.graphs]
     return json.dumps(data, sort_keys=True, indent=1).encode() + b"\n"
+
+
+def _graph(graph: GraphRecord) -> JSONDict:
+    """The fields of a graph."""
+    code = [vars(each) | {"requirements": list(each.requirements), "code": vars(each.code)} for each in graph.code]
+    inputs, outputs = (
+        [vars(each) | {"shape": list(each.shape)} for each in values] for values in (graph.inputs, graph.outputs)
+    )
+    data: JSONDict = {"name": graph.name, "graph": vars(graph.graph), "code": code}
+    data |= {"inputs": inputs, "outputs": outputs}
+    data |= {} if graph.weights is None else {"weights": vars(graph.weights)}
+    return data | ({} if graph.arena is None else {"arena": graph.arena})
 
 
 def _halves(variant: Variant) -> JSONDict:
@@ -233,7 +299,7 @@ class _Reader:
 
     def manifest(self, data: JSONDict, form: tuple[int, int]) -> Manifest:
         known = "format abi name version licence producers ops variants sources"
-        fields = self.fields(data, "the manifest", known, optional="tuning")
+        fields = self.fields(data, "the manifest", known, optional="tuning graphs")
         ops = tuple(self.op(v, f"ops[{i}]") for i, v in enumerate(self.items(fields["ops"], "ops")))
         schemas = {op.schema.name: op.schema for op in ops}
         if len(schemas) != len(ops):
@@ -244,6 +310,7 @@ class _Reader:
                 self.wrong(f"ops[{number}].backward", "an op of the package", op.backward)
         variants = self.items(fields["variants"], "variants")
         sources = self.items(fields["sources"], "sources")
+        graphs = self.items(fields.get("graphs", []), "graphs")
         manifest = Manifest(
             name=self.text(fields["name"], "name"),
             version=self.text(fields["version"], "version"),
@@ -255,11 +322,51 @@ class _Reader:
             format=form,
             abi=data["abi"],
             tuning=self.member(fields["tuning"], "tuning") if "tuning" in fields else None,
+            graphs=tuple(self.graph(v, f"graphs[{i}]") for i, v in enumerate(graphs)),
         )
+        named = [graph.name for graph in manifest.graphs]
+        if len(set(named)) != len(named):
+            raise ManifestError(f"has a graph twice: {next(n for n in named if named.count(n) > 1)!r}")
         members = [record.member for record in manifest.members()]
         if len(set(members)) != len(members):
             raise ManifestError(f"speaks of a member twice: {next(m for m in members if members.count(m) > 1)!r}")
         return manifest
+
+    def graph(self, data: Any, at: str) -> GraphRecord:
+        fields = self.fields(data, at, "name graph inputs outputs code", optional="weights arena")
+
+        def values(name: str) -> tuple[ValueRecord, ...]:
+            listed = self.items(fields[name], f"{at}.{name}")
+            return tuple(self.value(each, f"{at}.{name}[{i}]") for i, each in enumerate(listed))
+
+        codes = self.items(fields["code"], f"{at}.code")
+        return GraphRecord(
+            name=self.text(fields["name"], f"{at}.name"),
+            graph=self.member(fields["graph"], f"{at}.graph"),
+            inputs=values("inputs"),
+            outputs=values("outputs"),
+            code=tuple(self.graph_code(each, f"{at}.code[{i}]") for i, each in enumerate(codes)),
+            weights=self.member(fields["weights"], f"{at}.weights") if "weights" in fields else None,
+            arena=self.count(fields["arena"], f"{at}.arena") if "arena" in fields else None,
+        )
+
+    def value(self, data: Any, at: str) -> ValueRecord:
+        fields = self.fields(data, at, "name dtype shape")
+        dtype = self.text(fields["dtype"], f"{at}.dtype")
+        if self.strict and dtype not in DType.__members__:
+            self.wrong(f"{at}.dtype", "a dtype", dtype)
+        shape = self.items(fields["shape"], f"{at}.shape")
+        dims = tuple(self.text(each, f"{at}.shape[{i}]") for i, each in enumerate(shape))
+        return ValueRecord(self.text(fields["name"], f"{at}.name"), dtype, dims)
+
+    def graph_code(self, data: Any, at: str) -> GraphCode:
+        fields = self.fields(data, at, "target requirements code")
+        needs = self.items(fields["requirements"], f"{at}.requirements")
+        return GraphCode(
+            target=self.text(fields["target"], f"{at}.target"),
+            requirements=tuple(self.text(each, f"{at}.requirements[{i}]") for i, each in enumerate(needs)),
+            code=self.member(fields["code"], f"{at}.code"),
+        )
 
     def op(self, data: Any, at: str) -> OpRecord:
         fields = self.fields(data, at, "schema program", optional="backward")

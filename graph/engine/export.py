@@ -68,11 +68,12 @@ from ..loading.compile import (
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import BufferType, bytes_of_static, shown
 from .exported_weights import StoredWeight, lay_out, write_weights
+from .graph_package import write_graph_package
 
 _log = logging.getLogger("einkorn.export")
 
 CODE = "EK0483"
-SHARED, OBJECT = ".so", ".o"
+SHARED, OBJECT, PACKAGE = ".so", ".o", ".pkg"
 MIN_APART = 256  # bytes of a weight: smaller ones stay with the code
 INT = DType.int64
 
@@ -161,6 +162,17 @@ def export_models(
     """Writes the file of some models, and its header; see `Model.export`."""
     choice_of("weights", options.weights, ("inside", "beside", "given"), CODE)
     target = Path(path)
+    if target.suffix == PACKAGE and len(models) == 1:
+        write_graph_package(
+            target,
+            models[0].ir,
+            models[0].weights,
+            models[0].checks,
+            name=models[0].name,
+            output_names=models[0].output_names,
+            targets=options.targets,
+        )
+        return
     if target.suffix not in (SHARED, OBJECT):
         raise GraphError(
             f"a model is exported to a file that ends in {SHARED} or {OBJECT}, not to '{target.name}'",

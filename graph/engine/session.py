@@ -16,6 +16,7 @@ from typing import Any
 from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.errors import DeviceError, NoGraphError, shown_value
 from ...dsl.diagnostics.places import user_place
+from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import LEVELS, show_log
@@ -167,8 +168,9 @@ class InferenceSession:
     @without_internals
     def load(
         self,
-        graph: Graph,
+        graph: Graph | str | PathLike[str],
         *,
+        name: str | None = None,
         custom_extensions: Extensions | None = None,
         weights_registry: Mapping[str, Any] | None = None,
         checks: str | None = None,
@@ -176,7 +178,9 @@ class InferenceSession:
         """The graph, compiled or found ready, as a model.
 
         Args:
-            graph: a finished graph.
+            graph: a finished graph; or the path of a package that `Model.export` has written, which needs no compiler
+                where it has code for this machine.
+            name: of a graph in a package that holds several.
             custom_extensions: as for the session, before whose libraries these come.
             weights_registry: the memory of each weight of the graph by its name: NumPy arrays, `Buffer`s, or anything
                 that speaks DLPack. It is read where it lies, also in a mapped file, and has to keep its elements as
@@ -191,6 +195,8 @@ class InferenceSession:
             DeviceError: the graph uses a device that the session does not have.
             GraphError: the graph has no output yet.
         """
+        if isinstance(graph, str | PathLike):
+            return self._kept(self._from_package(graph, name, checks))
         with placed_on(self.devices):
             return self._model(self._compiled("load", graph, custom_extensions, checks), weights_registry)
 
@@ -234,7 +240,18 @@ class InferenceSession:
 
     @compiling
     def _model(self, compiled: CompiledModel, weights_registry: Mapping[str, Any] | None) -> Model:
-        model = compiled.model(weights_registry)
+        return self._kept(compiled.model(weights_registry))
+
+    @compiling
+    def _from_package(self, path: str | PathLike[str], name: str | None, checks: str | None) -> Model:
+        with shielded():
+            from .packaged_model import load_graph_package  # most graphs are staged
+
+        wanted = self.debug.checks(self.checks if checks is None else parse_checks(checks))
+        options = LoadOptions(tuple(self.devices), self.num_threads, wanted, self.interpret, self._prints)
+        return load_graph_package(path, options, name=name)
+
+    def _kept(self, model: Model) -> Model:
         self._models.add(model)
         if self._profile is not None:
             model.profile(self._profile)

@@ -373,6 +373,18 @@ def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = No
     return str(getattr(artifact, stage))
 
 
+def named_targets(names: Sequence[str]) -> list[Target]:
+    """The targets of these names, each once; for the machine at hand, its best level.
+
+    Raises:
+        TargetError: EK0601 an unknown target.
+    """
+    with shielded():
+        from ...compiler.targets import lookup, named
+
+    return list(dict.fromkeys(named(lookup(name)) for name in names))
+
+
 def has_grids(target: str) -> bool:
     """Whether a target is a GPU.
 

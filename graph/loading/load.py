@@ -151,10 +151,10 @@ def _compiled(
         "pieces": [[piece.kind, piece.target, len(piece.code)] for piece in made.pieces],
     }
     shared_cache().put(key, json.dumps(record).encode(), ".json")
-    return _keep(key, made.pieces, device, made.plan, "compiled")
+    return keep_pieces(key, made.pieces, device, made.plan, "compiled")
 
 
-def _keep(
+def keep_pieces(
     key: str, pieces: Sequence[Piece], device: Device, plan: Plan, tier: str, version: int = ABI_VERSION
 ) -> LoadedCode:
     """Keeps code and loads it: from the cache, or from this process's own folder where the cache's files go away."""
@@ -212,7 +212,7 @@ def _from_package(ir: GraphIR, device: Device, checks: Checks | None) -> LoadedC
             pieces = ready_pieces(package, variant, architecture(variant.target))
         key = content_key("package", *(member.sha256 for member in variant.members), host or "")
         tier, version = f"{kernel.origin} ({variant.target})", package.manifest.abi
-        return _keep(key, pieces, device, op_plan(ir, node), tier, version)
+        return keep_pieces(key, pieces, device, op_plan(ir, node), tier, version)
     return None
 
 

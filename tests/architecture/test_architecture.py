@@ -43,6 +43,7 @@ OPENED_LATE = {
     "graph.interop.tuned",
     "graph.checking.fusion_check",
     "graph.engine.export",
+    "graph.engine.packaged_model",
     "graph.loading.packaged_code",
     "graph.passes.summaries",
     "graph.driver.cuda",
