@@ -254,6 +254,14 @@ class Archive:
         member = self.members[name]
         return memoryview(self._mapped)[member.start : member.start + member.size]
 
+    def check(self, name: str) -> None:
+        """Compares a member, which must exist, with its CRC-32."""
+        crc = 0
+        for chunk in Content((self.map(name),)).chunks():
+            crc = zlib.crc32(chunk, crc)
+        if crc != self.members[name].crc:
+            refuse(self.path, "EK0553", f"is damaged: the checksum of {name!r} is wrong", _FETCH_AGAIN)
+
     def _directory(self, stream: BinaryIO) -> list[Member]:
         start = stream.read(4)
         if start not in (b"PK\3\4", b"PK\5\6"):

@@ -264,6 +264,7 @@ class Package:
     def verify(self) -> int:
         """Checks every member against the manifest and says how many there are. Raises PackageError."""
         for record in self.manifest.members():
+            self.archive.check(record.member)
             self.mapped(record)
         for op in self.ops:
             self.program(op.schema.name)

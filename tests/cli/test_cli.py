@@ -76,7 +76,7 @@ def test_help_and_version(run: Run) -> None:
     status, out, err = run("--help")
     assert (status, err) == (0, "") and all(f"  {c}  " in out for c in ("build", "inspect", "pkg", "cache", "targets"))
     status, out, err = run("--version")
-    assert (status, err) == (0, "") and out.startswith("einkorn ") and "package format 1.3, ABI 2" in out
+    assert (status, err) == (0, "") and out.startswith("einkorn ") and "package format 1.4, ABI 2" in out
 
 
 def test_package_info(run: Run, demo: Path) -> None:
