@@ -148,7 +148,7 @@ def test_members_that_were_changed_are_refused(package: Path, tmp_path: Path, ki
     assert caught.value.code in ("EK0553", "EK0559")
 
 
-def test_a_graph_that_is_no_graph_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_of_another_form_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for data in ({}, [], {"kernels": [], "graph": {}, "fuse": True, "checks": "safe", "interpret": False}):
         monkeypatch.setattr("einkorn.dsl.package.container.Package.graph_json", lambda *_, data=data: data)
         with pytest.raises(PackageError, match="is not a graph as Einkorn writes it"):
