@@ -163,15 +163,8 @@ def export_models(
     choice_of("weights", options.weights, ("inside", "beside", "given"), CODE)
     target = Path(path)
     if target.suffix == PACKAGE and len(models) == 1:
-        write_graph_package(
-            target,
-            models[0].ir,
-            models[0].weights,
-            models[0].checks,
-            name=models[0].name,
-            output_names=models[0].output_names,
-            targets=options.targets,
-        )
+        one = models[0]
+        write_graph_package(target, one.ir, one.weights, one.checks, one.name, one.output_names, options.targets)
         return
     if target.suffix not in (SHARED, OBJECT):
         raise GraphError(

@@ -40,7 +40,6 @@ def write_graph_package(
     ir: GraphIR,
     weights: Mapping[int, Storage],
     checks: Checks | None,
-    *,
     name: str | None = None,
     output_names: Sequence[str] | None = None,
     targets: Sequence[str] = (),

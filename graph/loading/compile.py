@@ -374,11 +374,7 @@ def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = No
 
 
 def named_targets(names: Sequence[str]) -> list[Target]:
-    """The targets of these names, each once; for the machine at hand, its best level.
-
-    Raises:
-        TargetError: EK0601 an unknown target.
-    """
+    """The targets of these names, each once; for the machine at hand, its best level."""
     with shielded():
         from ...compiler.targets import lookup, named
 
