@@ -56,13 +56,14 @@ class Rewriting:
         self.types: list[ShapedType] = list(ir.inputs)
         self.makers = [-1] * len(ir.inputs)
         self.changed = 0
-        self._starts: list[int] = []  # by item of `ir`, how many items stand before it in the new graph
+        self.order: Sequence[int] = range(len(ir.nodes))  # in which the items are read
+        self._starts: dict[int, int] = {}  # by item of `ir`, how many items stand before it in the new graph
 
     def run(self) -> GraphIR:
         """The new graph; `ir` itself where nothing was changed."""
-        for number, item in enumerate(self.ir.nodes):
-            self._starts.append(len(self.made))
-            self.rewrite(number, item)
+        for number in self.order:
+            self._starts[number] = len(self.made)
+            self.rewrite(number, self.ir.nodes[number])
         if not self.changed:
             return self.ir
         steps = tuple(dataclasses.replace(step, value=self.values[step.value]) for step in self.ir.steps)

@@ -1,10 +1,10 @@
 """Runs the passes over a graph, from what the user wrote to the plan of a compile unit: `PASSES`.
 
-    graph --> simpler graph --> groups of nodes --> order of groups --> plan of buffers
-          rewriting          fuse                schedule          plan_memory
+    graph --> simpler graph --> groups of nodes --> plan of buffers
+          rewriting          fuse               plan_memory
 
 A rewriting pass takes a graph and gives one that computes the same bits, unless its row says that it is not exact.
-Planning decides what becomes one kernel, in which order kernels run, and where values lie. Each pass is timed and
+Planning decides what becomes one kernel and where values lie. Each pass is timed and
 logged, and has its name with "graph." before it in variables:
 
     EINKORN_DUMP=graph.simplify       prints the graph after a pass to standard error
@@ -36,6 +36,7 @@ from .pack_filters import pack_filters
 from .pack_weights import KernelOf, pack_weights
 from .pass_summary import PREFIX, PassSummary
 from .prepare_weights import prepare_weights
+from .schedule import schedule
 from .simplify import simplify
 from .sink_moves import FactsOf, sink_moves
 from .verify import verify_graph
@@ -80,7 +81,7 @@ class Planning:
     apart: Collection[int] = ()
     entry: bool = True
     parts: Partition | None = None  # made by `fuse`, or known
-    flow: Flow = field(init=False)  # made by `schedule`
+    flow: Flow = field(init=False)  # made by `plan_memory`
     plan: Plan = field(init=False)  # made by `plan_memory`
 
     @property
@@ -103,14 +104,13 @@ class GraphPass:
 class PlanningPass:
     """A row of `PASSES` that plans what becomes of a graph.
 
-    `show` gives what it decided as text, `count` in a few words. Without an `optional` pass there is a plan, too.
+    `show` gives what it decided as text, `count` in a few words. Without the pass there is a plan, too.
     """
 
     name: str
     run: Callable[[Planning], None]
     show: Callable[[Planning], str]
     count: Callable[[Planning], str]
-    optional: bool = True
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,9 @@ def _fuse(planning: Planning) -> None:
         planning.parts = partition(planning.ir, planning.facts_of, fuse=fuse, apart=planning.apart)
 
 
-def _schedule(planning: Planning) -> None:
+def _plan_memory(planning: Planning) -> None:
     check_partition(planning.ir, planning.groups)
     planning.flow = Flow(planning.ir, planning.groups)
-
-
-def _plan_memory(planning: Planning) -> None:
     shared = PREFIX + "plan_memory" not in knobs.without
     planning.plan = plan_memory(planning.ir, planning.groups, planning.flow, entry=planning.entry, shared=shared)
 
@@ -147,13 +144,13 @@ def _fused(planning: Planning) -> str:
     return f"{nodes} nodes in {len(planning.groups.groups)} kernels"
 
 
-def _scheduled(planning: Planning) -> str:
-    return f"{len(planning.groups.controls)} branches and loops, {len(planning.ir.steps)} sizes computed on the way"
-
-
 def _placed(planning: Planning) -> str:
     plan = planning.plan
     return f"{len(plan.buffers)} buffers, {len(plan.temps)} of them temporary"
+
+
+def _planned(planning: Planning) -> str:
+    return f"{planning.flow.text()}\n{planning.plan.text()}"
 
 
 PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
@@ -176,9 +173,9 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
         lambda ir, tools: pack_weights(ir, tools.vector_bits, tools.kernel_of) if tools.prepares else ir,
     ),
     _plain(drop_unread),
+    _plain(schedule),
     PlanningPass("fuse", _fuse, lambda planning: planning.groups.text(planning.ir), _fused),
-    PlanningPass("schedule", _schedule, lambda planning: planning.flow.text(), _scheduled, optional=False),
-    PlanningPass("plan_memory", _plan_memory, lambda planning: planning.plan.text(), _placed),
+    PlanningPass("plan_memory", _plan_memory, _planned, _placed),
 )
 
 
@@ -210,7 +207,7 @@ def optimise(ir: GraphIR, tools: Tools) -> Optimised:
 
 
 def plan_graph(planning: Planning) -> Plan:
-    """Runs the planning passes: what becomes one kernel, in which order kernels run, where values lie.
+    """Runs the planning passes: what becomes one kernel, and where values lie.
 
     Raises:
         CompileError: EK0606 `EINKORN_STOP` names a pass.
@@ -255,9 +252,8 @@ def names() -> list[str]:
 
 
 def _check_names(given: Iterable[str], knob: Knob[Any], *others: str) -> None:
-    """`others` are further names of passes that are left out; not all passes can be."""
-    needed = [PREFIX + each.name for each in PASSES if isinstance(each, PlanningPass) and not each.optional]
-    known = [name for name in names() if not others or name not in needed]
+    """`others` are further names of passes that are left out."""
+    known = (*names(), *others)
     for name in sorted(given):
-        if (name.startswith(PREFIX) or others) and name not in (*known, *others):
-            raise knob.refusal(name, (*known, *others))
+        if (name.startswith(PREFIX) or others) and name not in known:
+            raise knob.refusal(name, known)

@@ -37,21 +37,22 @@ from einkorn.graph.engine.prepared import prepared_weights
 from einkorn.graph.engine.weights import weights_of
 from einkorn.graph.ir import External, GraphIR
 from einkorn.graph.loading.code import LoadedCode
-from einkorn.graph.passes import pack_weights, prepare_weights
+from einkorn.graph.passes import pack_weights, prepare_weights, schedule
 from einkorn.graph.passes.verify import verify_graph
 
 
 @contextmanager
 def small_weights() -> Iterator[None]:
-    """Weights of any size are packed and prepared: those of random networks are small."""
-    before = [(each, each.MIN_ELEMENTS) for each in (pack_weights, prepare_weights)]
+    """Weights of any size are packed and prepared, and values of any size are computed late: networks are small."""
+    limits = [(pack_weights, "MIN_ELEMENTS"), (prepare_weights, "MIN_ELEMENTS"), (schedule, "MIN_BYTES")]
+    before = [getattr(each, name) for each, name in limits]
     try:
-        for each, _ in before:
-            each.MIN_ELEMENTS = 1
+        for each, name in limits:
+            setattr(each, name, 1)
         yield
     finally:
-        for each, number in before:
-            each.MIN_ELEMENTS = number
+        for (each, name), number in zip(limits, before, strict=True):
+            setattr(each, name, number)
 
 
 def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib.util
 import json
 import random
@@ -17,20 +19,25 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import campaign as campaigns  # noqa: E402
+import check  # noqa: E402
 import check_network  # noqa: E402
 import choosing  # noqa: E402
 import subjects  # noqa: E402
 from networks import bounds, custom, oracle  # noqa: E402
 from networks.network import STEPS, Network, staged  # noqa: E402
+from networks.redundant import redundant, with_weights  # noqa: E402
 from networks.shrinking import shrunk  # noqa: E402
 from networks.ways import random_network  # noqa: E402
 
 from einkorn.dsl.contract.checks import SAFE  # noqa: E402
 from einkorn.graph import DType  # noqa: E402
+from einkorn.graph.engine.optimising import optimise_graph  # noqa: E402
 from einkorn.graph.ir import Node  # noqa: E402
 from einkorn.graph.loading import reproducer  # noqa: E402
 from einkorn.graph.loading.cache_keys import graph_key  # noqa: E402
 from einkorn.graph.loading.reproducer import graph_from_json, graph_to_json  # noqa: E402
+from einkorn.graph.passes import simplify  # noqa: E402
+from einkorn.graph.passes.pipeline import PASSES, GraphPass  # noqa: E402
 
 REGRESSIONS = sorted((HERE / "networks" / "regressions").glob("*.py"))
 NETWORKS = subjects.SUBJECTS[1]
@@ -126,6 +133,33 @@ def test_a_graph_survives_its_reproducer(monkeypatch: pytest.MonkeyPatch) -> Non
         assert [str(node) for node in again.nodes if isinstance(node, Node)] == [
             str(node) for node in ir.nodes if isinstance(node, Node)
         ]
+
+
+ROWS = {"fold_batch_norm", "pack_filters", "pack_weights", "prepare_weights"}
+
+
+def test_every_rule_and_pass_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random networks are a proof of the passes over graphs: in some, each rule replaces a node, and each pass does
+    something. What few have is covered by rows of its own in tests/graph/test_optimiser.py: `ROWS`."""
+    fired: Counter[str] = Counter()
+
+    def counted(rule: simplify.Rule) -> simplify.Rule:
+        def apply(graph: Any, node: Node) -> int | None:
+            value = rule.apply(graph, node)
+            fired[rule.name] += value is not None
+            return value
+
+        return dataclasses.replace(rule, apply=apply)
+
+    monkeypatch.setattr(simplify, "RULES", tuple(map(counted, simplify.RULES)))
+    load = functools.partial(check.compiled, checks="safe", level=0, fuse=True)
+    for seed in range(24):
+        ir = redundant(staged(random_network(random.Random(seed))).ir, seed)
+        with check_network.small_weights():
+            done = optimise_graph(with_weights(ir)[0] if seed % 2 else ir, load, None, False)
+        fired.update(each.name for each in done.passes if each.changed)
+    wanted = {rule.name for rule in simplify.RULES} | {each.name for each in PASSES if isinstance(each, GraphPass)}
+    assert wanted - set(fired) <= ROWS, fired
 
 
 LAYER = Network(
