@@ -113,9 +113,9 @@ def measure(name: str, stride: int, count: int) -> str:
     narrow = against_mpmath(name, np.float32, count) if name in BINARY else against_float64(name, stride)
     wide = against_mpmath(name, np.float64, count)
     print(f"{name}: {narrow}, {wide}, {time.monotonic() - start:.0f} s", flush=True)
-    tried = "sampled" if name in BINARY else "all" if stride == 1 else f"1 in {stride}"
+    share = "sampled" if name in BINARY else "all" if stride == 1 else f"1 in {stride}"
     low, high = BOUNDS[name]
-    return f"| `{name}` | {low} | {narrow.error:.3f} | {tried} | {high} | {wide.error:.3f} |"
+    return f"| `{name}` | {low} | {narrow.error:.3f} | {share} | {high} | {wide.error:.3f} |"
 
 
 def write(rows: dict[str, str]) -> None:

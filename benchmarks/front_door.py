@@ -262,10 +262,10 @@ def with_numba() -> Iterator[Row]:
     def sums(function: Any) -> Any:
         @numba.njit
         def all_sums(x: Any, rounds: int) -> float:
-            found = 0.0
+            total = 0.0
             for _ in range(rounds):
-                found += function(x)[0]
-            return found
+                total += function(x)[0]
+            return total
 
         return all_sums
 

@@ -112,9 +112,9 @@ def clamped(out: OutputTensor[T, "*s"], x: InputTensor[T, "*s"], most: T):
 @register("sum_of_list")
 def sum_of_list(out: OutputTensor[T, "*s"], xs: VariadicTensors[T, "*s"]):
     def element(i):
-        found = xs[0][i]
+        added = xs[0][i]
         for k in unroll(1, len(xs)):
-            found = found + xs[k][i]
-        return found
+            added = added + xs[k][i]
+        return added
 
     foreach(out, element)

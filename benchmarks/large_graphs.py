@@ -110,8 +110,8 @@ def measured(layers: int, last: str, cache: Path) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", str(layers), last]
     environment = {**os.environ, "EINKORN_CACHE_DIR": str(cache)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def measure(layers: list[int], rounds: int) -> dict[int, dict[str, list[dict[str, Any]]]]:

@@ -32,8 +32,8 @@ Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def arrays() -> dict[str, np.ndarray]:
-    found = {name: weight.data() for name, weight in minilm.model_weights().items()}
-    return {name: np.array(w) for name, w in found.items() if str(w.dtype) == "float32"}
+    by_name = {name: weight.data() for name, weight in minilm.model_weights().items()}
+    return {name: np.array(w) for name, w in by_name.items() if str(w.dtype) == "float32"}
 
 
 def einkorn_run(threads: int) -> Run:
@@ -65,9 +65,9 @@ def torch_run(threads: int, *, compiled: bool) -> Run:
             name = f"encoder.layer.{number}"
             split = (batch, length, minilm.HEADS, minilm.SIZE // minilm.HEADS)
             parts = (linear(x, f"{name}.attention.self.{n}") for n in ("query", "key", "value"))
-            found = F.scaled_dot_product_attention(*(p.view(split).transpose(1, 2) for p in parts), attn_mask=seen)
-            found = linear(found.transpose(1, 2).reshape(x.shape), f"{name}.attention.output.dense")
-            x = norm(x + found, f"{name}.attention.output.LayerNorm")
+            attended = F.scaled_dot_product_attention(*(p.view(split).transpose(1, 2) for p in parts), attn_mask=seen)
+            attended = linear(attended.transpose(1, 2).reshape(x.shape), f"{name}.attention.output.dense")
+            x = norm(x + attended, f"{name}.attention.output.LayerNorm")
             y = linear(F.gelu(linear(x, f"{name}.intermediate.dense")), f"{name}.output.dense")
             x = norm(x + y, f"{name}.output.LayerNorm")
         return F.normalize((x * mask[:, :, None]).sum(1), dim=1)
@@ -118,8 +118,8 @@ class Onnx:
 
         product = self.op("MatMul", heads("query", [0, 2, 1, 3]), heads("key", [0, 2, 3, 1]))
         scores = self.op("Add", self.op("Div", product, np.array(np.sqrt(32), np.float32)), seen)
-        found = self.op("MatMul", self.op("Softmax", scores, axis=-1), heads("value", [0, 2, 1, 3]))
-        joined = self.op("Reshape", self.op("Transpose", found, perm=[0, 2, 1, 3]), np.array([0, 0, minilm.SIZE]))
+        weighted = self.op("MatMul", self.op("Softmax", scores, axis=-1), heads("value", [0, 2, 1, 3]))
+        joined = self.op("Reshape", self.op("Transpose", weighted, perm=[0, 2, 1, 3]), np.array([0, 0, minilm.SIZE]))
         return self.norm(self.op("Add", x, self.linear(joined, f"{name}.output.dense")), f"{name}.output.LayerNorm")
 
     def model(self) -> bytes:
@@ -161,13 +161,13 @@ def onnx_run(threads: int) -> Run:
 
 def runners(threads: int) -> dict[str, Run]:
     """The libraries that are installed."""
-    found = {"einkorn": einkorn_run(threads)}
+    runs = {"einkorn": einkorn_run(threads)}
     if find_spec("onnxruntime") and find_spec("onnx"):
-        found["onnxruntime"] = onnx_run(threads)
+        runs["onnxruntime"] = onnx_run(threads)
     if find_spec("torch"):
-        found["torch"] = torch_run(threads, compiled=False)
-        found["compiled"] = torch_run(threads, compiled=True)
-    return found
+        runs["torch"] = torch_run(threads, compiled=False)
+        runs["compiled"] = torch_run(threads, compiled=True)
+    return runs
 
 
 def measure(threads: int, rounds: int, clock: Callable[[], float]) -> None:
@@ -187,7 +187,7 @@ def measure(threads: int, rounds: int, clock: Callable[[], float]) -> None:
                 start = clock()
                 run(words, mask)
                 times[name].append(clock() - start)
-        best = {name: min(found) for name, found in times.items()}
+        best = {name: min(seconds) for name, seconds in times.items()}
         fastest = min((t for name, t in best.items() if name != "einkorn"), default=best["einkorn"])
         shown = "  ".join(f"{name} {t * 1e3:7.2f} ms" for name, t in best.items())
         print(

@@ -181,8 +181,8 @@ TABLES: Mapping[str, Table] = {
 
 def rows_of(text: str, table: str) -> dict[str, Cells]:
     """The rows of a table that a page has."""
-    found = re.search(_PART.format(table), text, re.DOTALL)
-    lines = [line for line in (found[2] if found else "").splitlines() if line.startswith("| ")]
+    match = re.search(_PART.format(table), text, re.DOTALL)
+    lines = [line for line in (match[2] if match else "").splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
     return {name: rest for name, *rest in cells}
 
@@ -196,7 +196,7 @@ def with_rows(text: str, table: str, rows: Mapping[str, Cells]) -> str:
     lines = [f"| {' | '.join(spec.columns)} |", f"|{'---|' * len(spec.columns)}"]
     lines += [f"| {' | '.join([name, *cells])} |" for name, cells in rows.items()]
     made = "\n".join([*lines, "", spec.summary(rows), ""])
-    return re.sub(_PART.format(table), lambda found: f"{found[1]}{made}{found[3]}", text, flags=re.DOTALL)
+    return re.sub(_PART.format(table), lambda match: f"{match[1]}{made}{match[3]}", text, flags=re.DOTALL)
 
 
 def measured(table: str, name: str) -> Cells:

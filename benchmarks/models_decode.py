@@ -64,10 +64,10 @@ def weights(config: Config, seed: int = 0) -> dict[str, Array]:
             f"{layer}.up": (c.hidden, c.width),
             f"{layer}.down": (c.width, c.hidden),
         }
-    found = {name: (random.standard_normal(s) * s[1] ** -0.5).astype(np.float32) for name, s in shapes.items()}
+    by_name = {name: (random.standard_normal(s) * s[1] ** -0.5).astype(np.float32) for name, s in shapes.items()}
     norms = [f"{layer}.{name}" for layer in range(c.layers) for name in ("norm1", "norm2")]
-    found |= {name: (1 + random.standard_normal(c.width) / 8).astype(np.float32) for name in [*norms, "norm"]}
-    return found
+    by_name |= {name: (1 + random.standard_normal(c.width) / 8).astype(np.float32) for name in [*norms, "norm"]}
+    return by_name
 
 
 def angles(config: Config) -> tuple[Array, Array]:
@@ -103,9 +103,11 @@ class Network:
             keys[layer, :, :, here] = self.turned(k, cos, sin)
             values[layer, :, :, here] = v
             q = self.turned(q, cos, sin)
-            found = ops.attention(q, keys[layer], values[layer], causal=True, valid_length=start + length, offset=start)
-            found = ops.permute(found, [0, 2, 1, 3]).reshape([batch, length, c.width])
-            x = x + found @ w[f"{layer}.o"].T
+            attended = ops.attention(
+                q, keys[layer], values[layer], causal=True, valid_length=start + length, offset=start
+            )
+            attended = ops.permute(attended, [0, 2, 1, 3]).reshape([batch, length, c.width])
+            x = x + attended @ w[f"{layer}.o"].T
             h = ops.rms_norm(x, w[f"{layer}.norm2"], 1e-5)
             x = x + (ops.silu(h @ w[f"{layer}.gate"].T) * (h @ w[f"{layer}.up"].T)) @ w[f"{layer}.down"].T
         return ops.rms_norm(x[:, -1], w["norm"], 1e-5) @ w["head"].T
@@ -175,14 +177,14 @@ def torch_logits(config: Config, data: dict[str, Array]) -> Callable[..., Any]:
             )
             keys[layer, :, :, start:end] = turned(k, cos, sin)
             values[layer, :, :, start:end] = v
-            found = F.scaled_dot_product_attention(
+            attended = F.scaled_dot_product_attention(
                 turned(q, cos, sin),
                 keys[layer, :, :, :end],
                 values[layer, :, :, :end],
                 is_causal=length > 1,
                 enable_gqa=True,
             )
-            x = x + F.linear(found.transpose(1, 2).reshape(batch, length, c.width), w[f"{layer}.o"])
+            x = x + F.linear(attended.transpose(1, 2).reshape(batch, length, c.width), w[f"{layer}.o"])
             h = F.rms_norm(x, (c.width,), w[f"{layer}.norm2"], 1e-5)
             h = F.silu(F.linear(h, w[f"{layer}.gate"])) * F.linear(h, w[f"{layer}.up"])
             x = x + F.linear(h, w[f"{layer}.down"])
@@ -217,8 +219,8 @@ def exact_logits(config: Config, data: dict[str, Array], tokens: Array) -> Array
         v = heads(h @ w[f"{layer}.v"].T, c.shared).repeat(c.heads // c.shared, 1)
         scores = q @ k.swapaxes(-1, -2) * c.size**-0.5 + hidden
         powers = np.exp(scores - scores.max(-1, keepdims=True))
-        found = (powers / powers.sum(-1, keepdims=True)) @ v
-        x = x + found.transpose(0, 2, 1, 3).reshape(batch, length, c.width) @ w[f"{layer}.o"].T
+        attended = (powers / powers.sum(-1, keepdims=True)) @ v
+        x = x + attended.transpose(0, 2, 1, 3).reshape(batch, length, c.width) @ w[f"{layer}.o"].T
         h = norm(x, f"{layer}.norm2")
         gate = h @ w[f"{layer}.gate"].T
         x = x + (gate / (1 + np.exp(-gate)) * (h @ w[f"{layer}.up"].T)) @ w[f"{layer}.down"].T

@@ -55,11 +55,11 @@ def medians(ours: Call, theirs: Call) -> tuple[float, float]:
         counts.append(max(1, int(SECONDS / max(time.process_time() - start, 1e-6))))
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
-        for call, count, found in zip((ours, theirs), counts, times, strict=True):
+        for call, count, seconds in zip((ours, theirs), counts, times, strict=True):
             start = time.process_time()
             for _ in range(count):
                 call()
-            found.append((time.process_time() - start) / count)
+            seconds.append((time.process_time() - start) / count)
     return statistics.median(times[0]), statistics.median(times[1])
 
 

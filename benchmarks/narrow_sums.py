@@ -51,12 +51,12 @@ def wrapped_dot(out: OutputTensor[W, ""], x: InputTensor[N, "n"], y: InputTensor
 
 def best(call: Callable[[], Any]) -> float:
     """Microseconds of the fastest call."""
-    found = []
+    rows = []
     for _ in range(62):
         begun = time.perf_counter()
         call()
-        found.append(time.perf_counter() - begun)
-    return min(found[2:]) * 1e6
+        rows.append(time.perf_counter() - begun)
+    return min(rows[2:]) * 1e6
 
 
 def main() -> None:

@@ -142,8 +142,8 @@ def child(numbers: list[int], threads: int, rounds: int, best: bool) -> None:
         import jax  # noqa: F401
     gc.freeze()  # what peers keep alive is not gone through in every round
     for number in numbers:
-        found = measured(ROWS[number], threads, rounds, best)
-        print(json.dumps({"row": number, "threads": threads, **found}), flush=True)
+        result = measured(ROWS[number], threads, rounds, best)
+        print(json.dumps({"row": number, "threads": threads, **result}), flush=True)
 
 
 def results(numbers: list[int], threads: int, rounds: int, best: bool = False) -> Iterator[dict[str, Any]]:
@@ -158,9 +158,9 @@ def results(numbers: list[int], threads: int, rounds: int, best: bool = False) -
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                found = json.loads(line)
-                left.remove(found["row"])
-                yield found
+                result = json.loads(line)
+                left.remove(result["row"])
+                yield result
         if left:
             died = {"einkorn": f"the process ended with {process.returncode}"}
             yield {"row": left.pop(0), "threads": threads, "times": {}, "failures": died}
@@ -185,8 +185,8 @@ def main() -> int:
     print(HEAD)
     failed, lines = False, dict[Key, Line]()
     for threads in given.threads:
-        for found in results(numbers, threads, given.rounds, given.best):
-            failed |= show(found, lines)
+        for result in results(numbers, threads, given.rounds, given.best):
+            failed |= show(result, lines)
     if given.update:
         kept = known() if given.ops or given.threads != [1, 2] else {}
         PAGE.write_text(page({**kept, **lines}), encoding="utf-8")
@@ -225,36 +225,36 @@ def _without() -> str:
 def known() -> dict[Key, Line]:
     """The lines that stand on the page, as far as their rows are there still."""
     rows = {(row.op, row.size) for row in ROWS}
-    found: dict[Key, Line] = {}
+    lines_by_key: dict[Key, Line] = {}
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = line.strip("| ").split(" | ")
         if len(cells) == 7 and (cells[0], cells[1]) in rows:
-            found[cells[0], cells[1], cells[2]] = (float(cells[6]), line)
-    return found
+            lines_by_key[cells[0], cells[1], cells[2]] = (float(cells[6]), line)
+    return lines_by_key
 
 
 def versions() -> str:
-    found = []
+    rows = []
     for name in ("numpy", "torch", "onnxruntime", "jax"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found.append(f"{name} {importlib.metadata.version(name)}")
-    return ", ".join(found)
+            rows.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(rows)
 
 
-def show(found: Mapping[str, Any], lines: dict[Key, Line]) -> bool:
+def show(result: Mapping[str, Any], lines: dict[Key, Line]) -> bool:
     """Prints a row, and keeps it; gives whether it failed."""
-    row, times = ROWS[found["row"]], dict(found["times"])
+    row, times = ROWS[result["row"]], dict(result["times"])
     ours = times.pop("einkorn", None)
-    for name, why in found["failures"].items():
+    for name, why in result["failures"].items():
         print(f"{row.op}, {row.size}: {name}: {why}", file=sys.stderr)
     if ours is None or not times:
         return True
     best = min(times, key=times.__getitem__)
     ratio = times[best] / ours
-    cells = [row.op, row.size, str(found["threads"]), _shown(ours), best, _shown(times[best]), f"{ratio:.2f}"]
+    cells = [row.op, row.size, str(result["threads"]), _shown(ours), best, _shown(times[best]), f"{ratio:.2f}"]
     lines[row.op, row.size, cells[2]] = (ratio, f"| {' | '.join(cells)} |")
     print(f"| {' | '.join(cells)} |", flush=True)
-    return bool(found["failures"])
+    return bool(result["failures"])
 
 
 def _shown(seconds: float) -> str:

@@ -98,15 +98,15 @@ def _exchange(
             [[*row, (-1) ** n / weights[i]] for n, (row, i) in enumerate(zip(rows, chosen, strict=True))]
         )
         solved = mp.lu_solve(system, mp.matrix([lowered[i] for i in chosen]))
-        found = [solved[j] for j in range(unknowns)]
-        errors = _errors(points, lowered, weights, found, start)
+        coefficients = [solved[j] for j in range(unknowns)]
+        errors = _errors(points, lowered, weights, coefficients, start)
         if max(abs(e) for e in errors) <= abs(solved[unknowns]) * mpf("1.0001"):
             break
         following = _alternating(errors, unknowns + 1)
         if following == chosen:
             break
         chosen = following
-    return found
+    return coefficients
 
 
 def _least_squares(
@@ -116,7 +116,7 @@ def _least_squares(
     start, unknowns = len(known), count - len(known)
     lowered = [-e for e in _errors(points, values, weights, known, 0)]
     rows = [[w * z ** (start + j) for j in range(unknowns)] for z, w in zip(points, weights, strict=True)]
-    shares, smallest, found = [mpf(1)] * len(rows), mpf("inf"), None
+    shares, smallest, coefficients = [mpf(1)] * len(rows), mpf("inf"), None
     for _ in range(24):
         matrix, right = mp.matrix(unknowns, unknowns), mp.matrix(unknowns, 1)
         for row, value, share in zip(rows, lowered, shares, strict=True):
@@ -128,11 +128,11 @@ def _least_squares(
         errors = [abs(mp.fdot(row, solved) - value) for row, value in zip(rows, lowered, strict=True)]
         largest = max(errors)
         if largest < smallest:
-            smallest, found = largest, [solved[j] for j in range(unknowns)]
+            smallest, coefficients = largest, [solved[j] for j in range(unknowns)]
         shares = [share * (error / largest + mpf(2) ** -10) for share, error in zip(shares, errors, strict=True)]
         total = sum(shares)
         shares = [share / total for share in shares]
-    return found
+    return coefficients
 
 
 def _alternating(errors: Sequence[Any], count: int) -> list[int]:

@@ -156,7 +156,7 @@ def math_markdown(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         ours = times["einkorn given"]
         ratios = [f"{times[f'{peer} given'] / ours:.1f}" if f"{peer} given" in times else "" for peer in peers]
         cells.setdefault(row["key"], []).extend([f"{ours / row['amount'] * 1e9:.2f}", *ratios])
-    lines += [f"| `{name}` | {' | '.join(found)} |" for name, found in cells.items()]
+    lines += [f"| `{name}` | {' | '.join(texts)} |" for name, texts in cells.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -62,14 +62,14 @@ def main() -> int:
                 continue
             request = {"rounds": rounds, "sections": [section], "functions": options.functions, "peers": peers}
             request |= {**asdict(sizes), "pause": 0.0 if sizes is SMALL else 0.03}
-            found = [row for count in options.threads for row in _rows(request, count, work)]
-            found.sort(key=lambda row: row["order"])
-            report.show_section(console, section, found)
-            rows += found
+            measured = [row for count in options.threads for row in _rows(request, count, work)]
+            measured.sort(key=lambda row: row["order"])
+            report.show_section(console, section, measured)
+            rows += measured
     if options.docs:
         for section in set(options.only) & set(report.MARKDOWN):
-            found = [row for row in rows if row.get("section") == section and row["threads"] == 1]
-            _write_docs(section, report.MARKDOWN[section](about, found))
+            measured = [row for row in rows if row.get("section") == section and row["threads"] == 1]
+            _write_docs(section, report.MARKDOWN[section](about, measured))
     if options.json:
         Path(options.json).write_text(json.dumps({**about, "results": rows}, indent=1) + "\n")
     return int(any("einkorn" in row.get("failures", {}) for row in rows))

@@ -117,10 +117,10 @@ def _twenty(n: int) -> Iterator[Workload]:
     for key, (title, inputs, output) in TWENTY.items():
         shapes = {"x": (n,), "m": (side,), "n": (side,), "mn": (side, side), "2m": (2, side)}
         dtype = "int8" if key == "quantised" else "int64" if key == "row_argmax" else "float32"
-        found = tuple(shapes[name] for name in inputs.split())
-        amount = 4.0 * sum(math.prod(shape) for shape in found)
+        chosen = tuple(shapes[name] for name in inputs.split())
+        amount = 4.0 * sum(math.prod(shape) for shape in chosen)
         amount += np.dtype(dtype).itemsize * math.prod(shapes[output])
-        yield Workload("twenty", f"twenty::{key}", title, found, shapes[output], amount, "GB/s", None, dtype)
+        yield Workload("twenty", f"twenty::{key}", title, chosen, shapes[output], amount, "GB/s", None, dtype)
 
 
 def _math(n: int, functions: Sequence[str]) -> Iterator[Workload]:

@@ -153,13 +153,18 @@ def shrink(arrays: list[Array], fails: Callable[[list[Array]], bool]) -> list[Ar
 
 
 def save(
-    folder: Path, op: str, library: str | None, inputs: Sequence[Array], parameters: dict[str, Any], found: Difference
+    folder: Path,
+    op: str,
+    library: str | None,
+    inputs: Sequence[Array],
+    parameters: dict[str, Any],
+    differing: Difference,
 ) -> Path:
     """Writes a program that checks this case alone; gives its path."""
     arguments = [repr(op), *([repr(library)] if library is not None else [])]
     given = ", ".join(f"{name!r}: {_literal(value)}" for name, value in parameters.items())
     lines = [
-        f'"""Shows a failure of op {op!r}: {found.way} differs from {found.by}."""',
+        f'"""Shows a failure of op {op!r}: {differing.way} differs from {differing.by}."""',
         "",
         "import ml_dtypes  # noqa: F401",
         "import numpy as np",
@@ -171,8 +176,8 @@ def save(
         *(f"    {array_text(a)}," for a in inputs),
         "]",
     ]
-    if found.by == "the reference":
-        lines += ["expected = [", *(f"    {array_text(a)}," for a in found.outputs), "]"]
+    if differing.by == "the reference":
+        lines += ["expected = [", *(f"    {array_text(a)}," for a in differing.outputs), "]"]
     else:
         lines.append("expected = None  # the expected results come from the interpreter")
     lines.append(f"check_op({', '.join(arguments)}, inputs=inputs, expected=expected, parameters={{{given}}})")

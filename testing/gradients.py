@@ -131,8 +131,10 @@ def _product(left: Array, right: Array) -> float:
     return float(np.sum(left.astype(wide).conj() * right).real)
 
 
-def _differ(kernel: LoadedKernel, number: int, found: tuple[float, float], arrays: Sequence[Array], about: str) -> None:
-    wanted, got = found
+def _differ(
+    kernel: LoadedKernel, number: int, numbers: tuple[float, float], arrays: Sequence[Array], about: str
+) -> None:
+    wanted, got = numbers
     argument = kernel.schema.inputs[min(number, len(kernel.schema.inputs) - 1)].name
     shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
     raise CheckError(

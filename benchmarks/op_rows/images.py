@@ -117,14 +117,14 @@ def _pool(op: str, size: str, shape: tuple[int, ...], window: int, stride: int, 
         attributes["count_include_pad"] = 1
 
     def ours(x: Any) -> Any:
-        found = getattr(ops, op)(x, window, stride, 1, pad, input_layout=NCHW)
-        return found[0] if isinstance(found, tuple) else found
+        pooled = getattr(ops, op)(x, window, stride, 1, pad, input_layout=NCHW)
+        return pooled[0] if isinstance(pooled, tuple) else pooled
 
     more = {"return_indices": True} if op == "max_pool_with_indices" else {}
 
     def peer(x: Any) -> Any:
-        found = getattr(functional(), torch)(x, window, stride, padding=pad, **more)
-        return found[0] if isinstance(found, tuple) else found
+        pooled = getattr(functional(), torch)(x, window, stride, padding=pad, **more)
+        return pooled[0] if isinstance(pooled, tuple) else pooled
 
     return Row(op, size, lambda: [floats(*shape)], ours, None, peer, (onnx, attributes), tolerance=1e-5)
 

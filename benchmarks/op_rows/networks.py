@@ -37,8 +37,8 @@ def _attention(size: str, make: Call, ours: dict[str, Any], torch: dict[str, Any
 
 
 def _in_jax(q: Any, k: Any, v: Any) -> Any:
-    found = jax_module().nn.dot_product_attention(*(x.swapaxes(1, 2) for x in (q, k, v)))
-    return found.swapaxes(1, 2)
+    attended = jax_module().nn.dot_product_attention(*(x.swapaxes(1, 2) for x in (q, k, v)))
+    return attended.swapaxes(1, 2)
 
 
 PRODUCTS = [

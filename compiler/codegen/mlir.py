@@ -161,8 +161,8 @@ def _joined(passes: Sequence[MLIRPass], target: Target, text: str) -> list[MLIRP
         if row.change is not None:
             joined += [row] * (f"@{EXIT}" in text)
         elif joined and joined[-1].change is None:
-            together = ",".join(filter(None, (joined[-1].text(target), row.text(target))))
-            joined[-1] = MLIRPass(together)
+            both = ",".join(filter(None, (joined[-1].text(target), row.text(target))))
+            joined[-1] = MLIRPass(both)
         else:
             joined.append(row)
     return joined

@@ -246,12 +246,12 @@ class _Door(PythonText):
 
     def held(self, value: str) -> str:
         """The array that a buffer holds, or what is not a buffer."""
-        found = self.variable("ptr", value)
+        array_or_value = self.variable("ptr", value)
         with self.when(self.compare("eq", self.load("ptr", self.at(value, TYPE)), self.word("buffer_type"), "ptr")):
             array = self.load("ptr", self.at(value, self.word("buffer_array", "i64")))
             self.need(self.compare("ne", array, "null", "ptr"))
-            found.set(array)
-        return found.value()
+            array_or_value.set(array)
+        return array_or_value.value()
 
     def array(self, value: str, word: str, rank: int) -> None:
         """An array of a dtype and a rank."""
@@ -295,13 +295,13 @@ class _Door(PythonText):
             return self.load("double", self.at(value, FLOAT))
         if argument.scalar == "int":
             return self.real_of_int(self.whole(value), argument.dtype)
-        found = self.variable("double", "0.0")
+        number = self.variable("double", "0.0")
         is_float = self.compare("eq", self.load("ptr", self.at(value, TYPE)), self.word("float_type"), "ptr")
         with self.when(is_float):
-            found.set(self.load("double", self.at(value, FLOAT)))
+            number.set(self.load("double", self.at(value, FLOAT)))
         with self.when(self.value(f"xor i1 {is_float}, true")):
-            found.set(self.real_of_int(self.whole(value), argument.dtype))
-        return found.value()
+            number.set(self.real_of_int(self.whole(value), argument.dtype))
+        return number.value()
 
     # what has to hold
 
@@ -353,7 +353,7 @@ class _Door(PythonText):
             if not self.given:
                 made.append(self.new(k, sizes, made))
                 continue
-            found = self.variable("ptr", self.given)
+            array = self.variable("ptr", self.given)
             none = self.compare("eq", self.given, "null", "ptr")
             with self.when(self.value(f"xor i1 {none}, true")):
                 self.array(self.given, f"output{k}", len(sizes))
@@ -372,26 +372,26 @@ class _Door(PythonText):
                         self.need_disjoint(data, like, value, argument)
                 self.call(self.word("incref"), [f"ptr {self.given}"])
             with self.when(none):
-                found.set(self.new(k, sizes, made))
-            made.append(found.value())
+                array.set(self.new(k, sizes, made))
+            made.append(array.value())
         return made
 
     def new(self, k: int, sizes: Sequence[Value], before: Sequence[str]) -> str:
         """An array for an output. A large one takes the memory of an earlier one, which `take_output` finds; it is a
         miss where there is no memory."""
-        output, found = self.spec.outputs[k], self.variable("ptr", "null")
+        output, array = self.spec.outputs[k], self.variable("ptr", "null")
         small = (LARGE_BYTES - 1) // output.dtype.size_in_bytes
         large = self.compare("sgt", self.product(output.axes, sizes), small)
         with self.when(large):
-            found.set(self.called("take_output", [k, *sizes]))
-            self.or_leave(found.value(), before)
-            absent = self.compare("eq", found.value(), self.word("none"), "ptr")
+            array.set(self.called("take_output", [k, *sizes]))
+            self.or_leave(array.value(), before)
+            absent = self.compare("eq", array.value(), self.word("none"), "ptr")
             with self.when(absent):
-                self.drop([found.value(), *before])
+                self.drop([array.value(), *before])
             self.need(self.value(f"xor i1 {absent}, true"))
         with self.when(self.value(f"xor i1 {large}, true")):
-            found.set(self.fresh_array(k, sizes, before))
-        return found.value()
+            array.set(self.fresh_array(k, sizes, before))
+        return array.value()
 
     def fresh_array(self, k: int, sizes: Sequence[Value], before: Sequence[str]) -> str:
         """A new array of NumPy's; where there is no memory for it, Python's error is passed on."""

@@ -37,8 +37,8 @@ def run_grid(machine: Machine, kernel: Callable[..., Any], cluster: tuple[int, i
     """Runs `kernel` once for every thread; the first seven arguments are the operands of the launch."""
     sizes, captured = [int(n) for n in arguments[:7]], arguments[7:]
     machine.dynamic_shared = sizes[6]
-    together = [-(-n // one) for n, one in zip(sizes[2::-1], cluster[::-1], strict=True)]
-    clusters = list(itertools.product(*(range(n) for n in together)))
+    cluster_counts = [-(-n // one) for n, one in zip(sizes[2::-1], cluster[::-1], strict=True)]
+    clusters = list(itertools.product(*(range(n) for n in cluster_counts)))
     if machine.random is not None:
         machine.random.shuffle(clusters)
     for first in clusters:

@@ -138,8 +138,8 @@ class Ranges:
             return op.operands[0].dtype.bits if op.operands[0].dtype.is_integral() else INT_BITS + 1
         parts = [self.bits(v) for v in operands] if op.name in _WIDTHS else []
         last = operands[-1].const if parts else None
-        found = _WIDTHS[op.name](parts, last) if parts else 32 if op.opcode is GPU_ID else INT_BITS + 1
-        return min(found, SIZE_BITS + 1) if op.attrs.get("nsw") else found  # where elements lie, and how many
+        bits = _WIDTHS[op.name](parts, last) if parts else 32 if op.opcode is GPU_ID else INT_BITS + 1
+        return min(bits, SIZE_BITS + 1) if op.attrs.get("nsw") else bits  # where elements lie, and how many
 
     def _counter_bits(self, bounds: list[Bounds]) -> int:
         """The same of a size or a loop variable; a loop that begins low enough counts to no more in a human's life."""
@@ -276,12 +276,12 @@ class Ranges:
         return self.bounding[serial]
 
     def _as_counter(self, serial: int) -> list[Bound]:
-        known, found = self.counters.get(serial, (0, []))
+        known, bounds = self.counters.get(serial, (0, []))
         count = len(self.builder.bounds.get(serial, ()))
         if count != known:
-            found = _bounds_on(serial, self._counted(self.atoms[serial]))
-            self.counters[serial] = count, found
-        return found
+            bounds = _bounds_on(serial, self._counted(self.atoms[serial]))
+            self.counters[serial] = count, bounds
+        return bounds
 
     def _counted(self, value: Value) -> Iterator[Poly]:
         """What is known of a loop variable or a size."""

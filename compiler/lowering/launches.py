@@ -199,7 +199,7 @@ def accesses_of(kernel: Function) -> tuple[str, ...]:
     )
 
 
-def _look(region: Region, roots: dict[int, int], found: list[set[str]]) -> None:
+def _look(region: Region, roots: dict[int, int], classes: list[set[str]]) -> None:
     for op in region.ops:
         for at, value in enumerate(op.operands):
             number = roots.get(value.serial)
@@ -209,9 +209,9 @@ def _look(region: Region, roots: dict[int, int], found: list[set[str]]) -> None:
             if pure and isinstance(op.results[0].type, PointerType):
                 roots[op.results[0].serial] = number
             elif op.opcode is COPY_ASYNC:
-                found[number] |= {"write" if at == 0 else "read"}
+                classes[number] |= {"write" if at == 0 else "read"}
             elif not pure and not op.opcode.hints:  # another operation may hand the pointer on
-                found[number] |= {"read"} if op.opcode.reads or not op.opcode.accesses else set()
-                found[number] |= {"write"} if op.opcode.writes or not op.opcode.accesses else set()
+                classes[number] |= {"read"} if op.opcode.reads or not op.opcode.accesses else set()
+                classes[number] |= {"write"} if op.opcode.writes or not op.opcode.accesses else set()
         for inner in op.regions:
-            _look(inner, roots, found)
+            _look(inner, roots, classes)

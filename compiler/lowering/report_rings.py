@@ -47,17 +47,17 @@ def missed_at_barriers(body: Region) -> set[int]:
     return results
 
 
-def _missed(region: Region, behind: bool, found: set[int]) -> bool:
+def _missed(region: Region, behind: bool, serials: set[int]) -> bool:
     """Goes through a region from its end, with a named barrier `behind` it or not; whether one is behind its begin."""
     for op in reversed(region.ops):
         if _is_named(op):
             behind = True
         elif op.opcode.name == "assert" and behind:
-            found.add(id(op))
+            serials.add(id(op))
         elif op.opcode.name in ("for", "while"):
             inner = any(map(_is_named, (each for part in op.regions for each in walk(part))))
             behind = behind or inner
-        arms = [_missed(part, behind, found) for part in op.regions]
+        arms = [_missed(part, behind, serials) for part in op.regions]
         behind = behind or any(arms)
     return behind
 

@@ -36,7 +36,7 @@ def launcher_object(library: str, target: Target) -> bytes:
 
 def launcher_text(library: str, system: ThreadSystem) -> str:
     """The code as LLVM IR."""
-    text = re.sub(r"COPY\((.*)\)\n", lambda found: _COPY.replace("ARGUMENTS", found[1]), _LAUNCHERS[library]) + _COMMON
+    text = re.sub(r"COPY\((.*)\)\n", lambda match: _COPY.replace("ARGUMENTS", match[1]), _LAUNCHERS[library]) + _COMMON
     text += "".join(_within_device(*function) for function in _FUNCTIONS)
     text = text.replace("KERNEL\n", _KERNEL).replace("SYS_NANOSLEEP", str(system.nanosleep))
     text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("POLL_OFFSET", str(abi.POLL_OFFSET))

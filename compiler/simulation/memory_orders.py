@@ -30,8 +30,8 @@ def _place() -> str:
     """`place(address, new)`: where the vector of a place stands that threads synchronise by; null if there is none."""
     f = StateFunction("@place", "ptr", ["i64 %address", "i64 %new"])
     slot = f.variable("i64", f.both(f.right(f.mul("%address", _MIX), 40), PLACES - 1))
-    tried = f.variable("i64", 0)
-    with f.while_(lambda: f.compare("slt", tried.value(), PLACES)):
+    probes = f.variable("i64", 0)
+    with f.while_(lambda: f.compare("slt", probes.value(), PLACES)):
         entry = f.element("places", slot.value(), PLACE)
         here = f.load("i64", entry)
         with f.when(f.compare("eq", here, "%address")):
@@ -42,7 +42,7 @@ def _place() -> str:
             f.store("i64", "%address", entry)
             f.leave(f.at(entry, 8))
         slot.set(f.both(f.add(slot.value(), 1), PLACES - 1))
-        tried.set(f.add(tried.value(), 1))
+        probes.set(f.add(probes.value(), 1))
     with f.when(f.compare("ne", "%new", 0)):
         f.put("exhausted", 1)
     f.leave(NO_ADDRESS)

@@ -75,7 +75,7 @@ def _piece() -> str:
     f = StateFunction("@piece", "ptr", ["i64 %page", "i64 %new"], "internal|noinline")
     key = f.add("%page", 1)
     slot = f.variable("i64", f.both(f.right(f.mul("%page", -7046029254386353131), 40), PIECES - 1))
-    tried = f.variable("i64", 0)
+    probes = f.variable("i64", 0)
     result = f.variable("ptr", NO_ADDRESS)
     going = f.variable("i1", "true")
     with f.while_(going.value):
@@ -95,8 +95,8 @@ def _piece() -> str:
                     f.store("ptr", free, f.at(entry, 8))
                     result.set(free)
         slot.set(f.both(f.add(slot.value(), 1), PIECES - 1))
-        tried.set(f.add(tried.value(), 1))
-        with f.when(f.compare("eq", tried.value(), PIECES)):
+        probes.set(f.add(probes.value(), 1))
+        with f.when(f.compare("eq", probes.value(), PIECES)):
             going.set("false")
     shadow = result.value()
     with f.when(f.compare("eq", shadow, NO_ADDRESS, "ptr")):

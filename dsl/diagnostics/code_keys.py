@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 
-def code_key(code: CodeType, found: set[bytes] | None = None) -> bytes:
+def code_key(code: CodeType, keys: set[bytes] | None = None) -> bytes:
     """What a code object does, to the column, as a key: all that `==` compares. The keys of what is nested in it, and
     its own, are added to `found`."""
     parts = (
@@ -27,19 +27,19 @@ def code_key(code: CodeType, found: set[bytes] | None = None) -> bytes:
         code.co_cellvars,
         code.co_linetable,
         code.co_exceptiontable,
-        [_constant(value, found) for value in code.co_consts],
+        [_constant(value, keys) for value in code.co_consts],
     )
     key = hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()
-    if found is not None:
-        found.add(key)
+    if keys is not None:
+        keys.add(key)
     return key
 
 
-def _constant(value: Any, found: set[bytes] | None) -> Any:
+def _constant(value: Any, keys: set[bytes] | None) -> Any:
     if isinstance(value, CodeType):
-        return code_key(value, found)
+        return code_key(value, keys)
     if isinstance(value, tuple):
-        return [_constant(item, found) for item in value]
+        return [_constant(item, keys) for item in value]
     if isinstance(value, frozenset):
-        return {"set": sorted(repr(_constant(item, found)) for item in value)}
+        return {"set": sorted(repr(_constant(item, keys)) for item in value)}
     return value

@@ -130,14 +130,14 @@ def _restored(kind: type[Failure], args: tuple[Any, ...], state: dict[str, Any])
 
 def _portable(state: dict[str, Any]) -> dict[str, Any]:
     """The attributes of an error; a value of the user's that cannot be pickled is replaced by its text."""
-    found = dict(state)
+    attributes = dict(state)
     for name in ("expected", "got"):
         try:
-            pickle.dumps(found.get(name))
+            pickle.dumps(attributes.get(name))
         except Exception as error:
             raise_if_of_handler(error)
-            found[name] = brief(found[name])
-    return found
+            attributes[name] = brief(attributes[name])
+    return attributes
 
 
 class CompileError(EinkornError):
@@ -233,7 +233,7 @@ def _mistake(error: EinkornError) -> tuple[Place | None, str, str]:
 @lru_cache(1024)
 def _without_types(message: str) -> str:
     """A message with its types, and its numbers and what they count, taken out; names in quotes stay."""
-    return _QUOTED_OR_TYPE.sub(lambda found: found["quoted"] or "_", message)
+    return _QUOTED_OR_TYPE.sub(lambda match: match["quoted"] or "_", message)
 
 
 def in_order(errors: Iterable[Failure], files: Iterable[object] = ()) -> list[Failure]:
@@ -399,5 +399,5 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """The hint sentence for a misspelt name, or None when nothing is near."""
-    found = nearest(name, known)
-    return f"did you mean {' or '.join(repr(item) for item in found)}?" if found else None
+    similar = nearest(name, known)
+    return f"did you mean {' or '.join(repr(item) for item in similar)}?" if similar else None

@@ -54,15 +54,15 @@ def _raise() -> None:
     _run_handlers(_handlers, _caught)
 
 
-def _run_handlers(handlers: dict[int, Any], caught: list[tuple[int, FrameType | None]]) -> None:
-    if caught:
-        number, _ = caught[0]
-        frame = [frame for each, frame in caught if each == number][-1]
-        caught[:] = [each for each in caught if each[0] != number]
+def _run_handlers(handlers: dict[int, Any], signals: list[tuple[int, FrameType | None]]) -> None:
+    if signals:
+        number, _ = signals[0]
+        frame = [frame for each, frame in signals if each == number][-1]
+        signals[:] = [each for each in signals if each[0] != number]
         try:
             handlers[number](number, frame)
         finally:
-            _run_handlers(handlers, caught)
+            _run_handlers(handlers, signals)
 
 
 def _keep_waiting() -> None:

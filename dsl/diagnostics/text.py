@@ -179,11 +179,11 @@ def file_of(what: CodeType | type, file: str) -> str:
 
 def fresh_name(name: str, text: str) -> str:
     """A name for a text that no other text has: `<text>`, `<text 2>`."""
-    tried, number = name, 1
-    while tried in linecache.cache and "".join(linecache.getlines(tried)) != text:
+    candidate, number = name, 1
+    while candidate in linecache.cache and "".join(linecache.getlines(candidate)) != text:
         number += 1
-        tried = f"{name[:-1]} {number}>" if name.endswith(">") else f"{name} {number}"
-    return tried
+        candidate = f"{name[:-1]} {number}>" if name.endswith(">") else f"{name} {number}"
+    return candidate
 
 
 def interactive_shell() -> Any:

@@ -199,11 +199,11 @@ def _of_main(module: Any, named: Named) -> Kernel | None:
     return result if isinstance(result, Kernel) and _digest_of(result) == named.digest else None
 
 
-def _says_the_same(found: Kernel, named: Named, program: Program | None) -> bool:
+def _says_the_same(kernel: Kernel, named: Named, program: Program | None) -> bool:
     """Whether a kernel is the one that was pickled; digests of different versions of Einkorn do not compare."""
     if not named.digest or named.version == _version():
-        return _digest_of(found) == named.digest
-    return program is None or _signature(_read(program).schema) == _signature(found.schema)
+        return _digest_of(kernel) == named.digest
+    return program is None or _signature(_read(program).schema) == _signature(kernel.schema)
 
 
 def _signature(schema: OpSchema) -> dict[str, Any]:

@@ -124,10 +124,10 @@ class ReportCollector:
         known = self._plan.driver.error(code) if failure is None else ""
         raise self.error_of(status, failure, arrays, [f"{self._plan.device}: {known}"] if known else [*by, *drawn])
 
-    def _drawn(self, simulated: SimulatedCall, found: Any, failure: Failure | None) -> list[str]:
+    def _drawn(self, simulated: SimulatedCall, finding: Any, failure: Failure | None) -> list[str]:
         self._quiet = True
         try:
-            return simulated.notes(found, failure, self._ended_again)
+            return simulated.notes(finding, failure, self._ended_again)
         finally:
             self._quiet = False
 

@@ -178,11 +178,11 @@ def _fewer(least: list[Switch], drawn: Sequence[Switch], shows: Shows, lanes: in
     """One or two switches instead, where so few show it, too: of these blocks, at any step, to any of these warps."""
     blocks = sorted({(switch.launch, switch.block) for switch in least if switch.step != BLOCKS})
     warps = sorted({switch.thread - switch.thread % lanes for switch in least if switch.step != BLOCKS})
-    tried = [switch for switch in least if switch.step == BLOCKS]
+    candidates = [switch for switch in least if switch.step == BLOCKS]
     for launch, block in blocks:
         last = max(switch.step for switch in drawn if (switch.launch, switch.block) == (launch, block))
-        tried += [Switch(launch, block, step, thread) for step in range(last + 1) for thread in warps]
-    fewer = chain.from_iterable(combinations(tried, size) for size in range(1, min(len(least), 3)))
+        candidates += [Switch(launch, block, step, thread) for step in range(last + 1) for thread in warps]
+    fewer = chain.from_iterable(combinations(candidates, size) for size in range(1, min(len(least), 3)))
     return next((list(few) for few in islice(fewer, TRIED) if shows(few)), least)
 
 
@@ -193,9 +193,9 @@ def _plainer(least: list[Switch], shows: Shows, lanes: int) -> list[Switch]:
             continue
         start = switch.thread - switch.thread % lanes
         for plain in (switch._replace(thread=start, factor=1), switch._replace(factor=1)):
-            tried = [*least[:k], plain, *least[k + 1 :]]
-            if switch == plain or shows(tried):
-                least = tried
+            candidate = [*least[:k], plain, *least[k + 1 :]]
+            if switch == plain or shows(candidate):
+                least = candidate
                 break
     return least
 

@@ -25,10 +25,10 @@ Found = tuple["Finding", "CheckState"]
 Ending = tuple[object, ...] | None  # how a call has ended, in what can be compared
 
 
-def ending_of(found: Found | None, failure: Failure | None) -> Ending:
+def ending_of(finding: Found | None, failure: Failure | None) -> Ending:
     """The identity of a failure, independent of its thread; None for none."""
-    if found is not None:
-        return found[0].found, frozenset((found[0].site, found[0].other_site))
+    if finding is not None:
+        return finding[0].found, frozenset((finding[0].site, finding[0].other_site))
     return None if failure is None else (id(failure.report),)
 
 
@@ -69,16 +69,16 @@ class SimulatedCall:
         """The findings of the memory checks since the last query."""
         return self._plan.driver.finding()
 
-    def notes(self, found: Found | None, failure: Failure | None, again: Callable[[], Ending]) -> list[str]:
+    def notes(self, finding: Found | None, failure: Failure | None, again: Callable[[], Ending]) -> list[str]:
         """What to know of the order of threads in which a call has failed. `again` says how one has ended that was
         made once more."""
         rehearsal, self.rehearsal = self.rehearsal, None
-        failed = ending_of(found, failure)
+        failed = ending_of(finding, failure)
         return [*self._plan.driver.notes(), *(rehearsal.notes(failed, again) if rehearsal and failed else [])]
 
-    def error(self, found: Found, notes: Sequence[str]) -> EinkornError:
+    def error(self, finding: Found, notes: Sequence[str]) -> EinkornError:
         """What a call raises in which this was found."""
         with shielded():
             from ..findings.findings import finding_error  # few devices find anything
 
-        return finding_error(*found, self._plan.code.reports, self._plan.programs(), notes)
+        return finding_error(*finding, self._plan.code.reports, self._plan.programs(), notes)

@@ -163,25 +163,25 @@ class FusionCheck:
             if difference is not None:
                 raise self._error(group, value, difference)
 
-    def _error(self, group: Group, value: int, found: _Difference) -> KernelError:
+    def _error(self, group: Group, value: int, difference: _Difference) -> KernelError:
         last = self._node(group.root if group.epilogue is None else group.epilogue)
         ops = [self._node(n) for n in group.nodes]
-        index = list(found.index)
+        index = list(difference.index)
         held = ", ".join(f"'{op.name}'{f' of line {op.place.line}' if op.place else ''}" for op in ops)
         return KernelError(
-            f"element {index} of the result of op '{last.name}' is {found.got!r} in the fused kernel of graph "
-            f"'{self.ir.name}', and {found.wanted!r} when its ops run one by one",
+            f"element {index} of the result of op '{last.name}' is {difference.got!r} in the fused kernel of graph "
+            f"'{self.ir.name}', and {difference.wanted!r} when its ops run one by one",
             code="EK0520",
             place=last.place,
             op=last.name,
-            expected=f"{found.wanted!r}, at most {found.allowed:.3g} away",
-            got=f"{found.got!r} (and {found.count - 1:,} more of {found.total:,} elements differ)",
+            expected=f"{difference.wanted!r}, at most {difference.allowed:.3g} away",
+            got=f"{difference.got!r} (and {difference.count - 1:,} more of {difference.total:,} elements differ)",
             notes=[
                 f"the kernel holds {held}",
                 f"graph '{self.ir.name}' was called at {user_place()}",
             ],
             hint="a custom kernel may promise what it does not keep (writes_once=, reads=); else please report it",
-            index=found.index,
+            index=difference.index,
         )
 
 

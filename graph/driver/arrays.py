@@ -100,7 +100,7 @@ def _to_odd(source: Array) -> Array:
     the neighbour towards zero with its last bit set."""
     near = np.array(source, np.float32)
     if source.dtype.kind in "iu" and source.dtype.itemsize >= 4:
-        differ = np.frompyfunc(lambda found, exact: abs(int(found)) - abs(exact), 2, 1)  # in Python's integers
+        differ = np.frompyfunc(lambda value, exact: abs(int(value)) - abs(exact), 2, 1)  # in Python's integers
         above = np.asarray(differ(near, source.astype(object)) > 0, np.bool_)
         inexact = np.asarray(differ(near, source.astype(object)) != 0, np.bool_)
     elif source.dtype == np.float64:

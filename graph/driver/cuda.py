@@ -138,18 +138,18 @@ class CudaLibrary(GpuLibrary):
         return int(self._call("cuDeviceGetAttribute", kind, self._device))
 
     def properties(self) -> GpuProperties:
-        found = {name: self._attribute(name) for name in _ATTRIBUTES}
-        major, minor = found.pop("major"), found.pop("minor")
+        attributes = {name: self._attribute(name) for name in _ATTRIBUTES}
+        major, minor = attributes.pop("major"), attributes.pop("minor")
         name = self._call("cuDeviceGetName", 256, self._device).split(b"\0")[0].decode()
         return GpuProperties(
             name,
             f"sm_{major}{minor}",
             int(self._call("cuDeviceTotalMem", self._device)),
-            found.pop("multiprocessors"),
-            found.pop("lanes"),
-            found.pop("shared_memory"),
+            attributes.pop("multiprocessors"),
+            attributes.pop("lanes"),
+            attributes.pop("shared_memory"),
             self.driver_name,
-            {"compute_capability": f"{major}.{minor}", **found},
+            {"compute_capability": f"{major}.{minor}", **attributes},
         )
 
     def allocate(self, size: int) -> int:
@@ -230,12 +230,12 @@ class CudaLibrary(GpuLibrary):
         self._call("cuModuleUnload", module)
 
     def function(self, module: int, symbol: str) -> int:
-        found = int(self._call("cuModuleGetFunction", module, symbol.encode()))
+        function = int(self._call("cuModuleGetFunction", module, symbol.encode()))
         kinds = self._cuda.CUfunction_attribute
-        own = int(self._call("cuFuncGetAttribute", kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, found))
+        own = int(self._call("cuFuncGetAttribute", kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function))
         most = self._attribute("shared_memory") - own  # threads that launch it share the attribute: it never changes
-        self._call("cuFuncSetAttribute", found, kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
-        return found
+        self._call("cuFuncSetAttribute", function, kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+        return function
 
     def address_of(self, name: str) -> int:
         flags = self._cuda.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
@@ -295,7 +295,7 @@ def count() -> int:
     if int(status) == _NO_DEVICE:
         return 0
     if not status:
-        status, found = cuda.cuDeviceGetCount()
+        status, device_count = cuda.cuDeviceGetCount()
     if status:
         raise DeviceError(
             f"NVIDIA's driver does not start: {status.name}",
@@ -304,4 +304,4 @@ def count() -> int:
             notes=[f"{CUDA_LIBRARY} is here; the driver's part in the kernel may be missing, or of another version"],
             hint="see `nvidia-smi`",
         )
-    return int(found)
+    return int(device_count)

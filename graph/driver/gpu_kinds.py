@@ -101,9 +101,9 @@ def _raised(count: Callable[[], int]) -> DeviceError | None:
     return None
 
 
-def _no_library(found: str, library: str, hint: str) -> DeviceError:
+def _no_library(problem: str, library: str, hint: str) -> DeviceError:
     return DeviceError(
-        f"{found}, and the library {library} that programs reach it by cannot be opened",
+        f"{problem}, and the library {library} that programs reach it by cannot be opened",
         code="EK0831",
         expected=library,
         hint=hint,

@@ -330,9 +330,9 @@ def staged(
     return function(*args, **kwargs)
 
 
-def results_of(found: Any) -> list[TensorValue]:
+def results_of(result: Any) -> list[TensorValue]:
     """What an op gives as a list."""
-    return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
+    return [] if result is None else list(result) if isinstance(result, list | tuple) else [result]
 
 
 def _numbers_of(graph: Graph, count: int) -> list[DType]:

@@ -74,15 +74,15 @@ def unwritten_error(ir: GraphIR, position: int, where: Array, what: str, hint: s
 def _made_by(ir: GraphIR, value: int) -> tuple[str, str, Node | None]:
     """The op and the argument that a value is stored by: the author's own, where shipped ops stand behind it."""
     producer = {result: node for node in ir.nodes if isinstance(node, Node) for result in node.results}
-    found = producer.get(value)
-    while found is not None and found.kernel.shipped:
-        own = next((v for v in found.operands if v in producer), None)
+    maker = producer.get(value)
+    while maker is not None and maker.kernel.shipped:
+        own = next((v for v in maker.operands if v in producer), None)
         if own is None:
             break
-        value, found = own, producer[own]
-    found = found if found is not None else producer.get(value)
-    if found is None:
+        value, maker = own, producer[own]
+    maker = maker if maker is not None else producer.get(value)
+    if maker is None:
         return "", "", None
-    outputs = found.kernel.schema.outputs
-    number = min(found.results.index(value), len(outputs) - 1)
-    return found.name, outputs[number].name, found
+    outputs = maker.kernel.schema.outputs
+    number = min(maker.results.index(value), len(outputs) - 1)
+    return maker.name, outputs[number].name, maker

@@ -88,8 +88,8 @@ def gradients(
     return _checked(kernel.schema, record.compute(context, *grads), place_of(record.compute))
 
 
-def _checked(schema: OpSchema, found: Any, place: Place | None) -> list[Any]:
-    results = list(found) if isinstance(found, list | tuple) else [found]
+def _checked(schema: OpSchema, given: Any, place: Place | None) -> list[Any]:
+    results = list(given) if isinstance(given, list | tuple) else [given]
     if len(results) != len(schema.inputs):
         names = ", ".join(argument.name for argument in schema.inputs)
         _refuse(schema, f"gives {len(results)} gradients, and the op has {len(schema.inputs)} inputs ({names})", place)

@@ -370,18 +370,18 @@ class _KernelCall:
             result = list(given) if isinstance(given, list | tuple) else [given]
         return self._flat(result)
 
-    def _flat(self, found: Sequence[Any]) -> list[Any]:
+    def _flat(self, results: Sequence[Any]) -> list[Any]:
         """The gradients one after the other; None for a variadic argument stands for all of its arrays."""
-        if len(found) != len(self.counts):
+        if len(results) != len(self.counts):
             raise GraphError(
-                f"the backward of op {self.name!r} gives {len(found)} gradients for {len(self.counts)} inputs",
+                f"the backward of op {self.name!r} gives {len(results)} gradients for {len(self.counts)} inputs",
                 code="EK0882",
                 place=user_place(),
                 op=self.name,
                 hint="return one gradient for each input, in their order, and None for what has none",
             )
         flat: list[Any] = []
-        for each, count in zip(found, self.counts, strict=True):
+        for each, count in zip(results, self.counts, strict=True):
             flat += [each] if count is None else [None] * count if each is None else list(each)
         return flat
 

@@ -64,8 +64,8 @@ class OfCall:
         inputs, results = residuals[: self.count], residuals[self.count :]
         rest = iter(grads)
         spread = [_conj(next(rest)) if is_inexact(r) else np.zeros(r.shape, jax.dtypes.float0) for r in results]
-        found = self.callee.gradients(inputs, results, spread)
-        return [self._fitting(position, inputs[position], found[position]) for position in self.moving]
+        gradients = self.callee.gradients(inputs, results, spread)
+        return [self._fitting(position, inputs[position], gradients[position]) for position in self.moving]
 
     def forward(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """By the transpose of the backward; where that is diagonal, by the backward itself."""
@@ -82,7 +82,7 @@ class OfCall:
     def _diagonal(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """The sum over the operands of the derivative by each, times its tangent."""
         outputs = [residuals[k] for k in self.outputs(residuals)]
-        found = [jax.numpy.zeros_like(output) for output in outputs]
+        sums = [jax.numpy.zeros_like(output) for output in outputs]
         for place, output in enumerate(outputs):
             for number, tangent in enumerate(tangents):
 
@@ -92,8 +92,8 @@ class OfCall:
                     return self.transposed(residuals, varying_alike(grads, _axes(residuals)))[number]
 
                 product = _by_parts(backward, output, tangent)
-                found[place] = found[place] + jax.lax.convert_element_type(product, output.dtype)
-        return varying_alike(found, _axes(residuals))
+                sums[place] = sums[place] + jax.lax.convert_element_type(product, output.dtype)
+        return varying_alike(sums, _axes(residuals))
 
     def _fitting(self, position: int, value: Any, gradient: Any) -> Any:
         """A gradient with the type of its operand: dtypes are converted, other shapes are refused."""
@@ -195,8 +195,8 @@ def differentiate(
                 wider = jax.numpy.expand_dims(given[number], depth)
                 given[number] = jax.numpy.broadcast_to(wider, (*wider.shape[:depth], size, *wider.shape[depth + 1 :]))
     moved = varying_alike(given, _axes(residuals))
-    found = iter(tangent_p.bind(*residuals, *moved, linear=linear, count=len(residuals)))
-    return [next(found) if has else none for has, none in zip(floating, nothing, strict=True)]
+    bound = iter(tangent_p.bind(*residuals, *moved, linear=linear, count=len(residuals)))
+    return [next(bound) if has else none for has, none in zip(floating, nothing, strict=True)]
 
 
 def _axes(values: Sequence[Any]) -> frozenset[Any]:
@@ -230,8 +230,8 @@ def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, linear: 
         )
 
     chosen = [k for k, is_fixed in enumerate(fixed) if not is_fixed]
-    _, found = jax.jvp(function, [primals[k] for k in chosen], [tangents[k] for k in chosen])
-    return results, found
+    _, derivatives = jax.jvp(function, [primals[k] for k in chosen], [tangents[k] for k in chosen])
+    return results, derivatives
 
 
 def _transposed(grads: Sequence[Any], *args: Any, linear: Linear, count: int) -> list[Any]:
@@ -239,9 +239,9 @@ def _transposed(grads: Sequence[Any], *args: Any, linear: Linear, count: int) ->
     if any(map(ad.is_undefined_primal, residuals)):
         raise NotImplementedError("einkorn_tangent is linear in its tangents alone")
     whole = varying_alike([ad.instantiate_zeros(grad) for grad in grads], _axes(residuals))
-    found = linear.transposed(residuals, whole)
+    transposed = linear.transposed(residuals, whole)
     missing = [ad.is_undefined_primal(tangent) for tangent in args[count:]]
-    return [None] * count + [g if is_missing else None for g, is_missing in zip(found, missing, strict=True)]
+    return [None] * count + [g if is_missing else None for g, is_missing in zip(transposed, missing, strict=True)]
 
 
 def _batched(axis_data: Any, args: Sequence[Any], dims: Sequence[Any], *, linear: Linear, count: int) -> Any:
@@ -252,8 +252,8 @@ def _batched(axis_data: Any, args: Sequence[Any], dims: Sequence[Any], *, linear
     batched = tuple(dim is not None or k in spread for k, dim in enumerate(dims))
     moved = [at_front(axis_data.size, *each) for each in zip(args, dims, batched, strict=True)]
     many = Batched(linear, batched[:count], axis_data.name)
-    found = tangent_p.bind(*moved, linear=many, count=count)
-    return found, [0] * len(found)
+    outputs = tangent_p.bind(*moved, linear=many, count=count)
+    return outputs, [0] * len(outputs)
 
 
 def _evaluated(*args: Any, **settings: Any) -> Any:

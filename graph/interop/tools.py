@@ -132,16 +132,16 @@ class Compiled(Rich):
     def __deepcopy__(self, memo: Any) -> Compiled:
         return self
 
-    def _check(self, found: Specialisation) -> Specialisation:
+    def _check(self, other: Specialisation) -> Specialisation:
         """What runs a call for which this would be the specialisation."""
-        if found.inputs != self.made.inputs:
+        if other.inputs != self.made.inputs:
             raise GraphError(
-                f"op '{self.kernel.schema.name}' is compiled for {_shown(self.made)}, and called with {_shown(found)}",
+                f"op '{self.kernel.schema.name}' is compiled for {_shown(self.made)}, and called with {_shown(other)}",
                 code="EK0854",
                 place=user_place(),
                 op=self.kernel.schema.name,
                 expected=_shown(self.made),
-                got=_shown(found),
+                got=_shown(other),
                 hint="call the kernel itself, which is compiled for the arguments of each call",
             )
         return self.made

@@ -45,15 +45,15 @@ def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequ
         values: an array, a buffer or a number for each tensor that goes in.
     """
     shapes = [getattr(value, "shape", ()) for value in values]
-    found = known(made, loaded, shapes, given.named)
+    best = known(made, loaded, shapes, given.named)
     space = loaded.tuning
-    if found is None and space is not None and space.names.isdisjoint(given.named) and not knobs.no_jit:
+    if best is None and space is not None and space.names.isdisjoint(given.named) and not knobs.no_jit:
         with _lock:
-            found = known(made, loaded, shapes, given.named)
-            if found is None:
-                _, found = tune(made, loaded, space, values, given.counts)
-                keep(found)
-    return {**given.parameters, **(values_of(found, made.schema) if found is not None else {})}
+            best = known(made, loaded, shapes, given.named)
+            if best is None:
+                _, best = tune(made, loaded, space, values, given.counts)
+                keep(best)
+    return {**given.parameters, **(values_of(best, made.schema) if best is not None else {})}
 
 
 Bounds = tuple[tuple[Dim, int, int], ...]  # sizes, of each the least and the most that a choice holds for
@@ -76,9 +76,9 @@ def choice(
     if not names.isdisjoint(passed := set(passed)) or not names:
         return made, ()
     known_shapes = [[size if isinstance(size, int) else None for size in shape] for shape in shapes]
-    found = known(made, loaded, known_shapes, passed)
-    if found is not None:
-        made, ranges = with_parameters(made, values_of(found, made.schema)), found.ranges
+    best = known(made, loaded, known_shapes, passed)
+    if best is not None:
+        made, ranges = with_parameters(made, values_of(best, made.schema)), best.ranges
     else:  # what is found later, or for other sizes, does not hold for these
         key = loaded.tuning.key if loaded.tuning is not None else [n for f in findings for n, *_ in f.ranges]
         sizes = sizes_by_name(made.schema, known_shapes, made.parameters, dict.fromkeys(key))
@@ -160,13 +160,13 @@ def tune(
 def _grouped(loaded: LoadedKernel, values: Sequence[Any], counts: Mapping[str, int]) -> list[Any]:
     """Values in the order of the signature, those of a variadic argument in a list."""
     rest = list(values)
-    found: list[Any] = []
+    grouped: list[Any] = []
     for argument in loaded.schema.inputs:
         if argument.form is Form.VARIADIC:
-            found.append([rest.pop(0) for _ in range(counts[argument.name])])
+            grouped.append([rest.pop(0) for _ in range(counts[argument.name])])
         else:
-            found.append(rest.pop(0))
-    return found
+            grouped.append(rest.pop(0))
+    return grouped
 
 
 def tune_op(

@@ -292,10 +292,10 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
     with reproducing_faults(ir, True, checks):
         wanted = chosen_checks(checks) or SAFE
         for machine in machines:
-            found, planned, objects = _built(
+            partition, planned, objects = _built(
                 ir, machine, fuses() and not wanted.finds, wanted, parts, functools.partial(_objects, machine)
             )
-            plan, parts = planned, found
+            plan, parts = planned, partition
             made.append(objects)
     assert plan is not None
     digest = hashlib.sha256(b"".join(hashlib.sha256(o).digest() for each in made for o in each.objects)).hexdigest()

@@ -209,10 +209,10 @@ class PagedKVCacheManager:
         given = tokens_of(tokens)
         held, size = _Held(), self.params.page_size
         while self.params.enable_prefix_caching and held.length + size < len(given):
-            found = self._known.get((held.prefix, tuple(given[held.length : held.length + size])))
-            if found is None:
+            entry = self._known.get((held.prefix, tuple(given[held.length : held.length + size])))
+            if entry is None:
                 break
-            held.prefix, page = found
+            held.prefix, page = entry
             self._use(page)
             held.pages.append(page)
             held.length += size

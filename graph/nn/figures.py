@@ -90,7 +90,7 @@ class ServingFigures:
 
 
 def _shares(times: Iterable[float]) -> tuple[float, float]:
-    found = list(times)
-    if not found:
+    seconds = list(times)
+    if not seconds:
         return float("nan"), float("nan")
-    return float(np.quantile(found, 0.5)), float(np.quantile(found, 0.99))
+    return float(np.quantile(seconds, 0.5)), float(np.quantile(seconds, 0.99))

@@ -118,12 +118,12 @@ def _parts(
         raise misused(text, "encoding", f"multiples of 8 and of {size}", [rows, columns])
     gptq = encoding is QuantizationEncoding.GPTQ
     words = [columns // 8, rows] if gptq else [columns, rows // 8]
-    found = {"qweight": (DType.int32, words), "scales": (DType.float16, [columns // size, rows])}
+    parts = {"qweight": (DType.int32, words), "scales": (DType.float16, [columns // size, rows])}
     if not config.sym:
-        found["qzeros"] = (DType.int32, [columns // size, rows // 8])
+        parts["qzeros"] = (DType.int32, [columns // size, rows // 8])
     if gptq and config.desc_act:
-        found["g_idx"] = (DType.int32, [columns])
-    return found
+        parts["g_idx"] = (DType.int32, [columns])
+    return parts
 
 
 class Linear(Encoded):
@@ -156,12 +156,12 @@ class Linear(Encoded):
         columns, rows = size_of("in_dim", in_dim), size_of("out_dim", out_dim)
         self.config = config
         self._parts: tuple[str, ...] = ("weight",)
-        found = None if encoding is None else encoding_of("encoding", encoding, CODE)
-        if found is None or found.is_gguf:
-            self._begin(rows, columns, columns, found, dtype, device)
+        row = None if encoding is None else encoding_of("encoding", encoding, CODE)
+        if row is None or row.is_gguf:
+            self._begin(rows, columns, columns, row, dtype, device)
         else:
-            self.encoding, self._sizes = found, (rows, columns)
-            parts = _parts(found, config, rows, columns)
+            self.encoding, self._sizes = row, (rows, columns)
+            parts = _parts(row, config, rows, columns)
             self._parts = tuple(parts)
             for name, (kind, shape) in parts.items():
                 setattr(self, name, Tensor.zeros(shape, dtype=kind, device=device))

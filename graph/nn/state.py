@@ -40,8 +40,8 @@ def _is_weight_data(value: Any) -> bool:
 
 def mismatch(name: str, parameter: Tensor | TensorValue, value: Tensor) -> str | None:
     """What is wrong with a value for a parameter."""
-    wanted, found = (f"{each.dtype} {shown(each.shape)}" for each in (parameter, value))
-    return None if wanted == found else f"'{name}' is {found}, and the module has {wanted}"
+    wanted, got = (f"{each.dtype} {shown(each.shape)}" for each in (parameter, value))
+    return None if wanted == got else f"'{name}' is {got}, and the module has {wanted}"
 
 
 def refuse(module: str, problems: Iterable[str], names: Iterable[str], left_over: Iterable[str]) -> NoReturn:

@@ -120,10 +120,10 @@ def _identifier(name: str, names: dict[str, str]) -> str:
     if name not in names:
         word = re.sub(r"\W", "_", name, flags=re.ASCII)[:64] or "dim"
         word = word if word.isidentifier() and word != "_" else f"dim_{word}"
-        found, number = word, 2
-        while found in names.values():
-            found, number = f"{word}_{number}", number + 1
-        names[name] = found
+        candidate, number = word, 2
+        while candidate in names.values():
+            candidate, number = f"{word}_{number}", number + 1
+        names[name] = candidate
     return names[name]
 
 

@@ -182,12 +182,12 @@ class Importer:
         if graph.sparse_initializer:
             _damaged(f"{self.read.shown} has sparse initialisers, which are not supported", code="EK0530")
         self._run_nodes(graph.node, scope)
-        found = []
+        outputs = []
         for output in graph.output:
             if output.name not in scope.values:
                 _damaged(f"{self.read.shown}: nothing makes the output {output.name!r}")
-            found.append((output, scope.values[output.name]))
-        return found
+            outputs.append((output, scope.values[output.name]))
+        return outputs
 
     def _run_nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
         made: set[str] = set()

@@ -33,23 +33,25 @@ class _NoMessage(Exception):
 
 def take_out(data: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]]:
     """The bytes of a model without the elements of its large initialisers, and these by their number in the graph."""
-    found: dict[int, memoryview] = {}
+    elements_of: dict[int, memoryview] = {}
     try:
         rest = bytearray()
         done = count = 0
         for field in _fields(data, 0, len(data)):
             if field.number == GRAPH and field.kind == _BYTES:
-                graph, count = _graph(data, field.first, field.end, count, found)
+                graph, count = _graph(data, field.first, field.end, count, elements_of)
                 rest += data[done : field.start]
                 rest += _whole(GRAPH, graph)
                 done = field.end
         rest += data[done:]
     except _NoMessage:
         return data, {}
-    return (bytes(rest), found) if found else (data, {})
+    return (bytes(rest), elements_of) if elements_of else (data, {})
 
 
-def _graph(data: memoryview, first: int, end: int, count: int, found: dict[int, memoryview]) -> tuple[bytearray, int]:
+def _graph(
+    data: memoryview, first: int, end: int, count: int, elements_of: dict[int, memoryview]
+) -> tuple[bytearray, int]:
     """A graph without the elements of its large initialisers; `count` of them stood before."""
     rest, done = bytearray(), first
     for field in _fields(data, first, end):
@@ -61,7 +63,7 @@ def _graph(data: memoryview, first: int, end: int, count: int, found: dict[int, 
             few = len(parts) < MOST_PARTS and len(raw) == 1
             if few and raw[0].kind == _BYTES and raw[0].end - raw[0].first >= LEAST:
                 (elements,) = raw
-                found[count] = data[elements.first : elements.end]
+                elements_of[count] = data[elements.first : elements.end]
                 rest += data[done : field.start]
                 rest += _whole(INITIALIZER, data[field.first : elements.start], data[elements.end : field.end])
                 done = field.end

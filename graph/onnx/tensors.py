@@ -117,11 +117,11 @@ def _unpacked(tensor: Any, shape: tuple[int, ...], raw: bytes | memoryview, what
 
 def _by_onnx(tensor: Any, what: str) -> np.ndarray[Any, Any]:
     try:
-        found: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
+        array: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     except Exception as error:  # a number beyond its type, for example
         raise_if_of_handler(error)
         _damaged(f"{what} cannot be read: {error}")
-    return found
+    return array
 
 
 def _count(shape: tuple[int, ...], what: str) -> int:

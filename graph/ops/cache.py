@@ -162,17 +162,17 @@ def _check_room(name: str, pages: Any, rows: TensorValue) -> None:
 
 def _batch(name: str, rows: TensorValue, offsets: Any, lengths: Any, table: Any) -> list[TensorValue]:
     """Offsets, lengths and the table as uint32."""
-    found = []
+    batch = []
     for argument, given, rank in (("offsets", offsets, 1), ("lengths", lengths, 1), ("table", table, 2)):
         value = tensor(name, argument, given)
         check_kind(name, argument, value, "index")
         _check_rank(name, argument, value, rank)
-        found.append(cast_to(value, DType.uint32))
-    same_device(name, {"rows": rows, "offsets": found[0], "lengths": found[1], "table": found[2]})
-    sequences = found[1].shape[0]
-    _check_sizes(name, "offsets", "numbers of offsets", (sequences + 1,), found[0].shape)
-    _check_sizes(name, "table", "numbers of sequences", (sequences,), found[2].shape[:1])
-    return found
+        batch.append(cast_to(value, DType.uint32))
+    same_device(name, {"rows": rows, "offsets": batch[0], "lengths": batch[1], "table": batch[2]})
+    sequences = batch[1].shape[0]
+    _check_sizes(name, "offsets", "numbers of offsets", (sequences + 1,), batch[0].shape)
+    _check_sizes(name, "table", "numbers of sequences", (sequences,), batch[2].shape[:1])
+    return batch
 
 
 def _check_rank(name: str, argument: str, value: Any, rank: int) -> None:

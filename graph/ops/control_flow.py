@@ -498,10 +498,10 @@ def _count(values: Sequence[Any]) -> str:
 
 def _origins(*traced: _Traced) -> list[str]:
     """What functions gave back and where that was staged, as sentences."""
-    found = []
+    origins = []
     for one, k, value in ((each, *item) for each in traced for item in enumerate(each.values)):
         maker = one.graph.maker(value.number)
         place = f", staged at {maker.place}" if maker is not None and maker.place is not None else ""
         what = f"{one.argument}[{k}]" if one.argument == "initial_values" else f"result {k} of {one.argument}"
-        found.append(f"{what} is {value.type}{place}")
-    return found
+        origins.append(f"{what} is {value.type}{place}")
+    return origins

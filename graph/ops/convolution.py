@@ -249,8 +249,8 @@ def _operands(name: str, x: Any, filter: Any, bias: Any) -> tuple[TensorValue, T
     for argument, value in given.items():
         if isinstance(value, TensorValue):
             check_kind(name, argument, tensor(name, argument, value), "numeric")
-    found = tensors(name, **given)
-    return found[0], found[1], found[2] if bias is not None else None
+    operands = tensors(name, **given)
+    return operands[0], operands[1], operands[2] if bias is not None else None
 
 
 def _ordered(name: str, weights: TensorValue, axes: int, layout: Any, first: bool) -> TensorValue:
@@ -373,8 +373,8 @@ def _blocks(image: TensorValue, weights: TensorValue, groups: int, first: bool) 
         rows = each * taps.num_elements
         left = as_shape(weights, [groups, inner, rows])
         right = as_shape(image, [batch, groups, inner, length])
-        found = matmul(permuted(left, [0, 2, 1]), right)
-        return as_shape(found, [batch, groups * rows, *places])
+        product = matmul(permuted(left, [0, 2, 1]), right)
+        return as_shape(product, [batch, groups * rows, *places])
     if groups == 1:
         columns = as_shape(permuted(weights, [0, *range(2, axes + 2), 1]), [channels, taps.num_elements * each])
         return matmul(image, columns)
@@ -382,9 +382,9 @@ def _blocks(image: TensorValue, weights: TensorValue, groups: int, first: bool) 
     right = permuted(grouped, [0, 1, *range(3, axes + 3), 2])  # (groups, channels, taps, results)
     right = as_shape(right, [groups, inner, taps.num_elements * each])
     left = permuted(as_shape(image, [batch * length, groups, inner]), [1, 0, 2])
-    found = as_shape(matmul(left, right), [groups, batch * length, taps.num_elements, each])
-    found = permuted(found, [1, 2, 0, 3])
-    return as_shape(found, [batch, *places, taps.num_elements * groups * each])
+    product = as_shape(matmul(left, right), [groups, batch * length, taps.num_elements, each])
+    product = permuted(product, [1, 2, 0, 3])
+    return as_shape(product, [batch, *places, taps.num_elements * groups * each])
 
 
 def _folded(

@@ -157,12 +157,12 @@ def _range(
 def _number(name: str, argument: str, value: Any) -> _Number:
     """What bounds a range: a tensor of rank 0, a dim, or a plain number."""
     if hasattr(value, "__tensorvalue__") or isinstance(value, TensorValue):
-        found = tensor(name, argument, value)
-        check_kind(name, argument, found, "numeric")
-        if found.rank:
-            text = f"argument '{argument}' has shape {found.shape}, and one number is requested"
-            fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=str(found.shape))
-        return found
+        bound = tensor(name, argument, value)
+        check_kind(name, argument, bound, "numeric")
+        if bound.rank:
+            text = f"argument '{argument}' has shape {bound.shape}, and one number is requested"
+            fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=str(bound.shape))
+        return bound
     if isinstance(value, Dim):
         return int(value) if isinstance(value, StaticDim) else value
     array = literal_array(value, None, name, user_place()) if is_weak(value) else None

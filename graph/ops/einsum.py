@@ -58,12 +58,14 @@ def einsum(equation: str, *operands: TensorValueLike) -> TensorValue:
     named = [_Named(value, _names(term, value, k)) for k, (term, value) in enumerate(zip(terms, values, strict=True))]
     wanted = _result_names(named, result, equation)
     named = _without_ones([_diagonals(each) for each in named])
-    found = named[0]
+    result_term = named[0]
     for k, other in enumerate(named[1:], 1):
         later = {name for each in named[k + 1 :] for name in each.names} | set(wanted)
-        found = _product(_summed(found, later | set(other.names)), _summed(other, later | set(found.names)), later)
-    found = _summed(found, set(wanted))
-    return _ordered(found, wanted)
+        result_term = _product(
+            _summed(result_term, later | set(other.names)), _summed(other, later | set(result_term.names)), later
+        )
+    result_term = _summed(result_term, set(wanted))
+    return _ordered(result_term, wanted)
 
 
 # *** equations ***
@@ -103,8 +105,8 @@ def _result_names(named: Sequence[_Named], result: str | None, equation: str) ->
     dots = sorted({name for name in all_names if name.isdigit()}, key=int, reverse=True)
     if result is None:
         return [*dots, *sorted(name for name in set(all_names) if name.isalpha() and all_names.count(name) == 1)]
-    before, found, after = result.partition("...")
-    names = [*before, *(dots if found else ()), *after]
+    before, ellipsis, after = result.partition("...")
+    names = [*before, *(dots if ellipsis else ()), *after]
     if len(set(names)) != len(names) or not set(names) <= set(all_names):
         _fail(f"the result '{result}' names an axis twice, or one that no operand has", equation)
     return names

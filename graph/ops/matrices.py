@@ -36,7 +36,7 @@ def band_part(
         GraphError: EK0421 the rank is below 2, EK0480 a number below -1, or beyond a size that is known.
     """
     value = _matrices("band_part", x)
-    found = []
+    bounds = []
     for argument, number, dim in (
         ("num_lower", num_lower, value.shape[-2]),
         ("num_upper", num_upper, value.shape[-1]),
@@ -52,8 +52,8 @@ def band_part(
                 expected=f"0 to {dim}, or -1 for all",
                 got=in_short(given),
             )
-        found.append(_FAR if given == -1 else min(given, _FAR))
-    return _band(value, found[0], found[1], flag_of("exclude", exclude))
+        bounds.append(_FAR if given == -1 else min(given, _FAR))
+    return _band(value, bounds[0], bounds[1], flag_of("exclude", exclude))
 
 
 @op(dtypes={"x": "storable"}, example="ops.tril(x, -1)")

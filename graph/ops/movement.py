@@ -349,8 +349,8 @@ def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layo
             text = f"axis {axis} has size {dim}, never {wanted}"
             fail("rebind", text, code="EK0423", argument="shape", expected=str(dim), got=str(wanted))
         if size is not None:
-            ((name, found),) = size.items()
-            define_sizes("rebind", sizes_tensor("rebind", [found], value.device, computed=True), [Dim(name)], [""])
+            ((name, new_size),) = size.items()
+            define_sizes("rebind", sizes_tensor("rebind", [new_size], value.device, computed=True), [Dim(name)], [""])
         if size is None or not isinstance(wanted, SymbolicDim):
             text = f"rebind: axis {axis} has to have size {wanted}"
             require("rebind", "equal", dim, wanted, f"{text}: {note}" if note else text)

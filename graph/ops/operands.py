@@ -241,15 +241,15 @@ def scalar(name: str, argument: str, given: Any, like: Value | TensorType) -> Te
         plain = bool(given) if like.dtype is DType.bool and given in (0, 1) else given
         number = int(plain) if isinstance(plain, StaticDim) else plain
         array = weak_array(number, like.dtype, name, argument, user_place())
-        found = current(name).stage_constant(array, like.device, user_place())
+        operand = current(name).stage_constant(array, like.device, user_place())
     else:
-        found = tensor(name, argument, given)
-    same_device(name, {argument: found}, like.device)
-    check_dtype(name, argument, found, like.dtype)
-    if found.rank:
-        text = f"argument '{argument}' has shape {shown(found.shape)}, and one number is requested"
-        fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=shown(found.shape))
-    return found
+        operand = tensor(name, argument, given)
+    same_device(name, {argument: operand}, like.device)
+    check_dtype(name, argument, operand, like.dtype)
+    if operand.rank:
+        text = f"argument '{argument}' has shape {shown(operand.shape)}, and one number is requested"
+        fail(name, text, code="EK0421", argument=argument, expected="rank 0", got=shown(operand.shape))
+    return operand
 
 
 def indices_of(name: str, argument: str, given: Any, device: DeviceRef) -> TensorValue:
@@ -262,11 +262,11 @@ def indices_of(name: str, argument: str, given: Any, device: DeviceRef) -> Tenso
     given = _converted(given)
     if _weak(given):
         array = literal_array(int(given) if isinstance(given, StaticDim) else given, None, name, user_place())
-        found = current(name).stage_constant(array, device, user_place())
+        operand = current(name).stage_constant(array, device, user_place())
     else:
-        found = tensor(name, argument, given)
-    same_device(name, {argument: found}, device)
-    return as_indices(name, argument, found)
+        operand = tensor(name, argument, given)
+    same_device(name, {argument: operand}, device)
+    return as_indices(name, argument, operand)
 
 
 def as_indices(name: str, argument: str, value: TensorValue) -> TensorValue:

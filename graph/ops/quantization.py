@@ -142,8 +142,8 @@ def qmatmul(
 
 
 def _row(name: str, encoding: Any) -> tuple[Encoding, QuantizationEncoding]:
-    found = encoding_of("encoding", encoding)
-    return ENCODINGS[found], found
+    kind = encoding_of("encoding", encoding)
+    return ENCODINGS[kind], kind
 
 
 def _inner(row: Encoding, encoding: QuantizationEncoding, values: Sequence[TensorValue]) -> Any:

@@ -223,6 +223,6 @@ def _filled(name: str, kernel: str, shape: Any, dtype: Any, device: Any, paramet
     now = draws.draws()
     seed = transfer_to(now.seed, place) if isinstance(now.seed, TensorValue) else number(now.seed, place)
     row = TensorType(chosen, [dims.num_elements], place)
-    found = builtin(_FAMILY, kernel, [seed, now.count(place)], parameters, [row])[0]
+    drawn = builtin(_FAMILY, kernel, [seed, now.count(place)], parameters, [row])[0]
     draws.draw()
-    return as_shape(found, dims)
+    return as_shape(drawn, dims)

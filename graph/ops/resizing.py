@@ -188,10 +188,10 @@ def _number(argument: str, value: Any) -> float:
 
 
 def _numbers(argument: str, value: Any, count: int) -> list[float]:
-    found = [_number(f"{argument}[{k}]", each) for k, each in enumerate(list_of(argument, value, "numbers"))]
-    if len(found) != count:
-        wrong(argument, found, f"{count} numbers")
-    return found
+    numbers = [_number(f"{argument}[{k}]", each) for k, each in enumerate(list_of(argument, value, "numbers"))]
+    if len(numbers) != count:
+        wrong(argument, numbers, f"{count} numbers")
+    return numbers
 
 
 def _options(value: TensorValue, coordinates: Any, scales: Any, roi: Any, extrapolation: Any) -> dict[str, Any]:

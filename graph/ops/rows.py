@@ -119,8 +119,8 @@ def along(
         apart = pairs and value.dtype.is_complex()
         value = as_real(value) if apart else value
         expected = [value.type.with_dtype(value.dtype.sum_dtype())] if sums else None
-        found = builtin(*kernel, [value], read, expected)[0]
-        return joined_parts(found) if apart else found
+        result = builtin(*kernel, [value], read, expected)[0]
+        return joined_parts(result) if apart else result
 
     return _row("along", stage, kinds, {}, ("axis", *readers), None, (family, kernel, method, None), sums)
 

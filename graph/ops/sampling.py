@@ -134,8 +134,8 @@ def roi_align(
         "largest": choice_of("mode", mode, ("AVG", "MAX"), "EK0414") == "MAX",
     }
     images = permuted(value, [0, 2, 3, 1]) if first else value
-    found = builtin(_FAMILY, "roi_align", [images, boxes], parameters)[0]
-    return permuted(found, [0, 3, 1, 2]) if first else found
+    pooled = builtin(_FAMILY, "roi_align", [images, boxes], parameters)[0]
+    return permuted(pooled, [0, 3, 1, 2]) if first else pooled
 
 
 @op(
@@ -169,14 +169,14 @@ def non_maximum_suppression(
         GraphError: EK0421 another rank; EK0492 boxes and scores that do not go together; EK0490 a number below 0.
     """
     name = "non_maximum_suppression"
-    value, found = tensors(name, boxes=boxes, scores=scores)
-    for argument, each in (("boxes", value), ("scores", found)):
+    value, score = tensors(name, boxes=boxes, scores=scores)
+    for argument, each in (("boxes", value), ("scores", score)):
         check_kind(name, argument, each, "float")
         if each.rank != 3:
             text = f"argument '{argument}' has rank {each.rank}, {shown(each.shape)}, and not 3"
             fail(name, text, code="EK0421", argument=argument, expected="rank 3", got=shown(each.shape))
     _expect(name, "boxes", value, [value.shape[0], value.shape[1], Dim(4)])
-    _expect(name, "scores", found, [value.shape[0], found.shape[1], value.shape[1]])
+    _expect(name, "scores", score, [value.shape[0], score.shape[1], value.shape[1]])
     ways = {"bounded": score_threshold is not None, "center": flag_of("center_point_box", center_point_box)}
     given = {
         "max_output_boxes_per_class": max_output_boxes_per_class,
@@ -185,14 +185,14 @@ def non_maximum_suppression(
     }
     if any(isinstance(each, TensorValue) or hasattr(each, "__tensorvalue__") for each in given.values()):
         scalars = [_limit(name, argument, each, value) for argument, each in given.items()]
-        kept = builtin(_FAMILY, "nms_kept_within", [value, found, *scalars], ways)[0]
+        kept = builtin(_FAMILY, "nms_kept_within", [value, score, *scalars], ways)[0]
     else:
         limits = {
             "most": numbers_of("max_output_boxes_per_class", max_output_boxes_per_class, 1, 0)[0],
             "overlap": _number("iou_threshold", iou_threshold),
             "least": -inf if score_threshold is None else _number("score_threshold", score_threshold),
         }
-        kept = builtin(_FAMILY, "nms_kept", [value, found], limits | ways)[0]
+        kept = builtin(_FAMILY, "nms_kept", [value, score], limits | ways)[0]
     return builtin(_FAMILY, "nms_listed", [kept])[0]
 
 

@@ -187,10 +187,10 @@ def halved_transform(
     inverse: bool,
 ) -> TensorValue:
     """The transform of real numbers, which is complex, or with `inverse` real numbers of complex or real ones."""
-    found = transform_along(name, x, n, axis, normalization, False, inverse=inverse, half=True)
+    transformed = transform_along(name, x, n, axis, normalization, False, inverse=inverse, half=True)
     if inverse:
-        return found
-    return joined_parts(found if found.dtype is DType.float64 else cast_to(found, DType.float32))
+        return transformed
+    return joined_parts(transformed if transformed.dtype is DType.float64 else cast_to(transformed, DType.float32))
 
 
 def transform_along(
@@ -208,8 +208,8 @@ def transform_along(
     value = tensor(name, "input_tensor", x)
     check_kind(name, "input_tensor", value, "float" if half and not inverse else "inexact")
     if value.dtype.is_complex():
-        found = transform_along(name, as_real(value), n, axis, normalization, True, inverse=inverse, half=half)
-        return found if half else joined_parts(found)
+        transformed = transform_along(name, as_real(value), n, axis, normalization, True, inverse=inverse, half=half)
+        return transformed if half else joined_parts(transformed)
     scaling = _SCALINGS[scaling_of(normalization)][inverse]
     if flag_of("input_is_complex", pairs):
         check_pairs(name, "input_tensor", value)
@@ -242,8 +242,8 @@ def _rows_through(
     rows = as_shape(wide, [count, *wide.shape[-2:]])
     out = TensorType(wide.dtype, [count, *last], wide.device)
     through = _small_factors if isinstance(length, StaticDim) and _sum_of_primes(int(length)) < LARGE else _any_length
-    found = through(rows, length, out, {**flags, "scaling": scaling})
-    return cast_to(as_shape(found, [*outer, *last]), moved.dtype)
+    transformed = through(rows, length, out, {**flags, "scaling": scaling})
+    return cast_to(as_shape(transformed, [*outer, *last]), moved.dtype)
 
 
 def _small_factors(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, Any]) -> TensorValue:
@@ -291,11 +291,11 @@ def _sum_of_primes(n: int) -> int:
 
 def _factors(length: int) -> int:
     """Which of 4, 2, 3, 5 and other factors the kernel takes from a length, a bit each."""
-    rest, found = length, 0
+    rest, bits = length, 0
     for bit, factor in enumerate((4, 2, 3, 5)):
         while rest > 1 and rest % factor == 0:
-            rest, found = rest // factor, found | 1 << bit
-    return found | 16 if rest > 1 else found
+            rest, bits = rest // factor, bits | 1 << bit
+    return bits | 16 if rest > 1 else bits
 
 
 def scaling_of(normalization: Normalization | str) -> str:

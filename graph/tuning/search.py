@@ -95,25 +95,25 @@ class _Search:
 
     def table(self, subject: Subject) -> TuningTable:
         """Tries all, and times the best again."""
-        tried: list[Tried] = []
+        results: list[Tried] = []
         for number, candidate in enumerate(self.candidates):
             if self.show is not None:
                 self.show(number, len(self.candidates))
-            tried.append(self._try(number, candidate))
-            if number == 0 and tried[0].seconds is None:
+            results.append(self._try(number, candidate))
+            if number == 0 and results[0].seconds is None:
                 raise KernelError(
-                    f"op '{subject.op}' cannot be tuned: its default fails: {tried[0].why}",
+                    f"op '{subject.op}' cannot be tuned: its default fails: {results[0].why}",
                     code="EK0737",
                     place=user_place(),
                     op=subject.op,
-                    got=tried[0].why,
-                    notes=tried[0].reported.splitlines(),
+                    got=results[0].why,
+                    notes=results[0].reported.splitlines(),
                 )
-        ratios = self._final(tried)
+        ratios = self._final(results)
         best = max(ratios, key=lambda n: ratios[n])
         rows = [
             Candidate(candidate, result.seconds, result.compiled, ratios.get(number), result.why, result.error)
-            for number, (candidate, result) in enumerate(zip(self.candidates, tried, strict=True))
+            for number, (candidate, result) in enumerate(zip(self.candidates, results, strict=True))
         ]
         flat = [each for value in subject.values for each in (value if isinstance(value, list) else [value])]
         shapes = [getattr(value, "shape", ()) for value in flat]
@@ -128,9 +128,9 @@ class _Search:
         assert isinstance(answer, Tried)
         return answer
 
-    def _final(self, tried: Sequence[Tried]) -> dict[int, float]:
+    def _final(self, results: Sequence[Tried]) -> dict[int, float]:
         """How many times faster than the default the best candidates are, by their numbers."""
-        timed = [(result.seconds, number) for number, result in enumerate(tried) if result.seconds is not None]
+        timed = [(result.seconds, number) for number, result in enumerate(results) if result.seconds is not None]
         finalists = [0, *(number for _, number in sorted(timed) if number)][: FINALISTS + 1]
         for number in finalists:  # after a crash another child has not compiled them
             if not self.child.has_result(number):

@@ -182,25 +182,25 @@ def multiply_tile(
     panel(k, v) is vector v of step k; where tiles take several steps together, of the k-th group of them, those of a
     column side by side. A slab is summed by itself: of many steps a sum is so more exact.
     """
-    together = steps_together(strip.dtype) if sums.dtype != strip.dtype else 1
+    lane_sets = steps_together(strip.dtype) if sums.dtype != strip.dtype else 1
     totals: tuple[Any, ...] = ()
     for _ in unroll(strip_rows * VECTORS):
         totals = (*totals, SIMD[sums.dtype, lanes](0))
-    for k in range(ceildiv(steps, together)):
+    for k in range(ceildiv(steps, lane_sets)):
         row: tuple[Any, ...] = ()
         for v in unroll(VECTORS):
             row = (*row, panel(k, v))
         new: tuple[Any, ...] = ()
         for i in unroll(strip_rows):
-            if together > 1:
-                factor = _repeated(strip.load(i * DEPTH + together * k, width=together), lanes)
+            if lane_sets > 1:
+                factor = _repeated(strip.load(i * DEPTH + lane_sets * k, width=lane_sets), lanes)
             else:
                 factor = strip[i * DEPTH + k]
             for v in unroll(VECTORS):
                 total = totals[i * VECTORS + v]
-                if together == STEPS_OF_BYTES:
+                if lane_sets == STEPS_OF_BYTES:
                     new = (*new, dot4(total, factor, row[v]))
-                elif together == 2:
+                elif lane_sets == 2:
                     new = (*new, dot2(total, factor, row[v]))
                 else:
                     new = (*new, times_plus(factor, row[v], total))

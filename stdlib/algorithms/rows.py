@@ -529,19 +529,19 @@ def _fold_columns(
 ) -> Any:
     """Memory with the settled states of element(low, j), ..., element(high - 1, j) for each j below `columns`."""
     most = _most_columns(monoids, dtype)
-    together = 2 * TOGETHER if most == WIDE and monoids[0].identity(dtype).dtype.is_float() else TOGETHER
+    rows_at_once = 2 * TOGETHER if most == WIDE and monoids[0].identity(dtype).dtype.is_float() else TOGETHER
     runs = for_each(monoids, lambda _, m: map_parts(lambda x: stack[x.dtype](most, zeroed=False), m.identity(dtype)))
     totals = _slots(monoids, dtype, most)
     for base in range(low, max(high, low + 1), COLUMN_BLOCK):  # of no elements: what there is of nothing
         for j in range(columns):
             _keep(runs, j, for_each(monoids, lambda _, m: m.identity(dtype)))
         stop = min(base + COLUMN_BLOCK, high)
-        whole = base + (stop - base) // together * together
-        for k in range(base, whole, together):
-            prefetch_rows(k + together)
+        whole = base + (stop - base) // rows_at_once * rows_at_once
+        for k in range(base, whole, rows_at_once):
+            prefetch_rows(k + rows_at_once)
             for j in range(columns):
                 states = _kept(runs, j)
-                for r in unroll(together):
+                for r in unroll(rows_at_once):
                     states = stepped_once(monoids, states, element(k + r, j), int32(k + r - base))
                 _keep(runs, j, states)
         for k in range(whole, stop):

@@ -233,9 +233,9 @@ def _scan_piece(
         lanes = _joined_in_lanes(monoid, value, dtype)
         last = map_parts(lambda s: s[LANES - 1], monoid.settle(lanes, k))
         if writes:
-            shown = map_parts(lambda s, i: s.shift_right(1, i), lanes, monoid.identity(dtype)) if exclusive else lanes
+            results = map_parts(lambda s, i: s.shift_right(1, i), lanes, monoid.identity(dtype)) if exclusive else lanes
             come_before = map_parts(lambda s: SIMD[s.dtype, LANES](s), carry)
-            put(monoid.finish(monoid.combine(come_before, monoid.settle(shown, k)), dtype))
+            put(monoid.finish(monoid.combine(come_before, monoid.settle(results, k)), dtype))
         return monoid.combine(carry, last), monoid.combine(alone, last)
 
     carry = before
@@ -243,7 +243,7 @@ def _scan_piece(
     full = low + (high - low) // LANES * LANES
     for k in range(low, full, LANES):
         value = _row_value(xs, of, lead, k, reverse)
-        carry, alone = step(value, k, carry, alone, lambda found: _put_row(outs, found, lead, k, reverse))  # noqa: B023
+        carry, alone = step(value, k, carry, alone, lambda row: _put_row(outs, row, lead, k, reverse))  # noqa: B023
     if full < high:
         copies = for_each(xs, lambda _, x: stack[x.dtype](LANES))
         base = outs[0].dim(-1) - 1 - full if reverse else full
@@ -253,7 +253,7 @@ def _scan_piece(
         value = _value_of(copies, of, (0,), LANES)
         results = for_each(outs, lambda _, out: stack[out.dtype](LANES, zeroed=False))
         # What comes after the last element is never read, nor are the states that it goes into.
-        step(value, full, carry, alone, lambda found: _put(results, found, (0,)))
+        step(value, full, carry, alone, lambda result: _put(results, result, (0,)))
         if writes:
             for j in range(high - full):
                 at = base - j if reverse else base + j

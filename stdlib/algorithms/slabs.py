@@ -77,10 +77,10 @@ def fill_strip(
     for i in range(height, strip_rows):
         for k in range(steps):
             strip[i * DEPTH + k] = strip.dtype(0)
-    together = steps_together(strip.dtype)
-    if together > 1:
+    lane_sets = steps_together(strip.dtype)
+    if lane_sets > 1:
         for i in range(strip_rows):
-            for k in range(steps, ceildiv(steps, together) * together):
+            for k in range(steps, ceildiv(steps, lane_sets) * lane_sets):
                 strip[i * DEPTH + k] = strip.dtype(0)
 
 

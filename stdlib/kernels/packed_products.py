@@ -54,8 +54,8 @@ def pack_panels_transposed(out: OutputTensor[T, "p k w"], b: InputTensor[T, "n d
 
 def _pack(out: AnyTensor, n: Index, depth: Index, element: Callable[[Index, Index], Numeric]) -> None:
     panels, rows, whole = out.shape
-    together = 2 if out.dtype == bfloat16 else 1  # steps in a row: side by side for each column, or one after the other
-    width = whole // together
+    steps_in_row = 2 if out.dtype == bfloat16 else 1  # side by side for each column, or one after the other
+    width = whole // steps_in_row
     apart, onwards = (1, 2) if is_paired(out.dtype) else (width, 1)
 
     def panel(p: Index):
@@ -67,8 +67,8 @@ def _pack(out: AnyTensor, n: Index, depth: Index, element: Callable[[Index, Inde
                     out[p, first + k, j] = out.dtype(0)
             for j in range(columns):
                 for k in range(steps):
-                    for s in unroll(together):
-                        step = (first + k) * together + s
+                    for s in unroll(steps_in_row):
+                        step = (first + k) * steps_in_row + s
                         value = element(step, p * width + j) if step < depth else out.dtype(0)
                         out[p, first + k, s * apart + j * onwards] = value
 

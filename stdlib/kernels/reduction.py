@@ -208,7 +208,7 @@ def reduce_var(
     out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The mean of the squared distances from the mean along `axis`, NaN over no elements."""
-    rowwise(x, Welford, lambda row, found: store(out, (row[:axis], 0, row[axis:]), found[1]), axis=axis)
+    rowwise(x, Welford, lambda row, result: store(out, (row[:axis], 0, row[axis:]), result[1]), axis=axis)
 
 
 reduce_var.reference(in_float64(lambda x, axis: _variance(x, axis)))
@@ -219,7 +219,7 @@ def reduce_stdev(
     out: OutputTensor[F, "*a{axis} 1 *b"], x: InputTensor[F, "*a{axis} n *b"], ctx: DeviceContext, *, axis: int
 ) -> None:
     """The square root of the variance along `axis`, NaN over no elements."""
-    rowwise(x, Deviation, lambda row, found: store(out, (row[:axis], 0, row[axis:]), found), axis=axis)
+    rowwise(x, Deviation, lambda row, result: store(out, (row[:axis], 0, row[axis:]), result), axis=axis)
 
 
 reduce_stdev.reference(in_float64(lambda x, axis: np.sqrt(_variance(x, axis))))

@@ -180,11 +180,11 @@ def _bound(keys: AnyTensor, count: Index, k: Integral) -> Any:
     """A key that at least k keys reach: the k-th largest of the largest of every few keys."""
     most = scratch[uint32](ceildiv(count, LANES * STRIDE) * LANES)
     for block in range(ceildiv(count, LANES * STRIDE)):
-        found = SIMD[uint32, LANES](0)
+        largest = SIMD[uint32, LANES](0)
         for s in unroll(STRIDE):
             i = (block * STRIDE + s) * LANES
-            found = max(found, keys.load(i, width=LANES, mask=_inside(i, count, LANES)))
-        most.store(found, block * LANES)
+            largest = max(largest, keys.load(i, width=LANES, mask=_inside(i, count, LANES)))
+        most.store(largest, block * LANES)
     return _least(most, most.dim(0), k.cast(float64), lambda i: float64(1))[0]
 
 
@@ -267,14 +267,14 @@ def _least(keys: AnyTensor, count: Index, target: Floating, weight: Callable[[In
             key = keys[i]
             if level == 0 or key >> (shift + (11 if level == 1 else 10)) == prefix:
                 bins[((key >> shift) & (size - 1)).cast(int64)] += weight(i)
-        chosen, reached, found = uint32(0), above, False
+        chosen, reached, is_chosen = uint32(0), above, False
         for n in range(size):
             top: Any = size - 1 - n
-            if not found and bins[top] > 0:
+            if not is_chosen and bins[top] > 0:
                 chosen = top.cast(uint32)
                 above = reached  # the last bin stays where the weights fall short of the target by rounding
                 reached += bins[top]
-                found = reached >= target
+                is_chosen = reached >= target
         prefix = (prefix << (11 if level < 2 else 10)) | chosen
     ties, sum_of_ties = int64(0), above
     for i in range(count):

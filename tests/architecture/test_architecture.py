@@ -150,7 +150,7 @@ def test_imports_go_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_nothing_of_ours_is_imported_inside_functions() -> None:
+def test_functions_import_no_module_of_einkorn() -> None:
     wrong = [
         f"{where(name, line)}: {target}"
         for name in modules()

@@ -64,8 +64,8 @@ def vector_of_all(out: OutputTensor[float32, "4"], x: InputTensor[float32, "n"])
     parallel_for(x.dim(0), lambda i: out.store(SIMD[float32, 4](x[i]), 0))
 
 
-@register("beside_elements")
-def beside_elements(out: OutputTensor[float32, "n"], top: OutputTensor[float32, "1"], x: InputTensor[float32, "n"]):
+@register("next_to_elements")
+def next_to_elements(out: OutputTensor[float32, "n"], top: OutputTensor[float32, "1"], x: InputTensor[float32, "n"]):
     top[0] = 0.0
 
     def body(i):

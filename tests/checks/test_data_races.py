@@ -49,7 +49,7 @@ def line_of(name: str, text: str) -> int:
         ("count_some", X, "out[0] = out[0] + 1"),
         ("whole_row", MATRIX, "out[j] += row[j]"),
         ("vector_of_all", X, "out.store"),
-        ("beside_elements", X, "top[0] = top[0] + x[i]"),
+        ("next_to_elements", X, "top[0] = top[0] + x[i]"),
     ],
 )
 @pytest.mark.parametrize("checks", ["off", "safe"])

@@ -174,12 +174,12 @@ COMMANDS = {
     ("check", "text.txt"): "EK0552",
     ("check", "good.py", "--target", ""): "EK0601",
     ("doc", "nope"): "EK0501",
-    ("doc", "good.py", "-o", "nowhere/x.md"): "EK0515",
+    ("doc", "good.py", "-o", "missing/x.md"): "EK0515",
     ("doc", "good.py", "-o", "folder"): "EK0515",
     ("doc", "good.py", "-o", ""): "EK0515",
     ("explore", "good.py", "-o", "x.html", "--op", "other"): "EK0505",
     ("explore", "good.py", "-o", "x.html", "--target", "nonsense"): "EK0601",
-    ("explore", "good.py", "-o", "nowhere/x.html"): "EK0515",
+    ("explore", "good.py", "-o", "missing/x.html"): "EK0515",
     ("build", "good.py", "-o", ""): "EK0561",
     ("explain", "EK9999"): "EK0711",
     ("explain", ""): "EK0711",
@@ -187,7 +187,7 @@ COMMANDS = {
     ("new", "../x"): "EK0516",
     ("new", "einkorn"): "EK0516",
     ("new", "folder"): "EK0516",
-    ("new", "x", "--into", "nowhere"): "EK0516",
+    ("new", "x", "--into", "missing"): "EK0516",
     ("reproduce", "good.py"): "EK0907",
 }
 

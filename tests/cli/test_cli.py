@@ -148,7 +148,7 @@ def test_a_misspelt_variable_stops_every_command(run: Run, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), InternalError("the emitter has no row for 'frob'")])
-def test_a_fault_of_ours(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_an_internal_fault(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail() -> None:
         raise error
 
@@ -203,9 +203,9 @@ def test_pages_are_written(run: Run, demo: Path) -> None:
     assert (status, err) == (0, "") and out.startswith("# demo\n\nVersion 1.2, MIT.\n") and "my::add_one" in out
     assert run("doc", str(demo), "-o", "demo.html", "--title", "Mine")[0] == 0
     assert "<title>Mine</title>" in Path("demo.html").read_text()
-    status, out, err = run("doc", str(demo), "-o", "nowhere/demo.md")
+    status, out, err = run("doc", str(demo), "-o", "missing/demo.md")
     assert (status, out) == (1, "") and err == (
-        "error[EK0515]: 'nowhere/demo.md' cannot be written: No such file or directory\n"
+        "error[EK0515]: 'missing/demo.md' cannot be written: No such file or directory\n"
     )
 
 

@@ -70,5 +70,5 @@ def test_nothing_is_overwritten_or_left_half_made(tmp_path: Path) -> None:
             make_skeleton(name, tmp_path)
         assert caught.value.code == "EK0516"
     with pytest.raises(PackageError, match="cannot be made: No such file or directory"):
-        make_skeleton("fresh", tmp_path / "nowhere")
+        make_skeleton("fresh", tmp_path / "missing")
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]

@@ -62,8 +62,8 @@ def several(
 ):
     foreach(out, lambda i: x[i[1], i[0]] * x[i[1], i[0]] + y[i[1], i[0]].cast(float32) * z[i])
 
-@register("asks")
-def asks(out: OutputTensor[float32, "n m"], x: InputTensor[float32, "m n"]):
+@register("checks_range")
+def checks_range(out: OutputTensor[float32, "n m"], x: InputTensor[float32, "m n"]):
     def element(i):
         assert x[i[1], i[0]] > 0, "positive"
         return x[i[1], i[0]]
@@ -102,7 +102,7 @@ def way(found: list[Op]) -> str:
         ("columns_last", (2, 3, 8, 8), ""),
         ("straight", (40, 50), ""),
         ("swapped_first", (40, 50, 60), ""),
-        ("asks", (40, 50), ""),
+        ("checks_range", (40, 50), ""),
     ],
 )
 def test_which_loops_go_through_blocks(op: str, shape: tuple[int, ...], wanted: str, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def module(*functions: str) -> str:
     return f"module {{ {''.join(functions)} {''.join(f'llvm.func @{mark}()' for mark in sorted(marks))} }}"
 
 
-def told(text: str) -> list[list[str]]:
+def loop_metadata(text: str) -> list[list[str]]:
     """The metadata of each branch with a hint, in the order of the text."""
     nodes = dict(re.findall(r"^(!\d+) = (?:distinct )?(!\{.*\})$", text, re.MULTILINE))
     found = []
@@ -50,7 +50,7 @@ def test_hints_become_metadata_of_the_branch_back() -> None:
         module(loop(LoopHints(vectors=4).symbol), loop(LoopHints(vectors=1, lanes=16, masked=True).symbol, "g")), host()
     )
     assert f"@{HINT}" not in text
-    assert told(text) == [
+    assert loop_metadata(text) == [
         ['!{!"llvm.loop.interleave.count", i32 4}'],
         [
             '!{!"llvm.loop.vectorize.predicate.enable", i1 true}',
@@ -64,12 +64,12 @@ def test_hints_become_metadata_of_the_branch_back() -> None:
 
 def test_rounds_that_stay_apart_are_not_taken_together() -> None:
     text = lower_to_llvm(module(loop(LoopHints(apart=True).symbol)), host())
-    assert told(text) == [['!{!"llvm.loop.vectorize.enable", i1 false}']]
+    assert loop_metadata(text) == [['!{!"llvm.loop.vectorize.enable", i1 false}']]
 
 
 def test_a_loop_that_ends_in_an_exit_has_no_branch_to_determine() -> None:
     text = lower_to_llvm(module(loop(LoopHints(vectors=2).symbol, after="llvm.call @ek.exit() : () -> ()")), host())
-    assert f"@{HINT}" not in text and told(text) == []
+    assert f"@{HINT}" not in text and loop_metadata(text) == []
 
 
 def test_a_module_without_hints_stays_as_it_is() -> None:

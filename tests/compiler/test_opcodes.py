@@ -192,7 +192,7 @@ def of_counts(op: Op) -> Iterator[tuple[str, Mutation]]:
         def unknown(program: Alone) -> None:
             program.op.operands[0] = Value(program.op.operands[0].type)
 
-        yield "an operand that nobody made", unknown
+        yield "an operand without a definition", unknown
     if op.results:
 
         def itself(program: Alone) -> None:

@@ -79,7 +79,7 @@ def test_code_of_known_sizes_stays_small(op: str) -> None:
         assert sum(line.startswith("\t") and not line.startswith("\t.") for line in asm.splitlines()) < 2500, width
 
 
-def asked(rng: random.Random, n: int) -> tuple[str, Any]:
+def condition(rng: random.Random, n: int) -> tuple[str, Any]:
     """A line of a kernel with a condition on k, and the same for NumPy."""
     a, c = rng.randint(-3, 3), rng.randint(1, max(1, n))
     at = f"(k + {a})" if a >= 0 else f"(k - {-a})"
@@ -103,7 +103,7 @@ def asked(rng: random.Random, n: int) -> tuple[str, Any]:
 def test_random_pieces_give_the_numbers_of_numpy(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     n = rng.choice([1, 2, 3, 5, 8, 13, 16, 31, 32, 47, 64, 65, 100])
-    lines = [asked(rng, n) for _ in range(rng.randint(1, 4))]
+    lines = [condition(rng, n) for _ in range(rng.randint(1, 4))]
     file = tmp_path / "kernels.py"
     body = "".join(f"        {line}\n" for line, _ in lines)
     file.write_text(f"{HEAD}{body}        return value\n\n    foreach(out, element)\n")

@@ -22,7 +22,7 @@ def raised() -> set[str]:
 
 def test_codes_and_meanings() -> None:
     assert sorted(raised() - MEANINGS.keys()) == [], "these codes have no meaning in dsl/diagnostics/codes.py"
-    assert sorted(MEANINGS.keys() - raised()) == [], "these codes of dsl/diagnostics/codes.py are raised nowhere"
+    assert sorted(MEANINGS.keys() - raised()) == [], "these codes of dsl/diagnostics/codes.py are never raised"
 
 
 def test_meanings_are_sentences() -> None:

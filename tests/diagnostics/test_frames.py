@@ -47,7 +47,7 @@ def open_folder(path: Path) -> None:
 
 
 def open_nothing(path: Path) -> None:
-    Graph("opened", input_types=[FOUR], custom_extensions=[path.with_name("nowhere")])
+    Graph("opened", input_types=[FOUR], custom_extensions=[path.with_name("missing")])
 
 
 def within_forward(path: Path) -> None:

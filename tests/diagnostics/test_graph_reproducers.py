@@ -137,7 +137,7 @@ def test_a_mistake_stays_a_mistake(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("cache/einkorn-fault-*"))
 
 
-def test_a_file_that_is_no_graph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_a_graph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for graph in ("{}", '{"fuse": 1, "checks": "safe", "interpret": 0, "kernels": [3]}', "[]", "7"):
         (tmp_path / "fault.json").write_text(f'{{"einkorn": 1, "target": "host", "graph": {graph}}}')
         assert run(["reproduce", "fault.json"]) == 1

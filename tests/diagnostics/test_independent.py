@@ -285,8 +285,8 @@ def test_one_mistake_of_a_signature_has_one_message(path: Path, mistake: str, wo
     for found in choose.sample(places, min(3, len(places))):
         wrong = text[: found.start()] + mistake.format(found[1]) + text[found.end() :]
         line = text.count("\n", 0, found.start()) + 1
-        told = errors_of(workplace.folder, without_other_ops(text, wrong, line))
-        assert [error.place.line for error in told] == [line], "\n\n".join(map(str, told))  # type: ignore[attr-defined]
+        reported = errors_of(workplace.folder, without_other_ops(text, wrong, line))
+        assert [error.place.line for error in reported] == [line], "\n\n".join(map(str, reported))  # type: ignore[attr-defined]
 
 
 def without_other_ops(text: str, wrong: str, line: int) -> str:
@@ -383,8 +383,8 @@ def op(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
 def test_different_mistakes_at_one_place(workplace) -> None:  # type: ignore[no-untyped-def]
     """Each way in which a text goes wrong is reported, with one code as with several, but not again for each dtype."""
     found = errors_of(workplace.folder, PRELUDE + TWO_WAYS)
-    told = [(error.code, str(error.place).split(":", 1)[1], error.message) for error in found]  # type: ignore[attr-defined]
-    assert told == [
+    reported = [(error.code, str(error.place).split(":", 1)[1], error.message) for error in found]  # type: ignore[attr-defined]
+    assert reported == [
         ("EK0202", "10:12", "cannot compute Float32 + a string"),
         ("EK0202", "10:12", "cannot compute Float64 + a tuple of 2"),
         ("EK0202", "10:12", "cannot compute Float16 + None"),
@@ -425,7 +425,7 @@ def c(out: OutputTensor[U, "n"], x: InputTensor[U, "n"]):
     out[1] = bar + SIZES
 
 
-print("nobody should see this")
+print("this must not be printed")
 raise ValueError("nor this")
 """
 
@@ -439,7 +439,7 @@ def test_what_fails_at_import(workplace, golden: Callable[[str, object], None], 
     """After a statement that failed, definitions are still made; what needs a name that is missing says nothing."""
     found = errors_of(workplace.folder, IMPORTED)
     golden("independent_imported", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
-    assert "nobody" not in capsys.readouterr().out
+    assert "must not" not in capsys.readouterr().out
     with pytest.raises(CompileErrors) as caught:
         load_library("kernels.py")
     assert [error.code for error in caught.value.errors].count("EK0110") == 4

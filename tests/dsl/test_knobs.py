@@ -72,7 +72,7 @@ def test_unknown_variable_is_found_at_the_first_use_of_any(monkeypatch: pytest.M
     assert knobs.log == "warning"
 
 
-def test_other_programs_variables_are_none_of_ours() -> None:
+def test_variables_of_other_programs_are_ignored() -> None:
     check_environment(["PATH", "XEINKORN_A", "EINKORN_CACHE"])
 
 

@@ -239,7 +239,7 @@ CASES: list[tuple[str, int, Any, str]] = [
     ("Compare", 0, {"t": []}, "operands by 0 operators"),
     ("Logical", 0, "xor", "should be one of and, or"),
     ("Logical", 1, {"t": [NAME]}, "should have two operands or more"),
-    ("Name", 0, "nowhere", "is a name that nothing around it binds: 'nowhere'"),
+    ("Name", 0, "missing", "is a name that nothing around it binds: 'missing'"),
     ("Name", 0, "a b", "should be a name"),
     ("Name", 0, "import", "should be a name"),
     ("Attribute", 1, "low; import os", "should be a name"),

@@ -100,7 +100,7 @@ def test_kernels_by_name_and_their_errors(kernels: ModuleType) -> None:
         _ = later.realize
     assert caught.value.place is not None and caught.value.place.line >= line - 2
     for call, code in (
-        (lambda: F.custom("nobody", CPU(), [x]), "EK0440"),
+        (lambda: F.custom("unknown", CPU(), [x]), "EK0440"),
         (lambda: kernels.eager_limited(Tensor.ones([2, 2])), "EK03"),
     ):
         with pytest.raises(EinkornError, match=code):

@@ -112,7 +112,7 @@ def outcome(model: Any, arrays: list[Array], at_end: bool) -> Any:
             place = error.place.line if error.place is not None else 0
             return (error.code, place, error.tensor, error.axis, error.index, error.extent)
         finally:
-            assert all(fence.is_whole() for fence in fences), "written beside a result"
+            assert all(fence.is_whole() for fence in fences), "written outside a result"
     return found
 
 
@@ -154,19 +154,19 @@ def _judged(program: Program, file: Path) -> tuple[str, str]:
         arrays, fences = arrays_of(program, program.seed * CALLS + number, at_end)
         before = [array.tobytes() for array in arrays]
         found = {way: outcome(model, arrays, at_end) for way, model in models.items()}
-        assert all(fence.is_whole() for fence in fences), "written beside an input"
+        assert all(fence.is_whole() for fence in fences), "written outside an input"
         assert before == [array.tobytes() for array in arrays], "an input was written"
         mine, oracle, every = found.values()
-        told = f"call {number}, sizes {[a.shape for a in arrays]}: {_shown(found)}"
+        description = f"call {number}, sizes {[a.shape for a in arrays]}: {_shown(found)}"
         if isinstance(oracle, tuple) and oracle[0] not in ("EK0703", "EK0701"):
-            return "differs", f"the interpreter saw an access that no check did: {told}"
+            return "differs", f"the interpreter saw an access that no check did: {description}"
         if not same(mine, oracle):
-            return "differs", told
+            return "differs", description
         only_all = isinstance(every, tuple) and every[0] in ONLY_ALL
         if not only_all and (
             isinstance(mine, tuple) != isinstance(every, tuple) or (isinstance(mine, list) and not same(mine, every))
         ):
-            return "differs", told
+            return "differs", description
         failures += isinstance(mine, tuple)
     return ("fails" if failures else "same"), str(failures)
 

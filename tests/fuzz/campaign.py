@@ -176,11 +176,11 @@ def main() -> int:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("starting", total=options.minutes * 60)
 
-        def told() -> str:
+        def progress_text() -> str:
             return "; ".join(summary(campaign) for campaign in campaigns)
 
         def show(_: Campaign) -> None:
-            progress.update(task, description=told(), completed=time.monotonic() - start)
+            progress.update(task, description=progress_text(), completed=time.monotonic() - start)
 
         def go_on(campaign: Campaign) -> None:
             number = options.seed
@@ -198,7 +198,7 @@ def main() -> int:
             thread.start()
         for thread in threads:
             thread.join()
-    console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {told()}")
+    console.print(f"{(time.monotonic() - start) / 60:.1f} minutes: {progress_text()}")
     for campaign in campaigns:
         campaign.child.stop()
         print(counts(campaign))

@@ -201,7 +201,7 @@ def run(ir: GraphIR, load: Callable[[GraphIR], LoadedCode], arrays: Sequence[Arr
             found = Failure(error.code, line, error.message, str(error.got))
     assert before == [array.tobytes() for array in arrays], "an input was written"
     for guard in guards:
-        assert (guard == 0xA5).all(), "written beside an output"
+        assert (guard == 0xA5).all(), "written outside an output"
     return found
 
 

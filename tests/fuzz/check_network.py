@@ -75,7 +75,7 @@ def run(model: Model, network: Network, arrays: Sequence[Array], threads: int) -
         found = [np.array(buffer.to_numpy()) for buffer in model(*given)]
     found += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
     assert before == [array.tobytes() for array in arrays], "an input was written"
-    assert all((guard == 0xA5).all() for guard in guards), "written beside an output"
+    assert all((guard == 0xA5).all() for guard in guards), "written outside an output"
     return found
 
 

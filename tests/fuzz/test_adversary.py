@@ -65,7 +65,7 @@ def test_a_fault_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real = adversary.check.compiled
     monkeypatch.setattr(adversary.check, "compiled", lambda ir, checks, level, fuse: real(ir, "off", level, fuse))
     status, detail = adversary.judged(program)
-    assert status == "fault" and "written beside a result" in detail
+    assert status == "fault" and "written outside a result" in detail
 
 
 def test_fences_hold() -> None:

@@ -130,7 +130,7 @@ def test_what_differs_is_seen(trouble: str, tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(check, "run", wrong)
     status, detail = check.check(program)
-    expected = {"text": "output 0 at (0,)", "error": "interpreted: results", "input": "an input", "guard": "beside"}
+    expected = {"text": "output 0 at (0,)", "error": "interpreted: results", "input": "an input", "guard": "outside"}
     assert status in ("differs", "fault") and expected[trouble] in detail
 
 

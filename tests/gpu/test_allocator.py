@@ -39,7 +39,7 @@ class Device:
     def wait(self) -> None:
         self.waits += 1
 
-    def get(self, size: int, stream: str = "a", user: str = "somebody") -> Block:
+    def get(self, size: int, stream: str = "a", user: str = "owner") -> Block:
         return self.pool.allocate(size, stream, user) or self.pool.fresh(size, stream, user)
 
 
@@ -73,7 +73,7 @@ def test_blocks_are_taken_again_on_their_stream_alone() -> None:
     device = Device(1 << 20)
     first = device.get(1000)
     device.pool.returned.append(first)
-    assert device.get(900) is first and first.user == "somebody"
+    assert device.get(900) is first and first.user == "owner"
     device.pool.returned.append(first)
     assert device.get(900, "b") is not first  # it may still be in use on the other stream
     assert device.follows == [] and device.waits == 0

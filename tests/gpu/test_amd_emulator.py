@@ -141,6 +141,6 @@ def test_what_is_missing_is_said() -> None:
     """Without a checkout, the script that `make test-amd` begins with ends with one line and 1."""
     script = Path(__file__).parents[1] / "support" / "amd_checkout.py"
     bare = {name: value for name, value in os.environ.items() if "AMD_EMULATOR" not in name}
-    for given, said in (({}, "does not name a checkout"), ({VARIABLE: "/nowhere"}, "is not a checkout of tinygrad")):
+    for given, said in (({}, "does not name a checkout"), ({VARIABLE: "/missing"}, "is not a checkout of tinygrad")):
         done = subprocess.run([sys.executable, script], env=bare | given, capture_output=True, text=True, check=False)
         assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1

@@ -115,7 +115,7 @@ def script(folder: Path, text: str) -> str:
     return done.stdout
 
 
-ASK = """
+COUNT = """
 from einkorn.dsl.diagnostics.errors import DeviceError
 from einkorn.graph import CPU, Accelerator, accelerator_count, scan_available_devices
 assert accelerator_count() == 0 and scan_available_devices() == [CPU()]
@@ -131,7 +131,7 @@ except DeviceError as error:
 )
 def test_a_library_without_its_package(module: str, library: str, extra: str, cuda: Path, hip: Path) -> None:
     folder = cuda if extra == "cuda" else hip
-    code, message, hint = script(folder, f"import sys\nsys.modules['{module}'] = None\n{ASK}").strip().split("|")
+    code, message, hint = script(folder, f"import sys\nsys.modules['{module}'] = None\n{COUNT}").strip().split("|")
     assert code == "EK0831" and message.startswith(f"the library {library} is here")
     assert hint == f"pip install {'cuda-bindings' if extra == 'cuda' else 'hip-python'}"
 
@@ -169,13 +169,13 @@ def test_the_runtime_that_the_process_has_is_used(hip: Path, tmp_path: Path) -> 
 
 def test_a_driver_that_does_not_start(cuda: Path) -> None:
     start = "from support import fake_cuda\nfake_cuda.STARTS = 999\nfake_cuda.install()\n"
-    code, message, hint = script(cuda, start + ASK).strip().split("|")
+    code, message, hint = script(cuda, start + COUNT).strip().split("|")
     assert (code, hint) == ("EK0831", "see `nvidia-smi`") and "CUDA_ERROR_UNKNOWN" in message
 
 
 def test_a_driver_without_a_gpu(cuda: Path) -> None:
     start = "from support import fake_cuda\nfake_cuda.STARTS = 100\nfake_cuda.install()\n"
-    code, message, _ = script(cuda, start + ASK).strip().split("|")
+    code, message, _ = script(cuda, start + COUNT).strip().split("|")
     assert code == "EK0801" and message == "there is no gpu:0 to run on: this machine has none"
 
 
@@ -190,5 +190,5 @@ print(InferenceSession().load(Graph("g", lambda x: x + 1.0, types))(np.ones(3, n
 """
     names = "cuda|hip|rocm|einkorn.graph.driver.(cuda|hip|gpu|allocator)|einkorn.compiler.runtime.launchers"
     search = f"import re\nprint([m for m in sys.modules if re.fullmatch(r'({names})([.].*)?', m)])"
-    assert script(tmp_path, text + ASK + search).splitlines()[0] == "6.0"
-    assert script(tmp_path, text + ASK + search).splitlines()[-1] == "[]"
+    assert script(tmp_path, text + COUNT + search).splitlines()[0] == "6.0"
+    assert script(tmp_path, text + COUNT + search).splitlines()[-1] == "[]"

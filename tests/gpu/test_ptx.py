@@ -454,7 +454,7 @@ def test_asynchronous_copies_end_when_they_are_waited_for() -> None:
         ),
         ("shfl.sync.idx.b32 %r1, %r90, 0, 31, 1; ret;", "not in its own mask"),
         ("ON: bra.uni ON;", "does not end"),
-        ("bra NOWHERE; ret;", "not a label"),
+        ("bra MISSING; ret;", "not a label"),
     ],
 )
 def test_mistakes_are_named(body: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,11 @@ RACES = {
 # What is reported as it is: nothing but it is wrong.
 OTHERS = {
     "an index of the author's": (f"{SET}out[i] = x[kept[63 - i].cast(Int)]", "EK0703"),
-    "what nobody writes": ("kept[i // 2] = 1\ngpu.barrier()\nout[i] = x[kept[63 - i].cast(Int)]", "EK0740"),
-    "what nobody writes at all": (
+    "an element that no thread writes": (
+        "kept[i // 2] = 1\ngpu.barrier()\nout[i] = x[kept[63 - i].cast(Int)]",
+        "EK0740",
+    ),
+    "an element that is never written": (
         "if i < 32: kept[i] = 1\ngpu.barrier()\nout[i] = x[kept[63 - i].cast(Int)]",
         "EK0742",
     ),

@@ -53,8 +53,8 @@ def long_nest(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None
     foreach(out, lambda i: total + x[i])
 
 
-@register("telling")
-def telling(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None:
+@register("printing")
+def printing(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None:
     """Prints in each round."""
     for k in range(x[0]):
         print("round", k)

@@ -33,8 +33,8 @@ def positive_rows(out: OutputTensor[T, "m n"], x: InputTensor[T, "m n"]) -> None
     parallel_for(x.dim(0), row)
 
 
-@register("tell")
-def tell(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None:
+@register("print_each")
+def print_each(out: OutputTensor[int64, "n"], x: InputTensor[int64, "n"]) -> None:
     """Twice x, and prints each element."""
     for k in range(x.dim(0)):
         print("element", k, "is", x[k])

@@ -138,12 +138,12 @@ def common_prefix_shape(xs):
     return count
 
 
-@register("asks_too_much")
-def asks_too_much(out: OutputTensor[E, "k"], x: InputTensor[E, "n"], k_wanted: Int):
+@register("requests_too_much")
+def requests_too_much(out: OutputTensor[E, "k"], x: InputTensor[E, "n"], k_wanted: Int):
     for i in range(out.dim(0)):
         out[i] = x[0]
 
 
-@asks_too_much.shape
+@requests_too_much.shape
 def requests_too_much_shape(x, k_wanted):
     return k_wanted

@@ -91,16 +91,16 @@ class Hearer:
     """An owner of calls that notes what it receives."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int, Any]] = []
+        self.received: list[tuple[int, int, Any]] = []
         self.raises = False
 
     def on_report(self, context: int, site: int, arguments: Any) -> None:
         if self.raises:
             raise KeyboardInterrupt
-        self.told.append((context, site, arguments[0]))
+        self.received.append((context, site, arguments[0]))
 
     def on_interrupt(self, context: int, error: BaseException) -> None:
-        self.told.append((context, -1, type(error)))
+        self.received.append((context, -1, type(error)))
 
 
 def test_reports_find_the_owner_of_their_context() -> None:
@@ -112,14 +112,14 @@ def test_reports_find_the_owner_of_their_context() -> None:
     for context in contexts:
         abi.ReportFunction(context.report)(ctypes.addressof(context), 3, values)
     addresses = [ctypes.addressof(context) for context in contexts]
-    assert [owner.told for owner in owners] == [[(at, 3, 7)] for at in addresses]
+    assert [owner.received for owner in owners] == [[(at, 3, 7)] for at in addresses]
     owners[0].raises = True  # as a signal's handler might
     keep(report_callbacks._report, report_callbacks._take)  # pytest has put a hook of its own before
     abi.ReportFunction(contexts[0].report)(addresses[0], 3, values)
-    assert owners[0].told[1:] == [(addresses[0], -1, KeyboardInterrupt)]
+    assert owners[0].received[1:] == [(addresses[0], -1, KeyboardInterrupt)]
     native = report_callbacks.silent_report(owners[1], 99)  # of code that does not name its context
     native(5, values)
-    assert owners[1].told[1:] == [(99, 5, 7)]
+    assert owners[1].received[1:] == [(99, 5, 7)]
     del owners[:]
     for context in contexts:  # nothing receives it
         abi.ReportFunction(context.report)(ctypes.addressof(context), 3, values)

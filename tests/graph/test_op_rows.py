@@ -193,7 +193,7 @@ def test_a_row_refuses_other_dtypes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_a_row_refuses_what_is_no_tensor(name: str) -> None:
+def test_a_row_refuses_other_values(name: str) -> None:
     op = ROWS[name]
     foreign = Graph("other", lambda *values: values, types_for(op)).inputs
     count = len(op.operands)

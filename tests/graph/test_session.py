@@ -297,7 +297,9 @@ def test_an_assertion_about_nan() -> None:
 
 
 def test_prints_of_a_kernel_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    model = graphs.load(lambda x: ops.custom("tell", device=HOST, values=[x]), (np.int64, ["n"]), extensions=[KERNELS])
+    model = graphs.load(
+        lambda x: ops.custom("print_each", device=HOST, values=[x]), (np.int64, ["n"]), extensions=[KERNELS]
+    )
     result = model(np.array([5, -6]))[0].to_numpy()
     assert capsys.readouterr().out == "element 0 is 5\nelement 1 is -6\n"
     np.testing.assert_array_equal(result, [10, -12])

@@ -136,7 +136,7 @@ def test_a_shape_function_reads_buffers_as_they_are() -> None:
 
 
 def test_a_size_that_cannot_be_is_refused() -> None:
-    model = load(lambda x, k: custom("asks_too_much", x, k)[0] + 1, T(F32, "n"), T(I64))
+    model = load(lambda x, k: custom("requests_too_much", x, k)[0] + 1, T(F32, "n"), T(I64))
     x = np.float32([1])
     for wrong, code in ((-1, "EK0465"), (1 << 60, "EK0813"), (1 << 62, "EK0476")):
         with pytest.raises(EinkornError) as caught:

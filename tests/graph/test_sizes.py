@@ -154,7 +154,7 @@ BELOW_ZERO: dict[str, tuple[Callable[..., Any], str, Callable[[Any], Any]]] = {
         "shrink",
         lambda x: x[:-5] @ x.T,
     ),
-    "what nobody reads": (lambda x: (custom("shrink", x), x + 1.0)[1], "shrink", lambda x: x + 1),
+    "an unread result": (lambda x: (custom("shrink", x), x + 1.0)[1], "shrink", lambda x: x + 1),
 }
 
 
@@ -233,7 +233,7 @@ TOO_LARGE: dict[str, tuple[Callable[..., Any], str]] = {
     "a product": (lambda x: ops.sum(custom("fill", one(), out=[x.shape[0] * 2**20] * 3), (0, 1, 2)), "fill"),
     "an output": (lambda x: custom("fill", one(), out=[x.shape[0] * 2**61]), "fill"),
     "rounded up": (lambda x: custom("fill", one(), out=[ceildiv(x.shape[0] * 2**62, 1 + x.shape[0] // 9)]), "fill"),
-    "beside an empty axis": (lambda x: custom("fill", one(), out=[x.shape[0] * 2**61, x.shape[0] - 2]), "fill"),
+    "next to an empty axis": (lambda x: custom("fill", one(), out=[x.shape[0] * 2**61, x.shape[0] - 2]), "fill"),
 }
 
 
@@ -244,7 +244,7 @@ def test_what_is_too_large_is_reported_at_the_call(name: str) -> None:
     error = refused(model, ones(2))
     assert (error.code, error.op) == ("EK0476", op) and "0 bytes" not in str(error)
     assert error.notes[0] == "n is 2, axis 0 of 'input0'"
-    if name != "beside an empty axis":
+    if name != "next to an empty axis":
         assert graphs.results(model, ones(0))[0].sum() == 0
 
 

@@ -225,7 +225,7 @@ def test_ops_outside_a_graph() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "answer"),
+    ("question", "answer"),
     [
         (bool, "has no truth value"),
         (len, "has no length"),
@@ -235,9 +235,9 @@ def test_ops_outside_a_graph() -> None:
         (lambda x: max(x, x), "has no truth value"),
     ],
 )
-def test_questions_without_an_answer(ask: Callable[[Any], Any], answer: str) -> None:
+def test_questions_without_an_answer(question: Callable[[Any], Any], answer: str) -> None:
     with pytest.raises(GraphError, match=f"a tensor {answer} while its graph is built"):
-        traced(lambda x: ask(x), FLOAT)
+        traced(lambda x: question(x), FLOAT)
 
 
 def test_values_hash_by_identity() -> None:

@@ -352,15 +352,15 @@ def trouble(error: BaseException, op: str | None, argument: str, elsewhere: bool
         return f"internal: {error.message[:200]}"
     json.dumps(error.to_dict())
     for each in getattr(error, "errors", [error]):
-        told = f"{each.code}: {each.message[:100]}"
+        message = f"{each.code}: {each.message[:100]}"
         if each.place is None or (each.place.file != __file__ and not elsewhere):
-            return f"no place in {told}"
+            return f"no place in {message}"
         if len(str(each)) > 2000 and "nnn" not in each.message:
-            return f"too long is {told}"
+            return f"too long is {message}"
         if op is not None and each.op is None:
-            return f"no op in {told}"
+            return f"no op in {message}"
         if op is not None and each.argument is None and argument not in each.message and each.code not in SELF_REPORTED:
-            return f"no argument in {told}"
+            return f"no argument in {message}"
     return None
 
 
@@ -441,7 +441,7 @@ METHODS: dict[str, Callable[[Context], Call]] = {
     "transpose": lambda c: (c.x.transpose, [0, 1]),
     "broadcast_to": lambda c: (c.x.broadcast_to, [[4, 2, 3]]),
     "flatten": lambda c: (c.x.flatten, [0, 1]),
-    "rebind": lambda c: (c.n.rebind, [[2, 3], "told"]),
+    "rebind": lambda c: (c.n.rebind, [[2, 3], "text"]),
     "to": lambda c: (c.x.to, [HOST]),
     **{name: lambda c, name=name: (getattr(c.x, name), [0, True]) for name in ("sum", "mean", "argmax", "argmin")},
     **{name: lambda c, name=name: (getattr(c.x, name), [0, True]) for name in ("max", "min")},

@@ -54,8 +54,8 @@ def follow(mean: MutableInputTensor[float32, "n"], x: InputTensor[float32, "n"],
     foreach(mean, lambda i: mean[i] + (x[i] - mean[i]) * rate)
 
 
-@register("follow_and_tell")
-def follow_and_tell(
+@register("follow_and_return")
+def follow_and_return(
     change: OutputTensor[F, "n"], mean: MutableInputTensor[F, "n"], x: InputTensor[F, "n"], *, rate: float = 0.5
 ):
     def element(i):

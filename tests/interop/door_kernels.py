@@ -54,8 +54,8 @@ def without_end(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
     foreach(out, element)
 
 
-@register("telling")
-def telling(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
+@register("printing")
+def printing(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
     print("there are", x.dim(0))
     foreach(out, lambda i: x[i])
 

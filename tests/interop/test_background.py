@@ -69,7 +69,7 @@ def test_kernels_are_called_while_their_door_is_made(held: Callable[[], None]) -
 
 
 def test_models_and_eager_tensors_are_called_while_their_door_is_made(held: Callable[[], None]) -> None:
-    graph = Graph("beside", lambda x: x + 1.0, [TensorType(DType.float32, ["n"], DeviceRef.CPU())])
+    graph = Graph("background", lambda x: x + 1.0, [TensorType(DType.float32, ["n"], DeviceRef.CPU())])
     model = InferenceSession().load(graph)
     for _ in range(6):
         assert model(X)[0].to_numpy().tolist() == (X + 1).tolist()

@@ -92,7 +92,7 @@ def test_arguments_are_changed_in_place() -> None:
     mean = np.zeros(5, np.float32)
     assert k.follow(mean, X, 0.5) is None
     assert mean.tolist() == (X / 2).tolist()
-    change = k.follow_and_tell(mean, X, rate=1)
+    change = k.follow_and_return(mean, X, rate=1)
     np.testing.assert_array_equal(change, X / 2)
     np.testing.assert_array_equal(mean, X)
     wide = np.zeros((5, 2), np.float32)

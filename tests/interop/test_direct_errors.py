@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
     "an int too large": (lambda: k.axpy(300, X.astype(np.int8), X.astype(np.int8)), "EK0412", "300 does not fit"),
     "two devices": (lambda: k.add(X, Cuda()), "EK0852", "'x' .a NumPy array. lies on cpu:0, and 'y' .* on cuda:0"),
     "a device that is not here": (lambda: k.add_one(Cuda()), "EK0852", "lies on cuda:0, which this process cannot use"),
-    "an output that nothing tells": (lambda: k.converted(X), "EK0318", "'U' of output 'out'"),
+    "an output whose dtype is unknown": (lambda: k.converted(X), "EK0318", "'U' of output 'out'"),
 }
 
 

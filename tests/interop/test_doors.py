@@ -168,7 +168,7 @@ def test_numbers() -> None:
 
 def test_what_is_changed_in_place() -> None:
     mean, x = floats(4), floats(4) + 4
-    follow = door(kernels.follow_and_tell, (F32, 1), (F32, 1))
+    follow = door(kernels.follow_and_return, (F32, 1), (F32, 1))
     assert follow(mean, x).tolist() == [2.0] * 4 and mean.tolist() == [2, 3, 4, 5]
     mean.flags.writeable = False
     assert follow(mean, x) is follow(x, x) is MISSED

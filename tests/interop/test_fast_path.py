@@ -211,7 +211,7 @@ def test_variables_that_change_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_failures_say_the_same_on_both_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    bad, told = X - 3, []
+    bad, messages = X - 3, []
 
     def failing() -> str:
         with pytest.raises(KernelError) as caught:
@@ -225,8 +225,8 @@ def test_failures_say_the_same_on_both_paths(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(3):
             kernels.positive(X)
         assert steps(lambda: kernels.positive(X)) == 0 or doors == "0"
-        told.append(failing())
-    assert told[0] == told[1] and "test_fast_path.py" in told[0]
+        messages.append(failing())
+    assert messages[0] == messages[1] and "test_fast_path.py" in messages[0]
 
 
 def test_mistakes_come_through_doors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_mistakes_come_through_doors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_prints_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
-        door_kernels.telling(X)
+        door_kernels.printing(X)
     assert capsys.readouterr().out == "there are 6\n" * 3
 
 

@@ -62,7 +62,7 @@ def test_what_is_changed_in_place_is_a_result() -> None:
     x, mean = jnp.arange(4, dtype=jnp.float32), jnp.zeros(4)
     found = jax.jit(ej.op(k.follow))(mean, x, 0.5)
     assert np.array_equal(found, x / 2) and not mean.any()
-    change, after = ej.op(k.follow_and_tell)(mean, x, rate=0.25)
+    change, after = ej.op(k.follow_and_return)(mean, x, rate=0.25)
     assert np.array_equal(change, x / 4) and np.array_equal(after, x / 4) and not mean.any()
     donated = jax.jit(lambda m, v: ej.op(k.follow)(m + 1, v, 0.5))(mean, x)
     assert np.array_equal(donated, (x + 1) / 2)

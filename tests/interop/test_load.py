@@ -152,7 +152,7 @@ def test_names(lib: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "kind", "message", "hint"),
+    ("question", "kind", "message", "hint"),
     [
         (lambda lib: lib.scald, AttributeError, "has no op 'scald'", "did you mean 'scaled'?"),
         (lambda lib: lib["mine::scald"], KeyError, "has no op 'mine::scald'", "did you mean 'mine::scaled'"),
@@ -162,10 +162,10 @@ def test_names(lib: Any) -> None:
     ],
 )
 def test_missing_ops(
-    lib: Any, ask: Callable[[Any], Any], kind: type[Exception], message: str, hint: str | None
+    lib: Any, question: Callable[[Any], Any], kind: type[Exception], message: str, hint: str | None
 ) -> None:
     with pytest.raises(kind) as caught:
-        ask(lib)
+        question(lib)
     error = caught.value
     assert isinstance(error, errors.PackageError) and error.code == "EK0505"
     assert message in error.message and (error.hint is None if hint is None else hint in str(error.hint))

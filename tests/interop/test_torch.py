@@ -72,7 +72,7 @@ def test_arguments_are_changed_in_place():
     version = mean._version
     assert ek.op(k.follow)(mean, x, 0.5) is None
     assert mean.tolist() == [0.5] * 3 and mean._version > version
-    change = ek.op(k.follow_and_tell)(mean, x)
+    change = ek.op(k.follow_and_return)(mean, x)
     assert change.tolist() == [0.25] * 3 and mean.tolist() == [0.75] * 3
     with pytest.raises(GraphError, match="shares memory"):
         ek.op(k.follow)(x, x, 0.5)
@@ -83,7 +83,7 @@ CASES = [
     (k.add_one, (ROWS,), {}),
     (k.scale_and_shift, (ROWS,), {"scale": 2.0}),
     (k.axpy, (2, ROWS[0], ROWS[1]), {}),
-    (k.follow_and_tell, (torch.zeros(3), torch.ones(3)), {}),
+    (k.follow_and_return, (torch.zeros(3), torch.ones(3)), {}),
     (k.follow, (torch.zeros(3), torch.ones(3), 0.5), {}),
     (k.halves, (ROWS[0],), {}),
     (k.pairs, (ROWS[0, :2], ROWS[1]), {}),

@@ -151,11 +151,11 @@ def test_wrong_backwards():
     with pytest.raises(GraphError, match="is kernel 'add', whose argument") as caught:
         op(x, x).sum().backward()
     assert caught.value.code == "EK0882"
-    follow = ek.op(k.follow_and_tell)
+    follow = ek.op(k.follow_and_return)
     with pytest.raises(GraphError, match="changes 'mean' in place") as caught:
         follow.backward(lambda context, grad: (None, grad))
     assert caught.value.code == "EK0884"
-    k.follow_and_tell.gradient = None
+    k.follow_and_return.gradient = None
 
 
 # *** graphs ***

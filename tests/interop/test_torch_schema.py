@@ -48,7 +48,7 @@ def sized(out: OutputTensor[T, "n m"], x: InputTensor[T, "n"]):
         (k.scale_and_shift, "f(Tensor x, *, float scale=1.0, float shift=0.0) -> Tensor"),
         (k.axpy, "f(Scalar a, Tensor x, Tensor y) -> Tensor"),
         (k.follow, "f(Tensor(a0!) mean, Tensor x, float rate) -> ()"),
-        (k.follow_and_tell, "f(Tensor(a0!) mean, Tensor x, *, float rate=0.5) -> Tensor"),
+        (k.follow_and_return, "f(Tensor(a0!) mean, Tensor x, *, float rate=0.5) -> Tensor"),
         (k.halves, "f(Tensor x) -> (Tensor, Tensor)"),
         (k.tile_twice, "f(Tensor x, *, SymInt k) -> Tensor"),
         (k.total_of, "f(Tensor[] xs) -> Tensor"),
@@ -69,7 +69,7 @@ def test_procedures_take_tensors_in_the_order_of_the_signature():
     assert into_schema(k.add_one.schema, "f") == "f(Tensor(a0!) out, Tensor x) -> ()"
     assert into_schema(k.converted.schema, "f") == "f(Tensor(a0!) out, Tensor x) -> ()"
     text = "f(Tensor(a0!) change, Tensor(a1!) mean, Tensor x, *, float rate=0.5) -> ()"
-    assert into_schema(k.follow_and_tell.schema, "f") == text
+    assert into_schema(k.follow_and_return.schema, "f") == text
     assert into_schema(k.spread.schema, "f") == "f(Tensor(a0!)[] outs, Tensor x, *, int count) -> ()"
 
 

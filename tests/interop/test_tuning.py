@@ -73,7 +73,7 @@ def test_a_candidate_that_crashes_costs_itself_alone(monkeypatch: pytest.MonkeyP
     assert why[0] == why[6] == "" and ("SIGSEGV" in why[1] or "SIGBUS" in why[1])
 
 
-def test_memory_that_cannot_be_had_is_a_row() -> None:
+def test_failed_allocations_are_rows() -> None:
     loaded = loaded_kernel(kernels.repeated)
     assert loaded.tuning is not None
     table, _ = tune_op(loaded, loaded.tuning, {"x": (64,)}, {}, {})
@@ -93,13 +93,13 @@ class _Recorded(search._Child):
     """A child that says what a test wants it to say."""
 
     def __init__(self, seconds: dict[int, float], raced: list[float]) -> None:
-        self.seconds, self.raced, self.asked = seconds, raced, list[Any]()
+        self.seconds, self.raced, self.requests = seconds, raced, list[Any]()
 
     def has_result(self, number: int) -> bool:
         return True
 
     def send(self, request: Any, limit: float) -> Tried | Raced | str:
-        self.asked.append(request)
+        self.requests.append(request)
         if isinstance(request, Try):
             return Tried(self.seconds[request.number])
         return Raced([[self.raced[number] for number in request.numbers]] * request.rounds)
@@ -113,7 +113,7 @@ def test_the_best_are_timed_again_next_to_the_default(last: float, best: int) ->
     space = kernels.risky.tuning
     assert space is not None
     table = search._Search(child, space, [{"way": k} for k in range(8)], None).table(subject)
-    assert child.asked[-1].numbers == [0, 3, 2, 4, 5]  # the best four, and the default
+    assert child.requests[-1].numbers == [0, 3, 2, 4, 5]  # the best four, and the default
     assert table.best == best
     assert table.ratio == (1.0 if best == 0 else pytest.approx(1 / last))
 

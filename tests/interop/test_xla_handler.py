@@ -141,7 +141,7 @@ def test_it_runs_for_every_size() -> None:
     add_one, outer, follow = (
         Handler(k.add_one, [(F32, 2)]),
         Handler(k.halves, [(F32, 1)]),
-        Handler(k.follow_and_tell, [(F32, 1), (F32, 1)], rate=0.25),
+        Handler(k.follow_and_return, [(F32, 1), (F32, 1)], rate=0.25),
     )
     for shape in ((2, 3), (0, 4), (1, 1), (300, 300)):
         x, out = np.random.default_rng(0).random(shape, dtype=np.float32), np.zeros(shape, np.float32)

@@ -104,7 +104,7 @@ def test_a_type_that_is_written_ends_the_wider_arithmetic(dtype: type, kernels: 
     wide = np.uint64 if np.issubdtype(dtype, np.unsignedinteger) else np.int64
     (got,) = kernels("written_type", x, outs=[(DType.from_numpy(np.dtype(wide)), (3,))])
     assert got.tolist() == [(x * x).sum(dtype=wide)] * 3
-    assert got[0] != (x.astype(wide) ** 2).sum(), "this test tells nothing"
+    assert got[0] != (x.astype(wide) ** 2).sum(), "this test shows nothing"
 
 
 def test_a_term_that_may_exceed_64_bits_is_refused_where_its_size_matters(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_half_floats_are_added_up_in_float32(dtype: type, kernels: KernelFile) -
     for value in x.astype(np.float32):
         total += value
     assert got.tolist() == [total.astype(dtype), (total / 2 + np.float32(x[0])).astype(dtype)]
-    assert got[0] != np.cumsum(x, dtype=dtype)[-1], "this test tells nothing"
+    assert got[0] != np.cumsum(x, dtype=dtype)[-1], "this test shows nothing"
 
 
 @pytest.mark.parametrize("dtype", NARROW)

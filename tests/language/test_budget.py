@@ -147,7 +147,7 @@ from einkorn.cli.application import main
 try:
     main()
 finally:
-    most = re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())  # of this program: not of who started it
+    most = re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())  # of this program, not of its parent
     print(most[1], file=sys.stderr)
 """
 

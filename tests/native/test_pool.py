@@ -272,8 +272,8 @@ def test_a_fork_runs_alone_and_may_start_workers(tmp_path: Path) -> None:
                 assert set(names) == {threading.current_thread().name}
                 pool.start()
                 meeting = threading.Barrier(3, timeout=10)
-                meet = TaskFunction(lambda argument, chunk: meeting.wait() and None)
-                run(pool.address, 3, ctypes.cast(meet, ctypes.c_void_p), None)
+                rendezvous = TaskFunction(lambda argument, chunk: meeting.wait() and None)
+                run(pool.address, 3, ctypes.cast(rendezvous, ctypes.c_void_p), None)
                 assert not meeting.broken
                 sys.exit(7)
             region(20)

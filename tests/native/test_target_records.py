@@ -72,7 +72,7 @@ def comparisons(tree: ast.Module) -> Iterator[int]:
 
 def test_nothing_compares_what_targets_are_called() -> None:
     wrong = [
-        f"{file.relative_to(ROOT)}:{line}: ask the target for a feature or a fact (compiler/targets/base.py)"
+        f"{file.relative_to(ROOT)}:{line}: read a feature or a fact of the target (compiler/targets/base.py)"
         for file in product()
         for line in comparisons(ast.parse(file.read_text()))
     ]

@@ -81,6 +81,6 @@ def test_mistakes_show_the_text(tmp_path: Path) -> None:
 def test_other_files_are_none_of_them(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("toy::notes\nx\nx * 2\n")
     with pytest.raises(EinkornError) as caught:
-        load_library(tmp_path / "nowhere.toy")
+        load_library(tmp_path / "missing.toy")
     assert "(.py, .toy)" in str(caught.value)
     assert kernel_files(tmp_path) == []

@@ -61,7 +61,7 @@ def test_make_lists_its_targets() -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 @pytest.mark.parametrize(
     ("python", "message"),
-    [("", "none was found on PATH"), ("/nowhere/python3", "/nowhere/python3 is older or does not run")],
+    [("", "none was found on PATH"), ("/missing/python3", "/missing/python3 is older or does not run")],
 )
 def test_make_says_which_python_it_needs(python: str, message: str, tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml"):

@@ -105,7 +105,7 @@ class FakeCuda(FakeGpu):
                 cluster = tuple((ctypes.c_uint32 * 3).from_address(base + 8))
         self.launched.add(function)
         if config.shared > 48 << 10 and self.attributes.get(function, {}).get(8, 0) < config.shared:
-            self.violations.append("more than 48 KiB of shared memory without asking for it")
+            self.violations.append("more than 48 KiB of shared memory without requesting it")
             raise Refused(1)
         self.launch(function, config.grid, config.block, cluster, config.shared, config.stream or 0, arguments)
 

@@ -48,7 +48,7 @@ class Stream:
     recording: list[Task] | None = None
     destroyed: bool = False
     done: int = 0  # tasks so far
-    asked: int = 0
+    requested: int = 0
 
 
 @dataclass
@@ -215,7 +215,7 @@ class FakeGpu:
             stream.recording.append(task)
         else:
             stream.tasks.append(task)
-            stream.asked += 1
+            stream.requested += 1
 
     def drain(self, stream: Stream, until: int | None = None) -> None:
         """Does the work of a stream: all of it, or its first tasks."""
@@ -269,7 +269,7 @@ class FakeGpu:
         if found.device != event.device:
             self.violations.append("an event of one device is recorded on a stream of another")
             raise Refused(self.status["invalid"])
-        event.stream, event.at = found, found.asked
+        event.stream, event.at = found, found.requested
 
     def wait(self, stream: int, handle: int) -> None:
         self.log.append(("wait for event", stream))

@@ -35,9 +35,9 @@ def builtin(
         return tuple(numbers(dtype, *shape, seed=k) for k, shape in enumerate(shapes))
 
     sizes = "-".join("x".join(map(str, shape)) for shape in shapes)
-    told = ",".join(f"{name}={value}" for name, value in params.items())
+    parameters = ",".join(f"{name}={value}" for name, value in params.items())
     reference = _reference(library, op)
-    name = f"{op}[{np.dtype(dtype).name}-{sizes}{'-' if told else ''}{told}]"
+    name = f"{op}[{np.dtype(dtype).name}-{sizes}{'-' if parameters else ''}{parameters}]"
     return GpuCase(
         name,
         str(file),

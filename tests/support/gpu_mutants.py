@@ -46,12 +46,12 @@ EXPLAINED = {
     "index shifted barriers.py hand_over_thread: kept[t] = x[t] * 2 #4": _OF_64,
     "index shifted barriers.py hand_over_thread: kept[64 + t] = kept[63 - t] + 1 #3": _OF_64,
     "index shifted barriers.py hand_over_thread: kept[64 + t] = kept[63 - t] + 1 #4": _OF_64,
-    "barrier moved down atomics.py bits_thread: gpu.barrier() #1": "what it passes reads an input that nobody writes",
+    "barrier moved down atomics.py bits_thread: gpu.barrier() #1": "what it passes reads an unwritten input",
     "barrier removed shared.py sum_thread: gpu.barrier() #3": "thread 0 alone reads and next writes what is behind it",
     "barrier removed shared.py slices_thread: gpu.barrier() #3": "each thread reads the row that it wrote itself",
     "barrier moved up shared.py slices_thread: gpu.barrier() #2": "each thread reads the row that it wrote itself",
     "barrier moved down clusters.py histogram_thread: gpu.cluster.sync() #1": (
-        "what it passes reads an input that nobody writes"
+        "what it passes reads an unwritten input"
     ),
     "barrier narrowed clusters.py alone_thread: gpu.cluster.sync() #1": "it is of a cluster of one block",
 }

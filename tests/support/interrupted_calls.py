@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "endless_elements": (numbers(*range(64)), numbers(0, -1, -5), numbers(0, -1, -5)),
     "long_rows": (numbers(3, EVER, 1, 2), numbers(3, 9, 1, 2), numbers(*map(row, (3, 9, 1, 2)))),
     "long_nest": (numbers(1 << 40, 2, 3), numbers(5, 2, 3), nest(numbers(5, 2, 3))),
-    "telling": (numbers(EVER, 1), numbers(0, 1), numbers(1, 2)),
+    "printing": (numbers(EVER, 1), numbers(0, 1), numbers(1, 2)),
 }
 
 
@@ -139,7 +139,7 @@ class Stop(Exception):
 
 def own_handlers() -> None:
     """The program's own handler runs within the call, which goes on unless it raises something."""
-    for name in ("endless", "telling"):  # the second one is interrupted in the middle of prints, mostly
+    for name in ("endless", "printing"):  # the second one is interrupted in the middle of prints, mostly
         stopped_by_its_own(name)
     print("own_handlers", file=sys.stderr, flush=True)
 

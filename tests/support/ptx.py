@@ -323,7 +323,7 @@ class Machine:
                 found[k, rank] = number.get(px + x * (py + y * pz), -1)
         return found
 
-    def who(self, thread: int) -> str:
+    def name_of(self, thread: int) -> str:
         """A thread in words."""
         names = [tuple(int(self.special(f"{what}.{axis}")[thread]) for axis in "xyz") for what in ("ctaid", "tid")]
         return f"block {names[0]}, thread {names[1]}"
@@ -401,7 +401,7 @@ class Machine:
                         before = groups.get(next_number)
                         groups[next_number] = some if before is None else np.sort(np.concatenate([before, some]))
         raise PtxError(
-            f"{self.compiled.kernel.name} does not end: {self.who(int(threads[0]))} is at line {self._line(number)}"
+            f"{self.compiled.kernel.name} does not end: {self.name_of(int(threads[0]))} is at line {self._line(number)}"
         )
 
     def _line(self, number: int) -> int:
@@ -468,7 +468,7 @@ class Machine:
         if ins.name == "bra":
             goes.append((self._label(ins, ins.operands[-1]), threads))
         elif ins.name == "trap":
-            raise Trapped(str(ins.fail(f"{self.who(int(threads[0]))} fails")))
+            raise Trapped(str(ins.fail(f"{self.name_of(int(threads[0]))} fails")))
         elif ins.name == "brx":
             raise ins.fail("branches by tables are not known")
         elif ins.barrier:
@@ -502,7 +502,9 @@ class Machine:
         np.bitwise_or.at(here, group.take(self.warp_of), np.uint32(1) << lane)
         if not ((mask >> lane) & np.uint32(1)).all():
             bad = int(np.argmin((mask >> lane) & np.uint32(1)))
-            raise block.first.fail(f"{self.who(int(group.numbers[bad]))} is not in its own mask {int(mask[bad]):#x}")
+            raise block.first.fail(
+                f"{self.name_of(int(group.numbers[bad]))} is not in its own mask {int(mask[bad]):#x}"
+            )
         return (mask & ~here[group.take(self.warp_of)]) == 0
 
     def _barrier(self, ins: Instruction, threads: Any, behind: int) -> list[tuple[int, Any]]:
@@ -569,12 +571,12 @@ class Machine:
             count = int((self.block_of[threads] == block).sum())
             return ins.fail(
                 f"{count} of {self.threads} threads of the block wait here for ever, "
-                f"{self.who(int(threads[0]))} among them: the others have ended or wait elsewhere"
+                f"{self.name_of(int(threads[0]))} among them: the others have ended or wait elsewhere"
             )
         number, threads = next(iter(self._parked.items()))
         block_code = self.compiled.block(number)
         return block_code.first.fail(
-            f"{self.who(int(threads[0]))} waits for lanes of its mask that have ended or wait elsewhere"
+            f"{self.name_of(int(threads[0]))} waits for lanes of its mask that have ended or wait elsewhere"
         )
 
 

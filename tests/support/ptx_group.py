@@ -78,7 +78,7 @@ class Code:
         if name not in self._widths:
             registers = self.kernel.registers
             found = registers[name] if name in registers else registers.get(name.rstrip("0123456789"))
-            assert found is not None, f"{name} is declared nowhere"
+            assert found is not None, f"{name} is not declared"
             self._widths[name] = found
         return self._widths[name]
 

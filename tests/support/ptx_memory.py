@@ -142,10 +142,12 @@ class Memory:
         near = min(self._regions, key=lambda r: min(abs(address - r.start), abs(address - r.end)), default=None)
         if near is None:
             return said
-        beside = f"{address - near.end} bytes behind" if address >= near.end else f"{near.start - address} bytes before"
+        distance = (
+            f"{address - near.end} bytes behind" if address >= near.end else f"{near.start - address} bytes before"
+        )
         if near.start <= address < near.end:
-            beside = f"{near.end - address} bytes before the end of"
-        return f"{said}; {beside} an array of {near.data.size} bytes is the nearest"
+            distance = f"{near.end - address} bytes before the end of"
+        return f"{said}; {distance} an array of {near.data.size} bytes is the nearest"
 
 
 class Slabs:

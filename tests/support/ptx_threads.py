@@ -127,7 +127,7 @@ def _placed(ins: Instruction, run: Step) -> Step:
         try:
             run(group)
         except BadAddress as error:
-            raise ins.fail(f"{error}, in {group.machine.who(int(group.numbers[error.at]))}") from None
+            raise ins.fail(f"{error}, in {group.machine.name_of(int(group.numbers[error.at]))}") from None
 
     return placed
 
@@ -376,8 +376,8 @@ def _shuffle(ins: Instruction, code: Code) -> Step:
         there = (threads >= 0) & here[threads]
         if not there.all():
             bad = int(np.argmin(there))
-            asked = int(group.spread(chosen)[bad])
-            raise ins.fail(f"{machine.who(int(group.numbers[bad]))} asks lane {asked}, which takes no part")
+            source_lane = int(group.spread(chosen)[bad])
+            raise ins.fail(f"{machine.name_of(int(group.numbers[bad]))} reads lane {source_lane}, which takes no part")
         to(group, values[threads])
         valid(group, group.spread(inside))
 

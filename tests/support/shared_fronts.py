@@ -29,21 +29,21 @@ _AT = [name for name, _ in llvm.PASSES].index("optimize")
 _BFLOAT = ("supports", ("bf16_convert",))
 
 Question = tuple[Any, ...]  # the names on the way to a fact; the arguments of a call are a tuple
-Heard = list[tuple[Question, Any]]  # with the answers
+Answers = list[tuple[Question, Any]]  # with the answers
 
 
 class Listener:
     """A target, or a part of one, which notes what it is called."""
 
-    def __init__(self, of: Any, handled: Heard, path: Question = ()) -> None:
-        self._of, self._heard, self._path = of, handled, path
+    def __init__(self, of: Any, handled: Answers, path: Question = ()) -> None:
+        self._of, self._answers, self._path = of, handled, path
 
     def __getattr__(self, name: str) -> Any:
         value, path = getattr(self._of, name), (*self._path, name)
         if is_dataclass(value) or isinstance(value, Mapping):
-            return Listener(value, self._heard, path)
+            return Listener(value, self._answers, path)
         if isinstance(self._of, Limits):
-            return Limit(value, self._heard, path)
+            return Limit(value, self._answers, path)
         if callable(value):
             return lambda *given: self._note((*path, given))
         return self._note(path)
@@ -57,14 +57,14 @@ class Listener:
     def _note(self, question: Question) -> Any:
         answer = _answer(self._of, question[len(self._path) :])
         if question != ("name",):  # which is for people only
-            self._heard.append((question, answer))
+            self._answers.append((question, answer))
         return answer
 
 
 class Limit(int):
     """A limit, which notes what it is compared with: most targets with other limits give the same answers."""
 
-    def __new__(cls, value: int, handled: Heard, path: Question) -> Limit:
+    def __new__(cls, value: int, handled: Answers, path: Question) -> Limit:
         made = super().__new__(cls, value)
         made.note = lambda name, other: Listener(value, handled, path)._note((*path, name, (other,)))
         return made
@@ -95,7 +95,7 @@ def _answer(of: Any, question: Question) -> Any:
     return of
 
 
-def _agrees(target: Target, handled: Heard) -> bool:
+def _agrees(target: Target, handled: Answers) -> bool:
     """Whether a target answers all questions the same."""
     return all(_answer(target, question) == answer for question, answer in handled)
 
@@ -105,7 +105,7 @@ class Fronts:
 
     def __init__(self, spec: EntrySpec, level: int) -> None:
         self.spec, self.level = spec, level
-        self.made: list[tuple[Heard, Compilation]] = []
+        self.made: list[tuple[Answers, Compilation]] = []
         self.optimised: dict[tuple[str, str, int], Any] = {}  # modules, by text, maker and lanes
 
     def compile(self, name: str) -> Artifact:
@@ -140,8 +140,8 @@ class Fronts:
         )
 
     def _make(self, target: Target) -> Compilation:
-        typed: Heard = []
-        lowered: Heard = []
+        typed: Answers = []
+        lowered: Answers = []
         for_types: Any = Listener(target, typed)
         for_text: Any = Listener(target, lowered)
         c = Compilation(self.spec, for_types)
@@ -149,9 +149,9 @@ class Fronts:
         c.target = for_text
         pipeline._Watch().run(_FRONT, c)
         # One of MLIR's passes requests an instruction that only programs with bfloat16 could use.
-        asked = [each for each in lowered if each[0] != _BFLOAT or "bfloat16" in print_program(c.program)]
+        relevant = [each for each in lowered if each[0] != _BFLOAT or "bfloat16" in print_program(c.program)]
         # What is refused is by now; after that, limits are only for code that launches, which is not made here.
-        typed += [each for each in asked if each[0][0] not in ("limits", "most_blocks")]
+        typed += [each for each in relevant if each[0][0] not in ("limits", "most_blocks")]
         once = {repr(question): (question, answer) for question, answer in typed}
         self.made.append((list(once.values()), c))
         return c

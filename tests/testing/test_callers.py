@@ -23,7 +23,7 @@ OPS: dict[str, dict[str, Any]] = {
     "axpy": {"dtypes": {"T": [DType.int32]}},
     "scale_and_shift": {"parameters": {"scale": 2.5}, "dtypes": F32},
     "follow": {},
-    "follow_and_tell": {"dtypes": F32},
+    "follow_and_return": {"dtypes": F32},
     "halves": {"dtypes": T32},
     "total_of": {"dtypes": T32, "tensors": 3},
     "spread": {"dtypes": T32, "parameters": {"count": 2}},

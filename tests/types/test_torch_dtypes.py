@@ -27,7 +27,7 @@ def test_a_dtype_is_known_by_its_name(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch.complex32", "float32", "torch.", "numpy.float32"])
-def test_what_is_no_dtype_of_ours(name: str) -> None:
+def test_other_dtypes_are_refused(name: str) -> None:
     with pytest.raises(DTypeError):
         DType.from_torch(Foreign(name))
 

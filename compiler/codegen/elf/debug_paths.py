@@ -35,9 +35,9 @@ def relative_paths(source: ObjectFile) -> ObjectFile:
         if section.name in finders
     }
     sections = list(source.sections)
-    for index, found in places.items():
+    for index, texts in places.items():
         data = bytearray(sections[index].data)
-        for at, text in found:
+        for at, text in texts:
             data[at : at + len(text)] = _padded(_relative(text), len(text))
         sections[index] = replace(sections[index], data=bytes(data))
     return replace(source, sections=tuple(sections))

@@ -87,7 +87,7 @@ def attempt(evaluator: Evaluator, call: Callable[[], Any], *, again: bool) -> An
 
 def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
     builder = evaluator.builder
-    mistaken = bool(evaluator.errors)
+    had_errors = bool(evaluator.errors)
     try:
         with (
             evaluator.discarding(),
@@ -98,7 +98,7 @@ def _attempt(evaluator: Evaluator, call: Callable[[], Any]) -> Any:
             value = call()
         return value if is_known(value) else UNKNOWN
     except Cascade:
-        if mistaken:  # after an error, it is unknown whether it could have been computed
+        if had_errors:  # after an error, it is unknown whether it could have been computed
             raise
         return UNKNOWN
     except (NotPure, RecursionError):

@@ -71,9 +71,9 @@ def tiles_of(
         place = evaluator.ranges.poly(op.operands[-1])
         if not is_far(split(place, column.serial)[0]):
             continue
-        found = _run(evaluator, place, leading, dims)
-        if found is not None and run in (None, found):
-            run = found
+        candidate = _run(evaluator, place, leading, dims)
+        if candidate is not None and run in (None, candidate):
+            run = candidate
             turned[op.operands[0].serial, _key(place)] = op.results[0].dtype
     if run is None:
         return None
@@ -123,10 +123,10 @@ def _key(place: Poly) -> Any:
 
 
 def _product(numbers: Sequence[Any]) -> int:
-    found = 1
+    product = 1
     for number in numbers:
-        found *= number
-    return found
+        product *= number
+    return product
 
 
 def _lanes(evaluator: Evaluator, dtype: DType) -> int:
@@ -225,7 +225,7 @@ class TiledLoop:
         """Lets the body read tiles. Which tiles: the storage's number, whose elements, from where on, and how far it is
         from one column to the next."""
         ranges, ops = self.evaluator.ranges, list(walk(columns))
-        found: dict[Any, tuple[int, Value, Poly, Poly]] = {}
+        tiles: dict[Any, tuple[int, Value, Poly, Poly]] = {}
         if not _only_computes(ops):
             return []
         within = {value.serial for region in (rows, columns) for value in region.args}
@@ -240,18 +240,18 @@ class TiledLoop:
                 continue
             assert step is not None
             key = op.operands[0].serial, _key(place)
-            number = found[key][0] if key in found else len(found)
+            number = tiles[key][0] if key in tiles else len(tiles)
             if number < len(self.storage) and self.tiles.dtypes[number] is op.results[0].dtype:
-                found[key] = number, op.operands[0], plus(base, ranges.poly(top)), step
+                tiles[key] = number, op.operands[0], plus(base, ranges.poly(top)), step
                 op.operands[:] = [self.storage[number], at]
-        return list(found.values())
+        return list(tiles.values())
 
     def _raveled(self, along: tuple[Value, ...]) -> Poly:
         """The position in the run of rows, as it stands in the place of an element that is turned."""
-        ranges, found = self.evaluator.ranges, Poly()
+        ranges, position = self.evaluator.ranges, Poly()
         for component, dim in zip(along, self.run, strict=True):
-            found = plus(times(found, ranges.poly(dim)), ranges.poly(component))
-        return found
+            position = plus(times(position, ranges.poly(dim)), ranges.poly(component))
+        return position
 
     def _turn(self, number: int, source: Value, base: Poly, step: Poly, size: tuple[Value, Value]) -> None:
         """Copies elements into a tile: blocks by shuffles, the rest one by one."""

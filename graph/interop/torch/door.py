@@ -215,8 +215,8 @@ class Doors:
         if self._index is None or 2 * len(self._entered) >= self._index[0]:
             places = 8 if self._index is None else 2 * (self._index[0] + 1)
             index = (ctypes.c_uint64 * (places + 1))(places - 1)
-            for each, found in self._entered:
-                _put(index, each, found)
+            for each, entry in self._entered:
+                _put(index, each, entry)
             self._index = index
             self._kept.append(index)
         _put(self._index, key, address)
@@ -227,10 +227,10 @@ class Doors:
         """Puts kernels before Python; whether there are any."""
         if self._table is not None:
             return True
-        torch_, found = libtorch(), _kernel()
-        if torch_ is None or found is None:
+        torch_, dispatcher = libtorch(), _kernel()
+        if torch_ is None or dispatcher is None:
             return False
-        library, number = found
+        library, number = dispatcher
         kinds, masks = self._layout()
         slow, gate = (
             _SlowFunction(functools.partial(self._on_slow, f)) for f in (self._serve, self._derive or self._serve)
@@ -328,11 +328,11 @@ class Doors:
                     values.append(torch_.take_list(word) if argument.form is Form.VARIADIC else torch_.take(word))
             rest = words[len(values) : count]
             pairs = zip(self.schema.parameters, rest, strict=True)
-            found = serve(
+            outputs = serve(
                 *values, **{parameter.name: _parameter(torch_, parameter.kind, word) for parameter, word in pairs}
             )
             if results:
-                for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
+                for k, each in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
                     words[k] = torch_.give_list(each) if isinstance(each, list) else torch_.give(each)
             return None
         except BaseException as error:  # an exception cannot cross native code

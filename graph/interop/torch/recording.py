@@ -283,14 +283,14 @@ def _forward_mode(
     return tuple(_tangent(next(columns), u) if u.requires_grad else None for u in us)
 
 
-def _tangent(found: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
-    return torch.zeros_like(like) if found is None else found
+def _tangent(tangent: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(like) if tangent is None else tangent
 
 
-def _spread(found: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
+def _spread(gradients: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
     """Gradients of inputs, one for each tensor."""
     spread: list[Any] = []
-    for each, count in zip(found, counts, strict=True):
+    for each, count in zip(gradients, counts, strict=True):
         spread += [each] if count is None else [None] * count if each is None else each
     return spread
 

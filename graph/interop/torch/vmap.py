@@ -114,7 +114,7 @@ def _nothing(
     return _emptied(result), at
 
 
-def _emptied(found: Any) -> Any:
-    if found is None or isinstance(found, torch.Tensor):
-        return None if found is None else found[:0]
-    return type(found)(_emptied(each) for each in found)
+def _emptied(result: Any) -> Any:
+    if result is None or isinstance(result, torch.Tensor):
+        return None if result is None else result[:0]
+    return type(result)(_emptied(each) for each in result)

@@ -132,8 +132,8 @@ def nonzero(call: NodeCall, x: TensorValue) -> TensorValue:
 @onnx_op("Compress")
 def compress(call: NodeCall, data: TensorValue, condition: TensorValue, *, axis: int | None = None) -> TensorValue:
     """The parts along an axis, or the elements, where a condition is true."""
-    found = ops.nonzero(condition, new_dim(call, "compressed"))
-    places = ops.reshape(found, [found.shape[0]])
+    where = ops.nonzero(condition, new_dim(call, "compressed"))
+    places = ops.reshape(where, [where.shape[0]])
     if axis is None:
         return ops.gather(ops.flatten(data), places, 0)
     return ops.gather(data, places, axis)

@@ -55,8 +55,8 @@ def unique(call: NodeCall, x: TensorValue, *, axis: int | None = None, sorted: i
         ordered = ops.gather(column, order, 0)
         begins = ops.logical_or(begins, ops.not_equal(ordered, ops.gather(ordered, ops.maximum(place - 1, 0), 0)))
     group = ops.cumsum(ops.cast(begins, DType.int64)) - 1
-    found = ops.nonzero(begins, new_dim(call, "unique"))
-    firsts = ops.gather(order, ops.reshape(found, [found.shape[0]]), 0)
+    nonzero = ops.nonzero(begins, new_dim(call, "unique"))
+    firsts = ops.gather(order, ops.reshape(nonzero, [nonzero.shape[0]]), 0)
     inverse = ops.scatter(ops.zeros_like(order), group, order, 0)
     counts = ops.scatter_add(ops.zeros_like(firsts), ops.ones_like(group), group, 0)
     if not sorted:

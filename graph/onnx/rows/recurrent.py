@@ -218,8 +218,8 @@ def rnn(
         def step(now: TensorValue, states: list[TensorValue], f: Function = f, r_: TensorValue = r[number]) -> Any:
             return [f(layer.clipped(now + _product(states[0], r_)))]
 
-        found, last = layer.run(number, [_start(layer, initial_h, number, size, layout)], step, projected)
-        outputs.append(found)
+        all_states, last = layer.run(number, [_start(layer, initial_h, number, size, layout)], step, projected)
+        outputs.append(all_states)
         lasts.append(last)
     return _results(outputs, lasts, layout)
 
@@ -261,8 +261,8 @@ def gru(
             projected = projected + b[number][: 3 * n]
             bias = b[number][3 * n :]
         step = _gru_step(layer, layer.of_direction(number), r[number], bias, n, bool(linear_before_reset))
-        found, last = layer.run(number, [_start(layer, initial_h, number, n, layout)], step, projected)
-        outputs.append(found)
+        states, last = layer.run(number, [_start(layer, initial_h, number, n, layout)], step, projected)
+        outputs.append(states)
         lasts.append(last)
     return _results(outputs, lasts, layout)
 
@@ -373,8 +373,8 @@ def lstm_layer(
         peepholes = None if p is None else p[number]
         step = _lstm_step(layer, layer.of_direction(number), of_state(number), peepholes, n, operands.coupled)
         start = [_start(layer, each, number, n, layout) for each in states]
-        found, last = layer.run(number, start, step, projected)
-        outputs.append(found)
+        all_states, last = layer.run(number, start, step, projected)
+        outputs.append(all_states)
         lasts.append(last)
     return _results(outputs, lasts, layout)
 

@@ -32,10 +32,10 @@ def _by_scale(call: NodeCall, dim: Dim, scale: float) -> Dim:
 
 def _whole(given: Sequence[Any], over: Sequence[int], rest: Sequence[Any]) -> list[Any]:
     """What is given for some axes, and `rest` for the others."""
-    found = list(rest)
+    all_axes = list(rest)
     for axis, each in zip(over, given, strict=True):
-        found[axis] = each
-    return found
+        all_axes[axis] = each
+    return all_axes
 
 
 def _fitted(x: TensorValue, sizes: Sequence[int], over: Sequence[int], policy: str) -> tuple[list[Any], list[float]]:
@@ -185,5 +185,5 @@ def non_max_suppression(
     count = int(most.reshape(-1)[0]) if most is not None else 0
     overlap = float(iou_threshold.reshape(-1)[0]) if iou_threshold is not None else 0.0
     least = float(score_threshold.reshape(-1)[0]) if score_threshold is not None else None
-    found = ops.non_maximum_suppression(boxes, scores, count, overlap, least, bool(center_point_box))
-    return ops.cast(found, DType.int64)
+    selected = ops.non_maximum_suppression(boxes, scores, count, overlap, least, bool(center_point_box))
+    return ops.cast(selected, DType.int64)

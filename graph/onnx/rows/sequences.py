@@ -51,8 +51,8 @@ def sequence_erase(call: NodeCall, items: Items, position: Ints | None = None) -
 @onnx_op("SequenceAt")
 def sequence_at(call: NodeCall, items: Items, position: Ints) -> Value:
     """The item at a place."""
-    found: Value = items[_place(call, items, position, len(items) - 1)]
-    return found
+    item: Value = items[_place(call, items, position, len(items) - 1)]
+    return item
 
 
 @onnx_op("SequenceLength")

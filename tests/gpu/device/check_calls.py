@@ -235,7 +235,7 @@ def check_shared_memory_is_requested_when_code_is_loaded(gpu: Accelerator, fake:
     """Threads share the attributes of a kernel: none is set at a launch."""
     if not fake.has_arguments:
         return  # AMD's GPUs have no such attribute
-    model: Any = InferenceSession([gpu]).load(network("asking"))
+    model: Any = InferenceSession([gpu]).load(network("limits"))
     functions = model.first_caller.code.launching.functions
     assert len(functions) == 2
     for function in functions:

@@ -29,8 +29,8 @@ def risky(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: De
             out[i] = x[i] + 1
     ctx.launch(one, grid=2, block=32)
 
-@register("meets")
-def meets(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
+@register("waits")
+def waits(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: DeviceContext):
     def one():
         i = gpu.thread_idx.x
         if i < x.dim(0):
@@ -143,7 +143,7 @@ def check_prints_that_fill_the_memory_are_shown_by_the_next_call(
 
 def check_threads_receive_findings_of_their_own_calls(load: Any, gpu: Accelerator) -> None:
     """Callers go from thread to thread, each with its own stream: no failure is raised where it does not belong."""
-    model, told = load("risky"), list[tuple[bool, bool]]()  # whether it was a bad call, whether an error was raised
+    model, outcomes = load("risky"), list[tuple[bool, bool]]()  # whether it was a bad call, whether an error was raised
 
     def work(thread: int) -> None:
         with DeviceStream(gpu):
@@ -152,9 +152,9 @@ def check_threads_receive_findings_of_their_own_calls(load: Any, gpu: Accelerato
                 try:
                     result = model(on_gpu(BAD if bad else GOOD))[0].to_numpy()
                     assert np.array_equal(result, GOOD + 1)
-                    told.append((bad, False))
+                    outcomes.append((bad, False))
                 except KernelError as error:
-                    told.append((bad, error.code == "EK0701"))
+                    outcomes.append((bad, error.code == "EK0701"))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -162,15 +162,15 @@ def check_threads_receive_findings_of_their_own_calls(load: Any, gpu: Accelerato
     for thread in threads:
         thread.join()
     gpu.synchronize()
-    assert sorted(told) == [(False, False)] * 32 + [(True, True)] * 16
+    assert sorted(outcomes) == [(False, False)] * 32 + [(True, True)] * 16
 
 
 def check_a_failure_in_front_of_a_named_barrier_ends_the_kernel(load: Any, gpu: Accelerator, fake: Any) -> None:
     """The last of this file: the context is lost."""
-    model = load("meets")
+    model = load("waits")
     np.testing.assert_array_equal(model(on_gpu(GOOD))[0].to_numpy(), GOOD + 1)
     (y,) = model(on_gpu(BAD))
-    with pytest.raises(KernelError, match=r"EK0701.*in op 'meets': element [23] is") as caught:
+    with pytest.raises(KernelError, match=r"EK0701.*in op 'waits': element [23] is") as caught:
         y.to_numpy()
     assert caught.value.place is not None and caught.value.place.file.endswith("kernels.py")
     assert caught.value.notes[-1].startswith("the kernel has ended all its threads") and fake.fault == 719
