@@ -44,7 +44,7 @@ def door_object(name: str, text: str, target: Target) -> bytes:
     """The code of a door as a shared object.
 
     Raises:
-        TargetError: EK0602 LLVM is not there; EK0609 the target is no host.
+        TargetError: EK0602 LLVM is not installed; EK0609 the target is not a host.
     """
     if target.system is None:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")

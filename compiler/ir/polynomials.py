@@ -42,7 +42,7 @@ def combined(name: str, parts: list[Poly]) -> Poly:
 
 
 def split(poly: Poly, serial: int) -> tuple[Poly | None, Poly]:
-    """`poly` as factor * atom + rest; None for the factor when the atom is squared, {} when it is not there."""
+    """`poly` as factor * atom + rest; None for the factor when the atom is squared, {} if it does not occur."""
     factor: Poly = {}
     rest: Poly = {}
     for monomial, value in poly.items():

@@ -114,7 +114,7 @@ def shuffle(op: Op) -> str | None:
     (a, b), result, mask = op.operands, op.results[0].simd, op.attrs["mask"]
     if a.type != b.type or result.dtype is not a.dtype or len(mask) != result.width:
         return "takes two vectors of one type, and gives one lane for each number of its mask"
-    return None if all(0 <= lane < 2 * a.simd.width for lane in mask) else "its mask names lanes that are not there"
+    return None if all(0 <= lane < 2 * a.simd.width for lane in mask) else "its mask names lanes that do not exist"
 
 
 def take(op: Op) -> str | None:
@@ -327,7 +327,7 @@ def note(op: Op) -> str | None:
         names = [operand for _, form in op.attrs["names"] for operand in _operands(form)]
     except (TypeError, ValueError, IndexError):
         return "says nothing that can be understood"
-    return None if all(0 <= number < len(op.operands) for number in names) else "names operands that are not there"
+    return None if all(0 <= number < len(op.operands) for number in names) else "names operands that do not exist"
 
 
 def _operands(form: Form) -> list[int]:

@@ -186,7 +186,7 @@ def _addresses(w: FunctionWriter, pointer: Value, offset: Value) -> tuple[str, s
 
 @emits("aligned")
 def _aligned(w: FunctionWriter, op: Op) -> None:
-    """All addresses together have no bit that a multiple has not."""
+    """All addresses are multiples of the alignment: the low bits of their bitwise or are zero."""
     every = ""
     for pointer in op.operands:
         number = w.op(f"llvm.ptrtoint {w.name(pointer)} : {w.type(pointer.type)} to i64")

@@ -273,7 +273,7 @@ class Watched(WatchedValues):
         return self.op(f"arith.select {flag}, {read}, {zero} : i64") if flag else read
 
     def _within(self, op: Op, own: _Own, places: Value, everywhere: str) -> None:
-        """The operation itself, at the first element where its own is not there."""
+        """The operation itself, at the first element if its own is out of bounds."""
         if places.simd.width > 1:
             super().operation(op)
             return

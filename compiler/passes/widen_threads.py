@@ -12,7 +12,7 @@ The threads look at the addresses themselves: that costs a few operations on wha
 a second kernel and a choice in host code. LLVM joins accesses side by side, that are known to be aligned.
 
 A position is taken apart once for all elements of a thread: where the last axis has a multiple of them, `i % n` is a
-multiple too, and goes on by one, and `i // n` stays. Where it has not, threads do single elements as well.
+multiple too, and goes on by one, and `i // n` stays. Otherwise threads also process single elements.
 """
 
 from __future__ import annotations

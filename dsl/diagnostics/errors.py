@@ -305,7 +305,7 @@ class UnpicklableError(EinkornError, TypeError):
 
 
 class DeviceError(EinkornError):
-    """A device that is not there, or memory that lies on another one."""
+    """A device is not available, or memory is on another device."""
 
 
 class ReplayError(GraphError, RuntimeError):

@@ -409,16 +409,16 @@ class _Reader:
         typevars, kinds = dict(schema.typevars), {p.name: p.kind for p in schema.parameters}
         for name, dtype in instance.dtypes:
             if name not in typevars or dtype not in [known.name for known in typevars[name]]:
-                raise ManifestError(f"is not valid: {at}.dtypes says {name}={dtype}, which op {schema.name!r} has not")
+                raise ManifestError(f"is not valid: {at}.dtypes says {name}={dtype}, which op {schema.name!r} does not have")
         for name, value in instance.parameters:
             kind = PARAMETER_KINDS.get(kinds.get(name, ""), object)
             if not (type(value) is kind or (kind is DType and value in DType.__members__)):
-                what = f"{name}={shown(value)}, which op {schema.name!r} has not"
+                what = f"{name}={shown(value)}, which op {schema.name!r} does not have"
                 raise ManifestError(f"is not valid: {at}.parameters says {what}")
         several = {argument.name for argument in schema.variadic}
         for name, _ in instance.counts:
             if name not in several:
-                raise ManifestError(f"is not valid: {at}.counts says {name}, which op {schema.name!r} has not")
+                raise ManifestError(f"is not valid: {at}.counts says {name}, which op {schema.name!r} does not have")
 
     def member(self, data: Any, at: str) -> MemberRecord:
         fields = self.fields(data, at, "member sha256 size")

@@ -37,7 +37,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
         axes: the last so many axes of x1 with the first of x2; or the axes of x1, and those of x2.
 
     Raises:
-        GraphError: EK0422, axes that are not there; EK0427, sizes that differ.
+        GraphError: EK0422, axes that do not exist; EK0427, sizes that differ.
     """
     if isinstance(axes, tuple | list):
         left, right = ([*each] if isinstance(each, Sequence) else [each] for each in axes)
@@ -62,7 +62,7 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The dot products of vectors along an axis, counted from the end; the first are conjugated, other axes broadcast.
 
     Raises:
-        GraphError: EK0422, an axis that is not there; EK0427, vectors of different sizes.
+        GraphError: EK0422, an axis that does not exist; EK0427, vectors of different sizes.
     """
     first = moveaxis(tensor("x1", x1), axis, -1)
     second = moveaxis(tensor("x2", x2), axis, -1)

@@ -46,7 +46,7 @@ class Buffer:
 
     Raises:
         GraphError: a size is negative or not an int.
-        DeviceError: the device is not there.
+        DeviceError: the device is not available.
     """
 
     __slots__ = ("__weakref__", "_array", "_device", "_dtype", "_marked_by_hand")

@@ -112,7 +112,7 @@ class DeviceRef:
         """The device of this name.
 
         Raises:
-            DeviceError: it is not there.
+            DeviceError: it is not available.
         """
         return _placed.get().get(self) or _HANDLES[self.device_type](self.id)
 

@@ -23,7 +23,7 @@ REPLACEMENTS = {
 
 
 class MissingAttributes:
-    """What arrays of other libraries have, or functions of ops are called, and tensors have not.
+    """Explains attributes that tensors lack: those of other libraries' arrays, and names of functions of `ops`.
 
     No `__getattr__` says so, because with it every attribute of a tensor takes longer.
     """

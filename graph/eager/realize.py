@@ -45,7 +45,7 @@ _UNSEEN = _references([object()])[0]
 
 
 def value_of(tensor: Recorded) -> Any:
-    """The value of a tensor, whose call runs if it has not."""
+    """The value of a tensor; its call runs first if it is pending."""
     if tensor._value is None:
         realize([tensor])
     return tensor._value

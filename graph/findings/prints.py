@@ -101,7 +101,7 @@ class TensorPrints:
 
 
 def _free(folder: Path, label: str, suffix: str) -> Path:
-    """A file that is not there yet."""
+    """The name of a file that does not exist yet."""
     name, number = re.sub(r"[^\w.-]", "_", label) or "_", 0
     while (path := folder / f"{name}-{number}{suffix}").exists():
         number += 1

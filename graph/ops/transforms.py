@@ -61,7 +61,7 @@ def fftn(
         norm: "backward" scales the inverse by 1 / n, "forward" this one, "ortho" both by the root of it.
 
     Raises:
-        GraphError: EK0422 an axis that is not there, or one twice; EK0421 a length below 1, another count in `s`.
+        GraphError: EK0422 an axis does not exist, or is given twice; EK0421 a length below 1, another count in `s`.
     """
     return _transformed("fftn", x, s, axes, norm, inverse=False)
 

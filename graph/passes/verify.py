@@ -41,14 +41,14 @@ def _mistake(ir: GraphIR) -> str:
         if isinstance(item, Node | Control):
             missing = [value for value in item.operands if not is_visible(value, region)]
             if missing:
-                return f"'{item.name}' reads %{missing[0]}, which is not there"
+                return f"'{item.name}' reads %{missing[0]}, which is not defined there"
         if isinstance(item, Control):
             for k, body in enumerate(item.bodies):
                 if not _is_in_order(body, item, number):
                     return f"the bodies of '{item.name}' do not stand before it"
                 for value in body.outputs:
                     if not is_visible(value, regions.first[number] + k):
-                        return f"a body of '{item.name}' gives back %{value}, which is not there"
+                        return f"a body of '{item.name}' returns %{value}, which is not defined there"
         if isinstance(item, Loop) and not isinstance(ir.nodes[item.bodies[0].first - 1], Carried):
             return "what a loop carries does not stand before its bodies"
         for value in item.results:
@@ -57,7 +57,7 @@ def _mistake(ir: GraphIR) -> str:
             made_in.append(region)
     for value in ir.outputs:
         if not is_visible(value, 0):
-            return f"the output %{value} is not there"
+            return f"the output %{value} is not defined"
     return ""
 
 

@@ -1,8 +1,8 @@
 """Reads printed graphs: `parse_graph(str(graph))` is the graph once more.
 
-What a print does not say is not there afterwards: the lines that staged the ops, the messages of `rebind`, the names
-that `forward` has for its inputs, the elements of constants with more than a few. All that the results and the code
-depend on is. The text is not believed: values, types and kernels are looked up and checked.
+A print leaves out the lines that staged the ops, the messages of `rebind`, the names that `forward` has for its inputs,
+and the elements of large constants. Everything that the results and the code depend on is kept. The text is not trusted:
+values, types and kernels are looked up and checked.
 
 See also `ir.format_graph` (the form of the text).
 """

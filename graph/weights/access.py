@@ -181,7 +181,7 @@ class FileWeights:
 
     def __getattr__(self, attr: str) -> Self:
         if attr.startswith("__") and attr.endswith("__"):
-            raise AttributeError(attr)  # copy, pickle and their kind request methods that are not there
+            raise AttributeError(attr)  # copy and pickle look for optional methods
         return self[attr]
 
     def __getitem__(self, index: int | str) -> Self:

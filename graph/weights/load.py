@@ -84,7 +84,7 @@ def _of_index(paths: list[str]) -> SafetensorWeights:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         where = names[missing[0]]
-        _fail(path, f"says that {brief(where, 120)} has weight {brief(missing[0], 120)}{more}: it has not")
+        _fail(path, f"says that {brief(where, 120)} has weight {brief(missing[0], 120)}{more}, which it lacks")
     return result
 
 

@@ -162,7 +162,7 @@ def test_functions_import_no_module_of_einkorn() -> None:
 
 
 def test_imports_name_things_that_exist() -> None:
-    """A relative import of a module that is not there would only be found when it is run."""
+    """A relative import of a missing module would only fail when it runs."""
     wrong = [
         f"{where(name, line)}: {target}"
         for name in modules()

@@ -142,7 +142,7 @@ def loaded(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ids: I
 
 @register("strays")
 def strays(out: OutputTensor[N, "n"], x: InputTensor[N, "n"], k: InputTensor[int64, "n"], *, how: str):
-    """Vectors of elements, some of which are not there."""
+    """Vectors of elements, some of which are masked."""
     at = k.load(0, width=4)
     foreach(out, lambda i: x[i])
     if how == "gather":

@@ -347,7 +347,7 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("variants.0.instance.parameters.acc", {}),
          "variants[0].instance.parameters.acc should be a number, string or bool and is an object"),
         (put("variants.0.instance.parameters.acc", []),
-         "variants[0].instance.parameters says acc=[], which op 'add_one' has not"),
+         "variants[0].instance.parameters says acc=[], which op 'add_one' does not have"),
         (put("variants.2.requirements.0", 3), "variants[2].requirements[0] should be a string and is 3"),
         (put("producers", [1]), "producers should be an object and is a list"),
     ],

@@ -171,12 +171,12 @@ def page(results: dict[str, Result]) -> str:
         "",
         "The samples by which PyTorch tests its own operators, in float32, run through Einkorn's graphs and",
         "compared with what PyTorch computes; written by `make foreign-tables`, with the extra `[foreign]`. *Error",
-        "inputs* are calls that PyTorch refuses: how many are refused here. What is not there stands in the last",
-        "column, with the number of samples that need it.",
+        "inputs* are calls that PyTorch refuses: how many are refused here. The last column lists unsupported",
+        "features, with the number of samples that need them.",
         "",
         f"{passed:,} of {ran:,} samples agree ({passed / max(1, ran):.1%}); {left:,} more need unsupported features.",
         "",
-        "| op of PyTorch | agree | differ | error inputs refused | not there |",
+        "| op of PyTorch | agree | differ | error inputs refused | unsupported |",
         "|---|---|---|---|---|",
     ]
     for name, r in sorted(results.items()):
@@ -195,7 +195,7 @@ def main(arguments: list[str]) -> int:
             continue
         results[name_of(info)] = r = run_op(info)
         print(
-            f"{name_of(info)}: {r.passed} agree, {r.failed} differ, {sum(r.unsupported.values())} not there", flush=True
+            f"{name_of(info)}: {r.passed} agree, {r.failed} differ, {sum(r.unsupported.values())} unsupported", flush=True
         )
         for line in r.failures[:3]:
             print("   ", line)

@@ -17,7 +17,7 @@ TABLE: dict[str, Callable[..., Any]] = {}
 
 
 class Unsupported(Exception):
-    """What a sample requests is not there, and why."""
+    """A sample needs an unsupported feature, and which."""
 
 
 def row(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -129,7 +129,7 @@ MISTAKES = {
         "EK0630",
         "a whole tensor of shared memory, not",
     ),
-    "a peer that is not there": (
+    "a peer that does not exist": (
         "t = gpu.shared[float32](8); v = gpu.cluster.peer(t, 2)[0]",
         "",
         ", cluster=2",

@@ -54,7 +54,7 @@ OPS = [
 
 @pytest.fixture(scope="module")
 def mesh():
-    """Four processes, of which this is the first, and the others are not there: what is sent is lost."""
+    """Four processes, of which only the first runs: what is sent to the others is lost."""
     from torch.distributed.tensor import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 

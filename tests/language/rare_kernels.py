@@ -72,7 +72,7 @@ def bend_far_in_place(out: OutputTensor[T, "*s"], x: MutableInputTensor[T, "*s"]
 
 @register("bend_known")
 def bend_known(out: OutputTensor[T, "n"], x: InputTensor[T, "m"]):
-    """The rare case keeps the others from reading what is not there."""
+    """The rare case keeps the others from reading out of bounds."""
 
     def at(i):
         v = out.dtype(0)

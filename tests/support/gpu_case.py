@@ -33,7 +33,7 @@ class GpuCase:
         inputs: makes the input arrays; the same ones each time.
         reference: gives the output or outputs for the inputs; with `by_lanes` for `lanes=` threads a warp, too.
         params: compile-time parameters of the op.
-        needs: the features that a target must have, each with the code of the error where it has not.
+        needs: the features that a target must have, each with the code of the error if the target lacks it.
         bound: the largest difference to the reference, relative to the largest number; 0 compares bit for bit.
         small: makes inputs for the interpreter, where these would take it seconds.
         heavy: whether to interpret it takes seconds all the same, so that it is done once.

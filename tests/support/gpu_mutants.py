@@ -39,7 +39,7 @@ LIKE = "sm_90a"
 LEAST = 0.95  # of all mutants that have to be found
 
 # What survives, by the mutant's name, and why no run distinguishes it from the kernel.
-_OF_64 = "it stands in code for warps of 64, which the simulated GPU has not"
+_OF_64 = "it stands in code for warps of 64, which the simulated GPU does not have"
 EXPLAINED = {
     "mask dropped barriers.py hand_over_thread: if t < 64: #1": _OF_64,
     "index shifted barriers.py hand_over_thread: kept[t] = x[t] * 2 #3": _OF_64,

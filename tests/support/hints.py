@@ -130,7 +130,7 @@ def _within(marked: str, code: str) -> str:
 
 
 def _call(line: str, place: Place, code: str) -> str:
-    """A method that is not there gives way with its call; `...` in the code stands for its arguments."""
+    """An unknown method is replaced together with its call; `...` in the code stands for its arguments."""
     after = line[place.end_column - 1 :]
     given = ""
     if after.startswith("("):

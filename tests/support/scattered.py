@@ -103,7 +103,7 @@ class Scattering:
             self.nodes.append(self._written(item, device, shift))
 
     def _ready(self, value: int, device: DeviceRef) -> None:
-        """Copies a value to a device, if it is not there."""
+        """Copies a value to a device, unless it is there already."""
         number = self.values[value]
         if self.types[number].device == device or (value, device) in self.copies:
             return

@@ -71,7 +71,7 @@ class Libtorch:
     """The functions of libtorch that doors call.
 
     Raises:
-        OSError, AttributeError: one is not there, or a tensor is laid out in another way.
+        OSError, AttributeError: a function is missing, or tensors have another layout.
     """
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ def _address(files: Sequence[ctypes.CDLL], symbol: str) -> int:
 
 @functools.cache
 def libtorch() -> Libtorch | None:
-    """The functions that doors need; None where one of them is not there."""
+    """The functions that doors need; None if one of them is missing."""
     try:
         return Libtorch()
     except (OSError, AttributeError) as missing:

@@ -184,7 +184,7 @@ class Statements(Calls):
         self.line(indent, f'assert {test}, f"it is {{{value}}}"')
 
     def _known(self, indent: int, depth: int, result: Type | None) -> None:
-        """What is known when the kernel is compiled: an assertion that holds, or a branch that is not there."""
+        """What is known when the kernel is compiled: an assertion that holds, or a branch that is left out."""
         name, dtype = self.pick([*self.scope.tensors.items(), *self.scope.tables.items()])
         test = f"{name}.dtype == {name_of(dtype)}"
         vectors = [(v, t) for v, t in self.scope.vars.items() if t[1] > 1]
