@@ -428,7 +428,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks is no fault
+            stream.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks is not a fault
     try:
         with printing_to(_Aside()):
             return _run(arguments)

@@ -32,7 +32,7 @@ def export_targets(names: Sequence[str]) -> tuple[Target, ...]:
     """The targets of these names, the lowest level first; by default the one that most machines have.
 
     Raises:
-        TargetError: one is unknown (EK0601), or is no CPU, or they are of several architectures (EK0483).
+        TargetError: one is unknown (EK0601), or is not a CPU, or they are of several architectures (EK0483).
     """
     default = "x86-64-v3" if host().architecture == "x86_64" else "aarch64"
     targets = [lookup(name) for name in names or [default]]

@@ -318,7 +318,7 @@ class GroupCompilation:
 
 @contextmanager
 def _faults(spec: EntrySpec, target: Target) -> Iterator[None]:
-    """Makes what is no mistake of a kernel's author a fault, with a reproducer."""
+    """Turns errors that are not mistakes of a kernel's author into faults, with a reproducer."""
     try:
         yield
     except NotFusible:

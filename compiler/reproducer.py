@@ -133,7 +133,7 @@ def read_graph(path: str) -> dict[str, Any] | None:
     """The graph of a reproducer, as JSON; None where it holds a compile unit.
 
     Raises:
-        PackageError: EK0907, the file is none.
+        PackageError: EK0907, the file is not a reproducer.
     """
     graph = _read(_bytes_of(path), path).get("graph")
     return graph if isinstance(graph, dict) else None
@@ -143,7 +143,7 @@ def read_reproducer(path: str) -> tuple[EntrySpec, str]:
     """The compile unit and the name of the target of a reproducer.
 
     Raises:
-        PackageError: EK0907, the file is none.
+        PackageError: EK0907, the file is not a reproducer.
     """
     return read_unit(_bytes_of(path), path)
 

@@ -198,7 +198,7 @@ def _divided_sizes(before: Sequence[Size], after: Sequence[Size]) -> list[int]:
 
 
 def _bits(operand: Operand) -> int | None:
-    """A literal's bits as a number of 64 bits; None of what is no literal, or of a dtype that cannot be passed."""
+    """A literal's bits as a number of 64 bits; None of what is not a literal, or of a dtype that cannot be passed."""
     if not isinstance(operand, Literal) or operand.dtype not in _TYPES:
         return None
     data = struct.pack(_TYPES[operand.dtype], operand.value)

@@ -68,7 +68,7 @@ def int_of(argument: str, value: Any, code: str = CODE, wanted: str = "an int") 
     """The number that an argument is; a static dim or a number of NumPy's serves, too.
 
     Raises:
-        GraphError: it is none.
+        GraphError: it is invalid.
     """
     if type(value) is int:
         return value
@@ -84,7 +84,7 @@ def number_of(argument: str, value: Any, code: str = CODE, wanted: str = "a numb
     """The finite number that an argument is; ints and numbers of NumPy's serve, too.
 
     Raises:
-        GraphError: it is none, or infinite.
+        GraphError: it is invalid, or infinite.
     """
     if type(value) is float and math.isfinite(value):
         return value

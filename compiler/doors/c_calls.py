@@ -351,7 +351,7 @@ class PlainCallText(CallText):
         return f.text()
 
     def prepare(self) -> str:
-        """`i32 @prepare(sizes, plan, why)`: fills a plan; after a failure it is no plan."""
+        """`i32 @prepare(sizes, plan, why)`: fills a plan; after a failure it is not a plan."""
         f = FunctionText("@prepare", "i32", ["ptr %sizes", "ptr %plan", "ptr %why"], attributes="internal")
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
             f.leave(self.failed(f, "plan"))

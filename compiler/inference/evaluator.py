@@ -5,7 +5,7 @@ values become operations of the typed program. What a node, a call or a name of 
 tables below by the modules that know it (see `handlers`); the evaluator looks it up, and imports none of them.
 
 Independent mistakes are collected: a statement that fails poisons the variables that it would have assigned, and using
-these is no new mistake.
+these is not a new mistake.
 """
 
 from __future__ import annotations

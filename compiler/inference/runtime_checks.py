@@ -260,7 +260,7 @@ def add_check(
 
 
 def add_report(here: Point, kind: str, details: dict[str, Any]) -> None:
-    """A report that is no failure, with these details; run-time values among them are handed to it."""
+    """A report that is not a failure, with these details; run-time values among them are handed to it."""
     values = _add_site(here, kind, (), details, ())
     here.builder.add("print", values, site=len(here.evaluator.sites) - 1)
 

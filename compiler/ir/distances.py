@@ -2,9 +2,9 @@
 
     flat[(1 - stage) * 128 + i : (1 - stage) * 128 + i + 4]        4 elements
 
-Both numbers become polynomials over values that are no sum or product. Two operations with the same name, attributes
-and operands count as one value, if they do nothing but compute. Int arithmetic is arithmetic modulo 2**64, and the
-polynomials are, too, so that sums which wrap give the right answer.
+Both numbers become polynomials over values that are neither sum nor product. Two operations with the same name,
+attributes and operands count as one value, if they do nothing but compute. Int arithmetic is arithmetic modulo 2**64,
+and the polynomials are, too, so that sums which wrap give the right answer.
 
 See also `ranges` (how large either of the two is).
 """

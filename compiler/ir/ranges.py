@@ -1,8 +1,8 @@
 """Proves things of index values: polynomials over sizes and loop variables, and that one is not negative.
 
-Every Int value is a polynomial over atoms (values that are no sum or product). Facts are polynomials that are at least
-0: those that an atom has by its making (a loop variable lies between its bounds, `min(a, b)` is at most `a`), and those
-that hold from some point of the program on (behind a check, in a branch), which the builder's scopes keep.
+Every Int value is a polynomial over atoms (values that are neither sum nor product). Facts are polynomials that are at
+least 0: those that an atom has by its making (a loop variable lies between its bounds, `min(a, b)` is at most `a`), and
+those that hold from some point of the program on (behind a check, in a branch), which the builder's scopes keep.
 
 A proof replaces one atom after the other, the latest made first, by a bound that a fact gives:
 

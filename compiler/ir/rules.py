@@ -248,7 +248,7 @@ def native(op: Op) -> str | None:
 def constant_table(op: Op) -> str | None:
     type = _pointer(op.results[0])
     whole = not type.dtype.is_packed() and len(op.attrs["data"]) % type.dtype.size_in_bytes == 0
-    return None if type.is_whole and type.space == "global" and whole else f"is no table of constants: {type}"
+    return None if type.is_whole and type.space == "global" and whole else f"is not a table of constants: {type}"
 
 
 def peer(op: Op) -> str | None:
@@ -259,17 +259,17 @@ def peer(op: Op) -> str | None:
 
 def alloca(op: Op) -> str | None:
     type = _pointer(op.results[0])
-    return None if type.is_whole and type.space in ("stack", "shared") else f"is no storage of its own: {type}"
+    return None if type.is_whole and type.space in ("stack", "shared") else f"is not storage of its own: {type}"
 
 
 def scratch(op: Op) -> str | None:
     type = _pointer(op.results[0])
-    return None if type.is_whole and type.space == "global" else f"is no memory of a device: {type}"
+    return None if type.is_whole and type.space == "global" else f"is not memory of a device: {type}"
 
 
 def allocate(op: Op) -> str | None:
     type = _pointer(op.results[0])
-    return None if type.is_whole and type.space == "stack" else f"is no storage of a function: {type}"
+    return None if type.is_whole and type.space == "stack" else f"is not storage of a function: {type}"
 
 
 def launch(op: Op) -> str | None:
@@ -280,7 +280,7 @@ def launch(op: Op) -> str | None:
 
 def dynamic_shared(op: Op) -> str | None:
     type = _pointer(op.results[0])
-    return None if type.is_whole and type.space == "shared" else f"is no storage of its own: {type}"
+    return None if type.is_whole and type.space == "shared" else f"is not storage of its own: {type}"
 
 
 def gpu_id(op: Op) -> str | None:

@@ -69,7 +69,7 @@ class _Verifier:
             if id(value) not in known and not (self.function.launched and value.const is not None):
                 raise self.fail(op, f"uses {value!r} before it is made")
         if OPCODES.get(opcode.name) is not opcode:
-            raise self.fail(op, "is no operation")
+            raise self.fail(op, "is not an operation")
         problem = _values(op.operands, opcode.operands, opcode.more, "takes")
         problem = problem or (None if opcode.gives_more else _values(op.results, opcode.results, None, "gives"))
         problem = problem or self.attributes(op) or self.surroundings(op)

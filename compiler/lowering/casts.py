@@ -104,7 +104,7 @@ def _narrow_float(w: FunctionWriter, value: str, source: SIMDType, to: SIMDType)
     return narrow_float(w, value, to)
 
 
-_BEYOND = 1 << 20  # above every number of the floats below 16 bits that are no scales; float32 is exact up to 2**24
+_BEYOND = 1 << 20  # above every number of the floats below 16 bits that are not scales; float32 is exact up to 2**24
 _NARROW = [dtype.format for dtype in STORAGE if dtype.is_float()]
 assert all(format.family == "scale" or format.decode(format.largest) < _BEYOND / 2 for format in _NARROW)
 

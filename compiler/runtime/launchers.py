@@ -27,7 +27,7 @@ def launcher_object(library: str, target: Target) -> bytes:
     """The code for a library ("cuda" or "hip") as a shared object.
 
     Raises:
-        TargetError: the target is no host.
+        TargetError: the target is not a host.
     """
     if target.system is None:
         raise TargetError(f"there is no code for {target.name} that launches kernels", code="EK0609")

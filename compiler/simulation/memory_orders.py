@@ -3,7 +3,7 @@
 What is published at an address is kept for each scope: for all threads, for those of the cluster, and for those of the
 block. An operation publishes to its own scope and the narrower ones, and learns what was published to these: so two
 operations synchronise if the scope of each includes the thread of the other, one releases, and the other acquires. A
-store that is no update ends what was published before.
+store that is not an update ends what was published before.
 
 See also `simulation.clocks` (what barriers teach).
 """

@@ -70,7 +70,7 @@ def scheduler_text(target: Target, *, spins: bool = False) -> str:
     """The scheduler's code as LLVM IR; `spins` if threads wait in loops for others to change memory.
 
     Raises:
-        InternalError: the target is no CPU whose system is known.
+        InternalError: the target is not a CPU whose system is known.
     """
     system = target.system
     if system is None:

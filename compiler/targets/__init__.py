@@ -78,7 +78,7 @@ def named(target: Target) -> Target:
     """A target that means the same on every machine: for the one at hand, its best level.
 
     Raises:
-        PackageError: EK0514, this machine has no level; EK0734, a simulated GPU is none.
+        PackageError: EK0514, this machine has no level; EK0734, a simulated GPU has none.
     """
     if target.simulates:
         raise PackageError(

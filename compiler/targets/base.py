@@ -93,8 +93,8 @@ class Limits:
 
     `grid` counts blocks; `axis_threads` are the most threads along one axis of the grid, where that is what counts.
     What a device of the architecture holds at once is `multiprocessors`, and for each of them `resident_threads`,
-    `resident_blocks` and `resident_shared_memory`, 0 if that is no limit. Where no hardware runs grids, they are those
-    of a large device.
+    `resident_blocks` and `resident_shared_memory`, 0 if that is not a limit. Where no hardware runs grids, they are
+    those of a large device.
     """
 
     threads_per_block: int = 1
@@ -117,7 +117,7 @@ class WarpOperations:
 
     Attributes:
         lane: operations, the last of which gives the lane's number as an i32; `{before}` is what the one before gave,
-            `{zero}` and `{all}` are no bits and all of 32.
+            `{zero}` and `{all}` stand for 32 bits, all clear or all set.
         shuffle: the `{value}` of lane `{lane}`, which takes part; `{address}` is four times its number.
         shuffle_by: the `{value}` of the lane that `{kind}` (up, down, bfly) and `{amount}`, a number below the size of
             a warp, say, and one's own where that does not take part; `{last}` is 0 for `up`. Empty where there is no

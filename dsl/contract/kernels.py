@@ -82,7 +82,7 @@ def read_kernels(data: bytes) -> KernelTable:
     """The table of a JSON text.
 
     Raises:
-        Misread: it is no such table. What is read here is believed when kernels are launched.
+        Misread: it is not a valid table. What is read here is trusted when kernels are launched.
     """
     try:
         fields = of_fields(read_json(data), ("digest", "kernels"))

@@ -86,7 +86,7 @@ _WORD: Final = re.compile(r"(\d{1,9}):(\d{1,12})(?:~(\d{1,12})|\.(\d{1,12})=(\d{
 
 
 def parse_schedule(text: str) -> tuple[Switch, ...] | None:
-    """The switches of a text; None where it is none."""
+    """The switches of a text; None if it is invalid."""
     made = []
     for word in text.split():
         match = _WORD.fullmatch(word)

@@ -392,7 +392,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names most like `name`, best first; for 'did you mean' hints."""
     import difflib
 
-    if len(name) == 1:  # a letter is no misspelling of a Bessel function
+    if len(name) == 1:  # a letter is not a misspelling of a Bessel function
         known = [each for each in known if not each[-1:].isdigit()]
     return difflib.get_close_matches(name, list(known), n=count, cutoff=0.6)
 

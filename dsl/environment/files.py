@@ -54,7 +54,7 @@ def open_own(path: str | Path, *, folder: int | None = None) -> BinaryIO:
         folder: the descriptor of the folder that the path begins at.
 
     Raises:
-        OSError: it is none, or cannot be opened.
+        OSError: it is not a file, or cannot be opened.
     """
     handle = os.open(path, os.O_RDONLY | PLAIN_ONLY, dir_fd=folder)
     try:

@@ -2,7 +2,7 @@
 
 The fields of each node are read by what its class in `syntax` says of them: a field `value: Expr | None` takes an
 expression or nothing. What an annotation cannot say stands in one table: which names and operators there are, and
-which expressions may stand where (a slice only within brackets, a target is no sum). So a tree that was read here is
+which expressions may stand where (a slice only within brackets, a target is not a sum). So a tree that was read here is
 one that `parse` could have made from a text, and all that walks it later may believe it.
 
 Raises: `Misread`, with the place in the tree. See also `frontend.read_program` (what the program's functions and

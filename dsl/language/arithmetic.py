@@ -244,7 +244,7 @@ def bitcast(x: Any, dtype: Any) -> Any:
 @stub("rule")
 def exact(x: Any) -> Any:
     """`x` with the integer arithmetic that computes it done in the narrowest dtype in which it does not wrap: Int16 for
-    a product of two Int8. What fits its dtype, and what is no such arithmetic, stays as it is. At most 64 bits.
+    a product of two Int8. What fits its dtype, and what is not such arithmetic, stays as it is. At most 64 bits.
     """
 
 

@@ -409,7 +409,9 @@ class _Reader:
         typevars, kinds = dict(schema.typevars), {p.name: p.kind for p in schema.parameters}
         for name, dtype in instance.dtypes:
             if name not in typevars or dtype not in [known.name for known in typevars[name]]:
-                raise ManifestError(f"is not valid: {at}.dtypes says {name}={dtype}, which op {schema.name!r} does not have")
+                raise ManifestError(
+                    f"is not valid: {at}.dtypes says {name}={dtype}, which op {schema.name!r} does not have"
+                )
         for name, value in instance.parameters:
             kind = PARAMETER_KINDS.get(kinds.get(name, ""), object)
             if not (type(value) is kind or (kind is DType and value in DType.__members__)):

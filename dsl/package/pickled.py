@@ -145,7 +145,7 @@ def kernel_of(
     """The kernel that was pickled.
 
     Raises:
-        PackageError: EK0871, the module has another kernel here; EK0510, the program is none.
+        PackageError: EK0871, the module has another kernel here; EK0510, the program is invalid.
     """
     if named is not None:
         result = _by_name(named, program)
@@ -249,7 +249,7 @@ def loaded_of(
     gradients, and with the code of a package.
 
     Raises:
-        PackageError: EK0510, the program is none.
+        PackageError: EK0510, the program is invalid.
     """
     if of_file and Path(origin).is_file():
         try:

@@ -113,7 +113,7 @@ class _Reader:
         if identity != elf.IDENTITY + bytes(9) or version != 1 or size != elf.FILE_HEADER.size or flags or start:
             raise Misread("is an ELF file of another kind")
         if kind != elf.ET_DYN:
-            raise Misread("is no shared object")
+            raise Misread("is not a shared object")
         if machine != self.machine.number:
             raise Misread(f"is for another machine (number {machine})")
         if table != elf.FILE_HEADER.size or entry != elf.PROGRAM_HEADER.size or not 0 < count <= 16:

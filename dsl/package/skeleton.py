@@ -122,7 +122,7 @@ def make_skeleton(name: str, parent: Path) -> list[Path]:
     """Makes the folder `parent/name` and gives its files in order.
 
     Raises:
-        PackageError: EK0516 the name is none for a library, the folder is there already, or it cannot be made.
+        PackageError: EK0516 the name is not valid for a library, the folder is there already, or it cannot be made.
     """
     if not _NAME.fullmatch(name) or name == "einkorn":
         raise PackageError(

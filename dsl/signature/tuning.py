@@ -101,7 +101,7 @@ def tuning_space(
     if type(rounds) is not int or rounds < 1:
         raise refuse(f"rounds={rounds!r} is not a number of rounds", "at least 1")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < 1e6:
-        raise refuse(f"limit={limit!r} is no time in seconds", "more than 0")
+        raise refuse(f"limit={limit!r} is not a time in seconds", "more than 0")
     if tolerance is not None and (type(tolerance) not in (int, float) or not 0 <= tolerance < 1):
         raise refuse(f"tolerance={tolerance!r} is not a share of a result", "a number from 0 to 1, such as 1e-5")
     near = None if tolerance is None else float(tolerance)

@@ -109,7 +109,7 @@ def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
 
 @placed
 def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
-    """Whether each element of x1 is one of x2's; whether it is none, under `invert`. NaN is not an element of
+    """Whether each element of x1 is one of x2's; with `invert`, whether it is none of them. NaN is not an element of
     anything."""
     like = x2 if isinstance(x2, Tensor) else tensor("x1", x1)
     first, second = together("isin", [_on_its_device(x1, like), _on_its_device(x2, like)])

@@ -28,7 +28,7 @@ def check_extent(ir: GraphIR, extent: Mapping[str, int]) -> dict[str, int]:
     """The active sizes of dims, by their names.
 
     Raises:
-        GraphError: EK0454 the graph has no such dim, or the size is none.
+        GraphError: EK0454 the graph has no such dim, or the size is invalid.
     """
     names = sorted({name for type in ir.inputs for name in type.shape.parameters})
     for name, size in extent.items():

@@ -59,7 +59,7 @@ def _sizes(ir: GraphIR, given: Mapping[str, int]) -> dict[str, int]:
     """A size for each named dim.
 
     Raises:
-        GraphError: EK0478, the graph has no dim of a name, or a size is none.
+        GraphError: EK0478, the graph has no dim of a name, or a size is invalid.
     """
     names = sorted({name for type in ir.types for name in type.shape.parameters})
     for name, size in given.items():

@@ -29,7 +29,7 @@ def sizes_of(shape: Iterable[int], dtype: DType) -> tuple[int, ...]:
     """The shape of a buffer as plain ints.
 
     Raises:
-        GraphError: EK0805 something is no size, EK0476 the buffer would take more bytes than 64 bits count.
+        GraphError: EK0805 something is not a size, EK0476 the buffer would take more bytes than 64 bits count.
     """
     given = list_of("shape", shape, "sizes", "EK0805")
     sizes = tuple(int_of(f"shape[{k}]", size, "EK0805", "an int >= 0") for k, size in enumerate(given))

@@ -174,7 +174,7 @@ def open_simulated(
 
     Raises:
         DeviceError: EK0801 another name, or `like` or `seed` of what is not simulated; or `checks` that there are
-            not, or a `schedule` or a `number` that is none.
+            not, or an invalid `schedule` or `number`.
     """
     family, colon, chosen = name.partition(":") if isinstance(name, str) else ("", "", "")
     if family != "sim" or (colon and like is not None) or bool(colon) is not bool(chosen):

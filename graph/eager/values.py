@@ -289,7 +289,7 @@ def _kinds(tensors: Sequence[Tensor | None]) -> tuple[TensorKind | None, ...]:
 
 
 def _executed(model: Model, tensors: Sequence[Tensor | None], mutable: frozenset[int]) -> list[Any]:
-    """The results of a model that changes some of the tensors in place; those that are None are no inputs."""
+    """The results of a model that changes some of the tensors in place; those that are None are not inputs."""
     inputs = [_operand(each, k in mutable) for k, each in enumerate(tensors) if each is not None]
     results = model.execute(*inputs)
     for k, each in enumerate(tensors):

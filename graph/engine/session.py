@@ -122,7 +122,7 @@ class InferenceSession:
                 text, or `LABEL-0.npy` for the style "binary". When left out, tensors go to standard output.
 
         Raises:
-            GraphError: EK0478 a style or precision that is none, or "binary" without a directory.
+            GraphError: EK0478 an invalid style or precision, or "binary" without a directory.
         """
         chosen = choice_of("style", getattr(style, "value", style), STYLES, CODE)
         digits = None if precision is None else int_of("precision", precision)

@@ -46,7 +46,7 @@ def read_reports(table: bytes) -> tuple[Report, ...]:
     """The reports of a table.
 
     Raises:
-        Misread: it is no such table. What is read here is believed when code reports: how many values it brings, and
+        Misread: it is not a valid table. What is read here is trusted when code reports: how many values it brings, and
             as what they are shown.
     """
     try:

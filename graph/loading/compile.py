@@ -281,7 +281,7 @@ def export_code(ir: GraphIR, targets: Sequence[str], checks: Checks | None) -> E
     """The code of a graph for some CPUs; for that at hand where none is named.
 
     Raises:
-        TargetError: an unknown target, or one that is no CPU, or targets of several architectures.
+        TargetError: an unknown target, or one that is not a CPU, or targets of several architectures.
         CompileError: a mistake in a kernel.
     """
     start_log()

@@ -50,7 +50,7 @@ def graph_from_json(data: dict[str, Any]) -> tuple[GraphIR, bool, Checks, bool]:
     """What `graph_to_json` was given.
 
     Raises:
-        PackageError: EK0907, it is no such JSON.
+        PackageError: EK0907, it is not a valid reproducer.
     """
     try:
         kernels = [_kernel(program, shipped) for program, shipped in data["kernels"]]

@@ -71,7 +71,7 @@ class Encoded(Module[..., Any]):
         size = bytes_of(self.encoding, columns)
         if size is None:
             block = self.encoding.elements_per_block
-            text = f"rows of {columns} elements are no whole blocks of {self.encoding.name}"
+            text = f"rows of {columns} elements are not whole blocks of {self.encoding.name}"
             raise misused(text, "encoding", f"a multiple of {block}", columns)
         self.weight = Tensor.zeros([rows, size], dtype=DType.uint8, device=device)
 
@@ -114,7 +114,7 @@ def _parts(
         raise misused(text, "config", "a QuantizationConfig", config)
     size = columns if config.group_size == -1 else config.group_size
     if rows % 8 or columns % 8 or columns % size:
-        text = f"{rows} rows of {columns} elements are no whole words and groups of {encoding.name}"
+        text = f"{rows} rows of {columns} elements are not whole words and groups of {encoding.name}"
         raise misused(text, "encoding", f"multiples of 8 and of {size}", [rows, columns])
     gptq = encoding is QuantizationEncoding.GPTQ
     words = [columns // 8, rows] if gptq else [columns, rows // 8]

@@ -45,7 +45,7 @@ def from_onnx(
         name: of the graph; the model's own when left out.
         shapes: sizes for inputs by name: a number makes a size known, a name makes it symbolic. An expression such as
             "32*h" says what a size is a multiple of; a call with another one is refused.
-        constants: inputs that always have the same value, by name. They are no inputs of the graph; some op types
+        constants: inputs that always have the same value, by name. They are not inputs of the graph; some op types
             need it, where the rank of a result depends on an input.
         device: where the graph runs; the host when left out.
 

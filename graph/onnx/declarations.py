@@ -63,7 +63,7 @@ def input_types(
                 sizes.append(dim)
             elif dim.HasField("dim_value") and dim.dim_value >= 0:
                 sizes.append(dim.dim_value)
-            elif any(c.isalpha() for c in dim.dim_param):  # "?" and "-1" are no names
+            elif any(c.isalpha() for c in dim.dim_param):  # "?" and "-1" are not names
                 sizes.append(_identifier(dim.dim_param, names))
             else:
                 sizes.append(_identifier(f"{each.name}_axis_{axis}", names))

@@ -48,7 +48,7 @@ def read_model(model: Any) -> ReadModel:
     """Reads a model.
 
     Raises:
-        GraphError: EK0526, it is none, is damaged, or has a version that is not known.
+        GraphError: EK0526, it is not a model, is damaged, or has a version that is not known.
     """
     folder: Path | None = None
     shown = "the model"

@@ -84,7 +84,7 @@ def conv2d(
 
     Raises:
         GraphError: EK0421 another rank; EK0490 a stride, dilation or padding that cannot be; EK0491 the channels of
-            `x`, `filter` and `bias` do not go together; EK0414 a layout that is none for two axes.
+            `x`, `filter` and `bias` do not go together; EK0414 a layout that does not fit two axes.
     """
     return _convolution("conv2d", 2, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
 
@@ -183,7 +183,8 @@ def conv3d_transpose(
 
 # *** convolutions ***
 
-# Channels of a group that are no work for a product of matrices; where the channels come first, and where they do not.
+# Channels of a group that are too small for a product of matrices; where the channels come first, and where they do
+# not.
 GROUPED_CHANNELS = {True: (2, 4), False: (2, 4, 8, 16)}
 
 

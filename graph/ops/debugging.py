@@ -36,7 +36,7 @@ def print(value: str | TensorValueLike | BufferValue, label: str = "debug_tensor
         label: what stands before a tensor.
 
     Raises:
-        DTypeError: EK0403, something else; EK0478 a label that is no text.
+        DTypeError: EK0403, something else; EK0478 a label that is not a text.
     """
     if isinstance(value, str):
         kernel = current("print").kernels.builtin(_FAMILY, "print_text")

@@ -227,7 +227,7 @@ def local_response_norm(
     What lies outside counts as 0. Half types compute in float32.
 
     Raises:
-        GraphError: EK0490, a size below 1; EK0422, an axis that is none.
+        GraphError: EK0490, a size below 1; EK0422, an axis that does not exist.
     """
     value = tensor("local_response_norm", "x", x)
     check_kind("local_response_norm", "x", value, "float")

@@ -39,7 +39,7 @@ def quantize(encoding: QuantizationEncoding | str, x: TensorValueLike) -> Tensor
         and their scales.
 
     Raises:
-        GraphError: EK0470 nothing encodes in this encoding, or the last axis is no whole number of blocks.
+        GraphError: EK0470 nothing encodes in this encoding, or the last axis is not a whole number of blocks.
         DTypeError: EK0413 elements that are not floats.
     """
     row, encoding = _row("quantize", encoding)

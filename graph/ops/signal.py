@@ -124,7 +124,7 @@ def hann_window(
 
     Raises:
         GraphError: the length is below 0.
-        DTypeError: the length is not an int, or dtype is no float type.
+        DTypeError: the length is not an int, or dtype is not a float type.
     """
     if isinstance(window_length, bool) or not hasattr(type(window_length), "__index__"):
         wrong("window_length", window_length, "an int", kind=DTypeError)

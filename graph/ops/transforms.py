@@ -194,7 +194,7 @@ def fftfreq(
 
     Raises:
         GraphError: EK0421, n is below 1 or d is 0.
-        DTypeError: EK0413, a dtype that is no float.
+        DTypeError: EK0413, a dtype that is not a float.
     """
     return _frequencies("fftfreq", n, d, dtype, device, half=False)
 

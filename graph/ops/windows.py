@@ -56,7 +56,7 @@ def windows_of(kernel: Sequence[Any], stride: Any, dilation: Any, padding: Any, 
     """Windows as a user describes them; `kernel` are the sizes, and numbers only when `sizes` says so.
 
     Raises:
-        GraphError: EK0490, a number that is none or too small, or a list of the wrong length.
+        GraphError: EK0490, an invalid or too small number, or a list of the wrong length.
     """
     axes = len(kernel)
     known = numbers_of("kernel_size", kernel, axes, 1) if sizes else kernel

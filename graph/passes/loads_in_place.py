@@ -48,7 +48,7 @@ class Part:
 
     Attributes:
         intervals: along each axis of the buffer, where its elements lie.
-        axes: the axes of the part in its present shape; none where these are no axes of the buffer.
+        axes: the axes of the part in its present shape; none where these are not axes of the buffer.
     """
 
     intervals: tuple[Interval, ...]

@@ -114,7 +114,7 @@ def _count_launch(
     for site, times in zip(*np.unique(barriers, return_counts=True), strict=True):
         totals.setdefault(int(site), [0] * len(NUMBERS))[-1] += int(times)
     _count_branches(rows[rows[:, 0] & 0xFFFF == int(What.BRANCH)], threads, lanes, totals)
-    rows = rows[rows[:, 3] > 0]  # what is no fence, no barrier and no branch
+    rows = rows[rows[:, 3] > 0]  # neither fences nor barriers nor branches
     sites, what, thread = rows[:, 0] >> 16, rows[:, 0] & 0xFFFF, rows[:, 1] - 1
     warp = _warps(thread, threads, lanes)
     for site in np.unique(sites):

@@ -35,7 +35,7 @@ class span:
         details: what a trace shows with it.
 
     Raises:
-        GraphError: EK0478 the name is no text.
+        GraphError: EK0478 the name is not a text.
     """
 
     __slots__ = ("details", "name")

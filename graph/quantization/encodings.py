@@ -221,7 +221,7 @@ def encoding_of(argument: str, value: Any, code: str = CODE) -> QuantizationEnco
 
 
 def bytes_of(encoding: QuantizationEncoding, elements: int) -> int | None:
-    """How many bytes a row of so many elements takes; None if they are no whole blocks."""
+    """How many bytes a row of so many elements takes; None if they are not whole blocks."""
     block = encoding.block_parameters
     return elements // block.elements_per_block * block.block_size if elements % block.elements_per_block == 0 else None
 

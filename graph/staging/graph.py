@@ -98,7 +98,7 @@ class Graph(Drawn, Rich):
         output_types: what the outputs have to be; checked when they are set.
 
     Raises:
-        GraphError: an input type is none, or has a computed dim; or whatever an op in `forward` raises.
+        GraphError: an input type is invalid, or has a computed dim; or whatever an op in `forward` raises.
         PackageError: a custom extension cannot be loaded.
     """
 

@@ -1,8 +1,8 @@
 """Reads printed graphs: `parse_graph(str(graph))` is the graph once more.
 
 A print leaves out the lines that staged the ops, the messages of `rebind`, the names that `forward` has for its inputs,
-and the elements of large constants. Everything that the results and the code depend on is kept. The text is not trusted:
-values, types and kernels are looked up and checked.
+and the elements of large constants. Everything that the results and the code depend on is kept. The text is not
+trusted: values, types and kernels are looked up and checked.
 
 See also `ir.format_graph` (the form of the text).
 """
@@ -56,7 +56,7 @@ def parse_graph(
         constants: the elements of constants that the print does not show whole, by the numbers of their values.
 
     Raises:
-        GraphError: EK0436, the text is no such print, or the elements of a constant are missing.
+        GraphError: EK0436, the text is not a printed graph, or the elements of a constant are missing.
         PackageError: EK0440, no library has an op of this name; or an extension cannot be loaded.
     """
     given = {} if constants is None else constants

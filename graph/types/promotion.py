@@ -210,7 +210,7 @@ def _differs(rounded: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> np.n
 
 
 def _inside(wide: np.ndarray[Any, Any], low: int, high: int) -> np.ndarray[Any, Any]:
-    # The maximum of a 64-bit integer is no float; the bound above it is, and both round to it.
+    # The maximum of a 64-bit integer is not a float; the bound above it is, and both round to it.
     inside: np.ndarray[Any, Any] = (wide >= float(low)) & (wide < float(high) + 1.0)
     return inside
 

@@ -124,7 +124,7 @@ class WeightData:
             return self
         if self.quantization_encoding is not None:
             raise GraphError(
-                f"weight '{self.name}' is quantised, and its bytes are no numbers of dtype {dtype}",
+                f"weight '{self.name}' is quantised, and its bytes are not numbers of dtype {dtype}",
                 code=NO_WEIGHT,
                 place=user_place(),
                 argument="dtype",

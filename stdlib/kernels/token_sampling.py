@@ -301,7 +301,7 @@ def penalize_tokens(
     presence: InputTensor[float32, "r"],
     ctx: DeviceContext,
 ) -> None:
-    """Logits with those of tokens of the history lowered; numbers of the history below 0 are no tokens."""
+    """Logits with those of tokens of the history lowered; numbers of the history below 0 are not tokens."""
 
     v, h = logits.dim(1), history.dim(1)
 

@@ -235,7 +235,7 @@ def test_wrong_store_of_a_body(workplace, golden: Callable[[str, object], None])
 
 
 def test_independent_mistakes(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    """All in one go; what uses a failed variable is no new mistake."""
+    """All in one go; what uses a failed variable is not a new mistake."""
     names = """
         a = foo
         b = a + 1

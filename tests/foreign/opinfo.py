@@ -195,7 +195,8 @@ def main(arguments: list[str]) -> int:
             continue
         results[name_of(info)] = r = run_op(info)
         print(
-            f"{name_of(info)}: {r.passed} agree, {r.failed} differ, {sum(r.unsupported.values())} unsupported", flush=True
+            f"{name_of(info)}: {r.passed} agree, {r.failed} differ, {sum(r.unsupported.values())} unsupported",
+            flush=True,
         )
         for line in r.failures[:3]:
             print("   ", line)

@@ -242,7 +242,7 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "huge tensor count": (head(tensors=HUGE), "tensor_count: expected at most 0 in the 0 bytes"),
     "huge metadata count": (head(metadata=HUGE), "metadata_kv_count: expected at most 0"),
     "a huge name": (head(0, 1) + struct.pack("<Q", HUGE) + bytes(90), "metadata 0: name: length: expected at most 90"),
-    "a name that is no text": (head(0, 1) + struct.pack("<Q", 2) + b"\xff\xfe" + bytes(90), "UTF-8, got byte 0xff"),
+    "a name that is not a text": (head(0, 1) + struct.pack("<Q", 2) + b"\xff\xfe" + bytes(90), "UTF-8, got byte 0xff"),
     "a name twice": (head(0, 2) + 2 * (text("a") + struct.pack("<IB", 0, 1)) + bytes(9), "a name that no other has"),
     "an unknown type": (field("a", 13, bytes(9)), "metadata 'a': type: expected 0 to 12, got 13"),
     "a bool of 2": (field("a", 7, b"\2"), "metadata 'a': expected 0 or 1, got 2"),

@@ -163,4 +163,4 @@ def test_other_ops_gather(mesh):
     mixed, sent = counted(lambda: ek.op(product)(x, whole))
     assert sent == 0 and mixed.placements == (Shard(0),) and torch.equal(mixed.to_local(), X[:2] ** 2)
     partial = torch.distributed.tensor.DTensor.from_local(X, mesh, [Partial()])
-    assert not ek.op(product)(partial, partial).placements[0].is_partial()  # a product of sums is no sum of products
+    assert not ek.op(product)(partial, partial).placements[0].is_partial()  # a product of sums is not a sum of products

@@ -92,7 +92,7 @@ def read_object(data: bytes) -> ObjectFile:
     """Reads a relocatable object.
 
     Raises:
-        InternalError: the bytes are no such object, or are malformed.
+        InternalError: the bytes are not an object file, or are malformed.
     """
     if len(data) < elf.FILE_HEADER.size or data[:4] != elf.IDENTITY[:4]:
         raise fault("this is not an ELF file")

@@ -34,7 +34,7 @@ from .turned import TiledLoop, tiles_of
 
 GPU_BLOCK = 256
 MOST_LANES = 1024
-SHORT_ROW = 64  # elements, which are no work for several threads
+SHORT_ROW = 64  # elements, which are too small for several threads
 
 
 # *** loops over elements ***

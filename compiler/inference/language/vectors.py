@@ -1,4 +1,4 @@
-"""Evaluates the names of the language for vectors that are no row: widening products, counting vectors.
+"""Evaluates the names of the language for vectors that are not rows: widening products, counting vectors.
 
 See also `inference.members.vectors` (methods of vectors).
 """

@@ -42,7 +42,7 @@ def autotune(
         tolerance: lets results differ by this share of them (1e-5, say), whatever the default's do.
 
     Raises:
-        CompileError: EK0349, the kernel has no such parameter, value or dim, or the tolerance is none.
+        CompileError: EK0349, the kernel has no such parameter, value or dim, or the tolerance is invalid.
     """
 
     def record(kernel: K) -> K:

@@ -144,7 +144,7 @@ class ExpressionParser:
         return {star.arg for star in starred}
 
     def annotation(self, node: ast.expr) -> s.Expr | None:
-        """A type that fixes a parameter's or a variable's type; anything that is no such type says nothing."""
+        """A type that fixes a parameter's or a variable's type; other annotations have no effect."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a name that comes later in the file
             try:
                 quoted = ast.parse(node.value, mode="eval").body

@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     else:
 
         class Registering(Protocol):
-            """What `@register("name")` makes of a function: outputs, which come first, are no arguments of a call."""
+            """What `@register("name")` makes of a function: outputs, which come first, are not arguments of a call."""
 
             @overload
             def __call__(self, function: type, /) -> Kernel: ...
@@ -281,7 +281,7 @@ def _of_class(owner: type, record: Callable[[Callable[..., Any]], Kernel]) -> Ke
     """The kernel of a class with static methods `execute` and, perhaps, `shape`.
 
     Raises:
-        CompileError: EK0107, they are none.
+        CompileError: EK0107, they are invalid.
     """
     results: dict[str, Callable[..., Any]] = {}
     for name in ("execute", "shape"):
@@ -450,7 +450,7 @@ class _Reader:
                 dtype = constraint.dtype if isinstance(constraint, SIMDType) else constraint
                 if not isinstance(dtype, DType):
                     raise self.fail(
-                        f"TypeVar '{variable.__name__}' is constrained to {_named(constraint)}, which is no dtype",
+                        f"TypeVar '{variable.__name__}' is constrained to {_named(constraint)}, which is not a dtype",
                         "EK0301",
                         argument,
                     )

@@ -6,7 +6,7 @@ are not run. A file registers kernels when it calls `register` of the language a
 neighbour that calls it, or through a decorator from elsewhere over a function that takes output tensors.
 
 Files for tests (`test_*.py`, `*_test.py`, `conftest.py`) belong to no folder's library; code that means one names it.
-What is no valid Python registers kernels when its text speaks of `register`, so that its mistakes are shown.
+What is not valid Python registers kernels when its text speaks of `register`, so that its mistakes are shown.
 
 See also `frontend.python.import_file` (which kernels; importing).
 """
@@ -53,7 +53,7 @@ def registers(file: Path, root: Path) -> bool:
 
 
 def is_broken(file: Path) -> bool:
-    """Whether a file is no valid Python."""
+    """Whether a file is not valid Python."""
     try:
         _parsed(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -277,7 +277,7 @@ def _grouped(schema: OpSchema, values: list[Any], parameters: Mapping[str, Any])
 
 
 def _as_tensor(value: Any) -> Any:
-    """An array of NumPy as a tensor over its memory; what is none stays as it is."""
+    """An array of NumPy as a tensor over its memory; other values stay as they are."""
     if isinstance(value, np.ndarray):
         return torch.from_dlpack(value) if value.flags.writeable else torch.tensor(value)
     return value

@@ -121,7 +121,7 @@ class PythonFallback:
         """The kernel for tensors of these dtypes and ranks.
 
         Raises:
-            GraphError, DTypeError, DeviceError: they are none that the signature takes.
+            GraphError, DTypeError, DeviceError: the signature does not take them.
         """
         op = self.schema.name
         given = [*zip(self.schema.inputs, call.inputs, strict=True)]

@@ -90,7 +90,7 @@ class _Call:
 
     keys: Any
     parameters: Mapping[str, Any]
-    inputs: Sequence[int | None]  # the length of each list; None for what is no list
+    inputs: Sequence[int | None]  # the length of each list; None for what is not a list
     dual: bool
     outputs: Sequence[int | None] = ()
     one: bool = True  # whether there is one output, which is returned as it is
@@ -148,8 +148,8 @@ def _part_of_backward() -> Iterator[None]:
 
 
 def in_backward() -> bool:
-    """Whether this thread computes a backward. Ops without one are recorded there: to call them is no error, to request
-    a gradient of what they return is one."""
+    """Whether this thread computes a backward. Ops without one are recorded there: to call them is not an error, to
+    request a gradient of what they return is one."""
     return bool(active) and threading.get_ident() in active
 
 
@@ -350,7 +350,7 @@ def _refuse_tangent(op: str, argument: str, why: str, kind: str = "op") -> None:
 
 
 def lengths(values: Sequence[Any]) -> list[int | None]:
-    """The length of each list among the values; None for what is no list."""
+    """The length of each list among the values; None for what is not a list."""
     return [len(value) if isinstance(value, list | tuple) else None for value in values]
 
 

@@ -80,7 +80,7 @@ def blocked_conv(
 
 
 def _in_order(call: NodeCall, w: TensorValue, group: int) -> TensorValue:
-    """Filters (out, in, places) of blocks: of outputs and inputs; of outputs alone where the inputs are no full
+    """Filters (out, in, places) of blocks: of outputs and inputs; of outputs alone where the inputs are not full
     block."""
     outputs, inputs, *places = (known_size(call, dim) for dim in w.shape)
     size = _block(call, outputs)
