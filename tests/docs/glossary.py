@@ -36,23 +36,6 @@ PATTERN = re.compile("|".join(rf"(?:\b(?:{pattern})\b)" for pattern in REFUSED),
 
 LEFT: dict[str, int] = {
     "tests": 1,
-    "tests/architecture": 1,
-    "tests/checks": 1,
-    "tests/cli": 7,
-    "tests/compiler": 10,
-    "tests/diagnostics": 20,
-    "tests/dsl": 3,
-    "tests/eager": 1,
-    "tests/fuzz": 12,
-    "tests/gpu": 21,
-    "tests/graph": 26,
-    "tests/interop": 28,
-    "tests/language": 6,
-    "tests/native": 3,
-    "tests/packaging": 3,
-    "tests/support": 39,
-    "tests/testing": 1,
-    "tests/types": 1,
 }
 
 
