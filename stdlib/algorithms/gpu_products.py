@@ -115,7 +115,7 @@ def _by_tile(
         first_row, first_column = tile // across * TILE, tile % across * TILE
         thread = gpu.thread_idx.x
         left, right = gpu.shared[wide](STEP, TILE + PAD), gpu.shared[wide](STEP, TILE + PAD)
-        bring = _bringing(thread, batch, first_row, first_column, sizes, wide, a, b, transposed)
+        bring = _bringing(thread, (batch, first_row, first_column), sizes, wide, a, b, transposed)
         x, y = thread % SIDE * EACH, thread // SIDE * EACH
         zero = SIMD[wide, EACH](0)
         sums = (zero, zero, zero, zero)
@@ -138,9 +138,7 @@ def _by_tile(
 
 def _bringing(
     thread: Index,
-    batch: Index,
-    first_row: Index,
-    first_column: Index,
+    tile: tuple[Index, Index, Index],
     sizes: tuple[Index, ...],
     wide: AnyDType,
     a: Callable[..., Parts],
@@ -153,6 +151,7 @@ def _bringing(
     transposed.
     """
     _, m, n, depth = sizes
+    batch, first_row, first_column = tile
     matrix = b(batch)
     along, across = thread % STEP, thread // STEP
     rows: Any = ()

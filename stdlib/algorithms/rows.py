@@ -134,7 +134,7 @@ def reduce(x: AnyTensor, monoid: type[Monoid] | Monoids, *, of: Callable[..., Pa
     no_copies = for_each(xs, lambda _, x: (False, x))
 
     def part(piece: Index):
-        return _piece(xs, no_copies, monoids, terms, dtype, (), n, piece, size, _at_position)
+        return _piece(xs, no_copies, monoids, terms, dtype, ((), n), (piece, size), _at_position)
 
     if within_parallel() or compiled_for().is_gpu:
         for piece in range(pieces):
@@ -177,13 +177,17 @@ def _piece(
     monoids: Monoids,
     of: Terms,
     dtype: DTypes,
-    lead: tuple[Index, ...],
-    n: Index,
-    piece: Index,
-    size: Index,
+    row: tuple[tuple[Index, ...], Index],
+    part: tuple[Index, Index],
     load: Callable[[AnyTensor, tuple[Index, ...], Index, int], Parts],
 ) -> Any:
-    """The settled states of one piece of a row; `nearby` are what `_copied` gives."""
+    """The settled states of one piece of a row.
+
+    `nearby` are what `_copied` gives, `row` the indices of the row and its length, `part` the number and size of the
+    piece.
+    """
+    lead, n = row
+    piece, size = part
 
     def elements(k: Index, width: int):
         for_each(xs, lambda _, x: _prefetch_rows(x, xs[0].rank, lead, k, width))
@@ -282,7 +286,7 @@ def _by_row(
         lead = unravelled(number, sizes)
         states = empty(monoids, dtype)
         for piece in range(first, first + count):
-            result = _piece(xs, nearby, monoids, of, dtype, lead, n, piece, size, load)
+            result = _piece(xs, nearby, monoids, of, dtype, (lead, n), (piece, size), load)
             states = joined(monoids, states, result)
         return states
 

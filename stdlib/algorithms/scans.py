@@ -34,6 +34,7 @@ from ...dsl import (
     stack,
     static_assert,
     store,
+    struct,
     unroll,
     within_parallel,
 )
@@ -149,7 +150,7 @@ def _scan_rows(
         lead = unravelled(row, sizes)
         low = piece * size
         high = min(low + size, n)
-        return _scan_piece(outs, xs, monoid, exclusive, reverse, of, dtype, lead, low, high, before, writes)
+        return _scan_piece(outs, xs, Scan(monoid, exclusive, reverse, of, dtype), lead, (low, high), before, writes)
 
     def whole(row: Index):
         before = _nothing(monoid, dtype)
@@ -214,20 +215,29 @@ def _scan_by_team(
     in_teams(product(sizes), n, row)
 
 
+@struct
+class Scan:
+    """What is computed along a row: the states of which monoid, of which elements, and how they are stored."""
+
+    monoid: Any
+    exclusive: bool
+    reverse: bool
+    of: Any
+    dtype: Any
+
+
 def _scan_piece(
     outs: tuple[AnyTensor, ...],
     xs: tuple[AnyTensor, ...],
-    monoid: type[Monoid],
-    exclusive: bool,
-    reverse: bool,
-    of: Terms,
-    dtype: DTypes,
+    scan: Scan,
     lead: tuple[Index, ...],
-    low: Index,
-    high: Index,
+    bounds: tuple[Index, Index],
     before: Parts,
     writes: bool,
 ) -> Any:
+    monoid, of, dtype, exclusive, reverse = scan.monoid, scan.of, scan.dtype, scan.exclusive, scan.reverse
+    low, high = bounds
+
     def step(value: Parts, k: Index, carry: Floating, alone: Floating, put: Callable[[Parts], None]):
         """16 elements from k on: calls put(values), and gives the states after them."""
         lanes = _joined_in_lanes(monoid, value, dtype)

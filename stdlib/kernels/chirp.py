@@ -30,7 +30,7 @@ from ...dsl import (
     stack,
 )
 from ..algorithms.rows import TASK
-from .signal import NEARBY, TURN, load_row, scale_of, smallest_factor, stages, store_row, turned
+from .signal import NEARBY, TURN, Roots, load_row, scale_of, smallest_factor, stages, store_row, turned
 
 C = TypeVar("C", float32, float64)
 
@@ -90,7 +90,7 @@ def chirp_spectrum(
         for k in range(1, n):
             re[length - k] = re[k]
             im[length - k] = im[k]
-        real, imaginary = stages(first, second, roots.pointer(0, 0), length, POWERS_OF_2, 1)
+        real, imaginary = stages(first, second, Roots(roots.pointer(0, 0), length), POWERS_OF_2)
         for k in range(length):
             re[k] = real[k]
             im[k] = imaginary[k]
@@ -131,7 +131,7 @@ def fft_of_any_length(
             result = _convolved(first, second, chirp, roots, spectrum, n, length)
             store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
         else:
-            result = stages(first, second, roots.pointer(0, 0), n, 31, 1)
+            result = stages(first, second, Roots(roots.pointer(0, 0), n), 31)
             store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
     def row_of(row: Index):
@@ -162,12 +162,12 @@ def _convolved(
     for k in range(n, length):
         re[k] = chirp.dtype(0)
         im[k] = chirp.dtype(0)
-    real, imaginary = stages(first, second, table, length, POWERS_OF_2, 1)
+    real, imaginary = stages(first, second, Roots(table, length), POWERS_OF_2)
     for k in range(length):
         a, b = turned(real[k], imaginary[k], filtered[k], filtered[length + k])
         re[k] = b  # exchanged, for the inverse
         im[k] = a
-    imaginary, real = stages(first, second, table, length, POWERS_OF_2, 1)
+    imaginary, real = stages(first, second, Roots(table, length), POWERS_OF_2)
     for k in range(n):
         a, b = turned(real[k], imaginary[k], wave[k], wave[n + k])
         re[k] = a

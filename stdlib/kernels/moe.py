@@ -126,7 +126,7 @@ def grouped_matmul_ragged(
         for block in range(starts[e].cast(int64), last, ROWS):
             for column in range(first_column, min(first_column + PANEL, d), TILE):
                 for row in range(block, min(block + ROWS, last), TILE):
-                    _tile(out, x, weight, e, row, last, column, wide, ctx.target.vector_bits // wide.bits)
+                    _tile(out, x, weight, e, (row, last), column, wide, ctx.target.vector_bits // wide.bits)
 
     if ctx.target.is_gpu:
         parallel_for(n * d, element)
@@ -139,13 +139,13 @@ def _tile(
     x: AnyTensor,
     weight: AnyTensor,
     e: Index,
-    row: Index,
-    last: Index,
+    few: tuple[Index, Index],
     column: Index,
     wide: AnyDType,
     lanes: int,
 ) -> None:
     """Elements of a few rows and columns; behind the last of either, it is computed again and not stored."""
+    row, last = few
     d, depth = weight.dim(1), x.dim(1)
     rows = tuple(min(row + r, last - 1) for r in range(TILE))
     columns = tuple(min(column + c, d - 1) for c in range(TILE))

@@ -35,6 +35,7 @@ from ...dsl import (
     round,
     select,
     stack,
+    struct,
     unroll,
     vectorize,
 )
@@ -295,7 +296,7 @@ def nms_kept(
     The box with the largest score is kept, unless it overlaps one that is kept already by more than `overlap`; and so
     on, until there are `most`. With `bounded` only scores above `least` count.
     """
-    _keep(out, boxes, scores, most, overlap, least, bounded, center, wide_dtype(F))
+    _keep(out, boxes, scores, Limits(most, overlap, least, bounded), center, wide_dtype(F))
 
 
 @register("nms_kept_within", fuse=False)
@@ -312,36 +313,43 @@ def nms_kept_within(
 ) -> None:
     """The same with limits that come with the call."""
     wide = wide_dtype(F)
-    _keep(out, boxes, scores, most, overlap.cast(wide), least.cast(wide), bounded, center, wide)
+    _keep(out, boxes, scores, Limits(most, overlap.cast(wide), least.cast(wide), bounded), center, wide)
+
+
+@struct
+class Limits:
+    """Which boxes are kept: `most`, whose overlap is `overlap` at most; with `bounded` only scores above `least`."""
+
+    most: Index
+    overlap: Floating
+    least: Floating
+    bounded: bool
 
 
 def _keep(
     out: AnyTensor,
     boxes: AnyTensor,
     scores: AnyTensor,
-    most: Index,
-    overlap: float,
-    least: float,
-    bounded: bool,
+    limits: Limits,
     center: bool,
     wide: AnyDType,
-):
+) -> None:
     lanes = max(compiled_for().vector_bits // wide.bits, 1)
 
     def one_class(task: Index):
         batch, k = unravelled(task, (out.dim(0), out.dim(1)))
         n = out.dim(2)
         left: Any = Int(0)  # candidates are a heap in out[:left], and the kept ones lie from the end on
-        for s in range(n if most > 0 else 0):
+        for s in range(n if limits.most > 0 else 0):
             score = scores[batch, k, s].cast(wide)
-            if (score > least) if bounded else score == score:
+            if (score > limits.least) if limits.bounded else score == score:
                 out[batch, k, left] = s
                 left = left + 1
         for half in range(left // 2):
             _sift(out, scores, batch, k, left // 2 - 1 - half, left)
         kept: Any = Int(0)
         near = stack[wide](4 * NEAR)  # the first that are kept, side by side; boxes of 0 share nothing
-        while left > 0 and kept < most:
+        while left > 0 and kept < limits.most:
             best = out[batch, k, 0]
             left = left - 1
             out[batch, k, 0] = out[batch, k, left]
@@ -350,12 +358,14 @@ def _keep(
             free = True
             for first in range(0, min(kept, NEAR), lanes):
                 others = tuple(near.load(side * NEAR + first, width=lanes) for side in unroll(4))
-                if _share_more(others, result, overlap).reduce_or():
+                if _share_more(others, result, limits.overlap).reduce_or():
                     free = False
                     break
             if free:
                 for other in range(NEAR, kept):
-                    if _share_more(_corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), result, overlap):
+                    if _share_more(
+                        _corners(boxes, batch, out[batch, k, n - 1 - other], wide, center), result, limits.overlap
+                    ):
                         free = False
                         break
             if free:
@@ -410,7 +420,7 @@ def _corners(boxes: AnyTensor, batch: Index, box: Index, wide: AnyDType, center:
     return min(a, c), min(b, d), max(a, c), max(b, d)
 
 
-def _share_more(one: tuple[Floating, ...], other: tuple[Floating, ...], part: float) -> Any:
+def _share_more(one: tuple[Floating, ...], other: tuple[Floating, ...], part: Floating) -> Any:
     """Whether two boxes share more than this part of what they cover."""
     shared = max(min(one[2], other[2]) - max(one[0], other[0]), 0) * max(
         min(one[3], other[3]) - max(one[1], other[1]), 0

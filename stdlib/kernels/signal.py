@@ -37,6 +37,7 @@ from ...dsl import (
     sin,
     sqrt,
     stack,
+    struct,
     unroll,
 )
 from ..algorithms.algorithm import widened
@@ -97,7 +98,7 @@ def fft(
         elif halved:
             _real_to_halves(out, x, row, first, second, roots, factors, scale)
         else:
-            _each_element(out, x, row, first, second, roots, inverse, hermitian, factors, scale)
+            _each_element((out, x, row), (first, second), roots, inverse, hermitian, factors, scale)
 
     def row_of(row: Index):
         if nearby:
@@ -149,11 +150,8 @@ def complex_mul(out: OutputTensor[N, "*s 2"], x: InputTensor[N, "*s 2"], y: Inpu
 
 
 def _each_element(
-    out: AnyTensor,
-    x: AnyTensor,
-    row: Index,
-    first: tuple[Pointer[Floating], ...],
-    second: tuple[Pointer[Floating], ...],
+    rows: tuple[AnyTensor, AnyTensor, Index],
+    memory: tuple[tuple[Pointer[Floating], ...], ...],
     roots: AnyTensor,
     inverse: bool,
     hermitian: bool,
@@ -161,9 +159,11 @@ def _each_element(
     scale: Floating,
 ) -> None:
     """A row of n complex numbers."""
+    out, x, row = rows
+    first, second = memory
     n = roots.dim(1)
     load_row(x, row, first, n, inverse, hermitian)
-    result = stages(first, second, roots.pointer(0, 0), n, factors, 1)
+    result = stages(first, second, Roots(roots.pointer(0, 0), n), factors)
     store_row(out, row, result, n, x.dim(2) == 1, inverse, hermitian, scale)
 
 
@@ -235,7 +235,7 @@ def _real_to_halves(
         im[k] = x.dtype(0)
     if kept % 2 == 1:
         re[kept // 2] = x[row, kept - 1, 0]
-    real, imaginary = stages(first, second, table, h, factors, 2)
+    real, imaginary = stages(first, second, Roots(table, h, 2), factors)
     out[row, 0, 0], out[row, 0, 1] = (real[0] + imaginary[0]) * scale, x.dtype(0)
     out[row, h, 0], out[row, h, 1] = (real[0] - imaginary[0]) * scale, x.dtype(0)
     half = x.dtype(0.5) * scale
@@ -275,7 +275,7 @@ def _halves_to_real(
         re_odd, im_odd = turned(a - c, b + d, table[k], -table[2 * h + k])
         re[k] = a + c - im_odd
         im[k] = b - d + re_odd
-    odd, even = stages(first, second, table, h, factors, 2)
+    odd, even = stages(first, second, Roots(table, h, 2), factors)
     for k in range(h):
         out[row, 2 * k, 0] = even[k] * scale
         out[row, 2 * k + 1, 0] = odd[k] * scale
@@ -296,20 +296,27 @@ def _make_ends_real(imaginary: Pointer[Floating], n: Index):
         imaginary[n // 2] = imaginary.dtype(0)
 
 
+@struct
+class Roots:
+    """The roots of a transform of n: each `every`-th of a table of cosines, and of the sines behind them."""
+
+    table: Pointer[Floating]
+    n: Index
+    every: int = 1
+
+
 def stages(
     x: tuple[Pointer[Floating], ...],
     y: tuple[Pointer[Floating], ...],
-    table: Pointer[Floating],
-    n: Index,
+    roots: Roots,
     factors: int,
-    every: int,
 ) -> Any:
     """Goes from x to y and back, a factor of n each time; gives the one that holds the result.
 
-    The roots are each `every`-th of the table. After some stages x holds n / rest interleaved transforms: `rest` is
+    After some stages x holds n / rest interleaved transforms: `rest` is
     what is left of n, `s` is n / rest.
     """
-    rest = n
+    rest = roots.n
     s = Int(1)
     xr, xi = x
     yr, yi = y
@@ -317,14 +324,14 @@ def stages(
         radix, butterfly = ((4, _four), (2, _two), (3, _three), (5, _five))[kind]
         if factors >> kind & 1:
             while rest % radix == 0:
-                _stage(radix, butterfly, (xr, xi), (yr, yi), table, n, s, rest, every)
+                _stage(radix, butterfly, (xr, xi), (yr, yi), roots, s, rest)
                 xr, xi, yr, yi = yr, yi, xr, xi
                 s = s * radix
                 rest = rest // radix
     if factors >> 4 & 1:
         while rest > 1:
             factor = smallest_factor(rest)
-            _sums((xr, xi), (yr, yi), table, n, s, rest, factor, every)
+            _sums((xr, xi), (yr, yi), roots, s, rest, factor)
             xr, xi, yr, yi = yr, yi, xr, xi
             s = s * factor
             rest = rest // factor
@@ -344,31 +351,29 @@ def _stage(
     butterfly: Callable[..., Parts],
     x: tuple[Pointer[Floating], ...],
     y: tuple[Pointer[Floating], ...],
-    table: Pointer[Floating],
-    n: Index,
+    roots: Roots,
     s: Index,
     rest: Index,
-    every: int,
 ) -> None:
     """Transforms of `radix` elements that lie m blocks of s apart, turned by their roots; they go side by side."""
     m = rest // radix
     if radix == 4 and s == 1:
         whole = m // LANES * LANES
         for p in range(0, whole, LANES):
-            _first_stage(x, y, table, n, m, p, every)
+            _first_stage(x, y, roots, m, p)
         for p in range(whole, m):
-            _group(radix, butterfly, x, y, table, n, s, m, p, Int(0), 1, every)
+            _group(radix, butterfly, x, y, roots, (s, m), (p, Int(0)), 1)
     elif s % LANES == 0:
         for p in range(m):
             for q in range(0, s, LANES):
-                _group(radix, butterfly, x, y, table, n, s, m, p, q, LANES, every)
+                _group(radix, butterfly, x, y, roots, (s, m), (p, q), LANES)
     elif radix == 4 and s == 4:
         for p in range(m):
-            _group(radix, butterfly, x, y, table, n, s, m, p, Int(0), 4, every)
+            _group(radix, butterfly, x, y, roots, (s, m), (p, Int(0)), 4)
     else:
         for p in range(m):
             for q in range(s):
-                _group(radix, butterfly, x, y, table, n, s, m, p, q, 1, every)
+                _group(radix, butterfly, x, y, roots, (s, m), (p, q), 1)
 
 
 def _group(
@@ -376,16 +381,14 @@ def _group(
     butterfly: Callable[..., Parts],
     x: tuple[Pointer[Floating], ...],
     y: tuple[Pointer[Floating], ...],
-    table: Pointer[Floating],
-    n: Index,
-    s: Index,
-    m: Index,
-    p: Index,
-    q: Index,
+    roots: Roots,
+    sizes: tuple[Index, Index],
+    place: tuple[Index, Index],
     width: int,
-    every: int,
 ) -> None:
     """`width` transforms, from q on: elements of x lie s apart times m, those of y s apart."""
+    s, m = sizes
+    p, q = place
     values: Any = ()
     for t in unroll(radix):
         at = q + s * (p + m * t)
@@ -395,8 +398,8 @@ def _group(
         at = q + s * (radix * p + u)
         re, im = result[u]
         if u > 0:
-            root = s * p * u * every
-            re, im = turned(re, im, table[root], table[n * every + root])
+            root = s * p * u * roots.every
+            re, im = turned(re, im, roots.table[root], roots.table[roots.n * roots.every + root])
         y[0].store(re, at)
         y[1].store(im, at)
 
@@ -404,11 +407,9 @@ def _group(
 def _first_stage(
     x: tuple[Pointer[Floating], ...],
     y: tuple[Pointer[Floating], ...],
-    table: Pointer[Floating],
-    n: Index,
+    roots: Roots,
     m: Index,
     p: Index,
-    every: int,
 ) -> None:
     """LANES transforms of 4 elements, whose results lie one after the other: s is 1."""
     values: Any = ()
@@ -418,9 +419,9 @@ def _first_stage(
     columns: Any = (result[0],)
     for u in unroll(1, 4):
         re, im = result[u]
-        step = u * every
-        c = table.load(p * step, width=LANES, stride=step)
-        d = table.load(n * every + p * step, width=LANES, stride=step)
+        step = u * roots.every
+        c = roots.table.load(p * step, width=LANES, stride=step)
+        d = roots.table.load(roots.n * roots.every + p * step, width=LANES, stride=step)
         columns = (*columns, turned(re, im, c, d))
     for part in unroll(2):
         even = columns[0][part].interleave(columns[2][part])
@@ -431,14 +432,13 @@ def _first_stage(
 def _sums(
     x: tuple[Pointer[Floating], ...],
     y: tuple[Pointer[Floating], ...],
-    table: Pointer[Floating],
-    n: Index,
+    roots: Roots,
     s: Index,
     rest: Index,
     radix: Index,
-    every: int,
 ) -> None:
     """A stage of another prime: each result is a plain sum."""
+    table, n, every = roots.table, roots.n, roots.every
     m = rest // radix
     for p in range(m):
         for u in range(radix):
