@@ -507,7 +507,7 @@ class Model(Rich):
         """Writes the model as a file that C programs call, without Python and without a compiler.
 
         Args:
-            path: a shared object (`.so`), an object for linkers (`.o`), or a package for `InferenceSession.load` (`.pkg`).
+            path: a shared object (`.so`), an object for linkers (`.o`), or a package (`.pkg`) for sessions to load.
             header: where its header goes, for C11 and C++.
             name, output_names: begins its functions' names, by default the graph's; of outputs: `y0`, `y1`, …
             targets: processors, such as "x86-64-v3", "x86-64-v4" or "aarch64"; x86-64-v3 or aarch64 when left out.
