@@ -385,7 +385,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a number for values": ({"space": {"width": 3}}, "has no values to try"),
     "no such dim": ({"space": {"width": (1,)}, "key": ("k",)}, "no dim 'k'"),
     "no rounds": ({"space": {"width": (1,)}, "rounds": 0}, "is not a number of rounds"),
-    "no time": ({"space": {"width": (1,)}, "limit": -1}, "no time in seconds"),
+    "no time": ({"space": {"width": (1,)}, "limit": -1}, "not a time in seconds"),
     "no tolerance": ({"space": {"width": (1,)}, "tolerance": 2}, "not a share of a result"),
     "too many": ({"space": {"width": range(1, 2000)}}, "1,999 combinations"),
 }
