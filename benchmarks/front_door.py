@@ -44,7 +44,7 @@ X, Y = np.arange(SIZE, dtype=np.float32), np.ones(SIZE, np.float32)
 
 
 @dataclass
-class Row:
+class CallRow:
     """Something that is called, and what it is compared with.
 
     Attributes:
@@ -81,7 +81,7 @@ class Row:
         return f"{ours / peers[0]:.2f} x", ours <= self.bar * peers[0]
 
 
-def timed(row: Row, rounds: int) -> None:
+def timed(row: CallRow, rounds: int) -> None:
     """The times of a row's calls in nanoseconds, in turns."""
     timers = {name: timeit.Timer(text, globals=dict(row.names)) for name, text in row.calls.items()}
     counts, taken = {}, {name: [] for name in timers}  # type: ignore[var-annotated]
@@ -99,33 +99,35 @@ def timed(row: Row, rounds: int) -> None:
 # *** sections ***
 
 
-def direct() -> Iterator[Row]:
+def direct() -> Iterator[CallRow]:
     """`kernel(x)` on arrays of NumPy."""
     names = {"add_one": kernels.add_one, "x": X, "y": Y.copy(), "negative": np.negative}
-    yield Row("`add_one(x)`, repeated", 0.75, {"add_one": "add_one(x)", "np.negative": "negative(x)"}, names)
+    yield CallRow("`add_one(x)`, repeated", 0.75, {"add_one": "add_one(x)", "np.negative": "negative(x)"}, names)
     several = "add_one(x0); add_one(x1); add_one(x2); add_one(x3)"
     sizes = {f"x{k}": np.arange(SIZE - k, dtype=np.float32) for k in range(4)}
     same = {"changing": several, "unchanged": "add_one(x0); add_one(x0); add_one(x0); add_one(x0)"}
-    yield Row("sizes that change", 1.2, same, {**names, **sizes}, per=4)
-    yield Row("`out=`", 0, {"out=": "add_one(x, out=y)", "without": "add_one(x)"}, names, more=60)
+    yield CallRow("sizes that change", 1.2, same, {**names, **sizes}, per=4)
+    yield CallRow("`out=`", 0, {"out=": "add_one(x, out=y)", "without": "add_one(x)"}, names, more=60)
     scaled = {"scaled": kernels.scaled, "x": X}
     keyword = {"by keyword": "scaled(x, scale=2.0)", "without": "scaled(x)"}
-    yield Row("a parameter by keyword", 0, keyword, scaled, more=60)
+    yield CallRow("a parameter by keyword", 0, keyword, scaled, more=60)
     read = {"polynomial": kernels.polynomial, "add_one": kernels.add_one, "x": X}
     four = {"four": "polynomial(x)", "none": "add_one(x)"}
-    yield Row("four variables that a kernel read", 0, four, read, more=60)
+    yield CallRow("four variables that a kernel read", 0, four, read, more=60)
     view = {**names, "v": np.arange(2 * SIZE, dtype=np.float32)[::2]}
-    yield Row("a view", 0.75, {"add_one": "add_one(v)", "np.negative": "negative(v)"}, view)
-    yield Row("a `Buffer`", 4000, {"add_one": "add_one(b)"}, {**names, "b": Buffer.from_numpy(X)})
+    yield CallRow("a view", 0.75, {"add_one": "add_one(v)", "np.negative": "negative(v)"}, view)
+    yield CallRow("a `Buffer`", 4000, {"add_one": "add_one(b)"}, {**names, "b": Buffer.from_numpy(X)})
     large = {**names, "x": np.ones(1 << 18, np.float32)}
-    yield Row("an output of 1 MiB", 1.2, {"add_one": "add_one(x)", "np.negative": "negative(x)"}, large)
+    yield CallRow("an output of 1 MiB", 1.2, {"add_one": "add_one(x)", "np.negative": "negative(x)"}, large)
     tuned = {"total": kernels.total, "x": X}
     said = {"tuned": "total(x)", "the parameter said": f"total(x, width={_tuned_width()})"}
-    yield Row(_TUNED, 0, said, tuned, more=60)
+    yield CallRow(_TUNED, 0, said, tuned, more=60)
     number = {"axpy": kernels.axpy, "x": X, "y": Y}
-    yield Row("a number of Python's", 4000, {"axpy": "axpy(2.0, x, y)"}, number)
+    yield CallRow("a number of Python's", 4000, {"axpy": "axpy(2.0, x, y)"}, number)
     scalar = {**number, "a": np.float32(2)}
-    yield Row("a number of NumPy's", 0, {"NumPy's": "axpy(a, x, y)", "Python's": "axpy(2.0, x, y)"}, scalar, more=60)
+    yield CallRow(
+        "a number of NumPy's", 0, {"NumPy's": "axpy(a, x, y)", "Python's": "axpy(2.0, x, y)"}, scalar, more=60
+    )
 
 
 _TUNED = "a tuned kernel, compared with the same call with its parameter"
@@ -137,30 +139,30 @@ def _tuned_width() -> Any:
     return dict(kept(loaded_kernel(kernels.total).digest)[0].parameters)["width"]
 
 
-def broadcasting() -> Iterator[Row]:
+def broadcasting() -> Iterator[CallRow]:
     """`kernel(matrix, row)` on arrays of NumPy."""
     matrix = X.reshape(8, 8)
     names = {"plus": kernels.plus, "add": np.add, "m": matrix, "row": matrix[0].copy(), "column": matrix[:, :1].copy()}
     for what, other in (("a row", "row"), ("a column", "column"), ("a number", "2.0")):
         calls = {"plus": f"plus(m, {other})", "np.add": f"add(m, {other})"}
-        yield Row(f"a matrix and {what} broadcast", 1.0, calls, names)
+        yield CallRow(f"a matrix and {what} broadcast", 1.0, calls, names)
 
 
-def complex_numbers() -> Iterator[Row]:
+def complex_numbers() -> Iterator[CallRow]:
     """Complex numbers: a small array, and 1 Mi of them into memory that is given."""
     small, large = (np.exp(1j * np.arange(size)).astype(np.complex64) for size in (SIZE, 1 << 20))
     names = {"times": kernels.times, "multiply": np.multiply, "z": small}
-    yield Row("complex numbers", 1.0, {"times": "times(z, z)", "np.multiply": "multiply(z, z)"}, names)
+    yield CallRow("complex numbers", 1.0, {"times": "times(z, z)", "np.multiply": "multiply(z, z)"}, names)
     for what, kernel, peer, z, out in (
         ("products", kernels.times, np.multiply, (large, large), large.copy()),
         ("quotients", kernels.quotient, np.divide, (large, large), large.copy()),
         ("absolute values", kernels.modulus, np.abs, (large,), large.real.copy()),
     ):
         calls = {kernel.__name__: "ours(*z, out=out)", f"np.{peer.__name__}": "peer(*z, out=out)"}
-        yield Row(f"1 Mi complex numbers, {what}", 1.2, calls, {"ours": kernel, "peer": peer, "z": z, "out": out})
+        yield CallRow(f"1 Mi complex numbers, {what}", 1.2, calls, {"ours": kernel, "peer": peer, "z": z, "out": out})
 
 
-def layouts() -> Iterator[Row]:
+def layouts() -> Iterator[CallRow]:
     """Arrays and tensors of other layouts than row-major: small ones, and of 1 Mi elements."""
     small, large = X.reshape(8, 8).T, np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024).T
     images = np.arange(1 << 20, dtype=np.float32).reshape(16, 32, 32, 64).transpose(0, 3, 1, 2)
@@ -172,18 +174,18 @@ def layouts() -> Iterator[Row]:
         ("1 Mi transposed, and a number", large, 2.0),
         ("1 Mi, one of two transposed", large, np.ascontiguousarray(large)),
     ):
-        yield Row(what, 1.2, {"plus": "plus(x, y)", "np.add": "add(x, y)"}, {**names, "x": x, "y": y})
+        yield CallRow(what, 1.2, {"plus": "plus(x, y)", "np.add": "add(x, y)"}, {**names, "x": x, "y": y})
     square, turned = (TensorType(DType.float32, dims, DeviceRef.CPU()) for dims in (["n", "m"], ["m", "n"]))
     names = {"x": np.ascontiguousarray(large), "add": np.add, "copy": np.ascontiguousarray}
     model = InferenceSession().load(Graph("sum", lambda x, y: x + y.transpose(0, 1), [square, turned]))
     calls = {"model": "model(x, x)", "np.add": "add(x, x.T)"}
-    yield Row("a graph of 1 Mi, `x + y.transpose(0, 1)`", 1.2, calls, {**names, "model": model})
+    yield CallRow("a graph of 1 Mi, `x + y.transpose(0, 1)`", 1.2, calls, {**names, "model": model})
     model = InferenceSession().load(Graph("copy", lambda x: x.transpose(0, 1), [square]))
     calls = {"model": "model(x)", "np.ascontiguousarray": "copy(x.T)"}
-    yield Row("a graph of 1 Mi, `x.transpose(0, 1)`", 1.2, calls, {**names, "model": model})
+    yield CallRow("a graph of 1 Mi, `x.transpose(0, 1)`", 1.2, calls, {**names, "model": model})
 
 
-def torch_layouts() -> Iterator[Row]:
+def torch_layouts() -> Iterator[CallRow]:
     """Channels-last tensors of PyTorch, next to its own op and the code of inductor."""
     import einkorn.torch
     import torch
@@ -194,48 +196,48 @@ def torch_layouts() -> Iterator[Row]:
     for what, x in (("transposed", large.reshape(1024, 1024).T), ("channels last", images)):
         calls = {"op": "op(x, x)", "inductor": "compiled(x, x)", "torch.add": "add(x, x)"}
         names = {"op": op, "compiled": compiled, "add": torch.add, "x": x}
-        yield Row(f"torch, 1 Mi, {what}", 1.2, calls, names)
+        yield CallRow(f"torch, 1 Mi, {what}", 1.2, calls, names)
     calls = {"op": "op(x, x.T)", "inductor": "compiled(x, x.T)", "torch.add": "add(x, x.T)"}
     names = {"op": op, "compiled": compiled, "add": torch.add, "x": large.reshape(1024, 1024)}
-    yield Row("torch, 1 Mi, one of two transposed", 1.2, calls, names)
+    yield CallRow("torch, 1 Mi, one of two transposed", 1.2, calls, names)
 
 
-def models() -> Iterator[Row]:
+def models() -> Iterator[CallRow]:
     """`model(x)`."""
     graph = Graph("tiny", lambda x: x + 1.0, _vector_type())
     model = InferenceSession().load(graph)
-    yield Row("`model(x)`", 800, {"model": "model(x)"}, {"model": model, "x": X})
-    yield Row("`model(buffer)`", 800, {"model": "model(x)"}, {"model": model, "x": Buffer.from_numpy(X)})
+    yield CallRow("`model(x)`", 800, {"model": "model(x)"}, {"model": model, "x": X})
+    yield CallRow("`model(buffer)`", 800, {"model": "model(x)"}, {"model": model, "x": Buffer.from_numpy(X)})
     types = [TensorType(DType.float32, shape, DeviceRef.CPU()) for shape in (["n", 4], [4, 4])]
     between = InferenceSession().load(Graph("between", lambda x, w: (x @ w + 1.0) @ w, types))
     names = {"model": between, "w": np.eye(4, dtype=np.float32)}
     names |= {f"x{k}": np.ones((16 - k, 4), np.float32) for k in range(4)}
-    yield Row("`model(x, w)`, with an intermediate result in memory", 1500, {"model": "model(x0, w)"}, names)
+    yield CallRow("`model(x, w)`, with an intermediate result in memory", 1500, {"model": "model(x0, w)"}, names)
     several = "model(x0, w); model(x1, w); model(x2, w); model(x3, w)"
     same = {"changing": several, "unchanged": "model(x0, w); model(x0, w); model(x0, w); model(x0, w)"}
-    yield Row("the same, with sizes that change", 1.2, same, names, per=4)
+    yield CallRow("the same, with sizes that change", 1.2, same, names, per=4)
     number = [*_vector_type(), TensorType(DType.float32, [], DeviceRef.CPU())]
     scaled = InferenceSession().load(Graph("scaled", lambda x, a: x * a, number))
     names = {"scaled": scaled, "model": model, "x": X, "a": np.float32(2)}
     for what, given in (("Python's", "2.0"), ("NumPy's", "a")):
         calls = {what: f"scaled(x, {given})", "without": "model(x)"}
-        yield Row(f"`model(x, number)`, a number of {what}", 0, calls, names, more=60)
+        yield CallRow(f"`model(x, number)`, a number of {what}", 0, calls, names, more=60)
     names = {"model": model, "plus": np.add, "x": np.arange(1 << 18, dtype=np.float32), "one": np.float32(1)}
-    yield Row("`model(x)`, 1 MiB", 1.0, {"model": "model(x)", "np.add": "plus(x, one)"}, names)
+    yield CallRow("`model(x)`, 1 MiB", 1.0, {"model": "model(x)", "np.add": "plus(x, one)"}, names)
 
 
 def _vector_type() -> list[TensorType]:
     return [TensorType(DType.float32, ["n"], DeviceRef.CPU())]
 
 
-def ufuncs() -> Iterator[Row]:
+def ufuncs() -> Iterator[CallRow]:
     """`kernel.ufunc(x)`."""
     names = {"add_one": kernels.add_one, "negative": np.negative, "x": X}
     calls = {"ufunc": "add_one.ufunc(x)", "np.negative": "negative(x)"}
-    yield Row("`add_one.ufunc(x)`, as written", 1.15, calls, names)
+    yield CallRow("`add_one.ufunc(x)`, as written", 1.15, calls, names)
 
 
-def with_numba() -> Iterator[Row]:
+def with_numba() -> Iterator[CallRow]:
     """Next to numba, and within its functions."""
     import einkorn.numba
     import numba
@@ -248,7 +250,7 @@ def with_numba() -> Iterator[Row]:
         return out
 
     names = {"ours": kernels.add, "njit": add, "x": X, "y": Y}
-    yield Row("two inputs with a shared dim", 0.35, {"add": "ours(x, y)", "numba njit": "njit(x, y)"}, names)
+    yield CallRow("two inputs with a shared dim", 0.35, {"add": "ours(x, y)", "numba njit": "njit(x, y)"}, names)
     increase = einkorn.numba.function(kernels.increase)
 
     @numba.njit
@@ -271,12 +273,14 @@ def with_numba() -> Iterator[Row]:
 
     names = {"tuned": sums(total), "said": sums(said), "x": X}
     both = {"tuned": "tuned(x, 1000)", "the parameter said": "said(x, 1000)"}
-    yield Row(f"within `@njit`, {_TUNED}", 0, both, names, more=60, per=1000)
+    yield CallRow(f"within `@njit`, {_TUNED}", 0, both, names, more=60, per=1000)
     within = {"calls": calls, "x": X[:0].copy()}
-    yield Row("within `@njit`, an empty array, changed in place", 10, {"function": "calls(x, 1000)"}, within, per=1000)
+    yield CallRow(
+        "within `@njit`, an empty array, changed in place", 10, {"function": "calls(x, 1000)"}, within, per=1000
+    )
 
 
-def with_torch() -> Iterator[Row]:
+def with_torch() -> Iterator[CallRow]:
     """Ops of PyTorch."""
     import einkorn.torch
     import torch
@@ -290,11 +294,11 @@ def with_torch() -> Iterator[Row]:
     nothing.register_fake(torch.empty_like)
     names = {"op": op, "nothing": nothing, "t": torch.from_numpy(X.copy())}
     other = "an op that does nothing"
-    yield Row(f"torch, eager, compared with {other}", 0.25, {"op": "op(t)", "`custom_op`": "nothing(t)"}, names)
+    yield CallRow(f"torch, eager, compared with {other}", 0.25, {"op": "op(t)", "`custom_op`": "nothing(t)"}, names)
     native = _cpp_op()
     if native is not None:
         other = "an op in C++ with `at::empty`"
-        yield Row(
+        yield CallRow(
             f"torch, eager, compared with {other}",
             1.15,
             {"op": "op(t)", "C++": "native(t)"},
@@ -317,7 +321,7 @@ def with_torch() -> Iterator[Row]:
     yield _Further("torch, an op inside a compiled graph", 0.25, texts, {**chains, "t": names["t"]})
 
 
-def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
+def _torch_calls(names: Mapping[str, Any]) -> Iterator[CallRow]:
     """Calls of other kinds than the first one, next to that: views, in place, lists, further dtypes and parameters."""
     import einkorn.torch
     import torch
@@ -353,18 +357,18 @@ def _torch_calls(names: Mapping[str, Any]) -> Iterator[Row]:
         "an op with a backward": ("twice(t)", "op(t)"),
     }
     for what, (call, plain) in calls.items():
-        yield Row(f"torch, {what}, compared with a contiguous tensor", 2, {"op": call, "contiguous": plain}, more)
+        yield CallRow(f"torch, {what}, compared with a contiguous tensor", 2, {"op": call, "contiguous": plain}, more)
     tuned, width = einkorn.torch.op(kernels.total), _tuned_width()
     both = {"tuned": "tuned(t)", "the parameter said": f"tuned(t, width={width})"}
-    yield Row(f"torch, {_TUNED}", 0, both, {"tuned": tuned, "t": t}, more=60)
+    yield CallRow(f"torch, {_TUNED}", 0, both, {"tuned": tuned, "t": t}, more=60)
     saved: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.nbytes) or x, lambda x: x):
         twice(torch.ones(1000, requires_grad=True))
     what = "torch, autograd keeps of an op whose backward reads the gradient alone"
-    yield Row(what, 0, {}, {}, times={"twice": sum(saved)}, shown=lambda size: f"{size:.0f} bytes")
+    yield CallRow(what, 0, {}, {}, times={"twice": sum(saved)}, shown=lambda size: f"{size:.0f} bytes")
 
 
-class _Further(Row):
+class _Further(CallRow):
     """What each further op takes in a chain: its calls come in pairs, of chains with few ops and with `OPS` more."""
 
     OPS = 40
@@ -404,7 +408,7 @@ def _cpp_op() -> Any:
     return torch.ops.frontdoor_cpp.add_one.default
 
 
-def with_jax() -> Iterator[Row]:
+def with_jax() -> Iterator[CallRow]:
     """Within programs of JAX: calls one behind the other, next to a handler that does nothing."""
     import einkorn.jax
     import jax
@@ -426,7 +430,7 @@ def with_jax() -> Iterator[Row]:
 
     names = {"ours": chain(f), "nothing": chain(nothing), "x": x}
     texts = {"a call": "ours(x).block_until_ready()", "a handler that does nothing": "nothing(x).block_until_ready()"}
-    yield Row("JAX, a call inside `jit`", 0, texts, names, more=60, per=1000)
+    yield CallRow("JAX, a call inside `jit`", 0, texts, names, more=60, per=1000)
 
 
 _NOTHING = """
@@ -457,7 +461,7 @@ def _nothing_of_xla() -> SharedLibrary:
         return SharedLibrary(path)
 
 
-def eager() -> Iterator[Row]:
+def eager() -> Iterator[CallRow]:
     """Tensors."""
     from einkorn.tensor import Tensor
 
@@ -468,8 +472,8 @@ def eager() -> Iterator[Row]:
     lazy = "with lazy():\n    for _ in range(400):\n        y = x + x"
     names = {"x": x, "lazy": F.lazy, "F": F}
     add = {"x + x": "x + x", "np.add": "add(a, a)"}
-    yield Row("eager tensors: an op runs", 4, add, {"x": x, "a": X, "add": np.add})
-    yield Row("eager tensors: an op is recorded", 400, {"record": lazy}, names, per=400)
+    yield CallRow("eager tensors: an op runs", 4, add, {"x": x, "a": X, "add": np.add})
+    yield CallRow("eager tensors: an op is recorded", 400, {"record": lazy}, names, per=400)
 
     def three(t: Any) -> Any:
         return (t + t) * t - t
@@ -480,7 +484,7 @@ def eager() -> Iterator[Row]:
         return t
 
     three_ops = F.functional(three) if hasattr(F, "functional") else three
-    yield Row("eager tensors: three ops", 12_000, {"three": "three(x)"}, {"three": three_ops, "x": x}, warm=60)
+    yield CallRow("eager tensors: three ops", 12_000, {"three": "three(x)"}, {"three": three_ops, "x": x}, warm=60)
 
     def lazily(t: Any) -> Any:
         with F.lazy():
@@ -490,7 +494,9 @@ def eager() -> Iterator[Row]:
     for _ in range(MEETINGS):
         lazily(x)
     BACKGROUND.wait()  # what follows is the loop once its parts are compiled, which a thread next to does
-    yield Row("eager tensors: an op of 4000 in a loop", 4000, {"loop": "f(x)"}, {"f": lazily, "x": x}, per=4000, warm=2)
+    yield CallRow(
+        "eager tensors: an op of 4000 in a loop", 4000, {"loop": "f(x)"}, {"f": lazily, "x": x}, per=4000, warm=2
+    )
 
 
 _FIRST = """
@@ -506,7 +512,7 @@ print(end - start, ",".join(sorted(loaded)))
 """
 
 
-def first() -> Iterator[Row]:
+def first() -> Iterator[CallRow]:
     """The first result of a process, with all imports."""
     with tempfile.TemporaryDirectory() as folder:
         text = _FIRST.format(folder=str(Path(__file__).parent))
@@ -529,7 +535,9 @@ def first() -> Iterator[Row]:
         warm = [run() for _ in range(3)]
         note = f" (loads {imported[0]})" if imported else ", neither MLIR nor LLVM"
         for what, bar, took in (("cold", 800e6, min(cold)), (f"warm{note}", 400e6, min(warm))):
-            yield Row(f"first result of a process, {what}", bar, {"process": "pass"}, {}, times={"process": took * 1e9})
+            yield CallRow(
+                f"first result of a process, {what}", bar, {"process": "pass"}, {}, times={"process": took * 1e9}
+            )
 
 
 _LATER = """
@@ -560,7 +568,7 @@ call = lambda: model(x)""",
 }
 
 
-def later() -> Iterator[Row]:
+def later() -> Iterator[CallRow]:
     """The slowest of the calls behind the first one, with nothing in the cache: the best of several processes."""
     for what, setting in _SETTINGS.items():
         if "PyTorch" in what and importlib.util.find_spec("torch") is None:
@@ -578,10 +586,10 @@ def later() -> Iterator[Row]:
                 if number:
                     times[name] = min(times.get(name, 1e18), float(done.stdout))
         shutil.rmtree(compiled)
-        yield Row(f"{what}, the slowest of the calls 2 to 200", 0, {}, {}, more=1e6, times=times)
+        yield CallRow(f"{what}, the slowest of the calls 2 to 200", 0, {}, {}, more=1e6, times=times)
 
 
-SECTIONS: dict[str, tuple[Callable[[], Iterator[Row]], str]] = {
+SECTIONS: dict[str, tuple[Callable[[], Iterator[CallRow]], str]] = {
     "direct": (direct, ""),
     "broadcasting": (broadcasting, ""),
     "complex": (complex_numbers, ""),

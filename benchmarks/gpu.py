@@ -30,14 +30,14 @@ from einkorn import __version__
 from einkorn.errors import EinkornError
 from einkorn.graph import Accelerator, Buffer, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.ops.operands import KINDS
-from einkorn.graph.ops.stage import OPS, Op
+from einkorn.graph.ops.stage import OPS, BuiltinOp
 
 GPU = DeviceRef.GPU()
 PACKAGES = ("numpy", "llvmlite", "torch-mlir", "cuda-bindings", "hip-python", "torch", "triton")
 
 
 @dataclass
-class Row:
+class GpuRow:
     """A figure: milliseconds, their spread, and what they mean in `unit`; or why there is none."""
 
     section: str
@@ -117,8 +117,8 @@ def spread(samples: Sequence[float]) -> tuple[float, float, float]:
     return statistics.median(samples), low, high
 
 
-def row(section: str, name: str, size: str, samples: Sequence[float], figure: float = 0.0, unit: str = "") -> Row:
-    return Row(section, name, size, *spread(samples), figure, unit)
+def row(section: str, name: str, size: str, samples: Sequence[float], figure: float = 0.0, unit: str = "") -> GpuRow:
+    return GpuRow(section, name, size, *spread(samples), figure, unit)
 
 
 def gigabytes(size: float, milliseconds: float) -> float:
@@ -128,7 +128,7 @@ def gigabytes(size: float, milliseconds: float) -> float:
 # *** sections ***
 
 
-def copies(bench: Bench) -> Iterator[Row]:
+def copies(bench: Bench) -> Iterator[GpuRow]:
     """Copies to, from and within the device."""
     size = 4 * bench.elements()
     there, other = (Buffer(DType.uint8, (size,), GPU) for _ in range(2))
@@ -150,7 +150,7 @@ def copies(bench: Bench) -> Iterator[Row]:
         yield row("copies", name, text, samples, rate, "GB/s")
 
 
-def launch(bench: Bench) -> Iterator[Row]:
+def launch(bench: Bench) -> Iterator[GpuRow]:
     """What a call costs the host, when it only enqueues."""
 
     def chain(count: int) -> Callable[[Any], Any]:
@@ -172,7 +172,7 @@ def launch(bench: Bench) -> Iterator[Row]:
             yield row("launch", f"{name}, {count} ops", "2 x 64", samples, 1000 * found[name, count], "us a call")
     for name in ("execute", "replay"):
         more = (found[name, 10] - found[name, 1]) / 9
-        yield Row("launch", f"{name}, one op more", "2 x 64", more, more, more, 1000 * more, "us an op")
+        yield GpuRow("launch", f"{name}, one op more", "2 x 64", more, more, more, 1000 * more, "us an op")
 
 
 def host_times(bench: Bench, call: Callable[[], object], calls: int) -> list[float]:
@@ -187,12 +187,12 @@ def host_times(bench: Bench, call: Callable[[], object], calls: int) -> list[flo
     return found[2:]
 
 
-def elementwise(bench: Bench) -> Iterator[Row]:
+def elementwise(bench: Bench) -> Iterator[GpuRow]:
     """Every elementwise op over large arrays, as a share of the copy."""
     yield from rows_of_table(bench, "elementwise", ("elementwise",), [(bench.elements(),)])
 
 
-def rows_of_ops(bench: Bench) -> Iterator[Row]:
+def rows_of_ops(bench: Bench) -> Iterator[GpuRow]:
     """Every reduction and every op along an axis: of many short rows, and of a few long ones."""
     shapes = [(4, 64)] if bench.small else [(16384, 4096), (64, 1 << 20)]
     yield from rows_of_table(bench, "rows", ("reduction", "along"), shapes)
@@ -209,7 +209,7 @@ def rows_of_ops(bench: Bench) -> Iterator[Row]:
             yield timed_op(bench, "rows", name, forward, types, [bench.buffer(shape), *weights])
 
 
-def rows_of_table(bench: Bench, section: str, forms: Sequence[str], shapes: Sequence[Any]) -> Iterator[Row]:
+def rows_of_table(bench: Bench, section: str, forms: Sequence[str], shapes: Sequence[Any]) -> Iterator[GpuRow]:
     for op in OPS.values():
         if op.form in forms:
             for shape in shapes:
@@ -218,7 +218,7 @@ def rows_of_table(bench: Bench, section: str, forms: Sequence[str], shapes: Sequ
                 yield timed_op(bench, section, op.name, called(op), types, inputs)
 
 
-def called(op: Op) -> Callable[..., Any]:
+def called(op: BuiltinOp) -> Callable[..., Any]:
     return lambda *values: op.function(*values)
 
 
@@ -227,31 +227,31 @@ def dtype_for(kind: str) -> DType:
     return DType.float32 if DType.float32 in dtypes else DType.int32 if DType.int32 in dtypes else dtypes[0]
 
 
-def timed_op(bench: Bench, section: str, name: str, forward: Any, types: Sequence[TensorType], inputs: Any) -> Row:
+def timed_op(bench: Bench, section: str, name: str, forward: Any, types: Sequence[TensorType], inputs: Any) -> GpuRow:
     """An op by the bytes that it has to read and write."""
     size = " x ".join(str(dim) for dim in types[0].shape)
     if bench.is_late:
-        return Row(section, name, size, failed="not run: the time is up")
+        return GpuRow(section, name, size, failed="not run: the time is up")
     try:
         model = bench.model(forward, *types)
         results = model(*inputs)
         moved = sum(buffer.size_in_bytes for buffer in (*inputs, *results))
         samples = bench.milliseconds(lambda: model(*inputs))
     except EinkornError as error:
-        return Row(section, name, size, failed=f"{error.code}: {error.message}")
+        return GpuRow(section, name, size, failed=f"{error.code}: {error.message}")
     rate = gigabytes(moved, statistics.median(samples))
     share = 100 * rate / bench.copy_bandwidth if bench.copy_bandwidth else 0.0
     return row(section, name, size, samples, share, "% of the copy")
 
 
-def products(bench: Bench) -> Iterator[Row]:
+def products(bench: Bench) -> Iterator[GpuRow]:
     """Products of square matrices, next to those of cuBLAS and Triton."""
     sizes = (32,) if bench.small else (512, 1024, 2048, 4096)
     for dtype in (DType.float32, DType.float16, DType.bfloat16):
         for n in sizes:
             size, flops = f"{n} x {n} {dtype.name}", 2 * n**3
             if bench.is_late:
-                yield Row("products", "einkorn", size, failed="not run: the time is up")
+                yield GpuRow("products", "einkorn", size, failed="not run: the time is up")
                 continue
             a, b = bench.buffer((n, n), dtype), bench.buffer((n, n), dtype)
             contenders: list[tuple[str, Callable[[], Callable[[], object]]]] = [
@@ -263,9 +263,9 @@ def products(bench: Bench) -> Iterator[Row]:
                 try:
                     samples = bench.milliseconds(make())
                 except ImportError as error:
-                    yield Row("products", name, size, failed=f"not run: {error}")
+                    yield GpuRow("products", name, size, failed=f"not run: {error}")
                 except Exception as error:  # whatever a peer raises
-                    yield Row("products", name, size, failed=f"{type(error).__name__}: {str(error)[:200]}")
+                    yield GpuRow("products", name, size, failed=f"{type(error).__name__}: {str(error)[:200]}")
                 else:
                     rate = flops / max(statistics.median(samples), 1e-9) / 1e9
                     yield row("products", name, size, samples, rate, "TFLOP/s")
@@ -322,7 +322,7 @@ def triton_product(bench: Bench, a: Buffer, b: Buffer, n: int) -> Callable[[], o
 
 
 tl: Any = None
-SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+SECTIONS: dict[str, Callable[[Bench], Iterator[GpuRow]]] = {
     "copies": copies,
     "launch": launch,
     "products": products,
@@ -344,7 +344,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def markdown(about: dict[str, Any], rows: Sequence[Row]) -> str:
+def markdown(about: dict[str, Any], rows: Sequence[GpuRow]) -> str:
     device = about["device"]
     named = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     lines = [f"{device['name']} ({device['architecture']}), driver of {device['driver']}; {named}", ""]
@@ -373,7 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"not run: {error.message}" + (f"; {error.hint}" if error.hint else ""))
         return 0
     about = {"device": bench.gpu.stats, "versions": versions(), "date": time.strftime("%Y-%m-%d")}
-    rows: list[Row] = []
+    rows: list[GpuRow] = []
     sections = [name for name in SECTIONS if name in chosen.only]
     for name in sections:
         for each in SECTIONS[name](bench):

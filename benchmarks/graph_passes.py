@@ -25,7 +25,7 @@ Made = tuple[Any, list[np.ndarray]]  # a model, and what it is called with
 RNG = np.random.default_rng(0)
 
 
-class Weights:
+class MadeWeights:
     """Weights by name, made in the order of their use."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class Weights:
         return Weight(name, DType.float32, list(shape), DeviceRef.CPU())
 
 
-def load(forward: Callable[[Any, Weights], Any], shape: list[int]) -> Made:
+def load(forward: Callable[[Any, MadeWeights], Any], shape: list[int]) -> Made:
     from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType
 
-    weights = Weights()
+    weights = MadeWeights()
     kind = TensorType(DType.float32, shape, DeviceRef.CPU())
     graph = Graph("g", forward=lambda x: forward(x, weights), input_types=[kind])
     model = InferenceSession().load(graph, weights_registry=weights.registry)
@@ -53,10 +53,10 @@ def load(forward: Callable[[Any, Weights], Any], shape: list[int]) -> Made:
 def encoder(rows: int) -> Made:
     from einkorn.graph import ops
 
-    def norm(x: Any, w: Weights) -> Any:
+    def norm(x: Any, w: MadeWeights) -> Any:
         return ops.layer_norm(x, w(WIDTH), w(WIDTH), 1e-5)
 
-    def forward(x: Any, w: Weights) -> Any:
+    def forward(x: Any, w: MadeWeights) -> Any:
         for _ in range(LAYERS):
             q, k, v = (ops.reshape(x @ w(WIDTH, WIDTH).T, [rows, HEADS, -1]) for _ in range(3))
             q, k, v = (ops.permute(each, [1, 0, 2]) for each in (q, k, v))
@@ -68,7 +68,7 @@ def encoder(rows: int) -> Made:
     return load(forward, [rows, WIDTH])
 
 
-def convolution(x: Any, w: Weights, channels: int, size: int = 3) -> Any:
+def convolution(x: Any, w: MadeWeights, channels: int, size: int = 3) -> Any:
     from einkorn.graph import ops
 
     filter = w(channels, int(x.shape[1]), size, size)
@@ -78,10 +78,10 @@ def convolution(x: Any, w: Weights, channels: int, size: int = 3) -> Any:
 def resnet() -> Made:
     from einkorn.graph import ops
 
-    def part(x: Any, w: Weights, size: int, channels: int) -> Any:
+    def part(x: Any, w: MadeWeights, size: int, channels: int) -> Any:
         return ops.batch_norm(convolution(x, w, channels, size), *(w(channels, positive=True) for _ in range(4)))
 
-    def forward(x: Any, w: Weights) -> Any:
+    def forward(x: Any, w: MadeWeights) -> Any:
         for _ in range(2):  # bottlenecks: 1 x 1, 3 x 3, 1 x 1
             y = ops.relu(part(ops.relu(part(x, w, 1, 64)), w, 3, 64))
             x = ops.relu(part(y, w, 1, 256) + x)
@@ -93,12 +93,12 @@ def resnet() -> Made:
 def unet() -> Made:
     from einkorn.graph import ops
 
-    def last(x: Any, w: Weights, channels: int) -> Any:  # a convolution of images in NHWC, called with NCHW
+    def last(x: Any, w: MadeWeights, channels: int) -> Any:  # a convolution of images in NHWC, called with NCHW
         y = ops.permute(x, [0, 2, 3, 1])
         y = ops.conv2d(y, w(3, 3, int(y.shape[3]), channels), padding=1)
         return ops.relu(ops.permute(y, [0, 3, 1, 2]))
 
-    def forward(x: Any, w: Weights) -> Any:
+    def forward(x: Any, w: MadeWeights) -> Any:
         down = last(last(x, w, 16), w, 16)
         low = ops.permute(ops.max_pool2d(ops.permute(down, [0, 2, 3, 1]), 2, 2), [0, 3, 1, 2])
         low = last(last(low, w, 32), w, 16)

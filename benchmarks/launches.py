@@ -29,7 +29,7 @@ from einkorn.graph.driver.shared_library import SharedLibrary
 # Counts in a field that nothing else uses.
 NOTHING = f"""
 define i32 @nothing(ptr %device, ptr %launch, ptr %arguments) {{
-  %at = getelementptr i8, ptr %device, i64 {abi.Device.reports.offset}
+  %at = getelementptr i8, ptr %device, i64 {abi.DeviceTable.reports.offset}
   %before = load i64, ptr %at
   %after = add i64 %before, 1
   store i64 %after, ptr %at
@@ -55,8 +55,8 @@ class NothingDriver(HostDriver):
         half = open_halves(files)
         return Code(half.entry, half.reports, half.keep, half.kernels, (), half.scratch)
 
-    def table(self, code: Code) -> abi.Device:
-        return abi.Device(self.library.address("nothing"))
+    def table(self, code: Code) -> abi.DeviceTable:
+        return abi.DeviceTable(self.library.address("nothing"))
 
 
 def chain(count: int) -> Callable[[Any], Any]:

@@ -25,7 +25,7 @@ _TASKS = "/proc/self/task"
 
 
 @dataclass(frozen=True)
-class Timing:
+class CallTiming:
     """Seconds of one call.
 
     `best` is the smallest of all samples, `median` that of the undisturbed ones (of all, when there are none). The two
@@ -60,11 +60,11 @@ def waited() -> float:
     return total * 1e-9
 
 
-def summarise(walls: list[float], cpus: list[float], waits: list[float]) -> Timing:
+def summarise(walls: list[float], cpus: list[float], waits: list[float]) -> CallTiming:
     """The timing behind samples of wall time, processor time and time without a core, all in seconds."""
     clean = [wall for wall, wait in zip(walls, waits, strict=True) if wait <= DISTURBED * wall]
     best, median = min(walls), statistics.median(clean or walls)
-    return Timing(best, median, min(cpus), statistics.median(cpus), len(clean), len(walls))
+    return CallTiming(best, median, min(cpus), statistics.median(cpus), len(clean), len(walls))
 
 
 def interleave(
@@ -74,7 +74,7 @@ def interleave(
     least: float = 2e-3,
     pause: float = 0.03,
     limit: float = 20.0,
-) -> dict[str, Timing]:
+) -> dict[str, CallTiming]:
     """Times of one call of each function.
 
     Args:

@@ -38,7 +38,7 @@ Cells = list[str]
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table of the page.
 
     Attributes:
@@ -148,26 +148,26 @@ def measure_serving(name: str) -> Cells:
     return [f"{ours:.2f}", "PyTorch", f"{theirs:.2f}", f"{theirs / ours:.2f}", spent]
 
 
-TABLES: Mapping[str, Table] = {
-    "files": Table(
+TABLES: Mapping[str, PageTable] = {
+    "files": PageTable(
         ("file", "runs", "difference", "ours, ms", "ONNX Runtime, ms", "speed", "first load, s"),
         [each.name for each in FILES],
         measure_file,
         _of_files,
     ),
-    "decode": Table(
+    "decode": PageTable(
         ("step", "ours, ms", "next to", "that, ms", "speed"),
         list(models_decode.ROWS),
         measure_decode,
         lambda _: "A Llama of 25.4 M parameters in float32, its cache in buffers, 512 tokens back.",
     ),
-    "products": Table(
+    "products": PageTable(
         ("row", "what", "ours, ms", "next to", "that, ms", "speed", "bar"),
         models_products.NAMES,
         measure_product,
         _of_products,
     ),
-    "serving": Table(
+    "serving": PageTable(
         ("row", "ours, ms", "next to", "that, ms", "speed", "with first load, s"),
         list(models_serving.ROWS),
         measure_serving,

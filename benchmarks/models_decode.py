@@ -274,7 +274,7 @@ def _medians(runs: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Row:
+class DecodeRow:
     """What is measured: `length` tokens of each of `batch` sequences behind `back` others.
 
     `roomy` compares a cache with eight times the room with one of the usual size instead of with PyTorch.
@@ -287,11 +287,11 @@ class Row:
 
 
 ROWS = {
-    "a token, batch 1": Row(1),
-    "a token, batch 8": Row(8),
-    "a token, batch 1, 8 times the room": Row(1, roomy=True),
-    "a token, batch 8, 8 times the room": Row(8, roomy=True),
-    "prefill of 512 tokens": Row(1, length=512, back=0),
+    "a token, batch 1": DecodeRow(1),
+    "a token, batch 8": DecodeRow(8),
+    "a token, batch 1, 8 times the room": DecodeRow(1, roomy=True),
+    "a token, batch 8, 8 times the room": DecodeRow(8, roomy=True),
+    "prefill of 512 tokens": DecodeRow(1, length=512, back=0),
 }
 
 

@@ -31,7 +31,7 @@ Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class ProductRow:
     """What was measured next to which peer: seconds of both, and the ratio that is wanted."""
 
     what: str
@@ -72,7 +72,7 @@ def loaded(forward: Callable[..., Any], dtype: DType, shape: Sequence[int], **we
 # *** products ***
 
 
-def product(rows: int, dtype: str, bar: float, n: int = 11008, k: int = 4096) -> Row:
+def product(rows: int, dtype: str, bar: float, n: int = 11008, k: int = 4096) -> ProductRow:
     """`x @ W.T`, with weights as checkpoints have them."""
     kind = DType[dtype]
     weight, x = torch.randn(n, k).to(getattr(torch, dtype)), torch.randn(rows, k).to(getattr(torch, dtype))
@@ -85,10 +85,10 @@ def product(rows: int, dtype: str, bar: float, n: int = 11008, k: int = 4096) ->
     )
     given = Buffer.from_dlpack(x)
     times = medians(lambda: model(given), lambda: torch.nn.functional.linear(x, weight))
-    return Row(f"product {dtype}, {rows} x {n} x {k}", "torch", *times, bar)
+    return ProductRow(f"product {dtype}, {rows} x {n} x {k}", "torch", *times, bar)
 
 
-def int8_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> Row:
+def int8_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> ProductRow:
     """`qmatmul` of int8 weights with a scale for each row."""
     weight = torch.randint(-127, 128, (n, k), dtype=torch.int8)
     scales, x = torch.rand(n) * 0.01, torch.randn(rows, k)
@@ -100,13 +100,13 @@ def int8_product(rows: int, bar: float, n: int = 11008, k: int = 4096) -> Row:
     model = loaded(forward, DType.float32, [rows, k], w=Buffer.from_dlpack(weight), s=Buffer.from_dlpack(scales))
     given, half, half_scales = Buffer.from_dlpack(x), x.bfloat16(), scales.bfloat16()
     times = medians(lambda: model(given), lambda: torch._weight_int8pack_mm(half, weight, half_scales))
-    return Row(f"product int8 by row, {rows} x {n} x {k}", "torch int8pack, bfloat16", *times, bar)
+    return ProductRow(f"product int8 by row, {rows} x {n} x {k}", "torch int8pack, bfloat16", *times, bar)
 
 
 # *** ONNX ***
 
 
-def onnx_row(what: str, module: torch.nn.Module, shape: Sequence[int], bar: float) -> Row:
+def onnx_row(what: str, module: torch.nn.Module, shape: Sequence[int], bar: float) -> ProductRow:
     import onnxruntime
 
     x = torch.randn(*shape)
@@ -120,7 +120,7 @@ def onnx_row(what: str, module: torch.nn.Module, shape: Sequence[int], bar: floa
         array = x.numpy()
         given = Buffer.from_numpy(array)
         times = medians(lambda: model(given), lambda: theirs.run(None, {"x": array}))
-    return Row(what, "ONNX Runtime", *times, bar)
+    return ProductRow(what, "ONNX Runtime", *times, bar)
 
 
 CONVOLUTIONS = [  # channels, size, results, filter, stride, groups
@@ -132,24 +132,24 @@ POOLS = [(64, 112, 3, 2, 1), (128, 10, 5, 1, 2), (128, 40, 2, 2, 0), (64, 56, 3,
 RECURRENT = [("LSTM", 64, 1, 128, 128), ("LSTM", 100, 1, 64, 256), ("GRU", 64, 1, 128, 128), ("LSTM", 16, 8, 128, 256)]
 
 
-def convolution(channels: int, size: int, results: int, filter: int, stride: int, groups: int) -> Row:
+def convolution(channels: int, size: int, results: int, filter: int, stride: int, groups: int) -> ProductRow:
     layer = torch.nn.Conv2d(channels, results, filter, stride, filter // 2, groups=groups)
     name = f"conv {filter} x {filter} / {stride}, {channels} x {size} x {size} to {results}"
     name += " by channel" if groups > 1 else ""
     return onnx_row(name, torch.nn.Sequential(layer, torch.nn.ReLU()), (1, channels, size, size), 1.0)
 
 
-def pool(channels: int, size: int, kernel: int, stride: int, padding: int) -> Row:
+def pool(channels: int, size: int, kernel: int, stride: int, padding: int) -> ProductRow:
     name = f"max pool {kernel} x {kernel} / {stride}, {channels} x {size} x {size}"
     return onnx_row(name, torch.nn.MaxPool2d(kernel, stride, padding), (1, channels, size, size), 1.0)
 
 
-def recurrent(kind: str, steps: int, batch: int, inputs: int, hidden: int) -> Row:
+def recurrent(kind: str, steps: int, batch: int, inputs: int, hidden: int) -> ProductRow:
     name = f"{kind} of {steps} steps, batch {batch}, {inputs} to {hidden}"
     return onnx_row(name, getattr(torch.nn, kind)(inputs, hidden), (steps, batch, inputs), 1.0)
 
 
-MEASURED: dict[str, list[Callable[[], Row]]] = {
+MEASURED: dict[str, list[Callable[[], ProductRow]]] = {
     "product": [
         *(lambda m=m: product(m, "float32", 1.0) for m in (1, 2, 4, 8, 16)),
         *(lambda m=m: product(m, "bfloat16", 1.0) for m in (1, 16, 64, 256)),
@@ -164,14 +164,14 @@ MEASURED: dict[str, list[Callable[[], Row]]] = {
 NAMES = [f"{family} {number}" for family, measured in MEASURED.items() for number in range(len(measured))]
 
 
-def named(name: str) -> Row:
+def named(name: str) -> ProductRow:
     """A row by its family and number, as in `NAMES`."""
     torch.set_num_threads(1)
     family, number = name.split()
     return MEASURED[family][int(number)]()
 
 
-def rows(families: Sequence[str] = ()) -> Iterator[Row]:
+def rows(families: Sequence[str] = ()) -> Iterator[ProductRow]:
     """The rows of these families, or of all."""
     torch.set_num_threads(1)
     for family, measured in MEASURED.items():

@@ -42,7 +42,7 @@ MINUS = float("-inf")
 
 
 @dataclass(frozen=True)
-class Case:
+class StaticCase:
     """What is measured: a function that stages it, and its inputs' axes by name ("m n") with dtypes."""
 
     forward: Callable[..., Any]
@@ -58,7 +58,7 @@ def _inputs(*dims: str) -> tuple[tuple[str, DType], ...]:
     return tuple((each.removeprefix("?"), DType.bool if each[0] == "?" else DType.float32) for each in dims)
 
 
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, StaticCase]:
     """By name."""
     graphs: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         "add_one": (lambda x: x + 1.0, ("m n",)),
@@ -91,7 +91,7 @@ def cases() -> dict[str, Case]:
         "matmul_row": (lambda x, w: x @ w, ("1 n", "n n")),
         "matmul_across": (lambda x, y: x @ ops.transpose(y, 0, 1), ("16 n", "m n")),
     }
-    found = {f"ops.{name}": Case(forward, _inputs(*dims)) for name, (forward, dims) in graphs.items()}
+    found = {f"ops.{name}": StaticCase(forward, _inputs(*dims)) for name, (forward, dims) in graphs.items()}
     kernels: dict[str, tuple[str, ...]] = {
         "shapes::rope": ("4 m n", "m h", "m h"),
         "shapes::rope_angles": ("4 m n", "m h"),
@@ -121,7 +121,7 @@ def cases() -> dict[str, Case]:
         axes = {"x": "m n", "mn": "m n", "n": "n"}
         kernels[f"twenty::{name}"] = tuple(axes[each] for each in inputs.split())
     for name, inputs in kernels.items():
-        found[name] = Case(custom(name), _inputs(*inputs), even=any("h" in each for each in inputs))
+        found[name] = StaticCase(custom(name), _inputs(*inputs), even=any("h" in each for each in inputs))
     return found
 
 
@@ -132,7 +132,7 @@ def _normed(x: Any, w: Any, b: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Variant:
+class CompiledCase:
     """One compilation of a case: what to call, and what it took."""
 
     run: Callable[[], Any]
@@ -147,7 +147,7 @@ def _dim(name: str, mode: str, sizes: dict[str, int]) -> Any:
     return sizes[name] if mode == "static" or (mode == "last" and name in "nh") else name
 
 
-def compiled(case: Case, mode: str, sizes: dict[str, int]) -> Variant:
+def compiled(case: StaticCase, mode: str, sizes: dict[str, int]) -> CompiledCase:
     """The case for known or unknown sizes, over arrays of these sizes."""
     types = [TensorType(t, [_dim(d, mode, sizes) for d in dims.split()], CPU) for dims, t in case.inputs]
     cache = Path(os.environ["EINKORN_CACHE_DIR"])
@@ -164,10 +164,10 @@ def compiled(case: Case, mode: str, sizes: dict[str, int]) -> Variant:
         array = random.standard_normal(shape).astype(np.float32)
         arrays.append(array > -0.5 if dtype is DType.bool else array)
     output = np.empty_like(model(*arrays)[0].to_numpy())
-    return Variant(Entry(model, arrays, output, sizes), seconds, sum(code.stat().st_size for code in made))
+    return CompiledCase(Entry(model, arrays, output, sizes), seconds, sum(code.stat().st_size for code in made))
 
 
-def measured(variants: Sequence[Variant], rounds: int, least: float) -> list[float]:
+def measured(variants: Sequence[CompiledCase], rounds: int, least: float) -> list[float]:
     """Processor time of one call of each."""
     counts = []
     for variant in variants:

@@ -16,7 +16,7 @@ from workloads import Array, Workload
 
 from einkorn.dsl.contract import abi
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, Model, TensorType, ops
-from einkorn.graph.ir import Constant
+from einkorn.graph.ir import ConstantTensor
 from einkorn.graph.loading.thread_pool import thread_pool
 
 Run = Callable[[], Any]
@@ -53,10 +53,10 @@ def prepare(workload: Workload, arrays: list[Array]) -> dict[str, Run]:
     kernels = {"twenty": [KERNELS], "math": [MATHEMATICS]}.get(workload.section, [])
     graph = Graph(workload.key, forward=_forward(workload), input_types=types, custom_extensions=kernels)
     model = InferenceSession().load(graph)
-    return {"new": lambda: model(*arrays)[0].to_numpy(), "given": Entry(model, arrays, workload.empty())}
+    return {"new": lambda: model(*arrays)[0].to_numpy(), "given": NativeEntry(model, arrays, workload.empty())}
 
 
-class Entry:
+class NativeEntry:
     """A model's native entry over fixed memory; see `dsl.contract.abi` for what it takes. `sizes` are those of symbolic
     dims."""
 
@@ -76,7 +76,7 @@ class Entry:
                 memory.append(output.ctypes.data)
             elif kind == "constant":
                 node = model.ir.nodes[index]
-                assert isinstance(node, Constant)
+                assert isinstance(node, ConstantTensor)
                 memory.append(node.array.ctypes.data)
             else:
                 memory.append(base + offsets[number])

@@ -78,18 +78,20 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class WorkloadSizes:
     """How large the arrays are: elements of the elementwise ops and reductions, (m, k, n) of the products."""
 
     elements: int
     products: tuple[tuple[int, int, int], ...]
 
 
-FULL = Sizes(1 << 24, ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (1000, 1001, 999), (2048, 2048, 2048)))
-SMALL = Sizes(1 << 10, ((8, 8, 8), (5, 7, 3)))
+FULL = WorkloadSizes(
+    1 << 24, ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (1000, 1001, 999), (2048, 2048, 2048))
+)
+SMALL = WorkloadSizes(1 << 10, ((8, 8, 8), (5, 7, 3)))
 
 
-def workloads(sizes: Sizes, sections: Sequence[str], functions: Sequence[str] = ()) -> Iterator[Workload]:
+def workloads(sizes: WorkloadSizes, sections: Sequence[str], functions: Sequence[str] = ()) -> Iterator[Workload]:
     """The workloads of these sections, in the order of the report; of mathematics these functions, if any are named."""
     n = sizes.elements
     mathematics = _math(n, functions or (UNARY + BINARY if n >= 1 << 16 else ("exp", "erf", "pow")))
@@ -143,7 +145,7 @@ def _reductions(n: int) -> Iterator[Workload]:
     yield Workload("reductions", "sum", "sum, all", (shape,), (1, 1), size, "GB/s", None)
 
 
-def _products(sizes: Sizes) -> Iterator[Workload]:
+def _products(sizes: WorkloadSizes) -> Iterator[Workload]:
     for m, k, n in sizes.products:
         title = f"{m}x{k} @ {k}x{n}"
         yield Workload("matmul", "matmul", title, ((m, k), (k, n)), (m, n), 2.0 * m * k * n, "GFLOP/s")

@@ -16,7 +16,7 @@ from ..dsl.diagnostics.shield import passes_signals
 from ..dsl.environment.tracebacks import without_internals
 from ..dsl.frontend.read_program import read_program
 from ..dsl.package.container import CodeContents, Instance, OpContents, Package, PackageContents, write_package
-from ..dsl.package.library import KernelLibrary, LoadedKernel, kernel_files, load_library
+from ..dsl.package.library import LoadedKernel, LoadedLibrary, kernel_files, load_library
 from ..dsl.signature.schema import OpSchema, Parameter
 from .check import failures, representative_instances
 from .inference import target_refusals
@@ -90,13 +90,13 @@ def build_package(
     return write_package(output, PackageContents(*contents))
 
 
-def _backward(kernel: LoadedKernel, library: KernelLibrary) -> str:
+def _backward(kernel: LoadedKernel, library: LoadedLibrary) -> str:
     """The op that computes a kernel's gradients, if it is one of the library: functions and graphs are not carried."""
     result = getattr(getattr(kernel.gradient, "compute", None), "schema", None)
     return result.name if result is not None and result.name in library.kernels else ""
 
 
-def _instances(library: KernelLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
+def _instances(library: LoadedLibrary, instances: str | None, wanted: Wanted) -> dict[str, list[Instance]]:
     """The instances of each op: those of the list, or else the default ones."""
     schemas = {name: kernel.schema for name, kernel in library.kernels.items()}
     wanted.check(schemas.values())
@@ -183,7 +183,7 @@ def _compile_op(
     return codes
 
 
-def _sources(library: KernelLibrary) -> tuple[tuple[str, bytes], ...]:
+def _sources(library: LoadedLibrary) -> tuple[tuple[str, bytes], ...]:
     files = {Path(kernel.origin) for kernel in library.kernels.values() if kernel.package is None}
     return tuple((file.name, file.read_bytes()) for file in sorted(files))
 

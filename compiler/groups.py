@@ -31,11 +31,11 @@ from ..dsl.environment.process_settings import quick_switching
 from ..dsl.environment.stacks import room_for_threads
 from ..dsl.types.dtype import INT
 from .codegen import llvm, mlir
-from .ir.program import Function, NotFusible, PointerType, Program, Region, Value
+from .ir.program import NotFusible, PointerType, Program, ProgramFunction, Region, Value
 from .lowering.module import HELPERS, emit_entry, emit_helpers
 from .lowering.scratch import size_name
 from .pipeline import GroupCompilation
-from .sharing import Shared, alone, shared_groups
+from .sharing import SharedGroup, alone, shared_groups
 from .targets import Target
 
 SUFFIX = ".group"
@@ -115,7 +115,7 @@ def entry_objects(spec: EntrySpec, target: Target, progress: Progress | None = N
 
 
 def _codes(
-    shared: Sequence[Shared], target: Target, progress: Progress | None
+    shared: Sequence[SharedGroup], target: Target, progress: Progress | None
 ) -> tuple[list[str], dict[str, GroupCode]]:
     """The key of each group, and the codes by these; without those of groups that cannot be built."""
     keys = [_key(each.group, target) for each in shared]
@@ -231,17 +231,17 @@ class _Workers:
 
 
 def _entry(
-    spec: EntrySpec, numbers: Sequence[int], groups: Sequence[Shared], codes: Sequence[GroupCode], target: Target
+    spec: EntrySpec, numbers: Sequence[int], groups: Sequence[SharedGroup], codes: Sequence[GroupCode], target: Target
 ) -> bytes:
     """The object of the entry; `numbers` say which of the `codes` each group is."""
-    functions: dict[int, Function] = {}
+    functions: dict[int, ProgramFunction] = {}
     program = Program(stages=spec.stages, traced=spec.traced, steps=spec.steps)
     for number, each in zip(numbers, groups, strict=True):
         group = each.group
         if number not in functions:
             numbers_passed = len(group.slots) + len(each.passed)
             types = [PointerType(spec.buffers[b].dtype) for b in group.buffers] + [INT] * numbers_passed
-            functions[number] = Function(codes[number].symbol, [Value(type) for type in types], Region())
+            functions[number] = ProgramFunction(codes[number].symbol, [Value(type) for type in types], Region())
         program.calls.append((number, group.buffers, each.dims()))
         program.passed.append(each.passed)
     program.functions = [functions[number] for number in range(len(codes))]

@@ -86,7 +86,7 @@ class Compilation:
     emitted: Emitted = field(init=False)
     group: EmittedGroup = field(init=False)  # where there is a symbol
     text: str = field(init=False)  # LLVM IR, before it is optimised
-    compiled: llvm.Compiled = field(init=False)
+    compiled: llvm.ModuleCode = field(init=False)
     code: bytes = field(init=False)
     observe: llvm.Observer | None = None  # is notified of every pass of MLIR and LLVM
 
@@ -216,7 +216,7 @@ class Artifact:
     target: Target
     program: Program = field(repr=False)
     emitted: Emitted = field(repr=False)
-    compiled: llvm.Compiled = field(repr=False)
+    compiled: llvm.ModuleCode = field(repr=False)
     pieces: tuple[Piece, ...] = field(repr=False)
     timings: dict[str, float]
 

@@ -48,7 +48,7 @@ _ANY_SIZES = frozenset([
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedGroup:
     """A group, and what its call passes: numbers, and sizes.
 
     Slots of the group from the entry's number of slots on are `sizes`, in their order.
@@ -73,7 +73,7 @@ class _General:
     sizes: tuple[int, ...]
 
 
-def shared_groups(spec: EntrySpec) -> list[Shared]:
+def shared_groups(spec: EntrySpec) -> list[SharedGroup]:
     """The groups of an entry; those that are equal but for numbers take these as arguments."""
     whole = [_general(spec, group) for group in spec.groups]
     kinds: dict[tuple[str, int], list[_General]] = {}
@@ -82,9 +82,9 @@ def shared_groups(spec: EntrySpec) -> list[Shared]:
     return [_shared(spec, group, kinds[made.key]) for group, made in zip(spec.groups, whole, strict=True)]
 
 
-def alone(spec: EntrySpec, number: int) -> Shared:
+def alone(spec: EntrySpec, number: int) -> SharedGroup:
     """A group of an entry that shares no code: kernels may fuse for sizes that are known, and not for others."""
-    return Shared(Numbering(spec, spec.groups[number]))
+    return SharedGroup(Numbering(spec, spec.groups[number]))
 
 
 def _general(spec: EntrySpec, group: GroupSpec) -> _General:
@@ -99,7 +99,7 @@ def _general(spec: EntrySpec, group: GroupSpec) -> _General:
     return _General(key, tuple(numbers), tuple(sizes))
 
 
-def _shared(spec: EntrySpec, group: GroupSpec, kind: Sequence[_General]) -> Shared:
+def _shared(spec: EntrySpec, group: GroupSpec, kind: Sequence[_General]) -> SharedGroup:
     """A group as the others of its kind are, with arguments for what differs among them."""
     columns = list(zip(*(each.numbers for each in kind), strict=True))
     differing = [len(set(column)) > 1 for column in columns]
@@ -117,7 +117,7 @@ def _shared(spec: EntrySpec, group: GroupSpec, kind: Sequence[_General]) -> Shar
         return Slot(slots[column])
 
     general = _replaced(group, numbers, lambda count: differing[count], slot)
-    return Shared(Numbering(spec, general), tuple(numbers), tuple(sizes))
+    return SharedGroup(Numbering(spec, general), tuple(numbers), tuple(sizes))
 
 
 def _replaced(

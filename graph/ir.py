@@ -1,7 +1,7 @@
 """The graph's intermediate representation: an immutable list of nodes over numbered values.
 
 Values are numbered from 0: the inputs first, then the results of each node in the order in which nodes were staged, so
-a node's operands always have smaller numbers than its results. A node is a `Constant`, which holds its data, an
+a node's operands always have smaller numbers than its results. A node is a `ConstantTensor`, which holds its data, an
 `External`, whose data comes when a model is loaded and is held by it, or a `Node`: a call of a kernel, built-in or
 custom, with its operands, parameters and result types. Whatever happens at run time is a kernel. Control flow says
 which of them run and how often: a `Branch` or a `Loop` stands right behind the nodes of its bodies, which are ranges of
@@ -133,7 +133,7 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class ConstantTensor:
     """A tensor known while the graph is built. `array` is contiguous, read-only and the graph's own."""
 
     array: np.ndarray[Any, Any]
@@ -184,7 +184,7 @@ class External:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared(External):
+class PreparedValue(External):
     """A value that is computed from weights and constants when a model is loaded.
 
     Attributes:
@@ -197,7 +197,7 @@ class Prepared(External):
         return f"%{self.result} = prepared {_literal(self.name)} : {self.type}"
 
 
-Held = Constant | External  # what lies in memory as long as the model lives
+Held = ConstantTensor | External  # what lies in memory as long as the model lives
 
 
 @dataclass(frozen=True)

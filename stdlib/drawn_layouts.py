@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..dsl import Parts
-from ..dsl.diagnostics.cards import Card, Part, Table
+from ..dsl.diagnostics.cards import Card, CardTable, Part
 from ..dsl.diagnostics.errors import EinkornError, plural
 from ..dsl.diagnostics.places import user_place
 from ..dsl.diagnostics.rich import Rich
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         """A layout, a swizzle or what they are composed to."""
 
 
-class Drawn(Rich):
+class DrawnLayout(Rich):
     """What Python alone has of a layout; kernels see nothing of it."""
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Drawn(Rich):
             high, wide = _count(self), _columns(self)
             heads = ("", *map(str, range(min(wide, MAX_SHOWN))))
             cut = [f"{MAX_SHOWN} of {n} {what}" for n, what in ((high, "rows"), (wide, "columns")) if n > MAX_SHOWN]
-            parts = [Table(heads, _rows(self), numbers=range(len(heads)), title=", ".join(cut), most=MAX_SHOWN)]
+            parts = [CardTable(heads, _rows(self), numbers=range(len(heads)), title=", ".join(cut), most=MAX_SHOWN)]
         facts = [(name, str(getattr(self, name, ""))) for name in ("size", "cosize", "rank", "depth")]
         return Card(_KINDS.get(type(self).__name__, "layout"), notation(self), parts, [f for f in facts if f[1]])
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Union
 
 from ..dsl import Index, Parts, static_assert, struct
-from .drawn_layouts import Drawn
+from .drawn_layouts import DrawnLayout
 
 if TYPE_CHECKING:
     from .drawn_layouts import Shaped
@@ -46,7 +46,7 @@ __all__ = [
 
 
 @struct
-class Layout(Drawn):
+class Layout(DrawnLayout):
     """A function from coordinates to offsets: the sum of each part of a coordinate times its stride.
 
     Attributes:
@@ -104,7 +104,7 @@ class Layout(Drawn):
 
 
 @struct
-class Swizzle(Drawn):
+class Swizzle(DrawnLayout):
     """A permutation of offsets: `bits` bits, `base + shift` from below, are combined by xor into those from `base` on.
 
     A negative shift takes the lower bits into the upper ones. Twice the same swizzle changes nothing.
@@ -130,7 +130,7 @@ class Swizzle(Drawn):
 
 
 @struct
-class ComposedLayout(Drawn):
+class ComposedLayout(DrawnLayout):
     """A layout whose offsets, moved by `offset`, go through a second function: a swizzle, or another layout."""
 
     outer: Any

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..dsl.diagnostics.errors import EinkornError, GraphError, PackageError, did_you_mean
 from ..dsl.frontend.python.register import Kernel
-from ..dsl.package.library import KernelLibrary, LibraryKernel, library_of, load_library
+from ..dsl.package.library import LibraryKernel, LoadedLibrary, library_of, load_library
 from ..dsl.signature.parameters import bind_parameters
 from ..dsl.signature.schema import Form, OpSchema, Role
 from ..dsl.types.dtype import DType
@@ -36,7 +36,7 @@ from .arguments import check_arguments
 from .cases import (
     SIZES,
     Array,
-    Instance,
+    CaseInstance,
     Maker,
     cases,
     elements,
@@ -124,7 +124,7 @@ def check_op(
     wanted = reference or subject.kernel.reference
     check_arguments(subject.schema, dtypes or {}, ranks or {}, data or {}, sizes, inputs, expected)
     report = CheckReport(subject.name, compared=WAYS[wanted is None and expected is None :])
-    check = _Check(subject, wanted, outputs, (rtol, atol), Path(folder), report, callers_of(callers))
+    check = _OpCheck(subject, wanted, outputs, (rtol, atol), Path(folder), report, callers_of(callers))
     tried = (dtypes or {}, ranks or {}, subject.bound(parameters))
     check.all_of(inputs, expected, tried, _Choice(tuple(sizes), empty, special, data or {}, seed), gradients)
     return report
@@ -159,7 +159,7 @@ class _Choice:
 class _Subject:
     """The op that is checked, and how it is called."""
 
-    def __init__(self, name: str, source: KernelLibrary, path: str | None, tensors: int) -> None:
+    def __init__(self, name: str, source: LoadedLibrary, path: str | None, tensors: int) -> None:
         self.library = source
         self.path = path  # for a program of its own; None for an op that ships
         kernel = source.kernels[name]
@@ -171,7 +171,7 @@ class _Subject:
     @staticmethod
     def find(op: str | Any, library: str | Path | None, tensors: int) -> _Subject:
         if isinstance(op, LibraryKernel):
-            loaded = KernelLibrary(op.loaded.origin, {op.schema.name: op.loaded})
+            loaded = LoadedLibrary(op.loaded.origin, {op.schema.name: op.loaded})
             return _Subject(op.schema.name, loaded, op.loaded.origin, tensors)
         if not isinstance(op, str | Kernel):
             text = f"check_op takes the name of an op or a function under @register, not {op!r}"
@@ -190,7 +190,7 @@ class _Subject:
                     hint=did_you_mean(name, list(loaded.kernels)),
                 )
             return _Subject(name, loaded, str(Path(library).resolve()), tensors)
-        shipped: dict[str, KernelLibrary] = {}
+        shipped: dict[str, LoadedLibrary] = {}
         root = f"{__name__.split('.')[0]}.stdlib.kernels"
         for module in pkgutil.iter_modules(importlib.import_module(root).__path__, f"{root}."):
             result = library_of(importlib.import_module(module.name))
@@ -246,7 +246,7 @@ class _Subject:
 _Tried = tuple[Mapping[str, Sequence[DType]], Mapping[str, Sequence[int]], list[dict[str, Any]]]
 
 
-class _Check:
+class _OpCheck:
     """One call of `check_op`."""
 
     def __init__(
@@ -316,7 +316,7 @@ class _Check:
                 hint="pass sizes=, data= or parameters= that fit the op",
             )
 
-    def instance(self, instance: Instance, choice: _Choice) -> None:
+    def instance(self, instance: CaseInstance, choice: _Choice) -> None:
         """All cases of an instance; sizes are symbols, so that it is compiled once where that can be."""
         schema, parameters = self.subject.schema, dict(instance.parameters)
         shapes = layout(schema, instance)
@@ -343,7 +343,7 @@ class _Check:
                 self.report.skipped += 1
                 self.report.refusals.append(error.message)
 
-    def gradients(self, instance: Instance, choice: _Choice) -> None:
+    def gradients(self, instance: CaseInstance, choice: _Choice) -> None:
         """The backward next to finite differences, for two cases of an instance."""
         schema, parameters = self.subject.schema, dict(instance.parameters)
         shapes = layout(schema, instance)

@@ -26,7 +26,7 @@ WAYS = ("ordinary", "special", "same", "strided")
 
 
 @dataclass(frozen=True)
-class Instance:
+class CaseInstance:
     """What is compiled: the dtype of each type variable, the rank of each pack, the parameters."""
 
     dtypes: tuple[tuple[str, DType], ...]
@@ -54,7 +54,7 @@ def instances(
     dtypes: Mapping[str, Sequence[DType]],
     ranks: Mapping[str, Sequence[int]],
     parameters: Sequence[Mapping[str, object]],
-) -> Iterator[Instance]:
+) -> Iterator[CaseInstance]:
     """Every dtype of every type variable next to the preferred one of the others, every rank, all parameters."""
     options = {name: tuple(dtypes.get(name, allowed)) for name, allowed in schema.typevars}
     if not all(options.values()):
@@ -69,7 +69,7 @@ def instances(
             combinations = itertools.product(*packs.values()) if position == 0 else [[r[0] for r in packs.values()]]
             for chosen in combinations:
                 results = tuple(zip(packs, chosen, strict=True))
-                yield Instance(tuple(binding.items()), results, tuple(values.items()))
+                yield CaseInstance(tuple(binding.items()), results, tuple(values.items()))
         if number == 0:
             bindings = bindings[:1]  # further parameters on the preferred dtypes
 
@@ -84,7 +84,7 @@ def pack_names(schema: OpSchema) -> list[str]:
     return list(results)
 
 
-def layout(schema: OpSchema, instance: Instance) -> list[tuple[Any, ...]]:
+def layout(schema: OpSchema, instance: CaseInstance) -> list[tuple[Any, ...]]:
     """One item for each axis of each input: a name, a size, or an expression over names and parameters."""
     whole = {name: value for name, value in instance.parameters if type(value) is int}
     ranks = dict(instance.ranks)
@@ -93,7 +93,7 @@ def layout(schema: OpSchema, instance: Instance) -> list[tuple[Any, ...]]:
         shape: list[Any] = []
         for item in parse_dims(argument.dims):
             match item:
-                case dims.Size():
+                case dims.FixedAxis():
                     shape.append(item.size)
                 case dims.Axis():
                     shape.append(item.name)
@@ -114,7 +114,7 @@ def is_computed(shapes: Sequence[tuple[Any, ...]]) -> bool:
 
 
 def cases(
-    shapes: Sequence[tuple[Any, ...]], instance: Instance, sizes: Sequence[int], seed: int, *, empty: bool
+    shapes: Sequence[tuple[Any, ...]], instance: CaseInstance, sizes: Sequence[int], seed: int, *, empty: bool
 ) -> Iterator[Case]:
     """Sizes in different combinations, small ones first, then with a zero; elements of every kind on some of them."""
     fixed = {name for name, _ in instance.parameters}
@@ -140,7 +140,7 @@ def cases(
         yield Case(tuple((name, 0 if name == none else 3) for name in names), "ordinary", seed)
 
 
-def shape_of(shape: tuple[Any, ...], case: Case, instance: Instance) -> tuple[int, ...]:
+def shape_of(shape: tuple[Any, ...], case: Case, instance: CaseInstance) -> tuple[int, ...]:
     """The sizes of an input's axes in a case."""
     known: dict[str, Any] = {**dict(instance.parameters), **dict(case.sizes)}
     return tuple(
@@ -152,7 +152,7 @@ def shape_of(shape: tuple[Any, ...], case: Case, instance: Instance) -> tuple[in
 def elements(
     arguments: Sequence[TensorArgument],
     shapes: Sequence[tuple[Any, ...]],
-    instance: Instance,
+    instance: CaseInstance,
     case: Case,
     makers: Mapping[str, Maker],
     *,

@@ -18,7 +18,7 @@ from ..dsl.package.library import LibraryKernel, LoadedKernel
 from ..dsl.signature.schema import OpSchema
 from ..dsl.types.dtype import DType
 from ..graph.engine.session import InferenceSession
-from ..graph.interop.gradients import BackwardGraph, Context, gradients
+from ..graph.interop.gradients import BackwardGraph, GradientContext, gradients
 from ..graph.interop.specialise import AnyKernel, Specialisation, specialise
 from .cases import Array
 from .failures import CheckError
@@ -42,7 +42,7 @@ class NumpyRunner:
     def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
         return [buffer.to_numpy() for buffer in InferenceSession().load(backward.graph).execute(*args)]
 
-    def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
+    def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
         return self._special(kernel, context.inputs, context.parameters)
 
     def _special(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Specialisation:
@@ -100,7 +100,7 @@ def check_gradients(
     rng = np.random.default_rng(len(arrays))
     outputs = run(arrays)
     weights = [_drawn(rng, o) if o.dtype.kind in "fc" else np.zeros_like(o) for o in outputs]
-    context = Context(tuple(group(arrays)), _outputs(kernel.schema, outputs), dict(parameters))
+    context = GradientContext(tuple(group(arrays)), _outputs(kernel.schema, outputs), dict(parameters))
     given = gradients(LibraryKernel(kernel), context, _outputs(kernel.schema, weights), NumpyRunner())
     flat = _flat(given)
     for number, (array, gradient) in enumerate(zip(arrays, flat, strict=True)):

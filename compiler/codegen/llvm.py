@@ -82,7 +82,7 @@ def processor(target: Target) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class ModuleCode:
     """The code of one module for one target.
 
     `code` is an ELF object for a CPU or an AMD GPU, and PTX (as UTF-8) for an NVIDIA GPU. `undefined` are the symbols
@@ -147,7 +147,7 @@ def compile_module(
     observe: Observer | None = None,
     elsewhere: Container[str] = (),
     passes: Sequence[PassRow] = (),
-) -> Compiled:
+) -> ModuleCode:
     """Optimises a module and makes code of it.
 
     Args:
@@ -163,7 +163,7 @@ def compile_module(
     """
     level = target.level if level is None else level
     if target.format.is_text:
-        return Compiled(target, level, text, _emit_assembly(text, target, level, observe, passes).encode())
+        return ModuleCode(target, level, text, _emit_assembly(text, target, level, observe, passes).encode())
     code = emit_object(text, target, level=level, observe=observe, passes=passes)
     undefined = tuple(sorted(name for name in elf.undefined_symbols(code) if name not in elsewhere))
     for symbol in undefined:
@@ -171,7 +171,7 @@ def compile_module(
             raise InternalError(
                 f"the code for {target.name} calls {symbol}, which no library provides", code="EK0903", got=symbol
             )
-    return Compiled(target, level, text, code, undefined)
+    return ModuleCode(target, level, text, code, undefined)
 
 
 @with_room
@@ -258,7 +258,7 @@ def new_machine(target: Target, level: int) -> Any:
 
 
 @dataclass
-class _Work:
+class _ModuleWork:
     """A module on its way through `PASSES`."""
 
     text: str
@@ -282,10 +282,10 @@ class _Work:
         self.module = self.context = None
 
 
-PassRow = tuple[str, Callable[[_Work], None]]  # of `PASSES`
+PassRow = tuple[str, Callable[[_ModuleWork], None]]  # of `PASSES`
 
 
-def _check(work: _Work) -> None:
+def _check(work: _ModuleWork) -> None:
     """Refuses what the target's code generator would die of."""
     check_intrinsics(_intrinsic_uses(work.text), work.target)
     for instruction in work.target.intrinsics.instructions:
@@ -293,7 +293,7 @@ def _check(work: _Work) -> None:
             raise InternalError(f"{instruction} is not available on {work.target.name}", code="EK0903", got=instruction)
 
 
-def _read(work: _Work) -> None:
+def _read(work: _ModuleWork) -> None:
     try:
         work.read(work.text)
         work.module.triple = work.target.triple
@@ -303,7 +303,7 @@ def _read(work: _Work) -> None:
         raise InternalError(f"LLVM refused the module: {_summary(str(error))}", code="EK0903") from None
 
 
-def _optimize(work: _Work) -> None:
+def _optimize(work: _ModuleWork) -> None:
     """LLVM's own pipeline of an optimisation level; at level 0 it still divides coroutines."""
     binding, module = library(), work.module
     tuning = binding.create_pipeline_tuning_options(speed_level=work.level)
@@ -319,7 +319,7 @@ def _optimize(work: _Work) -> None:
     _check_made(work)
 
 
-def _check_made(work: _Work) -> None:
+def _check_made(work: _ModuleWork) -> None:
     # Optimisation makes intrinsics of its own, which the target has, but it can also drop the flags of a call.
     names = {split_intrinsic(function.name)[0] for function in work.module.functions}
     if names & LIBRARY_INTRINSICS:
@@ -327,25 +327,25 @@ def _check_made(work: _Work) -> None:
         check_intrinsics(uses, work.target)
 
 
-def _store_one_lane(work: _Work) -> None:
+def _store_one_lane(work: _ModuleWork) -> None:
     """Writes otherwise what LLVM would make wrong code of; see `codegen.llvm_workarounds`."""
     if any(function.name.startswith("llvm.masked.store") for function in work.module.functions):
         _rewrite(work, one_lane_stores)
 
 
-def _return_behind_traps(work: _Work) -> None:
+def _return_behind_traps(work: _ModuleWork) -> None:
     """Writes otherwise what LLVM would end at; see `codegen.llvm_workarounds`."""
     if work.target.returns_behind_traps and any(function.name == "llvm.trap" for function in work.module.functions):
         _rewrite(work, traps_that_return)
 
 
-def _broadcast_halves(work: _Work) -> None:
+def _broadcast_halves(work: _ModuleWork) -> None:
     """Writes otherwise what LLVM would make slow code of; see `codegen.llvm_workarounds`."""
     if work.target.half_loads_wait and "fpext half " in work.text:
         _rewrite(work, broadcast_halves)
 
 
-def _rewrite(work: _Work, change: Callable[[str], str]) -> None:
+def _rewrite(work: _ModuleWork, change: Callable[[str], str]) -> None:
     before = str(work.module)
     after = change(before)
     if after != before:
@@ -371,13 +371,13 @@ def _optimised(
     level: int,
     observe: Observer | None = None,
     passes: Sequence[PassRow] = (),
-) -> Iterator[_Work]:
+) -> Iterator[_ModuleWork]:
     """The optimised module, and the machine that turns it into code.
 
     AMDGPU's code generator changes the module: nothing may be emitted twice from one.
     """
     with _machine(target, level) as machine:
-        work = _Work(text, target, level, machine)
+        work = _ModuleWork(text, target, level, machine)
         try:
             for name, run in passes or PASSES:
                 start = time.perf_counter()

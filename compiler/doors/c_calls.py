@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ...dsl.contract import abi
-from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, WRONG_MACHINE, ExportSpec, Failure
+from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, WRONG_MACHINE, ExportedFailure, ExportSpec
 from ..ir.llvm_text import FunctionText, Number
 from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, PlanLayout, plan_magic
 from .c_tables import ROW_BYTES
@@ -49,18 +49,18 @@ note:
   store i32 %status, ptr %why
   %argument.at = getelementptr inbounds i8, ptr %known, i64 4
   %argument = load i32, ptr %argument.at
-  %to.argument = getelementptr inbounds i8, ptr %why, i64 {Failure.argument.offset}
+  %to.argument = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.argument.offset}
   store i32 %argument, ptr %to.argument
   %axis.at = getelementptr inbounds i8, ptr %known, i64 8
   %axis = load i32, ptr %axis.at
-  %to.axis = getelementptr inbounds i8, ptr %why, i64 {Failure.axis.offset}
+  %to.axis = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.axis.offset}
   store i32 %axis, ptr %to.axis
   %short = trunc i64 %row to i32
-  %to.row = getelementptr inbounds i8, ptr %why, i64 {Failure.row.offset}
+  %to.row = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.row.offset}
   store i32 %short, ptr %to.row
-  %to.expected = getelementptr inbounds i8, ptr %why, i64 {Failure.expected.offset}
+  %to.expected = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.expected.offset}
   store i64 %expected, ptr %to.expected
-  %to.got = getelementptr inbounds i8, ptr %why, i64 {Failure.got.offset}
+  %to.got = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.got.offset}
   store i64 %got, ptr %to.got
   br label %end
 end:
@@ -84,7 +84,7 @@ failed:
   %none = icmp eq ptr %why, null
   br i1 %none, label %end, label %claim
 claim:
-  %to.row = getelementptr inbounds i8, ptr %why, i64 {Failure.row.offset}
+  %to.row = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.row.offset}
   %short = trunc i64 %site to i32
   %pair = cmpxchg ptr %to.row, i32 -1, i32 %short monotonic monotonic
   %first = extractvalue {{i32, i1}} %pair, 1
@@ -93,7 +93,7 @@ note:
   %most = call i32 @llvm.umin.i32(i32 %count, i32 {FAILURE_VALUES})
   %wide = zext i32 %most to i64
   %bytes = shl i64 %wide, 3
-  %to.values = getelementptr inbounds i8, ptr %why, i64 {Failure.values.offset}
+  %to.values = getelementptr inbounds i8, ptr %why, i64 {ExportedFailure.values.offset}
   call void @llvm.memcpy.p0.p0.i64(ptr %to.values, ptr %values, i64 %bytes, i1 false)
   br label %end
 end:
@@ -152,9 +152,9 @@ class CallText:
         """Empties the record of failures."""
         with f.when(f.compare("ne", "%why", "null", "ptr")):
             f.store("i32", 0, "%why")
-            f.store("i32", -1, f.at("%why", Failure.row.offset))
-            f.store("i32", -1, f.at("%why", Failure.argument.offset))
-            f.store("i32", -1, f.at("%why", Failure.axis.offset))
+            f.store("i32", -1, f.at("%why", ExportedFailure.row.offset))
+            f.store("i32", -1, f.at("%why", ExportedFailure.argument.offset))
+            f.store("i32", -1, f.at("%why", ExportedFailure.axis.offset))
 
     @contextmanager
     def _unless(self, f: FunctionText, test: str) -> Iterator[None]:

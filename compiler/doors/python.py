@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...dsl.contract.doors import LARGE_BYTES, NUMPY_SCALAR, DoorArgument, DoorOutput, DoorSpec, GetterForm, PythonForm
-from ...dsl.signature.dims import Expression, Name, Number
+from ...dsl.signature.dims import DimName, DimNumber, Expression
 from ...dsl.types.dtype import DType
 from ..ir.llvm_text import Number as Value
 from .python_text import PythonText
@@ -77,7 +77,9 @@ define ptr @ek_thread() {
 def python_text(spec: DoorSpec, form: PythonForm) -> str:
     """The text of a door."""
     words = form.words(spec)
-    return "\n".join([DECLARATIONS, run_text(words, lock=True, bounded=spec.bounded), _Door(spec, form, words).text()])
+    return "\n".join(
+        [DECLARATIONS, run_text(words, lock=True, bounded=spec.bounded), _PythonDoor(spec, form, words).text()]
+    )
 
 
 def getter_text(form: GetterForm) -> str:
@@ -104,7 +106,7 @@ def need_unchanged(f: DoorText, form: PythonForm | GetterForm) -> None:
         f.need_same(f.load("ptr", f.at(f.word(f"cell{k}"), CELL)), f.word(f"content{k}"), "ptr")
 
 
-class _Door(PythonText):
+class _PythonDoor(PythonText):
     def __init__(self, spec: DoorSpec, form: PythonForm, words: Sequence[str]) -> None:
         super().__init__("@ek_door", "ptr", ["ptr %self", "ptr %args", "ptr %named"], words)
         self.spec, self.form = spec, form
@@ -259,9 +261,9 @@ class _Door(PythonText):
         self.need_same(self.load("ptr", self.at(value, DTYPE)), self.word(word))
         self.need_same(self.load("i32", self.at(value, RANK)), rank, "i32")
 
-    def stride(self, stride: Number | Name, value: str, width: int) -> None:
+    def stride(self, stride: DimNumber | DimName, value: str, width: int) -> None:
         """A stride, which arrays count in bytes and entries in elements."""
-        if isinstance(stride, Number):
+        if isinstance(stride, DimNumber):
             self.need_same(value, stride.value * width, "i64")
             return
         self.need_same(self.value(f"srem i64 {value}, {width}"), 0, "i64")

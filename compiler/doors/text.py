@@ -14,8 +14,8 @@ from typing import Final
 
 from ...dsl.contract import abi
 from ...dsl.contract.doors import ROOM_BITS, ROOM_FACTOR, RUN_WORDS, RUNNING_BACK, RUNNING_NEXT, DoorSpec
-from ...dsl.signature.dims import Binary, Expression, FunctionCall, Name, Negate, names_in
-from ...dsl.signature.dims import Number as Literal
+from ...dsl.signature.dims import DimName, DimOperation, Expression, FunctionCall, Negate, names_in
+from ...dsl.signature.dims import DimNumber as Literal
 from ...dsl.types.dtype import DType
 from ..ir.llvm_text import FunctionText, Number
 from ..targets import host
@@ -114,11 +114,11 @@ class DoorText(FunctionText):
         match expression:
             case Literal(value):
                 return value
-            case Name(name):
+            case DimName(name):
                 return known[name]
             case Negate(operand):
                 return self.exact("-", 0, self.size(operand, known))
-            case Binary(operator, left, right):
+            case DimOperation(operator, left, right):
                 return self.exact(operator, self.size(left, known), self.size(right, known))
             case FunctionCall("ceildiv", (left, right)):
                 return self.exact("-", 0, self.exact("//", self.exact("-", 0, self.size(left, known)),
@@ -216,9 +216,9 @@ class TensorDoorText(DoorText):
 
     known: dict[str, Number]
 
-    def match(self, size: Literal | Name, value: Number) -> None:
+    def match(self, size: Literal | DimName, value: Number) -> None:
         """A size or stride that has a number, or a name that it gets or has to fit."""
-        if isinstance(size, Name) and size.name not in self.known:
+        if isinstance(size, DimName) and size.name not in self.known:
             self.known[size.name] = value
             return
         self.need_same(value, self.size(size, self.known), "i64")
@@ -226,7 +226,7 @@ class TensorDoorText(DoorText):
     def size_of_output(self, axis: Expression) -> Number:
         """A size that the signature says, which is no less than 0; those that tensors have are not."""
         size = self.size(axis, self.known)
-        if not isinstance(axis, Name | Literal):
+        if not isinstance(axis, DimName | Literal):
             self.need(self.compare("sge", size, 0))
         return size
 

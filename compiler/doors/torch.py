@@ -28,10 +28,10 @@ COUNTER: Final = 16  # in what counts the versions of a tensor: the number
 def torch_text(spec: DoorSpec, form: TorchForm) -> str:
     """The text of a door."""
     words = form.words(spec)
-    return "\n".join([DECLARATIONS, run_text(words, lock=False), _Door(spec, form, words).text()])
+    return "\n".join([DECLARATIONS, run_text(words, lock=False), _TorchDoor(spec, form, words).text()])
 
 
-class _Door(TensorDoorText):
+class _TorchDoor(TensorDoorText):
     def __init__(self, spec: DoorSpec, form: TorchForm, words: Sequence[str]) -> None:
         super().__init__("@ek_door", "ptr", ["ptr %table", "ptr %words", "ptr %results"], words)
         self.spec, self.form = spec, form

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.foreign_doors import TABLE, handler_words
-from ...dsl.signature.dims import Name
-from ...dsl.signature.dims import Number as Literal
+from ...dsl.signature.dims import DimName
+from ...dsl.signature.dims import DimNumber as Literal
 from ...dsl.types.dtype import DType
 from ..ir.llvm_text import Number
 from .text import DECLARATIONS, DoorText, run_text
@@ -200,12 +200,12 @@ class _Handler(DoorText):
             result.set(self.mul(result.value(), self.load("i64", self.at(dims, self.mul(axis, 8)))))
         return result.value()
 
-    def match(self, axis: Literal | Name, size: Number) -> None:
+    def match(self, axis: Literal | DimName, size: Number) -> None:
         """Takes the size of an axis, or compares it with what is known."""
         known = axis.value if isinstance(axis, Literal) else self.known.get(axis.name)
         if known is not None:
             self.need_same(known, size, "i64")
-        elif isinstance(axis, Name):
+        elif isinstance(axis, DimName):
             self.known[axis.name] = size
 
     def weigh(self, sizes: Sequence[Number]) -> None:

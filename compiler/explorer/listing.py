@@ -23,17 +23,17 @@ Spot = tuple[str, int]  # a file and a line in it
 
 
 @dataclass(frozen=True)
-class Line:
+class ListingLine:
     """A line of a stage. `spots` are the lines that it comes from: the innermost first, then the calls around it."""
 
     text: str
     spots: tuple[Spot, ...] = ()
 
 
-def typed_lines(artifact: Artifact) -> list[Line]:
+def typed_lines(artifact: Artifact) -> list[ListingLine]:
     """The typed program."""
     return [
-        Line(text, () if location is None else _spots(location.chain()))
+        ListingLine(text, () if location is None else _spots(location.chain()))
         for text, location in program_lines(artifact.program)
     ]
 
@@ -49,7 +49,7 @@ _TABLE = re.compile(r"#loc(\d+) = loc\((.*)\)$")
 _CALLER = re.compile(r" at #loc(\d+)\)$")
 
 
-def mlir_lines(artifact: Artifact) -> list[Line]:
+def mlir_lines(artifact: Artifact) -> list[ListingLine]:
     """MLIR as it was emitted, without its table of locations."""
     chains: dict[str, tuple[Spot, ...]] = {}
     body: list[str] = []
@@ -65,7 +65,7 @@ def mlir_lines(artifact: Artifact) -> list[Line]:
     return list(_with_heads(body, chains))
 
 
-def _with_heads(body: list[str], chains: Mapping[str, tuple[Spot, ...]]) -> Iterator[Line]:
+def _with_heads(body: list[str], chains: Mapping[str, tuple[Spot, ...]]) -> Iterator[ListingLine]:
     """The location of an operation with regions stands behind its last brace; the line that opens it has it, too."""
     spots: list[tuple[Spot, ...]] = [()] * len(body)
     texts: list[str] = []
@@ -86,7 +86,7 @@ def _with_heads(body: list[str], chains: Mapping[str, tuple[Spot, ...]]) -> Iter
         elif bare.endswith("{"):
             opened.append([number])
     for text, where in zip(texts, spots, strict=True):
-        yield Line(text, where)
+        yield ListingLine(text, where)
 
 
 # *** LLVM IR and assembly ***
@@ -119,7 +119,7 @@ _FIELD = re.compile(r'(\w+): (?:"((?:[^"\\]|\\.)*)"|!?([\w.]+))')
 _DEBUG = re.compile(r",? !dbg !(\d+)")
 
 
-def llvm_lines(artifact: Artifact) -> list[Line]:
+def llvm_lines(artifact: Artifact) -> list[ListingLine]:
     """The optimised LLVM IR, without debug information."""
     nodes: dict[str, tuple[str, dict[str, str]]] = {}
     body: list[str] = []
@@ -141,7 +141,7 @@ def llvm_lines(artifact: Artifact) -> list[Line]:
     lines = []
     for text in body:
         debug = _DEBUG.search(text)
-        lines.append(Line(_DEBUG.sub("", text), spots(debug[1]) if debug else ()))
+        lines.append(ListingLine(_DEBUG.sub("", text), spots(debug[1]) if debug else ()))
     return _trimmed(lines)
 
 
@@ -159,7 +159,7 @@ _LEAVES = re.compile(r"\s*\.section\s+\"?\.(debug_|note)|\s*\.section\s+\.AMDGPU
 _ENTERS = re.compile(r"\s*\.(section|text)\b")
 
 
-def asm_lines(artifact: Artifact) -> list[Line]:
+def asm_lines(artifact: Artifact) -> list[ListingLine]:
     """The assembly, code before data, without debug sections and directives that make no code."""
     chains, files = _Chains(artifact), {}
     texts = artifact.asm.splitlines()
@@ -167,8 +167,8 @@ def asm_lines(artifact: Artifact) -> list[Line]:
         if match := _FILE.match(text):
             number, folder, name = match.groups()
             files[number] = os.path.join(folder, name) if name else folder
-    code: list[Line] = []
-    data: list[Line] = []
+    code: list[ListingLine] = []
+    data: list[ListingLine] = []
     lines = code
     here: tuple[Spot, ...] = ()
     hidden = False
@@ -180,13 +180,13 @@ def asm_lines(artifact: Artifact) -> list[Line]:
             here = chains.of(files.get(match[1], ""), int(match[2]), int(match[3]))
         elif not hidden and not _NOISE.match(text):
             instruction = text[:1] in (" ", "\t") and not text.lstrip().startswith(("//", ".", "#", ";"))
-            lines.append(Line(text.expandtabs(8), here if instruction else ()))
+            lines.append(ListingLine(text.expandtabs(8), here if instruction else ()))
     return _trimmed(code) + _trimmed(data)
 
 
-def _trimmed(lines: list[Line]) -> list[Line]:
+def _trimmed(lines: list[ListingLine]) -> list[ListingLine]:
     """No two empty lines in a row, none at the ends."""
-    out: list[Line] = []
+    out: list[ListingLine] = []
     for line in lines:
         if line.text.strip() or (out and out[-1].text.strip()):
             out.append(line)
@@ -195,7 +195,7 @@ def _trimmed(lines: list[Line]) -> list[Line]:
     return out
 
 
-LISTINGS: dict[str, Callable[[Artifact], list[Line]]] = {
+LISTINGS: dict[str, Callable[[Artifact], list[ListingLine]]] = {
     "typed": typed_lines,
     "mlir": mlir_lines,
     "llvm": llvm_lines,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ...dsl.diagnostics.places import is_shipped
 from ..pipeline import Artifact
-from .listing import Line, Spot, llvm_lines
+from .listing import ListingLine, Spot, llvm_lines
 
 _LABEL = re.compile(r'^("[^"]*"|[\w.$-]+):')
 _JUMP = re.compile(r'label %("[^"]*"|[\w.$-]+)')
@@ -29,7 +29,7 @@ def loop_reports(artifact: Artifact) -> dict[Spot, str]:
     """For each line with an innermost loop what became of it; nothing for a GPU, whose threads are the vectors."""
     if not artifact.target.vectorizes:
         return {}
-    loops: dict[Spot, list[Sequence[Line]]] = {}
+    loops: dict[Spot, list[Sequence[ListingLine]]] = {}
     for loop in _innermost(llvm_lines(artifact)):
         spot = _spot_of(loop)
         if spot is not None and any(_ELEMENT.search(line.text) or _WORK.search(line.text) for line in loop):
@@ -37,7 +37,7 @@ def loop_reports(artifact: Artifact) -> dict[Spot, str]:
     return {spot: _sentence(loops[spot]) for spot in sorted(loops)}
 
 
-def _innermost(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+def _innermost(lines: Sequence[ListingLine]) -> Iterator[Sequence[ListingLine]]:
     """The texts of loops that no other one lies in."""
     labels: dict[str, int] = {}
     loops: list[tuple[int, int]] = []
@@ -55,7 +55,7 @@ def _innermost(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
             yield lines[start : end + 1]
 
 
-def _goes_round(lines: Sequence[Line]) -> bool:
+def _goes_round(lines: Sequence[ListingLine]) -> bool:
     """Whether the first of these blocks leads to the last: a jump back alone is no loop, blocks stand in any order."""
     after: dict[str, list[str]] = {}
     block = ""
@@ -73,7 +73,7 @@ def _goes_round(lines: Sequence[Line]) -> bool:
     return block in reached
 
 
-def _spot_of(loop: Sequence[Line]) -> Spot | None:
+def _spot_of(loop: Sequence[ListingLine]) -> Spot | None:
     """The author's line that a loop belongs to: that of its jump back."""
     for line in reversed(loop):
         own = [spot for spot in line.spots if not is_shipped(spot[0])]
@@ -82,7 +82,7 @@ def _spot_of(loop: Sequence[Line]) -> Spot | None:
     return None
 
 
-def _sentence(loops: Sequence[Sequence[Line]]) -> str:
+def _sentence(loops: Sequence[Sequence[ListingLine]]) -> str:
     kinds = [_lanes(loop) for loop in loops]
     wide = [kind for kind in kinds if kind is not None]
     if not wide:
@@ -92,7 +92,7 @@ def _sentence(loops: Sequence[Sequence[Line]]) -> str:
     return f"vectors of {lanes} {NAMES.get(name, name.replace('i', 'Int'))}{rest}"
 
 
-def _lanes(loop: Sequence[Line]) -> tuple[int, str] | None:
+def _lanes(loop: Sequence[ListingLine]) -> tuple[int, str] | None:
     """The widest vectors that a loop loads or stores, or else computes with: masks and places are vectors, too."""
     for kind in (_MEMORY, _WORK):
         texts = [line.text for line in loop if kind.search(line.text)]

@@ -32,7 +32,7 @@ from ...dsl.package.library import LoadedKernel
 from ..instances import instance_entries
 from ..pipeline import Artifact, compile_entry
 from ..targets import Target, lookup
-from .listing import LISTINGS, Line, Spot
+from .listing import LISTINGS, ListingLine, Spot
 from .loop_reports import loop_reports
 from .stage import choose_instance
 
@@ -126,7 +126,7 @@ class _Page:
         for (file, number), text in reports.items():
             self.reports.setdefault((os.path.realpath(file), number), []).append((machine.name, text))
 
-    def number_lines(self, lines: Sequence[Line]) -> None:
+    def number_lines(self, lines: Sequence[ListingLine]) -> None:
         """Gives every place that a stage names its number."""
         for line in lines:
             for file, number in line.spots:
@@ -174,7 +174,7 @@ class _Page:
                 results.setdefault(function.file, []).append(_lines_of(function.syntax))
         return {file: sorted(set(ranges)) for file, ranges in results.items()}
 
-    def stage(self, machine: Target, stage: str, lines: Sequence[Line]) -> str:
+    def stage(self, machine: Target, stage: str, lines: Sequence[ListingLine]) -> str:
         """A pane of one stage for one target."""
         drawn = _highlighted("\n".join(line.text for line in lines), stage)
         parts = [

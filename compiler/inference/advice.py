@@ -13,37 +13,37 @@ from ..ir.program import Value
 from .spelling import cast_of, source_of
 from .values.compile_time import Bound, ClassValue, Closure, Frame, Marker, is_comptime_number
 from .values.describe import describe
-from .values.index import Index
+from .values.index import BodyIndex
 
 
-def over_indices(value: Any, node: s.Node, frame: Frame, function: str = "") -> str | None:
+def over_indices(value: Any, node: s.SyntaxNode, frame: Frame, function: str = "") -> str | None:
     """For a tensor where items are wanted, or as the argument of `sum`, `max` and similar ones."""
-    if not hasattr(value, "dims") or isinstance(value, Index):
+    if not hasattr(value, "dims") or isinstance(value, BodyIndex):
         return None
     text = source_of(node, frame)
     loop = f"a loop runs over indices: `for k in range({text}.dim(0)):`, with {text}[k] in it"
     return foreign_names.over_tensor(function, text) or loop
 
 
-def over_slice(target: s.Subscript, parts: tuple[Any, ...], value: Any, source: s.Node, frame: Frame) -> str:
+def over_slice(target: s.Subscript, parts: tuple[Any, ...], value: Any, source: s.SyntaxNode, frame: Frame) -> str:
     """For a slice of a tensor that is stored to: `out[:] = 0`."""
     whole = all(part == slice(None) for part in parts)
     element = source_of(source, frame)
-    if hasattr(value, "dims") and not isinstance(value, Index):
+    if hasattr(value, "dims") and not isinstance(value, BodyIndex):
         element += "[i]"
     if not whole or element == source_of(target, frame):
         return "store element by element, in a loop: `for k in range(n):`"
     return f"elements are stored in a loop: foreach({source_of(target.value, frame)}, lambda i: {element})"
 
 
-def over_elements(function: str, node: s.Node, frame: Frame) -> str:
+def over_elements(function: str, node: s.SyntaxNode, frame: Frame) -> str:
     """For a tensor that is given to a function of numbers."""
     text = source_of(node, frame)
     more = ", ..." if len(STUBS[function].signature.parameters) > 1 else ""
     return f"work on elements: {function}({text}[i]{more}) in the body of a foreach"
 
 
-def bound_of_range(value: Any, node: s.Node, frame: Frame) -> str | None:
+def bound_of_range(value: Any, node: s.SyntaxNode, frame: Frame) -> str | None:
     """For what is not a whole number."""
     if isinstance(value, Value) and value.dtype.is_float():
         return f"write {cast_of(node, frame, INT.dtype)}"
@@ -54,7 +54,7 @@ def bound_of_range(value: Any, node: s.Node, frame: Frame) -> str | None:
     return f"write {source_of(node, frame)}.dim(0)" if hasattr(value, "dims") else None
 
 
-def uncallable(value: Any, node: s.Node, frame: Frame) -> str | None:
+def uncallable(value: Any, node: s.SyntaxNode, frame: Frame) -> str | None:
     """For something that is called and is not a function."""
     if isinstance(value, Marker):
         sizes = "T, 4" if value.name == "SIMD" else "T"
@@ -68,7 +68,7 @@ def uncallable(value: Any, node: s.Node, frame: Frame) -> str | None:
     return None
 
 
-def unindexable(node: s.Node, frame: Frame) -> str | None:
+def unindexable(node: s.SyntaxNode, frame: Frame) -> str | None:
     """For a number that is indexed: `x[i][j]`."""
     if not isinstance(node, s.Subscript) or not isinstance(node.value, s.Subscript):
         return None
@@ -76,7 +76,7 @@ def unindexable(node: s.Node, frame: Frame) -> str | None:
     return f"write {text}: it is an element already, and the index is redundant"
 
 
-def width_by_name(node: s.Node, rank: int, got: int, frame: Frame) -> str | None:
+def width_by_name(node: s.SyntaxNode, rank: int, got: int, frame: Frame) -> str | None:
     """For `x.load(i, 8)`: the number behind the index is meant as the width."""
     if not isinstance(node, s.Call) or not isinstance(node.function, s.Attribute) or node.function.name != "load":
         return None
@@ -94,7 +94,7 @@ def index_of_rank(tensor: Any, got: int) -> str | None:
     return f"an element is {tensor.name}[{names}]; {tensor.name}[{rest}] is a view of a part"
 
 
-def index_of_tuple(node: s.Node, owner: Any, frame: Frame) -> str | None:
+def index_of_tuple(node: s.SyntaxNode, owner: Any, frame: Frame) -> str | None:
     """For an index of a tuple that is known only at run time."""
     if not isinstance(node, s.Subscript) or not isinstance(owner, tuple):
         return None
@@ -132,7 +132,7 @@ def of_body(body: Closure, given: str) -> str:
     return f"take one index and unpack it: `def body({given}):` with `{listed} = {given}` as its first line"
 
 
-def no_function(node: s.Node, frame: Frame, given: str) -> str:
+def no_function(node: s.SyntaxNode, frame: Frame, given: str) -> str:
     """For a value where a function is wanted."""
     return f"write lambda {given}: {source_of(node, frame)}"
 

@@ -27,7 +27,7 @@ from .runtime_checks import guard_divisor
 from .values.compile_time import StructValue, is_comptime_number
 from .values.describe import describe
 from .values.flow import ABSENT
-from .values.index import Index
+from .values.index import BodyIndex
 from .widening import compared_by_sign, compares_by_sign, may_widen, rotation, shift_count
 
 _FOLDED = (bool, int, float, complex, str, tuple)  # a union would be made anew for each operand
@@ -100,7 +100,7 @@ def _fold_index(evaluator: Evaluator, row: OperationRow, operands: list[Value]) 
     return evaluator.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
 
 
-def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> Any:
+def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]) -> Any:
     """`a op b` for any two values."""
     if a is ABSENT or b is ABSENT:
         return ABSENT
@@ -109,9 +109,9 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, synta
         return (a is b) == (op == "eq")  # None is known at compile time, and nothing else is equal to it
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return _of_structs(here, op, a, b, nodes)
-    if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
+    if isinstance(a, BodyIndex) != isinstance(b, BodyIndex) and not isinstance(a, tuple) and not isinstance(b, tuple):
         a, b = (of_one_axis(here.evaluator, each) for each in (a, b))
-    if isinstance(a, Index) != isinstance(b, Index) and not isinstance(a, tuple) and not isinstance(b, tuple):
+    if isinstance(a, BodyIndex) != isinstance(b, BodyIndex) and not isinstance(a, tuple) and not isinstance(b, tuple):
         raise mismatch(here, row.symbol, a, b, nodes)
     a, b = plain(here.evaluator, a), plain(here.evaluator, b)
     if _is_pointer(a) or _is_pointer(b):
@@ -132,7 +132,7 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, synta
     return apply_row(here, row, [left, right])
 
 
-def _of_structs(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> Any:
+def _of_structs(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]) -> Any:
     """`a op b` as a struct among the operands defines it."""
     if op in COMPARISONS:
 
@@ -151,7 +151,9 @@ def _is_pointer(value: Any) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
-def _pointer_arithmetic(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> Value:
+def _pointer_arithmetic(
+    here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]
+) -> Value:
     """`p + n`, `n + p`, `p - n`: the address that many elements further on, or back."""
     builder, symbol = here.builder, ROWS[op].symbol
     pointer, count, at = (a, b, nodes[1]) if _is_pointer(a) else (b, a, nodes[0])
@@ -166,12 +168,12 @@ def _pointer_arithmetic(here: Point, op: str, a: Any, b: Any, nodes: tuple[synta
 
 def plain(evaluator: Evaluator, value: Any) -> Any:
     """An index as the tuple that it stands for; anything else as it is."""
-    return value.components(evaluator.builder) if isinstance(value, Index) else value
+    return value.components(evaluator.builder) if isinstance(value, BodyIndex) else value
 
 
 def of_one_axis(evaluator: Evaluator, value: Any) -> Any:
     """An index of one axis as the number that it stands for; anything else as it is."""
-    number = value.number(evaluator.builder) if isinstance(value, Index) else None
+    number = value.number(evaluator.builder) if isinstance(value, BodyIndex) else None
     return value if number is None else number
 
 

@@ -38,8 +38,8 @@ from .recovery import Cascade
 from .values.aggregates import replaced
 from .values.compile_time import Closure
 from .values.flow import Abandoned
-from .values.index import Index, NeedComponents, NeedPairs, ravel, value_key
-from .values.tensors import NotElementwise, Tensor
+from .values.index import BodyIndex, NeedComponents, NeedPairs, ravel, value_key
+from .values.tensors import KernelTensor, NotElementwise
 
 
 class Mixed(Exception):
@@ -66,7 +66,7 @@ def batch_facts(
     counts: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> BatchFacts:
     """What is known of a batch of which the inputs and the outputs begin with so many axes; 0 for none."""
-    prober = _Prober(node, shapes, target, counts)
+    prober = _BatchProber(node, shapes, target, counts)
     region = Region()
     try:
         with prober.evaluator.builder.inside(region):
@@ -100,13 +100,13 @@ class Batch:
 
     # *** loops ***
 
-    def each(self, call: Point, outputs: Sequence[Any], element: Callable[[Index], Any]) -> bool:
+    def each(self, call: Point, outputs: Sequence[Any], element: Callable[[BodyIndex], Any]) -> bool:
         """Evaluates a loop over the elements of tensors for the member; whether it is a loop over the batch."""
         if not self._begins(outputs[0]):
             return False
         dims = outputs[0].dims
         with self._member(call):
-            element(Index(dims, components=(*self.index, *self._own(call, dims[len(self.dims) :]))))
+            element(BodyIndex(dims, components=(*self.index, *self._own(call, dims[len(self.dims) :]))))
         return True
 
     def call(self, call: Point, closure: Closure, args: list[Any], keywords: dict[str, Any]) -> Any:
@@ -165,7 +165,7 @@ class Batch:
         self.trusted = True
         try:
             with call.builder.inside(Region()):
-                dispatch.call(call, closure, [], given | {"body": _Body(seen)})
+                dispatch.call(call, closure, [], given | {"body": _RowwiseBody(seen)})
         finally:
             self.trusted = False
         if not seen:
@@ -187,7 +187,7 @@ class Batch:
         axes = len(reach) if isinstance(reach, tuple) else 0
         if not axes or not self._whole_rows(closure, [out, x], -axes):
             return UNKNOWN
-        assert isinstance(x, Tensor)
+        assert isinstance(x, KernelTensor)
         near = _Near(SIMDType(x.dtype))
         index = (*self.index, *self._own(call, x.dims[len(self.dims) :]))
         with self._member(call):
@@ -234,7 +234,7 @@ _OVER_ROWS: dict[str, Callable[[Batch, Point, Closure, dict[str, Any]], Any]] = 
 
 
 @dataclass(frozen=True, eq=False)
-class _Body:
+class _RowwiseBody:
     """Stands for the body of `rowwise`, and keeps what it is called with."""
 
     seen: list[list[Any]]
@@ -247,8 +247,8 @@ class _Near:
     type: SIMDType
 
 
-@callable_(_Body)
-def _call_body(call: Point, body: _Body, args: list[Any], keywords: dict[str, Any]) -> None:
+@callable_(_RowwiseBody)
+def _call_body(call: Point, body: _RowwiseBody, args: list[Any], keywords: dict[str, Any]) -> None:
     body.seen.append(args)
 
 
@@ -257,7 +257,7 @@ def _call_near(call: Point, near: _Near, args: list[Any], keywords: dict[str, An
     return Value(near.type)
 
 
-class _Member(Tensor):
+class _Member(KernelTensor):
     """A tensor with the batch, which is accessed at the member's index only."""
 
     def __init__(self, batch: Batch, *args: Any, **kwargs: Any) -> None:
@@ -265,7 +265,7 @@ class _Member(Tensor):
         self.batch = batch
         self.pointer = Value(PointerType(self.dtype))
 
-    def _offset(self, builder: Builder, index: Index) -> Value:
+    def _offset(self, builder: Builder, index: BodyIndex) -> Value:
         if self.batch.trusted:
             return builder.int_(0)
         count = len(self.batch.index)
@@ -274,26 +274,26 @@ class _Member(Tensor):
             raise Mixed(f"it accesses elements of '{self.name}' that are not of the member that it computes")
         return ravel(builder, parts[count:], self.dims[count:])
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         return builder.one("load", [self.pointer, self._offset(builder, index)], SIMDType(self.dtype, width))
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         builder.add("store", [value, self.pointer, self._offset(builder, index)])
 
 
-class _Shared(Tensor):
+class _Shared(KernelTensor):
     """A tensor without the batch, which all members read."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pointer = Value(PointerType(self.dtype))
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         offset = ravel(builder, index.components(builder), self.dims)
         return builder.one("load", [self.pointer, offset], SIMDType(self.dtype, width))
 
 
-class _Prober(GroupEvaluator):
+class _BatchProber(GroupEvaluator):
     """Evaluates one node for one member of a batch."""
 
     def __init__(
@@ -312,9 +312,9 @@ class _Prober(GroupEvaluator):
                     self.slots.setdefault(size.index, Value(INT))
         self.batch = Batch(self.evaluator.builder, self.dims(node.outputs[0][1][: counts[1][0]]))
         self.evaluator.batch = self.batch
-        self.operands: dict[int, Tensor] = {}
+        self.operands: dict[int, KernelTensor] = {}
 
-    def operand(self, node: int, number: int) -> Tensor:
+    def operand(self, node: int, number: int) -> KernelTensor:
         if number not in self.operands:
             argument = self.nodes[0].kernel.schema.inputs[number]
             dtype, shape = self.shapes[number]
@@ -323,10 +323,10 @@ class _Prober(GroupEvaluator):
             self.operands[number] = _Member(self.batch, **fields) if whole else _Shared(**fields)
         return self.operands[number]
 
-    def results(self) -> list[Tensor]:
+    def results(self) -> list[KernelTensor]:
         """The outputs."""
         spec = self.nodes[0]
-        collected: list[Tensor] = []
+        collected: list[KernelTensor] = []
         for argument, (dtype, shape) in zip(spec.kernel.schema.outputs, spec.outputs, strict=True):
             made = _Member(self.batch, **self.tensor_fields(0, argument, shape, dtype))
             self.batch.written.append(made.pointer)

@@ -15,7 +15,7 @@ from .values.compile_time import Frame
 from .values.describe import describe, literal_text
 
 
-def trace_calls(frame: Frame, node: syntax.Node) -> tuple[Place, list[tuple[str, Place]]]:
+def trace_calls(frame: Frame, node: syntax.SyntaxNode) -> tuple[Place, list[tuple[str, Place]]]:
     """Where the author's text causes what happens at `node`, and the calls that led there, with a text before each.
 
     What happens inside a function that ships with Einkorn is shown where the author calls it.

@@ -130,7 +130,7 @@ def splice(evaluator: Evaluator, region: Region) -> None:
     evaluator.builder.region.ops.extend(op for op in region.ops)
 
 
-def joint_type(here: Point, what: str, a: Any, b: Any, nodes: tuple[s.Node, s.Node]) -> SIMDType:
+def joint_type(here: Point, what: str, a: Any, b: Any, nodes: tuple[s.SyntaxNode, s.SyntaxNode]) -> SIMDType:
     """The one type that two alternatives have, after adoption of compile-time numbers."""
     kind = open_kind(a, b)
     if kind is not None:
@@ -142,7 +142,7 @@ def joint_type(here: Point, what: str, a: Any, b: Any, nodes: tuple[s.Node, s.No
     return left.type
 
 
-def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.Node, s.Node]) -> Any:
+def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.SyntaxNode, s.SyntaxNode]) -> Any:
     """`a` where `test`, else `b`; tuples and structs part by part."""
     if same_constant(a, b):
         return a

@@ -47,7 +47,7 @@ def weak_kind(value: Any) -> str | None:
     return type(value).__name__ if is_comptime_number(value) else None
 
 
-def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.Node | None = None) -> Value:
+def coerce(here: Point, value: Any, type: Type, what: str = "", like: syntax.SyntaxNode | None = None) -> Value:
     """`value` as a run-time value of `type`: a number adopts it, a scalar fills the lanes, all else must have it.
 
     `here` is where the value stands, `like` where its type comes from: a hint names the dtype as it is named there.
@@ -147,7 +147,13 @@ def adopt(value: bool | int | float | complex, dtype: DType) -> bool | int | flo
 
 
 def unify(
-    here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node], *, widening: bool = True
+    here: Point,
+    symbol: str,
+    a: Any,
+    b: Any,
+    nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode],
+    *,
+    widening: bool = True,
 ) -> tuple[Value, Value]:
     """Two operands as run-time values of one type; at least one of them is a run-time value.
 
@@ -177,7 +183,9 @@ def unify(
     return coerce(here.on(nodes[0]), a, typed.type), coerce(here.on(nodes[1]), b, typed.type)
 
 
-def _float_with_integer(here: Point, number: float, typed: Value, at: syntax.Node, literal: syntax.Node) -> Exception:
+def _float_with_integer(
+    here: Point, number: float, typed: Value, at: syntax.SyntaxNode, literal: syntax.SyntaxNode
+) -> Exception:
     """`x[i] * 0.5` where x holds integers: the float cannot become an integer, and the integer has to be cast."""
     text, details = (
         f"the float {number!r} does not fit {typed.dtype}",

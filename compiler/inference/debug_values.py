@@ -17,7 +17,7 @@ from ..ir.program import Value
 from ..ir.rules import Form
 from .evaluator import Evaluator, Point
 from .values.compile_time import Closure, StructValue
-from .values.index import Index
+from .values.index import BodyIndex
 from .values.tensors import Stored
 
 
@@ -45,7 +45,7 @@ def note_arguments(here: Point, closure: Closure) -> None:
     note(here.on(beginning(function)), {name: value for name, value in here.frame.env.items() if name in known})
 
 
-def beginning(function: syntax.Function | syntax.Lambda) -> syntax.Node:
+def beginning(function: syntax.Function | syntax.Lambda) -> syntax.SyntaxNode:
     """Where a function begins to do something; a body may hold no more than a docstring."""
     if isinstance(function, syntax.Lambda):
         return function.body
@@ -57,7 +57,7 @@ def _form(evaluator: Evaluator, value: Any, operands: list[Value]) -> Form | Non
         operands.append(one)
         return len(operands) - 1
 
-    if isinstance(value, Index):
+    if isinstance(value, BodyIndex):
         value = value.components(evaluator.builder)
         value = value[0] if len(value) == 1 else value
     if isinstance(value, Value):

@@ -38,8 +38,8 @@ MAX_UNROLL = 4096
 
 Handler = Callable[["Point", Any], Any]
 
-EXPRESSIONS: dict[type[syntax.Node], Handler] = {}
-STATEMENTS: dict[type[syntax.Node], Handler] = {}
+EXPRESSIONS: dict[type[syntax.SyntaxNode], Handler] = {}
+STATEMENTS: dict[type[syntax.SyntaxNode], Handler] = {}
 RULES: dict[str, Callable[..., Any]] = {}
 NAMED_VALUES: dict[str, Callable[..., Any]] = {}
 CALLABLES: dict[type, Callable[..., Any]] = {}  # by the class of the callee: `f(call, callee, args, keywords)`
@@ -54,12 +54,12 @@ def _registered(table: dict[Any, Any], key: Any) -> Callable[[Any], Any]:
     return add
 
 
-def expression(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
+def expression(kind: type[syntax.SyntaxNode]) -> Callable[[Handler], Handler]:
     """Registers the handler of a kind of expression."""
     return _registered(EXPRESSIONS, kind)
 
 
-def statement(kind: type[syntax.Node]) -> Callable[[Handler], Handler]:
+def statement(kind: type[syntax.SyntaxNode]) -> Callable[[Handler], Handler]:
     """Registers the handler of a kind of statement."""
     return _registered(STATEMENTS, kind)
 
@@ -79,7 +79,7 @@ def rule(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return _registered(RULES, name)
 
 
-NO_NODES: Mapping[str, syntax.Node] = {}
+NO_NODES: Mapping[str, syntax.SyntaxNode] = {}
 _WEIGHED = (tuple, str, StructValue)  # a union would be made anew for each expression
 
 
@@ -91,17 +91,17 @@ class Point:
 
     __slots__ = ("evaluator", "frame", "node", "nodes")
 
-    def __init__(self, evaluator: Evaluator, node: syntax.Node, frame: Frame) -> None:
+    def __init__(self, evaluator: Evaluator, node: syntax.SyntaxNode, frame: Frame) -> None:
         self.evaluator = evaluator
         self.node = node
         self.frame = frame
-        self.nodes: Mapping[str, syntax.Node] = NO_NODES  # replaced, never changed
+        self.nodes: Mapping[str, syntax.SyntaxNode] = NO_NODES  # replaced, never changed
 
     @property
     def builder(self) -> Builder:
         return self.evaluator.builder
 
-    def on(self, node: syntax.Node) -> Point:
+    def on(self, node: syntax.SyntaxNode) -> Point:
         """Another node of the same frame."""
         return Point(self.evaluator, node, self.frame)
 
@@ -113,7 +113,7 @@ class Point:
         """The argument of this name; the call itself where it is not written out."""
         return self.on(self.nodes.get(name, self.node))
 
-    def index_part(self, axis: int | None, count: int) -> syntax.Node:
+    def index_part(self, axis: int | None, count: int) -> syntax.SyntaxNode:
         """Where the part of an index of `count` parts stands that belongs to an axis; the whole index where unknown."""
         node = self.nodes.get("index", self.node)
         if axis is None or not isinstance(node, syntax.Tuple) or len(node.items) != count:
@@ -191,7 +191,9 @@ class Evaluator(Scoped):
         self.folding = False  # whether a call is being computed at compile time; see `folding`
         self.pruned = False  # whether sizes that are known left out what other sizes would reach
         self.trial = False  # whether only the types are wanted; see `inference.syntax.loop_variables`
-        self.own_names: dict[int, tuple[syntax.Node, frozenset[str]]] = {}  # of functions; see `inference.scoping`
+        self.own_names: dict[
+            int, tuple[syntax.SyntaxNode, frozenset[str]]
+        ] = {}  # of functions; see `inference.scoping`
         self.library_types: dict[Any, Type] = {}  # of calls, for trials; see `calls.library`
 
     # errors
@@ -200,7 +202,7 @@ class Evaluator(Scoped):
         self,
         code: str,
         message: str,
-        node: syntax.Node,
+        node: syntax.SyntaxNode,
         frame: Frame,
         *,
         label: str = "",
@@ -293,13 +295,13 @@ class Evaluator(Scoped):
             raise self.error("EK0206", "this compile-time value grows too large", node, frame)
         self.builder.steps += count // AT_A_STEP
 
-    def step(self, node: syntax.Node, frame: Frame, steps: int = 1) -> None:
+    def step(self, node: syntax.SyntaxNode, frame: Frame, steps: int = 1) -> None:
         """Counts a statement, an expression or other work; ends the evaluation of what takes too much."""
         self.builder.steps += steps
         if self.builder.steps > MAX_STEPS:
             self._exceeded(node, frame)
 
-    def _exceeded(self, node: syntax.Node, frame: Frame) -> NoReturn:
+    def _exceeded(self, node: syntax.SyntaxNode, frame: Frame) -> NoReturn:
         """Ends an evaluation that takes more steps than one may; next to other mistakes, these are what is reported."""
         if self.folding:
             text = f"this takes more than {MAX_STEPS} steps at compile time"
@@ -321,14 +323,14 @@ class Evaluator(Scoped):
         except (Cascade, CompileError) as error:
             return self._poisoned_by(error, node, frame)
 
-    def recover(self, work: Callable[[], Any], node: syntax.Node, frame: Frame) -> Any:
+    def recover(self, work: Callable[[], Any], node: syntax.SyntaxNode, frame: Frame) -> Any:
         """What `work` gives for an expression; a poisoned value on an error, which is recorded."""
         try:
             return work()
         except (Cascade, CompileError) as error:
             return self._poisoned_by(error, node, frame)
 
-    def _poisoned_by(self, error: Cascade | CompileError, node: syntax.Node, frame: Frame) -> Poisoned:
+    def _poisoned_by(self, error: Cascade | CompileError, node: syntax.SyntaxNode, frame: Frame) -> Poisoned:
         if isinstance(error, CompileError):
             self.collect(error, frame)
         elif not self.errors or self.folding:
@@ -343,7 +345,7 @@ class Evaluator(Scoped):
             raise Cascade
         return results
 
-    def locate(self, node: syntax.Node, frame: Frame) -> None:
+    def locate(self, node: syntax.SyntaxNode, frame: Frame) -> None:
         """Operations emitted from now on belong to `node`."""
         self.builder.locate(frame.location, node)
 

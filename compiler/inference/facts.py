@@ -17,12 +17,12 @@ from ..targets import Target
 from .kernels import GroupEvaluator
 from .recovery import Cascade
 from .values.flow import Abandoned
-from .values.index import Index
-from .values.tensors import NotElementwise, Probe, Tensor
+from .values.index import BodyIndex
+from .values.tensors import KernelTensor, NotElementwise, Probe
 
 
 @dataclass(frozen=True)
-class Facts:
+class KernelFacts:
     """What a kernel instance allows.
 
     Attributes:
@@ -42,7 +42,7 @@ class Facts:
     indexed: bool = True
 
 
-class _Prober(GroupEvaluator):
+class _FactProber(GroupEvaluator):
     """Evaluates one node in element mode over probes."""
 
     def __init__(self, node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> None:
@@ -55,7 +55,7 @@ class _Prober(GroupEvaluator):
                     self.slots.setdefault(size.index, Value(INT))
         dims = self.dims(node.outputs[0][1])
         self.components = tuple(Value(INT) for _ in dims)
-        self.index = Index(dims, components=self.components)
+        self.index = BodyIndex(dims, components=self.components)
         self.probes: dict[int, Probe] = {}
 
     @property
@@ -63,7 +63,7 @@ class _Prober(GroupEvaluator):
         """The index of the element, and the sizes that are known at the call only."""
         return {*self.components, *self.slots.values()}
 
-    def operand(self, node: int, number: int) -> Tensor:
+    def operand(self, node: int, number: int) -> KernelTensor:
         if number not in self.probes:
             argument = self.nodes[0].kernel.schema.inputs[number]
             dtype, shape = self.shapes[number]
@@ -71,24 +71,24 @@ class _Prober(GroupEvaluator):
         return self.probes[number]
 
 
-def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> Facts:
+def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> KernelFacts:
     """What `node` allows; `shapes` are its inputs' dtypes and shapes. A kernel with a mistake allows nothing."""
     schema = node.kernel.schema
     if not schema.fuse or schema.mutable or len({shape for _, shape in node.outputs}) != 1:
-        return Facts(False)
-    prober = _Prober(node, shapes, target)
+        return KernelFacts(False)
+    prober = _FactProber(node, shapes, target)
     region = Region()
     try:
         with prober.evaluator.builder.inside(region):
             prober.element(0, 0, prober.index)
     except (NotElementwise, Cascade, Abandoned, CompileError):
-        return Facts(False)
+        return KernelFacts(False)
     operations = list(walk(region))
     opcodes = {op.opcode for op in operations}
     if prober.evaluator.errors or any(opcode.has_effects for opcode in opcodes):
-        return Facts(False)
+        return KernelFacts(False)
     probes = [prober.probes.get(k) for k in range(len(shapes))]
-    return Facts(
+    return KernelFacts(
         elementwise=True,
         cost=count_operations(region),
         identity=tuple(p is None or not p.other_elements for p in probes),
@@ -121,7 +121,7 @@ def element_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], 
     schema = node.kernel.schema
     if schema.mutable:
         return ElementFacts(f"it changes '{schema.mutable[0].name}' in place")
-    prober = _Prober(node, shapes, target)
+    prober = _FactProber(node, shapes, target)
     region = Region()
     try:
         with prober.evaluator.builder.inside(region):

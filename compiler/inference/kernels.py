@@ -29,7 +29,7 @@ from ...dsl.diagnostics.errors import CompileError, EinkornError, InternalError,
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.signature.schema import ContextArgument, Form, Role, TensorArgument
 from ...dsl.types.dtype import INT, DType, SIMDType
-from ..ir.program import Function, NotFusible, PointerType, Program, Region, Site, Value
+from ..ir.program import NotFusible, PointerType, Program, ProgramFunction, Region, Site, Value
 from ..targets import Target
 from . import handlers  # noqa: F401  # fills the evaluator's tables
 from .debug_values import beginning, note
@@ -40,17 +40,17 @@ from .recovery import Cascade
 from .target_refusals import is_host_code
 from .values.compile_time import ContextValue, Frame, Poisoned
 from .values.flow import Abandoned
-from .values.index import Index, NeedComponents
+from .values.index import BodyIndex, NeedComponents
 from .values.tensors import (
     Demand,
     Epilogue,
+    EpilogueOperand,
     Filled,
     Fused,
-    Given,
+    KernelTensor,
     NotElementwise,
     Stored,
     Strided,
-    Tensor,
     Uniform,
 )
 
@@ -99,14 +99,14 @@ class GroupEvaluator:
         self.nodes = nodes
         self.evaluator = Evaluator(target, sites, checks)
         self.slots: dict[int, Value] = {}
-        self.given: dict[tuple[int, int], Given] = {}
+        self.given: dict[tuple[int, int], EpilogueOperand] = {}
 
     def dims(self, shape: tuple[Size, ...]) -> tuple[Value, ...]:
         """A shape as Ints."""
         builder = self.evaluator.builder
         return tuple(self.slots[n.index] if isinstance(n, Slot) else builder.int_(n) for n in shape)
 
-    def operand(self, node: int, number: int) -> Tensor:
+    def operand(self, node: int, number: int) -> KernelTensor:
         """The tensor that a node reads as its input `number`."""
         raise NotImplementedError
 
@@ -123,7 +123,7 @@ class GroupEvaluator:
             "annotation": str(argument),
         }
 
-    def fused(self, operand: FromNode, argument: TensorArgument, node: int) -> Tensor:
+    def fused(self, operand: FromNode, argument: TensorArgument, node: int) -> KernelTensor:
         """An operand that is computed where it is read (or that is just being stored)."""
         given = self.given.get((operand.node, operand.output))
         if given is not None:
@@ -131,18 +131,18 @@ class GroupEvaluator:
         dtype, shape = self.nodes[operand.node].outputs[operand.output]
         fields = self.tensor_fields(node, argument, shape, dtype)
 
-        def element(index: Index) -> Value:
+        def element(index: BodyIndex) -> Value:
             return self.element(operand.node, operand.output, index)
 
         return Fused(element, **fields)
 
-    def run(self, node: int, outputs: list[Tensor]) -> bool:
+    def run(self, node: int, outputs: list[KernelTensor]) -> bool:
         """Evaluates a node's kernel with these output tensors; whether it ends, and not always by raising."""
         spec = self.nodes[node]
         kernel, schema = spec.kernel, spec.kernel.schema
         function = kernel.functions[0]
         env: dict[str, Any] = {name: Poisoned() for name in kernel.unknown} | {name: () for name, _ in schema.counts}
-        scalars: list[tuple[str, Tensor]] = []
+        scalars: list[tuple[str, KernelTensor]] = []
         inputs, results = iter(range(len(schema.inputs))), iter(outputs)
         for argument in schema.arguments:
             if isinstance(argument, ContextArgument):
@@ -174,7 +174,7 @@ class GroupEvaluator:
             # Read once, before all that the kernel does; of a GPU, what computes them is host code that reads elements.
             with evaluator.scope(level="parallel" if is_host_code(evaluator) else evaluator.level):
                 for name, tensor in scalars:
-                    env[name] = tensor.load(evaluator.builder, Index((), components=()))
+                    env[name] = tensor.load(evaluator.builder, BodyIndex((), components=()))
             note(Point(evaluator, beginning(function.syntax), frame), env)
             with evaluator.scope(widened=[], compared=[]):
                 kinds = evaluator.block(function.syntax.body, frame).kinds
@@ -197,13 +197,13 @@ class GroupEvaluator:
         ):
             yield
 
-    def element(self, node: int, output: int, index: Index) -> Value:
+    def element(self, node: int, output: int, index: BodyIndex) -> Value:
         """One element of a node's output, computed at the present point."""
         builder = self.evaluator.builder
         key = ("node element", node, index.key())
         values = builder.remembered(key)
         if values is None:
-            outputs: list[Tensor] = []
+            outputs: list[KernelTensor] = []
             arguments = self.nodes[node].kernel.schema.outputs
             for argument, (dtype, shape) in zip(arguments, self.nodes[node].outputs, strict=True):
                 outputs.append(Demand(index, **self.tensor_fields(node, argument, shape, dtype)))
@@ -235,7 +235,7 @@ class GroupBuilder(GroupEvaluator):
         self.numbers: dict[int, Value] = {}
         self.outputs = {(s.node, s.output): s.buffer for s in group.stores}
 
-    def build(self, name: str) -> Function:
+    def build(self, name: str) -> ProgramFunction:
         """Evaluates the root (with all that is fused with it) and returns the finished function."""
         region = Region()
         ends = False
@@ -258,7 +258,7 @@ class GroupBuilder(GroupEvaluator):
         op = self.group.nodes[self.group.root].kernel.schema.name
         params = [*self.pointers.values(), *self.slots.values(), *self.passed]
         builder = self.evaluator.builder
-        return Function(name, params, region, op, len(self.group.nodes) > 1, builder.bounds, names=builder.names)
+        return ProgramFunction(name, params, region, op, len(self.group.nodes) > 1, builder.bounds, names=builder.names)
 
     def read_numbers(self) -> None:
         """Gives the numbers that a call passes their dtypes, once, in front of all loops."""
@@ -292,7 +292,7 @@ class GroupBuilder(GroupEvaluator):
         if mistakes:
             raise joined(mistakes)
 
-    def operand(self, node: int, number: int) -> Tensor:
+    def operand(self, node: int, number: int) -> KernelTensor:
         spec = self.nodes[node]
         operand, argument = spec.inputs[number], spec.kernel.schema.inputs[number]
         if isinstance(operand, FromNode):
@@ -315,9 +315,9 @@ class GroupBuilder(GroupEvaluator):
         pointer = self.pointers[self.outputs[node, output]]
         return Stored(pointer, **self.tensor_fields(node, argument, shape, dtype))
 
-    def root_outputs(self) -> list[Tensor]:
+    def root_outputs(self) -> list[KernelTensor]:
         root = self.group.root
-        out: list[Tensor] = []
+        out: list[KernelTensor] = []
         for number, argument in enumerate(self.nodes[root].kernel.schema.outputs):
             dtype, shape = self.nodes[root].outputs[number]
             if self.group.epilogue is not None and (root, number) not in self.outputs:
@@ -327,15 +327,15 @@ class GroupBuilder(GroupEvaluator):
                 out.append(self.stored(root, number))
         return out
 
-    def consumer(self, output: int, fields: dict[str, Any]) -> Callable[[Index, Value], None]:
+    def consumer(self, output: int, fields: dict[str, Any]) -> Callable[[BodyIndex, Value], None]:
         """What is done with each element that the root stores: the epilogue, then its own stores."""
         root, epilogue = self.group.root, self.group.epilogue
         assert epilogue is not None
         targets = [self.stored(epilogue, n) for n in range(len(self.nodes[epilogue].outputs))]
 
-        def consume(index: Index, value: Value) -> None:
+        def consume(index: BodyIndex, value: Value) -> None:
             with self.evaluator.builder.inside(self.evaluator.builder.region):  # a memo of its own for every store
-                self.given[root, output] = Given(index, as_element(self.evaluator, value), **fields)
+                self.given[root, output] = EpilogueOperand(index, as_element(self.evaluator, value), **fields)
                 for move in self.group.moves:
                     index = self.move(move, index)
                 for number, target in enumerate(targets):
@@ -344,12 +344,12 @@ class GroupBuilder(GroupEvaluator):
 
         return consume
 
-    def given_or_computed(self, node: int, output: int, index: Index) -> Value:
+    def given_or_computed(self, node: int, output: int, index: BodyIndex) -> Value:
         """One element of a node in an epilogue."""
         given = self.given.get((node, output))
         return self.element(node, output, index) if given is None else given.value
 
-    def move(self, node: int, index: Index) -> Index:
+    def move(self, node: int, index: BodyIndex) -> BodyIndex:
         """Gives an element to the other side of a reshape or permute; its index there."""
         spec, builder = self.nodes[node], self.evaluator.builder
         (source,), (dtype, shape) = spec.inputs, spec.outputs[0]
@@ -359,10 +359,10 @@ class GroupBuilder(GroupEvaluator):
         if spec.kernel.schema.move == "permute":
             parts, order = index.components(builder), dict(spec.parameters)["order"]
             assert isinstance(order, tuple)
-            moved = Index(fields["dims"], components=tuple(parts[axis] for axis in order))
+            moved = BodyIndex(fields["dims"], components=tuple(parts[axis] for axis in order))
         else:
-            moved = Index(fields["dims"], linear=index.position(builder), divisible=True)
-        self.given[node, 0] = Given(moved, value, **fields)
+            moved = BodyIndex(fields["dims"], linear=index.position(builder), divisible=True)
+        self.given[node, 0] = EpilogueOperand(moved, value, **fields)
         return moved
 
 

@@ -18,7 +18,7 @@ from .operator_methods import method_of_symbol
 from .spelling import cast_of, float_of, source_of
 from .values.compile_time import Frame, StructValue
 from .values.describe import describe
-from .values.index import Index
+from .values.index import BodyIndex
 from .widening import reason_for_cast
 
 HINTS = {  # by the row that does not work
@@ -33,7 +33,9 @@ HINTS = {  # by the row that does not work
 }
 
 
-def mismatch(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node, syntax.Node]) -> CompileError:
+def mismatch(
+    here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]
+) -> CompileError:
     """`cannot compute Float32 + Int64`, with a cast as the hint."""
     hint = None
     own = a if isinstance(a, StructValue) else b
@@ -46,7 +48,7 @@ def mismatch(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node,
         hint = _cast_or_cut(a, b, nodes, here.frame)
     elif isinstance(a, tuple) and isinstance(b, tuple):
         hint = "compute with their items, one by one"
-    elif isinstance(a, Index) or isinstance(b, Index):
+    elif isinstance(a, BodyIndex) or isinstance(b, BodyIndex):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     elif hasattr(a, "dims") or hasattr(b, "dims"):
         name = source_of(nodes[0] if hasattr(a, "dims") else nodes[1], here.frame)
@@ -73,7 +75,7 @@ def mismatch(here: Point, symbol: str, a: Any, b: Any, nodes: tuple[syntax.Node,
     )
 
 
-def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.Node, syntax.Node], frame: Frame) -> str:
+def _cast_or_cut(a: Value, b: Value, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode], frame: Frame) -> str:
     """The hint for numbers of two types: a cast towards the float, else towards the left; vectors get one width."""
     (to, like), (other, node) = (a, nodes[0]), (b, nodes[1])
     if _towards(a, b)[1] is not a.dtype:

@@ -21,14 +21,14 @@ from ..ir.opcodes import PRINT
 from ..ir.program import Region, Value
 from .evaluator import Evaluator, Point
 from .runtime_checks import add_report
-from .values.index import Index, NeedComponents, same_dims, value_key
-from .values.tensors import Stored, Tensor, View
+from .values.index import BodyIndex, NeedComponents, same_dims, value_key
+from .values.tensors import KernelTensor, Stored, View
 
 BEGIN = "parallel"  # the kind of a site where a parallel loop begins
 ACCESS = "access"  # the kind of a site where a call of its body accesses an element
 
 
-def in_body(call: Point, index: Index, body: Callable[[], Any]) -> Any:
+def in_body(call: Point, index: BodyIndex, body: Callable[[], Any]) -> Any:
     """Evaluates a call of a parallel body with this index.
 
     A body within another belongs to the call of the outer one. Loops of the library are left out: it cuts rows and
@@ -67,7 +67,7 @@ def _drop(region: Region, sites: set[int]) -> None:
             _drop(inner, sites)
 
 
-def is_reported(evaluator: Evaluator, tensor: Tensor) -> bool:
+def is_reported(evaluator: Evaluator, tensor: KernelTensor) -> bool:
     """Whether accesses to elements of this tensor are reported here, where the call of the body does not own them."""
     if evaluator.owner is None or evaluator.checks.level != "all" or evaluator.level != "parallel":
         return False
@@ -77,18 +77,18 @@ def is_reported(evaluator: Evaluator, tensor: Tensor) -> bool:
 
 
 def report_access(
-    call: Point, tensor: Tensor, index: Index, kind: str, width: int = 1, value: Value | None = None
+    call: Point, tensor: KernelTensor, index: BodyIndex, kind: str, width: int = 1, value: Value | None = None
 ) -> None:
     """Reports that `width` elements from the index on are accessed: a `read`, `atomic`, or `write` of a value."""
     if not is_reported(call.evaluator, tensor):
         return
     owner, builder = call.evaluator.owner, call.builder
     while isinstance(tensor, View):
-        index = Index(tensor.base.dims, components=tensor.mapping(builder, index.components(builder)))
+        index = BodyIndex(tensor.base.dims, components=tensor.mapping(builder, index.components(builder)))
         tensor = tensor.base
     owned = _owns(builder, owner, index, width)
     if not same_dims(index.dims, tensor.dims):
-        index = Index(tensor.dims, components=index.components(builder))
+        index = BodyIndex(tensor.dims, components=index.components(builder))
     details = {
         "tensor": tensor.name,
         "access": kind,
@@ -102,7 +102,7 @@ def report_access(
     add_report(call, ACCESS, details)
 
 
-def _owns(builder: Builder, owner: Index, index: Index, width: int) -> bool:
+def _owns(builder: Builder, owner: BodyIndex, index: BodyIndex, width: int) -> bool:
     """Whether no other call of the body can have an index with these components."""
     if index is owner:
         return width == 1
@@ -116,6 +116,6 @@ def _owns(builder: Builder, owner: Index, index: Index, width: int) -> bool:
     return bool(own) and set(own) <= set(parts if width == 1 else parts[:-1])
 
 
-def loop_index(total: Value, number: Value) -> Index:
+def loop_index(total: Value, number: Value) -> BodyIndex:
     """The index of the body's call with this number."""
-    return Index((total,), linear=number)
+    return BodyIndex((total,), linear=number)

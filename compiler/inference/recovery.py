@@ -28,7 +28,7 @@ def poison(frame: Frame, *statements: s.Stmt) -> Frame:
     return frame
 
 
-def is_runtime_expression(node: s.Node, frame: Frame) -> bool:
+def is_runtime_expression(node: s.SyntaxNode, frame: Frame) -> bool:
     """Whether an expression computes with values of the running program, and so gives one.
 
     Elements of tensors count, tensors themselves do not: their rank and dtype are known. A comparison with a dtype, a

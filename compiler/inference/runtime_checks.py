@@ -22,11 +22,11 @@ from .call_trace import trace_calls
 from .evaluator import Point
 from .target_refusals import is_host_code, is_host_storage
 from .values.compile_time import Frame
-from .values.index import Index, same_dims, value_key
-from .values.tensors import Stored, Tensor, View
+from .values.index import BodyIndex, same_dims, value_key
+from .values.tensors import KernelTensor, Stored, View
 
 
-def guard_index(call: Point, tensor: Tensor, index: Index, width: int = 1) -> None:
+def guard_index(call: Point, tensor: KernelTensor, index: BodyIndex, width: int = 1) -> None:
     """Checks that `index`, and the `width - 1` elements behind it, lie in the tensor."""
     if call.evaluator.checks.level == "off":
         return
@@ -45,7 +45,7 @@ def guard_index(call: Point, tensor: Tensor, index: Index, width: int = 1) -> No
         guard_part(call, tensor.dims[axis], part, tensor, axis, width if axis == last else 1)
 
 
-def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: int | None, width: int = 1) -> None:
+def guard_part(call: Point, extent: Value, part: Value, tensor: KernelTensor, axis: int | None, width: int = 1) -> None:
     """Checks one part of an index; `axis` is None for a position over all axes."""
     evaluator, builder = call.evaluator, call.builder
     key = ("guarded", value_key(part), value_key(extent), width)
@@ -75,7 +75,7 @@ def guard_part(call: Point, extent: Value, part: Value, tensor: Tensor, axis: in
     builder.location = accessed
 
 
-def guard_lanes(call: Point, tensor: Tensor, numbers: Value, mask: Value | None) -> None:
+def guard_lanes(call: Point, tensor: KernelTensor, numbers: Value, mask: Value | None) -> None:
     """Checks a vector of indices on the last axis, those of its lanes that the mask names."""
     builder, type = call.builder, numbers.type
     if call.evaluator.checks.level == "off" or (is_host_code(call.evaluator) and not is_host_storage(tensor)):
@@ -104,7 +104,7 @@ def guard_lanes(call: Point, tensor: Tensor, numbers: Value, mask: Value | None)
     _check_bounds(call, tensor, node, all_lanes(builder, good), message, details)
 
 
-def guard_start(call: Point, start: Value, tensor: Tensor, axis: int) -> None:
+def guard_start(call: Point, start: Value, tensor: KernelTensor, axis: int) -> None:
     """Checks that a slice does not begin before the tensor."""
     evaluator, builder = call.evaluator, call.builder
     key = ("begins", value_key(start))
@@ -202,7 +202,7 @@ def all_lanes(builder: Builder, mask: Value) -> Value:
     return mask if mask.type.is_scalar else builder.one("reduce", [mask], BOOL, row="and_")
 
 
-def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> None:
+def guard_number(call: Point, tensor: KernelTensor, index: BodyIndex, value: Value) -> None:
     """Under `+nan` or `+inf`: an element that an op stores into an output is a number."""
     evaluator, builder = call.evaluator, call.builder
     finds = evaluator.checks.finds
@@ -211,7 +211,7 @@ def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> Non
     while isinstance(tensor, View):
         components = tensor.mapping(builder, index.components(builder))
         tensor = tensor.base
-        index = Index(tensor.dims, components=components)
+        index = BodyIndex(tensor.dims, components=components)
     if not isinstance(tensor, Stored) or tensor.in_stack:
         return
     call.locate()
@@ -231,8 +231,8 @@ def guard_number(call: Point, tensor: Tensor, index: Index, value: Value) -> Non
 
 def _check_bounds(
     call: Point,
-    tensor: Tensor,
-    node: s.Node,
+    tensor: KernelTensor,
+    node: s.SyntaxNode,
     holds: Value,
     message: Sequence[Any],
     details: dict[str, Any],

@@ -55,7 +55,7 @@ def hide_outer_variables(here: Point, closure: Closure, inner: Frame) -> None:
             )
 
 
-def _loop_of(node: s.Node, frame: Frame) -> str | None:
+def _loop_of(node: s.SyntaxNode, frame: Frame) -> str | None:
     """The loop that calls a function: of the language, or of its library."""
     if is_shipped(frame.file):
         step: Location | None = frame.location(node)
@@ -98,7 +98,7 @@ def _gives(node: s.Assign | s.AugAssign, name: str) -> bool:
     return any(isinstance(part, s.Name) and part.id == name for part in s.walk(node.target))
 
 
-def _hint(name: str, node: s.Node, loop: str | None) -> str:
+def _hint(name: str, node: s.SyntaxNode, loop: str | None) -> str:
     if loop is None:
         return f"pass it as an argument and return the new value: `{name} = ...` where the function is called"
     monoid = REDUCERS.get(_operation(name, node) or "")
@@ -112,7 +112,7 @@ def _hint(name: str, node: s.Node, loop: str | None) -> str:
     )
 
 
-def _operation(name: str, node: s.Node) -> str | None:
+def _operation(name: str, node: s.SyntaxNode) -> str | None:
     """How an assignment makes the new value of a variable of the old one: `add`, `max`, …"""
     if isinstance(node, s.AugAssign):
         return node.op

@@ -14,12 +14,12 @@ from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Value
 from .values.compile_time import Frame
-from .values.tensors import Tensor
+from .values.tensors import KernelTensor
 
 MAX_STEPS = 8  # from a variable to where its value comes from
 
 
-def source_of(node: s.Node, frame: Frame) -> str:
+def source_of(node: s.SyntaxNode, frame: Frame) -> str:
     """The author's text of a node on one line, for hints."""
     line, column, end_line, end_column = node.span
     text = frame.place(node).source_line()
@@ -28,7 +28,7 @@ def source_of(node: s.Node, frame: Frame) -> str:
     return text[column - 1 : end_column - 1]
 
 
-def cast_of(node: s.Node, frame: Frame, dtype: DType, like: s.Node | None = None) -> str:
+def cast_of(node: s.SyntaxNode, frame: Frame, dtype: DType, like: s.SyntaxNode | None = None) -> str:
     """`(n + 1).cast(T)`: what stands at `node`, cast to the dtype of what stands at `like`."""
     return f"({source_of(node, frame)}).cast({spelled(dtype, like, frame)})"
 
@@ -47,7 +47,7 @@ def float_of(frame: Frame) -> str:
     return floats.get(wider, str(wider))
 
 
-def spelled(dtype: DType, node: s.Node | None, frame: Frame) -> str:
+def spelled(dtype: DType, node: s.SyntaxNode | None, frame: Frame) -> str:
     """The dtype of what stands at `node`, as the author would write it."""
     result = _named(node, frame, MAX_STEPS) if node is not None else None
     owner, _, member = (result or "").partition(".")
@@ -56,7 +56,7 @@ def spelled(dtype: DType, node: s.Node | None, frame: Frame) -> str:
     return result if result is not None and means is dtype else str(dtype)
 
 
-def spelled_of(tensor: Tensor, node: s.Node | None, frame: Frame) -> str:
+def spelled_of(tensor: KernelTensor, node: s.SyntaxNode | None, frame: Frame) -> str:
     """The dtype of a tensor that stands at `node`, as the author would write it."""
     declared = declared_dtype(tensor.annotation)
     return declared if frame.typevars.get(declared) is tensor.dtype else spelled(tensor.dtype, node, frame)
@@ -67,7 +67,7 @@ def declared_dtype(annotation: str) -> str:
     return annotation.partition("[")[2].partition(",")[0]
 
 
-def _named(node: s.Node, frame: Frame, steps: int) -> str | None:
+def _named(node: s.SyntaxNode, frame: Frame, steps: int) -> str | None:
     """The name of the dtype of an expression's value, if its text determines it: from where its first operand comes."""
     if steps == 0:
         return None
@@ -81,7 +81,7 @@ def _named(node: s.Node, frame: Frame, steps: int) -> str | None:
         case s.Call(function=s.Global() as function) if _is_type(function, frame):
             return _type_name(function)
         case s.Call(function=s.Attribute(value=owner)):
-            parts: tuple[s.Node, ...] = (owner,)
+            parts: tuple[s.SyntaxNode, ...] = (owner,)
         case s.Call(arguments=arguments):
             parts = arguments
         case s.Subscript(value=owner):
@@ -125,7 +125,7 @@ def _assigned(name: str, target: s.Expr, value: s.Expr) -> s.Expr | None:
     return next((item for part, item in pairs if isinstance(part, s.Name) and part.id == name), None)
 
 
-def _of_argument(name: str, function: s.Node, value: Any, frame: Frame) -> str | None:
+def _of_argument(name: str, function: s.SyntaxNode, value: Any, frame: Frame) -> str | None:
     schema = frame.program.schema
     kernel = frame.program.functions[0].syntax
     if function is kernel:
@@ -139,6 +139,6 @@ def _is_type(node: s.Global, frame: Frame) -> bool:
     return entry.kind == "typevar" or isinstance(entry.value, DType | SIMDType)
 
 
-def _type_name(node: s.Node) -> str | None:
+def _type_name(node: s.SyntaxNode) -> str | None:
     """The name of a type variable, where it stands for a type."""
     return node.name if isinstance(node, s.Global) else None

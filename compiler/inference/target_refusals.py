@@ -12,7 +12,7 @@ from typing import Final
 from ...dsl.diagnostics.errors import TargetError
 from ..ir.program import PointerType, Value
 from .evaluator import Evaluator, Point
-from .values.tensors import Stored, Tensor, View
+from .values.tensors import KernelTensor, Stored, View
 
 MAX_CLUSTER = 8  # blocks: what is portable
 CODES: Final = frozenset({"EK0227", "EK0604", "EK0611", "EK0820"})
@@ -23,7 +23,7 @@ def is_host_code(evaluator: Evaluator) -> bool:
     return evaluator.target.has_grid and evaluator.level == "host"
 
 
-def is_host_storage(place: Tensor | Value) -> bool:
+def is_host_storage(place: KernelTensor | Value) -> bool:
     """Whether a tensor or a pointer leads to `stack` storage, which host code may use as any other code does."""
     while isinstance(place, View):
         place = place.base
@@ -31,10 +31,10 @@ def is_host_storage(place: Tensor | Value) -> bool:
     return isinstance(pointer, Value) and isinstance(pointer.type, PointerType) and pointer.type.space == "stack"
 
 
-def refuse_host(call: Point, place: Tensor | Value) -> None:
+def refuse_host(call: Point, place: KernelTensor | Value) -> None:
     """Refuses to use an element of a tensor, or what a pointer points to, in host code, where it is device memory."""
     if is_host_code(call.evaluator) and not is_host_storage(place):
-        what = f"'{place.name}' lies in" if isinstance(place, Tensor) else "this pointer is one of"
+        what = f"'{place.name}' lies in" if isinstance(place, KernelTensor) else "this pointer is one of"
         raise call.error(
             "EK0820",
             f"{what} device memory; this code runs on the host",

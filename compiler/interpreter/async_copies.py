@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir.program import Op
 from .machine import Evaluate, Machine, evaluates
-from .pointers import Pointer, load, store
+from .pointers import InterpretedPointer, load, store
 
 Copy = Callable[[], None]
 
@@ -37,7 +37,7 @@ def _of_thread(machine: Machine) -> _Copies:
 def _copy_async(op: Op, machine: Machine) -> Evaluate:
     count, location = op.attrs["count"], op.location
 
-    def begin(to: Pointer, at: Any, source: Pointer, first: Any, allowed: Any) -> Any:
+    def begin(to: InterpretedPointer, at: Any, source: InterpretedPointer, first: Any, allowed: Any) -> Any:
         copies, op = _of_thread(machine), machine.op
 
         def copy() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ir.program import Op
 from .machine import Evaluate, Machine, evaluates
-from .pointers import Pointer, load, store
+from .pointers import InterpretedPointer, load, store
 from .rows import evaluate_row
 
 _ROWS = {"and": "and_", "or": "or_"}
@@ -21,7 +21,7 @@ def _atomic(op: Op, machine: Machine) -> Evaluate:
     kind, location = op.attrs["kind"], op.location
     combine = _second if kind == "exchange" else evaluate_row(_ROWS.get(kind, kind), op.operands[0].dtype)
 
-    def atomic(value: Any, pointer: Pointer, offset: Any) -> Any:
+    def atomic(value: Any, pointer: InterpretedPointer, offset: Any) -> Any:
         old = load(pointer, offset, 1, machine.op, location)
         store(combine(old, value), pointer, offset, 1, machine.op, location)
         return old
@@ -33,7 +33,7 @@ def _atomic(op: Op, machine: Machine) -> Evaluate:
 def _compare_exchange(op: Op, machine: Machine) -> Evaluate:
     location = op.location
 
-    def exchange(expected: Any, desired: Any, pointer: Pointer, offset: Any) -> Any:
+    def exchange(expected: Any, desired: Any, pointer: InterpretedPointer, offset: Any) -> Any:
         old = load(pointer, offset, 1, machine.op, location)
         if old.tobytes() == expected.tobytes():
             store(desired, pointer, offset, 1, machine.op, location)

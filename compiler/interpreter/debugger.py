@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from .pointers import Array, Pointer, as_strided
+from .pointers import Array, InterpretedPointer, as_strided
 
 KERNEL = f"{__name__.split('.')[0]}.kernel"  # what the functions of kernels have as their module
 _INSIDES = tuple(f"{__name__.split('.')[0]}.{floor}." for floor in ("compiler", "graph", "dsl"))
@@ -42,7 +42,7 @@ def debugger() -> Callable[..., Any]:
     return KernelDebugger().set_trace
 
 
-def tensor(pointer: Pointer, *dims: Any) -> Array:
+def tensor(pointer: InterpretedPointer, *dims: Any) -> Array:
     """A tensor as an array to look at."""
     memory, shape = pointer.memory, tuple(int(n) for n in dims)
     if memory.strides is not None:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.contract.unit import EntrySpec, FromBuffer, If, Size, Slot, Step, While
+from ...dsl.contract.unit import EntrySpec, FromBuffer, IfStep, Size, Slot, Step, WhileStep
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack, unpack
 from ..ir.program import Program, Site
 from .machine import Machine, Trap
-from .pointers import Array, Pointer, buffer, window
+from .pointers import Array, InterpretedPointer, buffer, window
 from .translate import translate
 
 Report = Callable[[int, list[int]], None]
@@ -82,20 +82,20 @@ class Interpreted:
             self._steps(self.program.stage(stage), pointers, sizes)
         return [buffers_at[id(pointer)] for pointer in pointers]
 
-    def _steps(self, steps: Iterable[Step], pointers: list[Pointer], sizes: Sequence[int]) -> None:
+    def _steps(self, steps: Iterable[Step], pointers: list[InterpretedPointer], sizes: Sequence[int]) -> None:
         """Makes calls, as control flow says."""
         for step in steps:
             if isinstance(step, int):
                 function, buffers, dims = self.program.calls[step]
                 self.machine.op = self.ops[function]
                 self.functions[function](*(pointers[b] for b in buffers), *map(np.int64, _shape(dims, sizes)))
-            elif isinstance(step, If):
+            elif isinstance(step, IfStep):
                 holds = pointers[step.condition].memory.data[0]
                 self._steps(step.then if holds else step.otherwise, pointers, sizes)
             else:
                 self._loop(step, pointers, sizes)
 
-    def _loop(self, step: While, pointers: list[Pointer], sizes: Sequence[int]) -> None:
+    def _loop(self, step: WhileStep, pointers: list[InterpretedPointer], sizes: Sequence[int]) -> None:
         while True:
             self._steps(step.predicate, pointers, sizes)
             if not pointers[step.condition].memory.data[0]:

@@ -19,7 +19,7 @@ from ..ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.opcodes import CLUSTER_SYNC
 from ..ir.program import Op
 from .machine import Evaluate, Machine, Meeting, evaluates
-from .pointers import Pointer
+from .pointers import InterpretedPointer
 
 
 @dataclass(eq=False, slots=True)
@@ -55,7 +55,7 @@ def run_grid(machine: Machine, kernel: Callable[..., Any], cluster: tuple[int, i
 def _block(
     machine: Machine,
     kernel: Callable[..., Any],
-    shared: dict[int, Pointer],
+    shared: dict[int, InterpretedPointer],
     place: dict[str, int],
     sizes: list[int],
     captured: tuple[Any, ...],

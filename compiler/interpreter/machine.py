@@ -7,8 +7,8 @@ each of its opcodes.
     def _splat(op: Op, machine: Machine) -> Evaluate: ...
 
 Such a function is given an operation once, when the program is translated, and gives the function that computes its
-results from the values of its operands: a NumPy scalar or vector for a number, a `Pointer` for a pointer. An operation
-with several results gives a tuple of them.
+results from the values of its operands: a NumPy scalar or vector for a number, an `InterpretedPointer` for a pointer.
+An operation with several results gives a tuple of them.
 
 See also there (control flow), `interpreter.rows` (regular operations).
 """
@@ -25,7 +25,7 @@ from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op, Program
 from .casts import convert
-from .pointers import Pointer
+from .pointers import InterpretedPointer
 
 Evaluate = Callable[..., Any]
 
@@ -59,8 +59,8 @@ class Machine:
     report: Callable[[int, list[int]], None]
     op: str = ""
     ids: dict[str, int] = field(default_factory=dict)
-    shared: dict[int, Pointer] = field(default_factory=dict)
-    cluster: list[dict[int, Pointer]] = field(default_factory=list)
+    shared: dict[int, InterpretedPointer] = field(default_factory=dict)
+    cluster: list[dict[int, InterpretedPointer]] = field(default_factory=list)
     dynamic_shared: int = 0
     copies: dict[int, Any] = field(default_factory=dict)
     random: np.random.Generator | None = None

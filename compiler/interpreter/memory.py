@@ -15,7 +15,7 @@ from ..ir.opcodes import MASKED_LOAD, MASKED_STORE
 from ..ir.program import Op, PointerType
 from .casts import low_bits
 from .machine import Evaluate, Machine, evaluates
-from .pointers import Memory, Pointer, load, seen_as, storage, store
+from .pointers import InterpretedBuffer, InterpretedPointer, load, seen_as, storage, store
 
 
 @evaluates("load")
@@ -34,7 +34,7 @@ def _store(op: Op, machine: Machine) -> Evaluate:
 def _store_pair(op: Op, machine: Machine) -> Evaluate:
     location = op.location
 
-    def both(first: Any, second: Any, pointer: Pointer, byte: Any) -> None:
+    def both(first: Any, second: Any, pointer: InterpretedPointer, byte: Any) -> None:
         store(first, pointer, 2 * byte, 1, machine.op, location)
         if pointer.offset + 2 * byte + 1 < len(pointer.memory.data):
             store(second, pointer, 2 * byte + 1, 1, machine.op, location)
@@ -48,7 +48,7 @@ def _alloca(op: Op, machine: Machine) -> Evaluate:
     assert isinstance(type, PointerType)
     dtype, space, count, zeroed = type.dtype, type.space, op.attrs["count"], op.attrs["zeroed"]
 
-    def allocate() -> Pointer:
+    def allocate() -> InterpretedPointer:
         if space != "shared":
             return storage(dtype, count, "stack", zeroed=zeroed)
         if id(op) not in machine.shared:
@@ -62,7 +62,7 @@ def _alloca(op: Op, machine: Machine) -> Evaluate:
 def _allocate(op: Op, machine: Machine) -> Evaluate:
     dtype, zeroed = op.results[0].dtype, op.attrs["zeroed"]
 
-    def allocate(*sizes: Any) -> tuple[Pointer, bool]:
+    def allocate(*sizes: Any) -> tuple[InterpretedPointer, bool]:
         try:
             return storage(dtype, math.prod(map(int, sizes)), "scratch", zeroed=zeroed), True
         except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond its integers
@@ -75,7 +75,7 @@ def _allocate(op: Op, machine: Machine) -> Evaluate:
 def _dynamic_shared(op: Op, machine: Machine) -> Evaluate:
     dtype, location = op.results[0].dtype, op.location
 
-    def allocate(first: Any, count: Any) -> Pointer:
+    def allocate(first: Any, count: Any) -> InterpretedPointer:
         end = int(first) + dtype.bytes_for(int(count))
         if end > machine.dynamic_shared:
             raise KernelError(
@@ -95,14 +95,18 @@ def _dynamic_shared(op: Op, machine: Machine) -> Evaluate:
 def _peer(op: Op, machine: Machine) -> Evaluate:
     blocks, location = op.attrs["blocks"], op.location
 
-    def of_block(own: Pointer, rank: Any) -> Pointer:
+    def of_block(own: InterpretedPointer, rank: Any) -> InterpretedPointer:
         if not 0 <= rank < blocks:
             text = f"gpu.cluster.peer accesses block {rank} of a cluster of {blocks}"
             raise KernelError(text, code="EK0720", place=location.place, op=machine.op or None)
         which = next(key for key, pointer in machine.shared.items() if pointer.memory is own.memory)
         data = own.memory.data
-        fresh = Memory(np.zeros_like(data), own.memory.name, own.memory.shape, np.zeros(data.shape, np.bool_))
-        return Pointer(machine.cluster[int(rank)].setdefault(which, Pointer(fresh)).memory, own.offset)
+        fresh = InterpretedBuffer(
+            np.zeros_like(data), own.memory.name, own.memory.shape, np.zeros(data.shape, np.bool_)
+        )
+        return InterpretedPointer(
+            machine.cluster[int(rank)].setdefault(which, InterpretedPointer(fresh)).memory, own.offset
+        )
 
     return of_block
 
@@ -115,7 +119,7 @@ def _scratch(op: Op, machine: Machine) -> Evaluate:
 
 @evaluates("offset")
 def _offset(op: Op, machine: Machine) -> Evaluate:
-    return lambda pointer, offset: Pointer(pointer.memory, pointer.offset + int(offset))
+    return lambda pointer, offset: InterpretedPointer(pointer.memory, pointer.offset + int(offset))
 
 
 @evaluates("masked_load", "gather")
@@ -123,7 +127,7 @@ def _read(op: Op, machine: Machine) -> Evaluate:
     location = op.location
     neighbours = op.opcode is MASKED_LOAD
 
-    def read(pointer: Pointer, offset: Any, mask: Any, other: Any) -> Any:
+    def read(pointer: InterpretedPointer, offset: Any, mask: Any, other: Any) -> Any:
         value = other.copy()
         for lane in np.flatnonzero(mask):
             at = offset + lane if neighbours else offset[lane]
@@ -138,7 +142,7 @@ def _write(op: Op, machine: Machine) -> Evaluate:
     location = op.location
     neighbours = op.opcode is MASKED_STORE
 
-    def write(value: Any, pointer: Pointer, offset: Any, mask: Any) -> None:
+    def write(value: Any, pointer: InterpretedPointer, offset: Any, mask: Any) -> None:
         for lane in np.flatnonzero(mask):
             at = offset + lane if neighbours else offset[lane]
             store(value[lane], pointer, at, 1, machine.op, location)
@@ -166,7 +170,7 @@ def _pointer_cast(op: Op, machine: Machine) -> Evaluate:
 @evaluates("constant_table")
 def _constant_table(op: Op, machine: Machine) -> Evaluate:
     data = np.frombuffer(op.attrs["data"], op.results[0].dtype.to_numpy())
-    return lambda: Pointer(Memory(data, "constant_table", data.shape))
+    return lambda: InterpretedPointer(InterpretedBuffer(data, "constant_table", data.shape))
 
 
 @evaluates("null_pointer")

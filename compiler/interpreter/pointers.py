@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(eq=False)
-class Memory:
+class InterpretedBuffer:
     """A buffer: its elements in order, its name for messages, and which elements hold a value.
 
     `written` is None where everything does. `shape` is what messages show; `strides`, in elements, are None when the
@@ -35,20 +35,20 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Pointer:
+class InterpretedPointer:
     """An element of a buffer."""
 
-    memory: Memory
+    memory: InterpretedBuffer
     offset: int = 0
 
 
-def buffer(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> Pointer:
+def buffer(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> InterpretedPointer:
     """The start of an array of the caller's, which is contiguous."""
     data = array.reshape(-1)
-    return Pointer(Memory(data, name, shape, None if written else np.zeros(data.shape, np.bool_)))
+    return InterpretedPointer(InterpretedBuffer(data, name, shape, None if written else np.zeros(data.shape, np.bool_)))
 
 
-def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> Pointer:
+def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> InterpretedPointer:
     """The first element of an array of the caller's with any strides, in all the memory that it spans."""
     if array.size == 0:
         return buffer(array, name, shape, written=written)
@@ -58,7 +58,9 @@ def window(array: Array, name: str, shape: tuple[int, ...], *, written: bool = T
     data = as_strided(low, (span,), (array.itemsize,))
     first = (array.__array_interface__["data"][0] - low.__array_interface__["data"][0]) // array.itemsize
     strides = tuple(stride // array.itemsize for stride in array.strides)
-    return Pointer(Memory(data, name, shape, None if written else np.zeros(span, np.bool_), strides), first)
+    return InterpretedPointer(
+        InterpretedBuffer(data, name, shape, None if written else np.zeros(span, np.bool_), strides), first
+    )
 
 
 def as_strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -69,13 +71,13 @@ def as_strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -
     return np.lib.stride_tricks.as_strided(bits, shape, strides).view(array.dtype)
 
 
-def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> Pointer:
+def storage(dtype: DType, count: int, name: str, *, zeroed: bool) -> InterpretedPointer:
     """Fresh elements that belong to the kernel."""
     data = np.zeros(count, dtype.to_numpy())
-    return Pointer(Memory(data, name, (count,), None if zeroed else np.zeros(count, np.bool_)))
+    return InterpretedPointer(InterpretedBuffer(data, name, (count,), None if zeroed else np.zeros(count, np.bool_)))
 
 
-def seen_as(pointer: Pointer, dtype: DType) -> Pointer:
+def seen_as(pointer: InterpretedPointer, dtype: DType) -> InterpretedPointer:
     """The same address, of elements of another dtype: as many as fit behind it, and before it."""
     memory, kind = pointer.memory, dtype.to_numpy()
     old, new = memory.data.itemsize, kind.itemsize
@@ -87,11 +89,11 @@ def seen_as(pointer: Pointer, dtype: DType) -> Pointer:
     count = max(memory.data.size * old - first, 0) // new
     data = memory.data.view(np.uint8)[first : first + count * new].view(kind)
     known = None if memory.written_bytes is None else memory.written_bytes[first : first + count * new]
-    seen = Memory(data, memory.name, data.shape, None if known is None else known[::new], None, known)
-    return Pointer(seen, start // new)
+    seen = InterpretedBuffer(data, memory.name, data.shape, None if known is None else known[::new], None, known)
+    return InterpretedPointer(seen, start // new)
 
 
-def load(pointer: Pointer, offset: int, width: int, op: str, location: Location) -> Any:
+def load(pointer: InterpretedPointer, offset: int, width: int, op: str, location: Location) -> Any:
     """A scalar, or `width` elements that follow each other."""
     memory, start = pointer.memory, _checked(pointer, offset, width, "reads", op, location)
     written = memory.written
@@ -108,7 +110,7 @@ def load(pointer: Pointer, offset: int, width: int, op: str, location: Location)
     return memory.data[start] if width == 1 else memory.data[start : start + width].copy()
 
 
-def store(value: Any, pointer: Pointer, offset: int, width: int, op: str, location: Location) -> None:
+def store(value: Any, pointer: InterpretedPointer, offset: int, width: int, op: str, location: Location) -> None:
     """Writes a scalar or a vector."""
     memory, start = pointer.memory, _checked(pointer, offset, width, "writes", op, location)
     memory.data[start : start + width] = value
@@ -119,7 +121,7 @@ def store(value: Any, pointer: Pointer, offset: int, width: int, op: str, locati
         memory.written[start : start + width] = True
 
 
-def _checked(pointer: Pointer, offset: int, width: int, what: str, op: str, location: Location) -> int:
+def _checked(pointer: InterpretedPointer, offset: int, width: int, what: str, op: str, location: Location) -> int:
     start, extent = pointer.offset + int(offset), len(pointer.memory.data)
     if 0 <= start <= extent - width:
         return start
@@ -137,7 +139,7 @@ def _checked(pointer: Pointer, offset: int, width: int, what: str, op: str, loca
     )
 
 
-def _element(memory: Memory, start: int) -> str:
+def _element(memory: InterpretedBuffer, start: int) -> str:
     if len(memory.shape) < 2 or memory.strides is not None:
         return str(start)
     return str(tuple(int(k) for k in np.unravel_index(start, memory.shape)))

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from ...dsl.diagnostics.places import Place
 from ..ir.opcodes import COMPLEX, CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
-from ..ir.program import Function, Location, Op, Region, Value, captures, walk
+from ..ir.program import Location, Op, ProgramFunction, Region, Value, captures, walk
 from ..ir.rules import Form
 from . import async_copies, atomics, grids, memory, native, reports, scalars, vectors, warps  # noqa: F401  # each registers its own
 from .debugger import KERNEL, debugger, tensor
@@ -76,7 +76,7 @@ class _Activations:
         return known
 
 
-def translate(function: Function, machine: Machine) -> Callable[..., None]:
+def translate(function: ProgramFunction, machine: Machine) -> Callable[..., None]:
     """The function as one of Python's; it takes pointers and sizes as the typed one does."""
     module = _Module(machine)
     for op in walk(function.body):

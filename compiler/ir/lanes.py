@@ -19,7 +19,7 @@ Axes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Form:
+class LinearForm:
     """A sum: a factor for each of `thread_idx.x`, `.y` and `.z`, a constant, and a rest that is equal in a scope.
 
     Attributes:
@@ -32,23 +32,23 @@ class Form:
     multiple: int = 0
     scope: Scope = Scope.grid
 
-    def plus(self, other: Form, sign: int = 1) -> Form:
+    def plus(self, other: LinearForm, sign: int = 1) -> LinearForm:
         """The sum, or the difference."""
         x, y, z = (a + sign * b for a, b in zip(self.axes, other.axes, strict=True))
         multiple = math.gcd(self.multiple, other.multiple)
-        return Form((x, y, z), self.constant + sign * other.constant, multiple, min(self.scope, other.scope))
+        return LinearForm((x, y, z), self.constant + sign * other.constant, multiple, min(self.scope, other.scope))
 
-    def times(self, other: Form) -> Form | None:
+    def times(self, other: LinearForm) -> LinearForm | None:
         """The product, where one of them is a constant, or none of them follows the threads."""
         if other.is_constant:
             x, y, z = (a * other.constant for a in self.axes)
             factor = other.constant
-            return Form((x, y, z), self.constant * factor, abs(self.multiple * factor), self.scope)
+            return LinearForm((x, y, z), self.constant * factor, abs(self.multiple * factor), self.scope)
         if self.is_constant:
             return other.times(self)
         if any(self.axes) or any(other.axes):
             return None
-        return Form(multiple=self.divisor * other.divisor, scope=min(self.scope, other.scope))
+        return LinearForm(multiple=self.divisor * other.divisor, scope=min(self.scope, other.scope))
 
     @property
     def is_constant(self) -> bool:
@@ -83,7 +83,7 @@ class Lanes:
             return Scope.block if scope < Scope.block else scope
         return Scope.block if scope is Scope.warp and self.threads <= self.warp else scope
 
-    def quotient(self, form: Form, divisor: int) -> Scope:
+    def quotient(self, form: LinearForm, divisor: int) -> Scope:
         """Where `form // divisor` is equal."""
         base = self._counted(form)
         if base is None or divisor <= 0:
@@ -94,7 +94,7 @@ class Lanes:
         whole = divisor % self.warp == 0 and form.divisor % self.warp == 0
         return self.widened(min(form.scope, Scope.warp)) if whole else Scope.none
 
-    def compared(self, name: str, a: Form, b: Form) -> Scope:
+    def compared(self, name: str, a: LinearForm, b: LinearForm) -> Scope:
         """Where the comparison `a name b`, such as `lt`, is equal."""
         if name not in ("lt", "le", "gt", "ge"):
             return Scope.none
@@ -102,7 +102,7 @@ class Lanes:
             a, b = b, a
         return max(self._negative(a.plus(b, -1)), self._positive(b.plus(a, -1)))
 
-    def _negative(self, form: Form) -> Scope:
+    def _negative(self, form: LinearForm) -> Scope:
         """Where `form < 0` is equal, of one that grows with the threads."""
         base = self._counted(form)
         if base is None:
@@ -112,11 +112,11 @@ class Lanes:
             return form.scope
         return self.widened(min(form.scope, Scope.warp)) if form.divisor % self.warp == 0 else Scope.none
 
-    def _positive(self, form: Form) -> Scope:
+    def _positive(self, form: LinearForm) -> Scope:
         """Where `form > 0` is equal, of one that grows with the threads: it is no more than `not form - 1 < 0`."""
-        return self._negative(form.plus(Form(constant=1), -1))
+        return self._negative(form.plus(LinearForm(constant=1), -1))
 
-    def _counted(self, form: Form) -> tuple[Form, int] | None:
+    def _counted(self, form: LinearForm) -> tuple[LinearForm, int] | None:
         """A form that counts the threads of a warp one by one; axes that are equal in a warp belong to the rest.
 
         The number is how many threads of the block it counts one by one; 0 where it begins again in other warps.
@@ -124,13 +124,13 @@ class Lanes:
         x, y, _ = self.block
         strides = (1, x, x * y)
         if all(f == s for f, s, n in zip(form.axes, strides, self.block, strict=True) if n > 1):
-            return Form(strides, form.constant, form.multiple, form.scope), self.threads
+            return LinearForm(strides, form.constant, form.multiple, form.scope), self.threads
         if x % self.warp or form.axes[0] != 1:
             return None
         rest = math.gcd(form.multiple, *(f for f, n in zip(form.axes[1:], self.block[1:], strict=True) if n > 1))
-        return Form(strides, form.constant, rest, min(form.scope, Scope.warp)), 0
+        return LinearForm(strides, form.constant, rest, min(form.scope, Scope.warp)), 0
 
-    def same_rounds(self, low: Form, high: Form, step: Form) -> bool:
+    def same_rounds(self, low: LinearForm, high: LinearForm, step: LinearForm) -> bool:
         """Whether `range(low, high, step)` has as many rounds for every thread: it begins below the first step."""
         base = self._counted(low)
         if base is None or not step.is_constant or step.constant < 1 or any(high.axes) or high.scope < Scope.block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import rules
 from .kinds import ANY, INTEGER, POINTER, one_of, whole
-from .program import Attribute, Opcode, Scope
+from .program import OpAttribute, Opcode, Scope
 
 POINTER_CAST = Opcode(
     "pointer_cast",
@@ -17,13 +17,13 @@ CONSTANT_TABLE = Opcode(
     "constant_table",
     "elements that lie in the code: attrs data, their bytes",
     results=(POINTER,),
-    attrs={"data": Attribute(lambda value: isinstance(value, bytes), shown=False)},
+    attrs={"data": OpAttribute(lambda value: isinstance(value, bytes), shown=False)},
     rule=rules.constant_table,
 )
 _NATIVE = {
-    "kind": Attribute(one_of("assembly", "intrinsic", "call")),
-    "code": Attribute(lambda value: isinstance(value, str)),
-    "constraints": Attribute(lambda value: isinstance(value, str)),
+    "kind": OpAttribute(one_of("assembly", "intrinsic", "call")),
+    "code": OpAttribute(lambda value: isinstance(value, str)),
+    "constraints": OpAttribute(lambda value: isinstance(value, str)),
 }
 NATIVE = Opcode(
     "native",
@@ -49,6 +49,6 @@ PREFETCH = Opcode(
     "prefetch",
     "pointer, offset; attrs locality (0 to 3), write",
     (POINTER, INTEGER),
-    attrs={"locality": Attribute(whole(0, 4)), "write": Attribute(one_of(True, False))},
+    attrs={"locality": OpAttribute(whole(0, 4)), "write": OpAttribute(one_of(True, False))},
     hints=True,
 )

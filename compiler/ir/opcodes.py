@@ -31,7 +31,7 @@ from .kinds import (
 )
 from .native_opcodes import CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH
 from .operations import ROWS, OperationRow
-from .program import Attribute, Op, Opcode, RegionForm, Scope
+from .program import Op, OpAttribute, Opcode, RegionForm, Scope
 from .schedule import Cut, LoopHints
 from .storage_opcodes import ALLOCATE, DYNAMIC_SHARED, SCRATCH
 
@@ -44,26 +44,26 @@ FASTMATH = frozenset({"nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc
 # *** attributes ***
 
 _FLAG = one_of(True, False)
-_SITE = Attribute(whole())  # the verifier checks their number
+_SITE = OpAttribute(whole())  # the verifier checks their number
 _ALIGNMENTS = frozenset(1 << bits for bits in range(33))  # those of LLVM
-_ALIGN = {"align": Attribute(lambda value: whole(1)(value) and value in _ALIGNMENTS, required=False)}
-_ALIGNED = {"align": Attribute(lambda value: whole(2)(value) and value in _ALIGNMENTS)}
-_TRACKED = {"tracked": Attribute(_FLAG, required=False)}  # until `find_unwritten_storage` replaced it
-_LANE = {"lane": Attribute(whole())}
+_ALIGN = {"align": OpAttribute(lambda value: whole(1)(value) and value in _ALIGNMENTS, required=False)}
+_ALIGNED = {"align": OpAttribute(lambda value: whole(2)(value) and value in _ALIGNMENTS)}
+_TRACKED = {"tracked": OpAttribute(_FLAG, required=False)}  # until `find_unwritten_storage` replaced it
+_LANE = {"lane": OpAttribute(whole())}
 
 
-def _decided(takes: Callable[[Any], bool]) -> Attribute:
-    return Attribute(takes, required=False, decided=True)
+def _decided(takes: Callable[[Any], bool]) -> OpAttribute:
+    return OpAttribute(takes, required=False, decided=True)
 
 
 _ROUND = {"fuel": _decided(whole(1))}
 
 
-def _ordering(*but: str) -> dict[str, Attribute]:
-    return {"ordering": Attribute(one_of(*(o for o in ORDERINGS if o not in but)))}
+def _ordering(*but: str) -> dict[str, OpAttribute]:
+    return {"ordering": OpAttribute(one_of(*(o for o in ORDERINGS if o not in but)))}
 
 
-_SCOPE = {"scope": Attribute(one_of(*SCOPES))}
+_SCOPE = {"scope": OpAttribute(one_of(*SCOPES))}
 
 
 # *** the records ***
@@ -75,7 +75,7 @@ CONST = Opcode(
     "const",
     "a number of the result's type: attrs value",
     results=(NUMBER,),
-    attrs={"value": Attribute(lambda value: True)},
+    attrs={"value": OpAttribute(lambda value: True)},
     rule=rules.const,
     lanewise=True,
 )
@@ -133,7 +133,7 @@ SHUFFLE = Opcode(
     "two vectors of one type -> their lanes by number, attrs mask; the second one's come after the first's",
     (VECTOR, VECTOR),
     (NUMBER,),
-    attrs={"mask": Attribute(lambda value: isinstance(value, tuple) and all(type(n) is int for n in value))},
+    attrs={"mask": OpAttribute(lambda value: isinstance(value, tuple) and all(type(n) is int for n in value))},
     rule=rules.shuffle,
     crosses_lanes=True,
 )
@@ -150,7 +150,7 @@ REDUCE = Opcode(
     "vector -> its lanes combined by attrs row, lane k with lane k + half until one is left",
     (VECTOR,),
     (SCALAR,),
-    attrs={"row": Attribute(one_of(*(row.name for row in ROWS.values() if row.arity == 2 and row.result == "same")))},
+    attrs={"row": OpAttribute(one_of(*(row.name for row in ROWS.values() if row.arity == 2 and row.result == "same")))},
     rule=rules.reduce,
     crosses_lanes=True,
 )
@@ -220,7 +220,7 @@ ATOMIC = Opcode(
     "value, pointer, offset -> what was there; attrs kind (add, min, exchange, …), ordering, scope",
     (SCALAR, *_ADDRESS),
     (SCALAR,),
-    attrs={"kind": Attribute(one_of(*ATOMICS)), **_ordering(), **_SCOPE},
+    attrs={"kind": OpAttribute(one_of(*ATOMICS)), **_ordering(), **_SCOPE},
     rule=rules.atomic,
     writes=True,
     uniform=Scope.none,
@@ -313,7 +313,7 @@ ALLOCA = Opcode(
     "alloca",
     "storage of attrs count elements for the life of the function, or of the block that shares it; attrs zeroed",
     results=(POINTER,),
-    attrs={"count": Attribute(whole()), "zeroed": Attribute(_FLAG), **_ALIGN, **_TRACKED},
+    attrs={"count": OpAttribute(whole()), "zeroed": OpAttribute(_FLAG), **_ALIGN, **_TRACKED},
     rule=rules.alloca,
     allocates=True,
     uniform=rules.storage_scope,
@@ -335,8 +335,8 @@ FOR = Opcode(
     more=ANY,
     gives_more=True,
     attrs={
-        "elements": Attribute(_FLAG, required=False, shown=False),
-        "axis": Attribute(whole(), required=False),
+        "elements": OpAttribute(_FLAG, required=False, shown=False),
+        "axis": OpAttribute(whole(), required=False),
         "cut": _decided(lambda value: isinstance(value, Cut)),
         "hints": _decided(lambda value: isinstance(value, LoopHints)),
         "strip": _decided(whole(1)),
@@ -367,7 +367,7 @@ PARALLEL = Opcode(
     " chosen: the elements of a step",
     (INTEGER, INTEGER),
     attrs={
-        "unit": Attribute(whole(1), required=False),
+        "unit": OpAttribute(whole(1), required=False),
         "vector_bits": _decided(whole(1)),
         "split_vectors": _decided(_FLAG),
         "spread_here": _decided(_FLAG),
@@ -383,10 +383,10 @@ LAUNCH = Opcode(
     " thread of one axis does one element, if there is one",
     (INTEGER,) * 7,
     attrs={
-        "cluster": Attribute(numbers(3), required=False),
-        "max_registers": Attribute(whole(1, 1 << 16), required=False),
-        "min_blocks": Attribute(whole(1, 1 << 16), required=False),
-        "elements": Attribute(_FLAG, required=False),
+        "cluster": OpAttribute(numbers(3), required=False),
+        "max_registers": OpAttribute(whole(1, 1 << 16), required=False),
+        "min_blocks": OpAttribute(whole(1, 1 << 16), required=False),
+        "elements": OpAttribute(_FLAG, required=False),
     },
     regions=(_BLOCK,),
     rule=rules.launch,
@@ -398,9 +398,9 @@ ENQUEUE = Opcode(
     " limits of the first four operands, static: bytes of static shared memory, reports: whether it may report",
     (INTEGER,) * 4,
     more=ANY,
-    attrs={"kernel": Attribute(whole()), "limits": Attribute(numbers(4, low=0))}
-    | {"static": Attribute(whole(1, 1 << 31), required=False), "reports": Attribute(_FLAG, required=False)}
-    | {name: Attribute(numbers(3)) for name in ("block", "cluster")},
+    attrs={"kernel": OpAttribute(whole()), "limits": OpAttribute(numbers(4, low=0))}
+    | {"static": OpAttribute(whole(1, 1 << 31), required=False), "reports": OpAttribute(_FLAG, required=False)}
+    | {name: OpAttribute(numbers(3)) for name in ("block", "cluster")},
     reads=True,
     writes=True,
     reports=True,
@@ -410,7 +410,7 @@ GPU_ID = Opcode(
     "attrs which: thread_idx.x, block_idx.y, …; of: for lane_idx and warp_idx the block's sizes and the warp's"
     " threads, for cluster_idx and block_in_cluster the cluster's blocks along the axis",
     results=(INTEGER,),
-    attrs={"which": Attribute(one_of(*INDICES)), "of": Attribute(numbers(1, 4), required=False)},
+    attrs={"which": OpAttribute(one_of(*INDICES)), "of": OpAttribute(numbers(1, 4), required=False)},
     rule=rules.gpu_id,
     within="launch",
     uniform=lambda op: INDEX_SCOPES[op.attrs["which"].partition(".")[0]],
@@ -420,7 +420,7 @@ UNIFORM = Opcode(
     "value -> the value, which is equal in all threads of attrs scope: the author says so",
     (NUMBER,),
     (NUMBER,),
-    attrs={"scope": Attribute(one_of("warp", "block", "cluster", "grid"))},
+    attrs={"scope": OpAttribute(one_of("warp", "block", "cluster", "grid"))},
     rule=rules.same_type,
     uniform=lambda op: Scope[op.attrs["scope"]],
 )
@@ -429,7 +429,7 @@ BARRIER = Opcode(
     "waits for the threads of the block; attrs id: which of its barriers, threads: how many, in whole warps;"
     " an operand is the number of the barrier where it is known at run time only",
     more=INTEGER,
-    attrs={"id": Attribute(whole(0, 16), required=False), "threads": Attribute(whole(1, 1025), required=False)},
+    attrs={"id": OpAttribute(whole(0, 16), required=False), "threads": OpAttribute(whole(1, 1025), required=False)},
     rule=rules.barrier,
     waits=lambda op: Scope.warp if "threads" in op.attrs else Scope.block,
     within="launch",
@@ -443,7 +443,7 @@ PEER = Opcode(
     " attrs blocks: how many there are",
     (POINTER, INTEGER),
     (POINTER,),
-    attrs={"blocks": Attribute(whole(2, 1 << 10))},
+    attrs={"blocks": OpAttribute(whole(2, 1 << 10))},
     rule=rules.peer,
     within="launch",
 )
@@ -457,8 +457,10 @@ FENCE = Opcode(
 # What the lanes of a warp do together: so many to a warp, in a block of that many threads along x, y and z. A further
 # operand is the lanes that do it, as bits; without one, all of them do.
 _WARP = {
-    "lanes": Attribute(one_of(32, 64)),
-    "block": Attribute(lambda value: isinstance(value, tuple) and len(value) == 3 and all(map(whole(1, 1025), value))),
+    "lanes": OpAttribute(one_of(32, 64)),
+    "block": OpAttribute(
+        lambda value: isinstance(value, tuple) and len(value) == 3 and all(map(whole(1, 1025), value))
+    ),
 }
 
 
@@ -474,7 +476,7 @@ WARP_SHUFFLE = Opcode(
     (NUMBER, INTEGER),
     (NUMBER,),
     more=LANE_BITS,
-    attrs={"kind": Attribute(one_of(*SHUFFLES)), **_WARP},
+    attrs={"kind": OpAttribute(one_of(*SHUFFLES)), **_WARP},
     rule=rules.shuffle_lanes,
     waits=_of_lanes(Scope.warp, 2),
     uniform=lambda op: Scope.warp if op.attrs["kind"] == "one" and len(op.operands) == 2 else Scope.none,
@@ -519,7 +521,7 @@ COPY_ASYNC = Opcode(
     " elements, of 4, 8 or 16 bytes",
     (*_ADDRESS, *_ADDRESS, BOOLEAN),
     (INTEGER,),
-    attrs={"count": Attribute(whole(1, 129))},
+    attrs={"count": OpAttribute(whole(1, 129))},
     rule=rules.copy_async,
     reads=True,
     writes=True,
@@ -538,7 +540,7 @@ COPY_WAIT = Opcode(
     "token or group; waits until at most the attrs pending newest groups of this thread are under way; for a token,"
     " until no copy is: attrs what",
     (INTEGER,),
-    attrs={"what": Attribute(one_of("copy", "group")), "pending": Attribute(whole(0, 65))},
+    attrs={"what": OpAttribute(one_of("copy", "group")), "pending": OpAttribute(whole(0, 65))},
     rule=rules.copy_wait,
     reads=True,
     writes=True,
@@ -551,8 +553,8 @@ ASSERT = Opcode(
     more=SCALAR,
     attrs={
         "site": _SITE,
-        "hoist": Attribute(whole(), required=False),
-        "unless": Attribute(lambda value: isinstance(value, tuple), required=False),
+        "hoist": OpAttribute(whole(), required=False),
+        "unless": OpAttribute(lambda value: isinstance(value, tuple), required=False),
     },
     reports=True,
 )
@@ -562,7 +564,7 @@ NOTE = Opcode(
     "note",
     "says what the author's variables hold, attrs names; made for the interpreter only",
     more=ANY,
-    attrs={"names": Attribute(lambda value: isinstance(value, tuple))},
+    attrs={"names": OpAttribute(lambda value: isinstance(value, tuple))},
     rule=rules.note,
     hints=True,
 )
@@ -570,9 +572,9 @@ NOTE = Opcode(
 
 def regular(row: OperationRow) -> Opcode:
     """The record of a regular operation."""
-    attrs = {"fastmath": Attribute(lambda value: isinstance(value, frozenset) and value <= FASTMATH, required=False)}
+    attrs = {"fastmath": OpAttribute(lambda value: isinstance(value, frozenset) and value <= FASTMATH, required=False)}
     if row.name in ("add", "sub", "mul"):
-        attrs["nsw"] = Attribute(one_of(True), required=False, shown=False)
+        attrs["nsw"] = OpAttribute(one_of(True), required=False, shown=False)
     return Opcode(
         row.name,
         f"{row.symbol} on operands of one type",

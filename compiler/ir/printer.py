@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...dsl.contract.unit import Slot, Step, While
+from ...dsl.contract.unit import Slot, Step, WhileStep
 from ...dsl.diagnostics.places import shown_path
 from .opcodes import CONST
-from .program import Function, Location, Op, Program, Region, Value
+from .program import Location, Op, Program, ProgramFunction, Region, Value
 
 Line = tuple[str, Location | None]  # a line of the text, and where it comes from
 
@@ -52,13 +52,13 @@ def _steps(program: Program, steps: Iterable[Step], indent: str) -> Iterator[str
             args += [f"dim {n.index}" if isinstance(n, Slot) else str(n) for n in sizes]
             yield f"{indent}call {program.functions[number].name}({', '.join(args)})"
             continue
-        is_loop = isinstance(step, While)
-        first, second = (step.predicate, step.body) if isinstance(step, While) else (step.then, step.otherwise)
+        is_loop = isinstance(step, WhileStep)
+        first, second = (step.predicate, step.body) if isinstance(step, WhileStep) else (step.then, step.otherwise)
         yield f"{indent}{'while {' if is_loop else f'if buffer {step.condition} {{'}"
         yield from _steps(program, first, f"{indent}  ")
         yield f"{indent}}} {f'buffer {step.condition} do' if is_loop else 'else'} {{"
         yield from _steps(program, second, f"{indent}  ")
-        for one, other in step.swaps if isinstance(step, While) else ():
+        for one, other in step.swaps if isinstance(step, WhileStep) else ():
             yield f"{indent}  swap buffer {one}, buffer {other}"
         yield f"{indent}}}"
 
@@ -76,7 +76,7 @@ class _Printer:
             self.names[id(value)] = f"%{value.name or len(self.names)}"
         return self.names[id(value)]
 
-    def function(self, function: Function) -> list[Line]:
+    def function(self, function: ProgramFunction) -> list[Line]:
         params = ", ".join(f"{self.name(p)}: {p.type}" for p in function.params)
         known = function.launched
         block = f" block {', '.join(map(str, known.block))}" if known else ""

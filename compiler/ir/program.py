@@ -129,7 +129,7 @@ class TypeKind:
 
 
 @dataclass(frozen=True)
-class Attribute:
+class OpAttribute:
     """An attribute of an operation.
 
     Attributes:
@@ -193,7 +193,7 @@ class Opcode:
     results: tuple[TypeKind, ...] = ()
     more: TypeKind | None = None
     gives_more: bool = False
-    attrs: Mapping[str, Attribute] = field(default_factory=dict)
+    attrs: Mapping[str, OpAttribute] = field(default_factory=dict)
     regions: tuple[RegionForm, ...] = ()
     rule: Callable[[Op], str | None] | None = None
     row: OperationRow | None = None
@@ -304,7 +304,7 @@ def of_clusters(words: str, size: int) -> str:
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchBounds:
     """How a kernel of a device is launched: the sizes of its blocks and clusters, where, and limits of registers
     of a thread and of blocks that a multiprocessor holds."""
 
@@ -323,7 +323,7 @@ class Launched:
 
 
 @dataclass
-class Function:
+class ProgramFunction:
     """A function of the entry's module: parameters and a body that returns nothing.
 
     Attributes:
@@ -341,7 +341,7 @@ class Function:
     op: str = ""
     fused: bool = False
     bounds: dict[int, list[Bounds]] = field(default_factory=dict)
-    launched: Launched | None = None
+    launched: LaunchBounds | None = None
     names: dict[int, str] = field(default_factory=dict)
 
 
@@ -349,7 +349,7 @@ class Function:
 class Program:
     """Everything one entry needs. `calls` lists which function runs on which buffers, with which sizes."""
 
-    functions: list[Function] = field(default_factory=list)
+    functions: list[ProgramFunction] = field(default_factory=list)
     calls: list[tuple[int, tuple[int, ...], tuple[Size, ...]]] = field(default_factory=list)
     passed: list[tuple[int, ...]] = field(default_factory=list)  # the numbers that each call passes, where some do
     sites: list[Site] = field(default_factory=list)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...dsl.types.dtype import INT
-from .lanes import Form, Lanes
+from .lanes import Lanes, LinearForm
 from .native_opcodes import POINTER_CAST
 from .opcodes import FOR, GPU_ID, IF, OFFSET, PEER, SELECT, UDIV, UNIFORM, WHILE
 from .operations import ROWS
@@ -54,7 +54,7 @@ class Scopes:
         self.clustered = launch.attrs.get("cluster", (1, 1, 1)) != (1, 1, 1)
         self.equal: dict[int, Scope] = {}  # by serial; in the whole grid where nothing is said
         self.blame: dict[int, Value | Op] = {}  # by serial: the operand that is to blame, or the operation itself
-        self.forms: dict[int, Form] = {}
+        self.forms: dict[int, LinearForm] = {}
         self.waiting: list[tuple[Op, Control]] = []  # what threads have to come to together
         self.written, self.anywhere = _written(launch.regions[0])
         self.changed = True
@@ -152,7 +152,7 @@ class Scopes:
         self._set(index, *self._least((low, step)))
         if forms[0] is not None and forms[2] is not None and self.of(index) >= Scope.warp:
             steps = math.gcd(forms[0].divisor, forms[2].divisor)
-            self.forms[index.serial] = Form(multiple=steps, scope=self.of(index))
+            self.forms[index.serial] = LinearForm(multiple=steps, scope=self.of(index))
         for argument, value in zip(carried, start, strict=True):
             self._set(argument, *self._least((value,)))
         self._region(region, inner)
@@ -184,21 +184,21 @@ class Scopes:
         if what != "thread_idx":
             return op.uniform
         number = "xyz".index(axis)
-        self.forms[op.results[0].serial] = Form(axes=tuple(int(k == number) for k in range(3)))  # type: ignore[arg-type]
+        self.forms[op.results[0].serial] = LinearForm(axes=tuple(int(k == number) for k in range(3)))  # type: ignore[arg-type]
         return self.lanes.of_axis(number)
 
     # numbers that follow the threads
 
-    def form(self, value: Value) -> Form | None:
+    def form(self, value: Value) -> LinearForm | None:
         """How a number depends on the threads; None where that is unknown."""
         if value.type != INT:
             return None
         if value.const is not None:
-            return Form(constant=int(value.const))
+            return LinearForm(constant=int(value.const))
         entry = self.forms.get(value.serial)
         if entry is None or (not any(entry.axes) and self.of(value) < entry.scope):
             scope = self.of(value)
-            return Form(multiple=1, scope=scope) if scope >= Scope.warp else None
+            return LinearForm(multiple=1, scope=scope) if scope >= Scope.warp else None
         return entry
 
     def _form(self, op: Op) -> None:

@@ -98,7 +98,7 @@ class Thread(ctypes.Structure):
     )
 
 
-class Block(ctypes.Structure):
+class BlockRecord(ctypes.Structure):
     """The record of the block that a worker runs.
 
     Fields:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import rules
 from .kinds import BOOLEAN, INTEGER, POINTER, one_of
-from .program import Attribute, Opcode, Scope
+from .program import OpAttribute, Opcode, Scope
 
 DYNAMIC_SHARED = Opcode(
     "dynamic_shared",
@@ -32,8 +32,8 @@ ALLOCATE = Opcode(
     (POINTER, BOOLEAN),
     more=INTEGER,
     attrs={
-        "zeroed": Attribute(one_of(True, False)),
-        "tracked": Attribute(one_of(True, False), required=False),
+        "zeroed": OpAttribute(one_of(True, False)),
+        "tracked": OpAttribute(one_of(True, False), required=False),
     },
     rule=rules.allocate,
     allocates=True,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import InternalError
 from .opcodes import LAUNCH, OPCODES
-from .program import Function, Op, Program, Region, RegionForm, Site, TypeKind, Value
+from .program import Op, Program, ProgramFunction, Region, RegionForm, Site, TypeKind, Value
 
 _BODY = RegionForm()
 
@@ -23,7 +23,7 @@ def verify_program(program: Program) -> None:
 
 
 class _Verifier:
-    def __init__(self, function: Function, sites: Sequence[Site]) -> None:
+    def __init__(self, function: ProgramFunction, sites: Sequence[Site]) -> None:
         self.function = function
         self.sites = sites
         self.known = {id(p) for p in function.params}  # the values that are made so far, here and around

@@ -106,7 +106,7 @@ def _rounds_of_while(w: FunctionWriter, op: Op) -> None:
 
 
 @dataclass(frozen=True)
-class _Span:
+class _LoopSpan:
     """The names of a loop's bounds, and of the number from which its rounds are counted on, if they begin at 0."""
 
     low: str
@@ -132,11 +132,11 @@ def _loop(w: FunctionWriter, op: Op, low: str, high: str, initial: list[str]) ->
     if "cut" in op.attrs:
         _cut(w, op, low, high, initial)
     else:
-        _rounds(w, op, _Span(low, high, w.name(op.operands[2])), initial, op.attrs.get("hints"))
+        _rounds(w, op, _LoopSpan(low, high, w.name(op.operands[2])), initial, op.attrs.get("hints"))
     return [w.name(v) for v in op.results]
 
 
-def _rounds(w: FunctionWriter, op: Op, span: _Span, initial: list[str], hints: LoopHints | None) -> None:
+def _rounds(w: FunctionWriter, op: Op, span: _LoopSpan, initial: list[str], hints: LoopHints | None) -> None:
     """The loop over a span."""
     at, region = w.at, op.regions[0]
     index = w.names.fresh()
@@ -173,7 +173,7 @@ def _cut(w: FunctionWriter, op: Op, low: str, high: str, initial: list[str]) -> 
     done = [w.name(v) for v in op.results]
     w.open(f"{head} {{")
     with w.nested():
-        _rounds(w, op, _Span(zero, first, one, low), initial, cut.whole)
+        _rounds(w, op, _LoopSpan(zero, first, one, low), initial, cut.whole)
         _yield(w, [w.name(v) for v in op.results], op.results)
     if initial:
         w.open("} else {")
@@ -181,4 +181,4 @@ def _cut(w: FunctionWriter, op: Op, low: str, high: str, initial: list[str]) -> 
             _yield(w, initial, op.results)
     w.close(at)
     w.at = at
-    _rounds(w, op, _Span(zero, rest, one, start), done, cut.rest)
+    _rounds(w, op, _LoopSpan(zero, rest, one, start), done, cut.rest)

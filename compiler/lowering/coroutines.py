@@ -30,7 +30,7 @@ from ..ir.simulation import (
     SUSPEND,
     THREAD,
     Argument,
-    Block,
+    BlockRecord,
     State,
     Thread,
     of_cluster,
@@ -135,7 +135,7 @@ def _thread(w: FunctionWriter, op: Op, symbol: str, captured: list[Value], offse
     w.line(f"%blockp = llvm.getelementptr inbounds %thread[{offset(Thread, 'block')}] : (!llvm.ptr) -> !llvm.ptr, i8")
     w.line("%block = llvm.load %blockp : !llvm.ptr -> !llvm.ptr")
     if w.target.checks_memory:
-        w.line(f"%checks = llvm.load {w.field('%block', offset(Block, 'own'))} : !llvm.ptr -> !llvm.ptr")
+        w.line(f"%checks = llvm.load {w.field('%block', offset(BlockRecord, 'own'))} : !llvm.ptr -> !llvm.ptr")
     for value, place in zip(captured, offsets, strict=True):
         w.bind(value, w.op(f"llvm.load {w.field('%argument', place)} : !llvm.ptr -> {w.type(value.type)}"))
     if spins(op.regions[0]):
@@ -157,7 +157,7 @@ def field(w: FunctionWriter, name: str) -> str:
 
 def block_field(w: FunctionWriter, name: str, type: str = "i64") -> str:
     """What stands in the record of the thread's block."""
-    return w.op(f"llvm.load {w.field('%block', offset(Block, name))} : !llvm.ptr -> {type}")
+    return w.op(f"llvm.load {w.field('%block', offset(BlockRecord, name))} : !llvm.ptr -> {type}")
 
 
 def shared(w: FunctionWriter, size: int, alignment: int = _SHARED_ALIGNMENT) -> str:
@@ -177,10 +177,10 @@ def peer(w: FunctionWriter, pointer: str, rank: str, blocks: int) -> str:
     """The same place in the shared memory of another block of the cluster; in the first where there is none such."""
     count, zero = (w.op(f"arith.constant {number} : i64") for number in (blocks, 0))
     there = w.op(f"arith.select {w.op(f'arith.cmpi ult, {rank}, {count} : i64')}, {rank}, {zero} : i64")
-    place = w.op(f"arith.muli {there}, {w.op(f'arith.constant {ctypes.sizeof(Block)} : i64')} : i64")
+    place = w.op(f"arith.muli {there}, {w.op(f'arith.constant {ctypes.sizeof(BlockRecord)} : i64')} : i64")
     records = block_field(w, "blocks", "!llvm.ptr")
     record = w.op(f"llvm.getelementptr {records}[{place}] : (!llvm.ptr, i64) -> !llvm.ptr, i8")
-    other = w.op(f"llvm.load {w.field(record, offset(Block, 'shared'))} : !llvm.ptr -> i64")
+    other = w.op(f"llvm.load {w.field(record, offset(BlockRecord, 'shared'))} : !llvm.ptr -> i64")
     away = w.op(f"arith.subi {other}, {block_field(w, 'shared')} : i64")
     return w.op(f"llvm.getelementptr {pointer}[{away}] : (!llvm.ptr, i64) -> !llvm.ptr, i8")
 

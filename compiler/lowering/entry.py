@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence, Set
 
 from ...dsl.contract import abi
-from ...dsl.contract.unit import If, Size, Slot, Step, While
+from ...dsl.contract.unit import IfStep, Size, Slot, Step, WhileStep
 from ..ir.program import Program
 from .writer import LEAVE
 
@@ -166,7 +166,7 @@ class _Calls:
         for step in steps:
             if isinstance(step, int):
                 self.call(step)
-            elif isinstance(step, If):
+            elif isinstance(step, IfStep):
                 self.branch(step)
             else:
                 self.loop(step)
@@ -255,7 +255,7 @@ class _Calls:
         self.line("}")
         return "%byte"
 
-    def branch(self, step: If) -> None:
+    def branch(self, step: IfStep) -> None:
         then, otherwise, after = (f"^bb{next(self.blocks)}" for _ in range(3))
         self.choose(step.condition, then, otherwise)
         for block, steps in ((then, step.then), (otherwise, step.otherwise)):
@@ -264,7 +264,7 @@ class _Calls:
             self.line(f"llvm.br {after}")
         self.begin(after)
 
-    def loop(self, step: While) -> None:
+    def loop(self, step: WhileStep) -> None:
         head, body, after = (f"^bb{next(self.blocks)}" for _ in range(3))
         self.line(f"llvm.br {head}")
         self.begin(head)

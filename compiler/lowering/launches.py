@@ -9,10 +9,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...dsl.contract import abi
-from ...dsl.contract.kernels import Kernel, KernelTable, Parameter
+from ...dsl.contract.kernels import DeviceKernel, KernelParameter, KernelTable
 from ...dsl.frontend.anchors import anchors_of
 from ..ir.opcodes import COPY_ASYNC, ENQUEUE
-from ..ir.program import LAUNCH_SIZES, Function, Op, PointerType, Program, Region, Site, Type, Value, of_clusters, walk
+from ..ir.program import (
+    LAUNCH_SIZES,
+    Op,
+    PointerType,
+    Program,
+    ProgramFunction,
+    Region,
+    Site,
+    Type,
+    Value,
+    of_clusters,
+    walk,
+)
 from . import reports
 from .types import mlir_type, register_bytes
 from .writer import LEAVE, FunctionWriter, KernelInfo, emits
@@ -160,34 +172,34 @@ def kernel_table(program: Program, kernels: Sequence[KernelInfo], digest: str) -
             for value, access in zip(op.operands[4:], known.accesses, strict=True)
         )
         if op.attrs.get("reports"):
-            parameters += (Parameter("pointer", "int64", SLOT, -1, "reports"),)
+            parameters += (KernelParameter("pointer", "int64", SLOT, -1, "reports"),)
         place: Any = anchors[op.location.place]
         rows.append(
-            Kernel(known.symbol, known.block, op.attrs["cluster"], known.shared, parameters, function.op, place)
+            DeviceKernel(known.symbol, known.block, op.attrs["cluster"], known.shared, parameters, function.op, place)
         )
     return KernelTable(digest, tuple(rows))
 
 
-def _enqueued(program: Program) -> Iterator[tuple[Function, Op]]:
+def _enqueued(program: Program) -> Iterator[tuple[ProgramFunction, Op]]:
     for function in program.functions:
         for op in walk(function.body):
             if op.opcode is ENQUEUE:
                 yield function, op
 
 
-def _buffer(function: Function, value: Value) -> int:
+def _buffer(function: ProgramFunction, value: Value) -> int:
     """The number of a buffer among those of the group."""
     return next((k for k, param in enumerate(function.params) if param is value), -1)
 
 
-def _parameter(type: Type, buffer: int, access: str) -> Parameter:
+def _parameter(type: Type, buffer: int, access: str) -> KernelParameter:
     if isinstance(type, PointerType):
-        return Parameter("pointer", type.dtype.name, SLOT, buffer, access)
+        return KernelParameter("pointer", type.dtype.name, SLOT, buffer, access)
     kind = "float" if type.dtype.is_float() else "int"
-    return Parameter(kind, type.dtype.name, register_bytes(type))
+    return KernelParameter(kind, type.dtype.name, register_bytes(type))
 
 
-def accesses_of(kernel: Function) -> tuple[str, ...]:
+def accesses_of(kernel: ProgramFunction) -> tuple[str, ...]:
     """What a kernel does with the memory that each of its parameters points to; empty for numbers."""
     roots = {value.serial: number for number, value in enumerate(kernel.params)}
     results: list[set[str]] = [set() for _ in kernel.params]

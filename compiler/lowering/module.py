@@ -20,7 +20,7 @@ from ...dsl.contract.kernels import KernelTable
 from ...dsl.contract.unit import Slot
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
-from ..ir.program import Function, PointerType, Program, has_reports
+from ..ir.program import PointerType, Program, ProgramFunction, has_reports
 from ..ir.shared_memory import static_shared
 from ..targets import Target
 from . import (  # noqa: F401  # each family registers what it writes
@@ -130,7 +130,7 @@ def _helpers(module: ModuleWriter) -> None:
     run_time_storage.add_functions(module)
 
 
-def _host_function(module: ModuleWriter, function: Function, linkage: str = "internal") -> str:
+def _host_function(module: ModuleWriter, function: ProgramFunction, linkage: str = "internal") -> str:
     """`llvm.func internal @group(%ctx, pointers, sizes) -> i32`."""
     module.op = function.op
     w = FunctionWriter(module)
@@ -242,7 +242,7 @@ def _small_entry(module: ModuleWriter, program: Program) -> str:
     return w.finish(ENTRY)
 
 
-def _body(w: FunctionWriter, function: Function) -> None:
+def _body(w: FunctionWriter, function: ProgramFunction) -> None:
     """What a function does; it returns 0."""
     w.region(function.body)
     w.at = ""
@@ -259,7 +259,7 @@ def _kernels(module: ModuleWriter, program: Program) -> None:
         module.functions.append(_kernel(module, function))
 
 
-def _kernel(module: ModuleWriter, function: Function) -> str:
+def _kernel(module: ModuleWriter, function: ProgramFunction) -> str:
     w = FunctionWriter(module)
     launched = function.launched
     assert launched is not None

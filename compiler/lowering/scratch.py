@@ -15,7 +15,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.unit import Size, Slot, groups_in
 from ..ir.copying import Copier
 from ..ir.opcodes import ENQUEUE
-from ..ir.program import Function, Op, PointerType, Program, Region, walk
+from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, walk
 from ..ir.storage_opcodes import SCRATCH
 from .writer import FunctionWriter, ModuleWriter, emits
 
@@ -73,7 +73,7 @@ class _Sizes(Copier):
         made.attrs = {name: value for name, value in made.attrs.items() if not known[name].decided}
 
 
-def has_scratch(function: Function) -> bool:
+def has_scratch(function: ProgramFunction) -> bool:
     return any(op.opcode is SCRATCH for op in walk(function.body))
 
 
@@ -82,7 +82,7 @@ def size_name(symbol: str) -> str:
     return f"{symbol}.scratch"
 
 
-def size_function(module: ModuleWriter, function: Function, linkage: str = "internal") -> str:
+def size_function(module: ModuleWriter, function: ProgramFunction, linkage: str = "internal") -> str:
     """`llvm.func internal @group.scratch(sizes) -> i64`."""
     copier = _Sizes()
     params = [copier.fresh(value) for value in function.params]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ...dsl.contract import abi
 from ...dsl.contract.checking import ALLOCATED, INITIALISED, CheckState
-from ..ir.program import Function, PointerType, Value
+from ..ir.program import PointerType, ProgramFunction, Value
 from . import launches
 from .entry import SPREAD
 from .polls import POLL
@@ -23,7 +23,7 @@ _OWN = 4  # parameters behind those of the kernel: the grid, and bytes of shared
 _GRID, _SHARED = (getattr(abi.Launch, name).offset for name in ("grid", "shared"))
 
 
-def kernels(module: ModuleWriter, functions: list[Function]) -> None:
+def kernels(module: ModuleWriter, functions: list[ProgramFunction]) -> None:
     """Every kernel, and the functions of the device."""
     for function in functions:
         _kernel(module, function)
@@ -33,7 +33,7 @@ def kernels(module: ModuleWriter, functions: list[Function]) -> None:
             module.functions.append(text)
 
 
-def _kernel(module: ModuleWriter, function: Function) -> None:
+def _kernel(module: ModuleWriter, function: ProgramFunction) -> None:
     launched = function.launched
     assert launched is not None
     module.op = function.op
@@ -67,7 +67,7 @@ def _argument(w: FunctionWriter, number: int, value: Value) -> str:
 
 
 def _field(name: str) -> int:
-    offset: int = getattr(abi.Device, name).offset
+    offset: int = getattr(abi.DeviceTable, name).offset
     return offset
 
 

@@ -31,7 +31,7 @@ from ..ir.opcodes import (
     STORE,
     WHILE,
 )
-from ..ir.program import Function, Op, Program, Region, Value
+from ..ir.program import Op, Program, ProgramFunction, Region, Value
 from ..ir.storage_opcodes import ALLOCATE
 from ..targets import Target
 
@@ -58,18 +58,18 @@ def data_races(program: Program, target: Target) -> None:
         raise joined(mistakes)
 
 
-def _find(function: Function, op: Op, mistakes: list[EinkornError]) -> None:
+def _find(function: ProgramFunction, op: Op, mistakes: list[EinkornError]) -> None:
     """Looks at the author's own loops: those of the library cut its work as no index shows."""
     if op.opcode.spreads and is_shipped(op.location.place.file):
         return
     if op.opcode is PARALLEL:
         total = op.operands[0].const
         if total is None or total > 1:
-            _Body(function, op, mistakes).region(op.regions[0], 0)
+            _ParallelBody(function, op, mistakes).region(op.regions[0], 0)
         return
     if op.opcode is LAUNCH:
         if "elements" in op.attrs:  # each thread calls the body, under the condition that it has a number
-            body = _Body(function, op, mistakes)
+            body = _ParallelBody(function, op, mistakes)
             for inner in op.regions[0].ops:
                 if inner.opcode is IF:
                     body.region(inner.regions[0], 0)
@@ -81,10 +81,10 @@ def _find(function: Function, op: Op, mistakes: list[EinkornError]) -> None:
             _find(function, inner, mistakes)
 
 
-class _Body:
+class _ParallelBody:
     """The walk through one parallel region. Values that it does not know come from outside: they depend on nothing."""
 
-    def __init__(self, function: Function, loop: Op, mistakes: list[EinkornError]) -> None:
+    def __init__(self, function: ProgramFunction, loop: Op, mistakes: list[EinkornError]) -> None:
         self.function = function
         self.loop = loop
         self.mistakes = mistakes

@@ -14,7 +14,7 @@ from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
 from ..ir.indices import WITHIN_BLOCKS
 from ..ir.opcodes import GPU_ID, LAUNCH
-from ..ir.program import Function, Op, Program, Region, Value, walk
+from ..ir.program import Op, Program, ProgramFunction, Region, Value, walk
 from ..ir.simulation import cooperates
 from ..targets import Target
 
@@ -32,7 +32,7 @@ def _is_plain(op: Op) -> bool:
 
 
 class _Expander:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ProgramFunction) -> None:
         self.bounds = function.bounds
         self.builder = Builder(function.bounds)
 

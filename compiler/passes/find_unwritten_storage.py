@@ -34,7 +34,7 @@ from ..ir.opcodes import (
     SCATTER,
     STORE,
 )
-from ..ir.program import Function, Op, PointerType, Program, Region, Site, Value, walk
+from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, Site, Value, walk
 from ..ir.storage_opcodes import ALLOCATE
 from ..targets import Target
 
@@ -77,7 +77,7 @@ def _followed(tracked: Iterable[Op], ops: Iterable[Op]) -> set[Value]:
 class _Tracker:
     """The walk through a function that adds flags and checks. `flags` has, for an address, that of its flag."""
 
-    def __init__(self, program: Program, function: Function, followed: set[Value]) -> None:
+    def __init__(self, program: Program, function: ProgramFunction, followed: set[Value]) -> None:
         self.program = program
         self.function = function
         self.followed = followed

@@ -26,11 +26,11 @@ from ..ir.copying import Copier
 from ..ir.opcodes import LAUNCH
 from ..ir.program import (
     LAUNCH_SIZES,
-    Function,
-    Launched,
+    LaunchBounds,
     Op,
     PointerType,
     Program,
+    ProgramFunction,
     Region,
     Value,
     captures,
@@ -111,16 +111,16 @@ def host_half(program: Program, target: Target) -> Program:
     return host
 
 
-def _launches(function: Function) -> list[Op]:
+def _launches(function: ProgramFunction) -> list[Op]:
     return [op for op in walk(function.body) if op.opcode is LAUNCH]
 
 
-def _kernel(function: Function, number: int, launch: Op) -> Function:
+def _kernel(function: ProgramFunction, number: int, launch: Op) -> ProgramFunction:
     params = captures(launch.regions[0])
     if any(isinstance(value.type, PointerType) and value.type.space != "global" for value in params):
         raise InternalError("a kernel cannot take storage of the host")
     given = launch.attrs.get("max_registers"), launch.attrs.get("min_blocks")
-    launched = Launched(block_of(launch), cluster_of(launch), launch.location, *given)
+    launched = LaunchBounds(block_of(launch), cluster_of(launch), launch.location, *given)
     name = f"{function.name}_kernel_{number}"
     return replace(function, name=name, params=params, body=launch.regions[0], launched=launched)
 
@@ -140,14 +140,14 @@ def cluster_of(launch: Op) -> tuple[int, int, int]:
 class _HostCode(Copier):
     """Copies a function, with kernels launched by their numbers."""
 
-    def __init__(self, old: Function, numbers: dict[int, int], target: Target) -> None:
+    def __init__(self, old: ProgramFunction, numbers: dict[int, int], target: Target) -> None:
         """`numbers` are those of the kernels, by the identities of their launches; `target` is the device's."""
         super().__init__()
         self.old = old
         self.numbers = numbers
         self.target = target
 
-    def function(self) -> Function:
+    def function(self) -> ProgramFunction:
         params = [self.fresh(value) for value in self.old.params]
         body = self.region(self.old.body)
         return replace(self.old, params=params, body=body, bounds=self.bounds(self.old.bounds))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Label, Place
 from ..ir.opcodes import LAUNCH
-from ..ir.program import Function, Op, PointerType, Program, Value, captures, walk
+from ..ir.program import Op, PointerType, Program, ProgramFunction, Value, captures, walk
 from ..ir.shared_memory import shared_bytes, static_shared, static_tensors
 from ..targets.base import Target
 
@@ -31,7 +31,7 @@ def limit_launches(program: Program, target: Target) -> None:
         raise joined(mistakes)
 
 
-def _of_storage(function: Function, launch: Op) -> Iterator[CompileError]:
+def _of_storage(function: ProgramFunction, launch: Op) -> Iterator[CompileError]:
     """Storage of the host that a kernel uses."""
     for value in captures(launch.regions[0]):
         if isinstance(value.type, PointerType) and value.type.space == "stack":
@@ -52,7 +52,7 @@ def _use(launch: Op, value: Value) -> Op:
     return next(op for op in walk(launch.regions[0]) if any(operand is value for operand in op.operands))
 
 
-def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterator[CompileError]:
+def _of_shared_memory(function: ProgramFunction, launch: Op, target: Target) -> Iterator[CompileError]:
     """More shared memory than the target has."""
     total = static_shared(launch.regions[0])
     requested = launch.operands[6].const or 0
@@ -74,6 +74,6 @@ def _of_shared_memory(function: Function, launch: Op, target: Target) -> Iterato
         yield _too_much(function, launch.location.author()[0], text, limits.shared_memory, target, total + requested)
 
 
-def _too_much(function: Function, here: Place, text: str, most: int, target: Target, got: int) -> CompileError:
+def _too_much(function: ProgramFunction, here: Place, text: str, most: int, target: Target, got: int) -> CompileError:
     expected = f"at most {most:,} bytes on {target.name}"
     return CompileError(text, code="EK0604", place=here, op=function.op or None, expected=expected, got=got)

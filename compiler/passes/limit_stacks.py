@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Place, is_shipped
 from ..ir.opcodes import ALLOCA
-from ..ir.program import Function, NotFusible, Op, Program, Region
+from ..ir.program import NotFusible, Op, Program, ProgramFunction, Region
 from ..ir.shared_memory import is_shared
 from ..targets.base import Target
 
@@ -49,13 +49,13 @@ def stack_bytes(program: Program) -> int:
     return max((_total(_most(function)) for function in program.functions), default=0)
 
 
-def _most(function: Function) -> list[Op]:
+def _most(function: ProgramFunction) -> list[Op]:
     """The storage of a function and of that of its parallel regions which has most."""
     regions = [list(_storage(op.regions[0])) for op in _parallel(function.body)]
     return [*_storage(function.body), *max(regions, key=_total, default=[])]
 
 
-def _too_much(function: Function, most: list[Op]) -> CompileError:
+def _too_much(function: ProgramFunction, most: list[Op]) -> CompileError:
     largest = max(most, key=_size)
     place, calls = _author(largest)
     kept = f"{largest.attrs['count']} elements of {largest.results[0].dtype}"

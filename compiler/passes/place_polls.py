@@ -35,10 +35,10 @@ def place_polls(program: Program, target: Target) -> None:
     """Says of each loop whether and how often it polls."""
     if target.has_context:
         for function in program.functions:
-            _place(function.body, _Around(), _Work())
+            _place(function.body, _Around(), _RegionWork())
 
 
-def _place(region: Region, around: _Around, work: _Work) -> None:
+def _place(region: Region, around: _Around, work: _RegionWork) -> None:
     for op in region.ops:
         if not op.regions:
             continue
@@ -56,7 +56,7 @@ def _place(region: Region, around: _Around, work: _Work) -> None:
                 _place(inner, _Around() if op.opcode.spreads else around, work)
 
 
-def _place_for(loop: Op, around: _Around, work: _Work) -> None:
+def _place_for(loop: Op, around: _Around, work: _RegionWork) -> None:
     """Whether a `for` with a short body runs in strips, and what it takes from the fuel of a loop around it."""
     each, rounds, step = work.of(loop.regions[0]), _most_rounds(loop), loop.operands[2].const
     if each is None:
@@ -70,7 +70,7 @@ def _place_for(loop: Op, around: _Around, work: _Work) -> None:
         loop.attrs["burn"] = max(1, each // step)
 
 
-def _fuel(loop: Op, around: _Around, work: _Work) -> int:
+def _fuel(loop: Op, around: _Around, work: _RegionWork) -> int:
     """What a round of a loop takes from the fuel, where it polls by that: loops are in it, or its rounds are not
     counted.
 
@@ -84,7 +84,7 @@ def _fuel(loop: Op, around: _Around, work: _Work) -> int:
     return sum(map(_straight, loop.regions))
 
 
-class _Work:
+class _RegionWork:
     """Counts how many operations regions take at most, nearly; each region once, however many loops are around it."""
 
     def __init__(self) -> None:

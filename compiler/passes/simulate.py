@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
-from ..ir.program import Function, Program, Region, Value
+from ..ir.program import Program, ProgramFunction, Region, Value
 from ..targets import Target
 
 
@@ -23,7 +23,7 @@ def simulate(program: Program, target: Target) -> None:
         _launch(function)
 
 
-def _launch(function: Function) -> None:
+def _launch(function: ProgramFunction) -> None:
     launched = function.launched
     assert launched is not None
     builder, body = Builder(function.bounds), Region()

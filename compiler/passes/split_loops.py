@@ -90,7 +90,7 @@ def _copied(builder: Builder, loop: Op, bounds: tuple[Value, Value], ends: tuple
     """The loop over these bounds, which lie between the ends."""
     first, end = ends
     index = builder.counter(builder.counter(Value(INT), *bounds), builder.int_(first), builder.int_(end))
-    part = _Part(builder, first, end - 1, linear={index.serial: 0}, index=index)
+    part = _CounterRange(builder, first, end - 1, linear={index.serial: 0}, index=index)
     part.values[loop.regions[0].args[0].serial] = index
     region = Region([index])
     with builder.inside(region):
@@ -146,7 +146,9 @@ def _periods(builder: Builder, loop: Op, bounds: tuple[Value, Value], ends: tupl
     with builder.inside(region):
         base = builder.one("mul", [quotient, builder.int_(period)], INT, nsw=True)
         first, last = ends[0] * period, (ends[1] - 1) * period
-        part = _Part(builder, first, last, linear={base.serial: 0}, index=base, period=period, quotient=quotient)
+        part = _CounterRange(
+            builder, first, last, linear={base.serial: 0}, index=base, period=period, quotient=quotient
+        )
         for number in range(period):
             part.values[loop.regions[0].args[0].serial] = part.sum(number)
             part.copy(loop.regions[0].ops[:-1])
@@ -201,7 +203,7 @@ def _points(op: Op, linear: dict[int, int], size: int) -> set[int]:
 
 
 @dataclass
-class _Part:
+class _CounterRange:
     """Copies operations for counters from `first` to `last`, both included.
 
     Where there is a `period`, counters are multiples of it: of the `quotient`.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label
 from ..ir.opcodes import COPY_ASYNC, COPY_COMMIT, COPY_WAIT, LAUNCH
-from ..ir.program import Function, Op, Program, Region, walk
+from ..ir.program import Op, Program, ProgramFunction, Region, walk
 from ..targets import Target
 
 Ops = frozenset[Op]
@@ -94,7 +94,7 @@ def tokens(program: Program, target: Target) -> None:
                 _check(op, function)
 
 
-def _check(launch: Op, function: Function) -> None:
+def _check(launch: Op, function: ProgramFunction) -> None:
     ops = [op for op in walk(launch.regions[0]) if op.opcode in (COPY_ASYNC, COPY_COMMIT, COPY_WAIT)]
     if not ops:
         return
@@ -106,7 +106,7 @@ def _check(launch: Op, function: Function) -> None:
             raise _unawaited(op, waits, launch, function)
 
 
-def _unawaited(op: Op, waits: list[Op], launch: Op, function: Function) -> CompileError:
+def _unawaited(op: Op, waits: list[Op], launch: Op, function: ProgramFunction) -> CompileError:
     """The error for a copy or a group that may be under way when its kernel ends."""
     one = op.opcode is COPY_ASYNC
     where = op.location

@@ -17,7 +17,7 @@ from ...dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ...dsl.diagnostics.places import Label, Place, is_shipped
 from ...dsl.types.dtype import BOOL
 from ..ir.opcodes import BARRIER, GPU_ID, IF, LAUNCH
-from ..ir.program import Function, Location, Op, Program, Scope, Value, walk
+from ..ir.program import Location, Op, Program, ProgramFunction, Scope, Value, walk
 from ..ir.scopes import Control, Scopes
 from ..targets import Target
 
@@ -34,15 +34,15 @@ def uniformity(program: Program, target: Target) -> None:
     for function in program.functions:
         for launch in walk(function.body):
             if launch.opcode is LAUNCH and any(op.opcode.waits for op in walk(launch.regions[0])):
-                mistakes += _Check(function, launch, target.lanes if target.has_grid else CPU_WARP).mistakes()
+                mistakes += _LaunchCheck(function, launch, target.lanes if target.has_grid else CPU_WARP).mistakes()
     if mistakes:
         raise joined(mistakes)
 
 
-class _Check:
+class _LaunchCheck:
     """One launch and what is wrong in it."""
 
-    def __init__(self, function: Function, launch: Op, warp: int) -> None:
+    def __init__(self, function: ProgramFunction, launch: Op, warp: int) -> None:
         self.function = function
         self.scopes = Scopes(launch, warp)
 

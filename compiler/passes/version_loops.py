@@ -93,7 +93,7 @@ def _alone(builder: Builder, loop: Op) -> Region:
 
 
 @dataclass(frozen=True)
-class _Span:
+class _ValueSpan:
     """Values between which one lies in every round; how many bits they have at most."""
 
     low: Value
@@ -110,7 +110,7 @@ class _Spans:
         self.loop = loop
         body = loop.regions[0]
         self.inner = {v.serial for v in body.args} | {v.serial for op in walk(body) for v in op.results}
-        self.found: dict[int, _Span | None] = {}
+        self.found: dict[int, _ValueSpan | None] = {}
 
     def all_inside(self, checks: list[Op]) -> Value | None:
         """Whether no check fails in any round; None where that cannot be computed before the loop."""
@@ -131,20 +131,20 @@ class _Spans:
         assert inside is not None
         return builder.row("or_", [holds, inside])
 
-    def span(self, value: Value) -> _Span | None:
+    def span(self, value: Value) -> _ValueSpan | None:
         """The span of a value; None where it is not known, or might wrap."""
         if value.serial not in self.found:
             made = self._span(value)
             self.found[value.serial] = made if made is not None and made.bits <= BITS + 1 else None
         return self.found[value.serial]
 
-    def _span(self, value: Value) -> _Span | None:
+    def _span(self, value: Value) -> _ValueSpan | None:
         builder = self.builder
         if value.const is not None:
             number = int(value.const)
-            return _Span(builder.int_(number), builder.int_(number), number.bit_length())
+            return _ValueSpan(builder.int_(number), builder.int_(number), number.bit_length())
         if value.serial not in self.inner:
-            return _Span(value, value, self.ranges.bits(value))
+            return _ValueSpan(value, value, self.ranges.bits(value))
         if value is self.loop.regions[0].args[0]:
             return self._counter()
         op = value.maker
@@ -162,48 +162,48 @@ class _Spans:
         known = [span for span in spans if span is not None]
         return self._computed(op, known) if known and len(known) == len(spans) else None
 
-    def _counter(self) -> _Span:
+    def _counter(self) -> _ValueSpan:
         builder = self.builder
         low, high, step = self.loop.operands[:3]
         last = self._one("sub", high, builder.int_(1))
         if step.const != 1:
             rounds = builder.idiv(self._one("sub", last, low), step)
             last = self._one("add", low, self._one("mul", rounds, step))
-        return _Span(low, last, self.ranges.bits(self.loop.regions[0].args[0]))
+        return _ValueSpan(low, last, self.ranges.bits(self.loop.regions[0].args[0]))
 
-    def _by_type(self, op: Op) -> _Span | None:
+    def _by_type(self, op: Op) -> _ValueSpan | None:
         """What was read from data lies between the bounds of its type."""
         dtype = op.operands[0].dtype
         if not dtype.is_integral() or dtype.bits > 32 or op.results[0].type != INT:
             return None
         low, high = (self.builder.int_(int(end)) for end in dtype.range)
-        return _Span(low, high, dtype.bits)
+        return _ValueSpan(low, high, dtype.bits)
 
-    def _computed(self, op: Op, spans: list[_Span]) -> _Span | None:
+    def _computed(self, op: Op, spans: list[_ValueSpan]) -> _ValueSpan | None:
         a, b = spans[0], spans[-1]
         most = max(span.bits for span in spans)
         one, two = self._one, op.operands[-1].const
         match op.name:
             case "add":
-                return _Span(one("add", a.low, b.low), one("add", a.high, b.high), most + 1)
+                return _ValueSpan(one("add", a.low, b.low), one("add", a.high, b.high), most + 1)
             case "sub":
-                return _Span(one("sub", a.low, b.high), one("sub", a.high, b.low), most + 1)
+                return _ValueSpan(one("sub", a.low, b.high), one("sub", a.high, b.low), most + 1)
             case "neg":
-                return _Span(one("neg", a.high), one("neg", a.low), most)
+                return _ValueSpan(one("neg", a.high), one("neg", a.low), most)
             case "mul" if a.bits + b.bits <= BITS:
                 ends = [one("mul", x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-                return _Span(self._joined("min", ends), self._joined("max", ends), a.bits + b.bits)
+                return _ValueSpan(self._joined("min", ends), self._joined("max", ends), a.bits + b.bits)
             case "min" | "max":
-                return _Span(one(op.name, a.low, b.low), one(op.name, a.high, b.high), most)
+                return _ValueSpan(one(op.name, a.low, b.low), one(op.name, a.high, b.high), most)
             case "select" | "if":
-                return _Span(one("min", a.low, b.low), one("max", a.high, b.high), most)
+                return _ValueSpan(one("min", a.low, b.low), one("max", a.high, b.high), most)
             case "cast":
                 return a
             case "floordiv" | "udiv" if two is not None and two > 0:
                 divisor = self.builder.int_(two)
-                return _Span(one("floordiv", a.low, divisor), one("floordiv", a.high, divisor), a.bits)
+                return _ValueSpan(one("floordiv", a.low, divisor), one("floordiv", a.high, divisor), a.bits)
             case "mod" | "urem" if two is not None and two > 0:
-                return _Span(self.builder.int_(0), self.builder.int_(two - 1), two.bit_length())
+                return _ValueSpan(self.builder.int_(0), self.builder.int_(two - 1), two.bit_length())
             case _:
                 return None
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
 from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM
-from ..ir.program import Function, Op, PointerType, Program, Region, Value, captures, walk
+from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, Value, captures, walk
 from ..ir.schedule import LoopHints
 from ..targets import Target
 
@@ -38,7 +38,7 @@ def widen_threads(program: Program, target: Target) -> None:
             _visit(function, function.body)
 
 
-def _visit(function: Function, region: Region) -> None:
+def _visit(function: ProgramFunction, region: Region) -> None:
     ops, region.ops = region.ops, []
     builder = Builder(function.bounds)
     with builder.inside(region):

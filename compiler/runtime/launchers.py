@@ -40,7 +40,7 @@ def launcher_text(library: str, system: ThreadSystem) -> str:
     text += "".join(_within_device(*function) for function in _FUNCTIONS)
     text = text.replace("KERNEL\n", _KERNEL).replace("SYS_NANOSLEEP", str(system.nanosleep))
     text = text.replace("STATUS_OFFSET", str(abi.STATUS_OFFSET)).replace("POLL_OFFSET", str(abi.POLL_OFFSET))
-    for structure, name in ((abi.Launch, "LAUNCH"), (abi.Device, "DEVICE")):
+    for structure, name in ((abi.Launch, "LAUNCH"), (abi.DeviceTable, "DEVICE")):
         for field, *_ in structure._fields_:
             offset = getattr(structure, field).offset
             at = f"getelementptr inbounds i8, ptr %{name.lower()}, i64 {offset}"

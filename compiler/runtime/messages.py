@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...dsl.contract.exports import FAILURE_VALUES, Failure, Message, Shown
+from ...dsl.contract.exports import FAILURE_VALUES, ExportedFailure, Message, Shown
 from ...dsl.types.dtype import DType
 from ..ir.llvm_text import FunctionText
 from .digits import FALSE, PRINTF, STATUS, TRUE, UNKNOWN, buffer, digits_text, put_text, put_word, word
@@ -222,11 +222,11 @@ def _describe() -> str:
     status = f.load("i32", "%why")
     with f.when(f.compare("eq", status, 0, "i32")):
         f.leave(0)
-    row = f.load("i32", f.at("%why", Failure.row.offset))
+    row = f.load("i32", f.at("%why", ExportedFailure.row.offset))
     known = f.compare("sge", row, 0, "i32")
     with f.when(known):
         number = f.value(f"zext i32 {row} to i64")
-        values = f.at("%why", Failure.values.offset)
+        values = f.at("%why", ExportedFailure.values.offset)
         f.call("@ek.message", ["ptr %sink", f"i64 {number}", f"ptr {values}"])
         f.leave(f.load("i64", f.at("%sink", 16)))
     with f.when(f.compare("sgt", status, 0, "i32")):

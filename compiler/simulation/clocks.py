@@ -14,7 +14,7 @@ from typing import Final
 from ...dsl.contract import abi, checking
 from ...dsl.contract.checking import COPIES, PLACES, CheckState, What
 from ..ir.llvm_text import NO_ADDRESS, FunctionText, Number
-from ..ir.simulation import FRAME_ALIGNMENT, Argument, Block, State, Thread, offset
+from ..ir.simulation import FRAME_ALIGNMENT, Argument, BlockRecord, State, Thread, offset
 
 # An entry of a cell, from the highest bit on: thread + 1 (24 bits), clock (20), site (18), narrow, atomic.
 THREAD_BIT: Final = 40
@@ -237,7 +237,7 @@ def _start() -> str:
         values: tuple[Number, ...] = (checking.LAUNCH, threads, f.left(1, f.get("warp_bits")), 0)
         for k, value in enumerate(values):
             f.store("i64", value, f.at(trace, 8 * k))
-        f.put("trace", f.at(trace, ctypes.sizeof(checking.Access)), "ptr")
+        f.put("trace", f.at(trace, ctypes.sizeof(checking.TracedAccess)), "ptr")
     f.put("room_free", f.pointer("room"), "ptr")
     f.put("exhausted", 0)
     f.put("resident", 0)
@@ -254,7 +254,7 @@ def _begin() -> str:
     f = exported("begin", ["ptr %block"])
 
     def of_block(name: str, type: str = "i64") -> str:
-        return f.load(type, f.at("%block", offset(Block, name)))
+        return f.load(type, f.at("%block", offset(BlockRecord, name)))
 
     argument = of_block("argument", "ptr")
     x, y = (f.divide(f.get(f"grid_{axis}"), f.get(f"cluster_{axis}")) for axis in "xy")
@@ -274,8 +274,8 @@ def _begin() -> str:
     f.put("shared_informed", 0)
     bytes = f.add(*(f.load("i64", f.at(argument, offset(Argument, name))) for name in ("shared", "dynamic")))
     with f.when(f.compare("sgt", bytes, 0)), f.each(0, f.divide(threads, f.get("pitch"))) as k:
-        record = f.at("%block", f.mul(k, ctypes.sizeof(Block)))
-        shared = f.load("i64", f.at(record, offset(Block, "shared")))
+        record = f.at("%block", f.mul(k, ctypes.sizeof(BlockRecord)))
+        shared = f.load("i64", f.at(record, offset(BlockRecord, "shared")))
         f.call("@ek_check_mark", ["ptr %state", f"i64 {shared}", f"i64 {bytes}", f"i64 {checking.ALLOCATED}"])
         behind = f.add(shared, bytes)
         f.call("@ek_check_mark", ["ptr %state", f"i64 {behind}", f"i64 {FRAME_ALIGNMENT}", "i64 0"])
@@ -305,7 +305,7 @@ def note_row(f: StateFunction, values: Sequence[Number]) -> None:
     with f.when(f.compare("ult", next_, f.pointer("trace_end"), "ptr")):
         for k, value in enumerate(values):
             f.store("i64", value, f.at(next_, 8 * k))
-        f.put("trace", f.at(next_, ctypes.sizeof(checking.Access)), "ptr")
+        f.put("trace", f.at(next_, ctypes.sizeof(checking.TracedAccess)), "ptr")
 
 
 def note_barrier(f: StateFunction, site: str) -> None:
@@ -346,7 +346,7 @@ def _sync() -> str:
             f.put("informed_count", 0)
             f.zero(f.pointer("informed"), f.mul(f.get("threads"), 8))
         f.leave()
-    threads = f.load("ptr", f.at("%block", offset(Block, "all")))
+    threads = f.load("ptr", f.at("%block", offset(BlockRecord, "all")))
 
     def syncs(number: str) -> str:
         record = f.at(threads, f.mul(number, ctypes.sizeof(Thread)))

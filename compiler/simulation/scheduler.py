@@ -38,7 +38,7 @@ from ..ir.simulation import (
     WAITERS,
     WAITING_VALUES,
     Argument,
-    Block,
+    BlockRecord,
     State,
     Thread,
     offset,
@@ -56,10 +56,10 @@ _FIELD: Final = re.compile(
 )
 _STRUCTURES: Final[dict[str, type[ctypes.Structure]]] = {
     "Thread": Thread,
-    "Block": Block,
+    "Block": BlockRecord,
     "Argument": Argument,
     "Context": abi.Context,
-    "Device": abi.Device,
+    "Device": abi.DeviceTable,
     "CheckState": CheckState,
     "Schedule": Schedule,
     "ScheduleRow": ScheduleRow,
@@ -90,7 +90,7 @@ def scheduler_text(target: Target, *, spins: bool = False) -> str:
     text = _FIELD.sub(address, text + (DRAWN if target.simulates else IN_ORDER))
     numbers = {state.name: int(state) for state in State} | {
         "SIZE_OF_THREAD": ctypes.sizeof(Thread),
-        "SIZE_OF_BLOCK": ctypes.sizeof(Block),
+        "SIZE_OF_BLOCK": ctypes.sizeof(BlockRecord),
         "SIZE_OF_ROW": ctypes.sizeof(ScheduleRow),
         "BLOCKS": BLOCKS,
         "MOST_THREADS": MOST_THREADS,

@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ...dsl.contract import abi, checking
-from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, Finding, Found, What
+from ...dsl.contract.checking import CELL, COPIES, HEADER, PAGE, PAGE_BITS, PIECES, Check, FindingRecord, Found, What
 from ..ir.llvm_text import NO_ADDRESS, Number
 from ..ir.program import Scope
 from ..ir.simulation import Thread, offset
@@ -120,7 +120,7 @@ def _find() -> str:
     f = StateFunction("@find", "void", [f"i64 %{name}" for name in names], "internal|cold noinline")
 
     def reported(name: str) -> str:
-        return f.load("i64", f.at(f.field("finding"), offset(Finding, name)))
+        return f.load("i64", f.at(f.field("finding"), offset(FindingRecord, name)))
 
     first = f.load("i64", f.field("finding"))
     with f.when(f.compare("ne", first, 0)):
@@ -142,7 +142,7 @@ def _find() -> str:
         "threads": f.get("threads"),
     }
     for name, value in values.items():
-        f.store("i64", value, f.at(f.field("finding"), offset(Finding, name)))
+        f.store("i64", value, f.at(f.field("finding"), offset(FindingRecord, name)))
     status = f.pointer("status")
     with f.when(f.compare("ne", status, NO_ADDRESS, "ptr")):
         f.store("i64", abi.STOPPED, status)

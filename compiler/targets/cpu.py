@@ -127,7 +127,7 @@ LEVELS: Final[Mapping[str, frozenset[str]]] = {"x86-64-v2": _V2, "x86-64-v3": _V
 
 
 @dataclass(frozen=True)
-class Machine:
+class HostMachine:
     """The machine at hand: its architecture, the processor's own numbers, and the flags the kernel reports."""
 
     architecture: str
@@ -136,7 +136,7 @@ class Machine:
 
 
 @functools.cache
-def machine() -> Machine:
+def machine() -> HostMachine:
     """Reads /proc/cpuinfo once; without it the flags are empty, and only the host itself fits."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -147,7 +147,7 @@ def machine() -> Machine:
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
     numbers = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
-    return Machine(
+    return HostMachine(
         architecture=platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64"),
         processor="/".join(fields.get(number, "") for number in numbers),
         flags=frozenset((fields.get("flags") or fields.get("Features") or "").split()),
@@ -284,7 +284,7 @@ def best_level() -> str | None:
     return next((name for name in reversed(list(LEVELS)) if not lacking(TARGETS[name], here)), None)
 
 
-def lacking(target: Target, here: Machine) -> frozenset[str]:
+def lacking(target: Target, here: HostMachine) -> frozenset[str]:
     """What a machine lacks to run a target's code: features, or the target itself where it never runs here."""
     if not target.format.in_process or target.architecture != here.architecture:
         return frozenset({target.name})

@@ -105,8 +105,8 @@ class Context(ctypes.Structure):
 
     `parallel` may be null: the entry then runs its chunks itself, in order. `status` is 0, or 1 + the site of a
     failure, or INTERRUPTED, or NO_MEMORY: code that sees another status than 0 ends as soon as it can. `threads`
-    counts the pool's threads, the caller included, and is at least 1. `device` is a `Device` for entries that launch
-    kernels, else null. `poll` may be null. `owner`, which code does not look at, identifies the receiver of the
+    counts the pool's threads, the caller included, and is at least 1. `device` is a `DeviceTable` for entries that
+    launch kernels, else null. `poll` may be null. `owner`, which code does not look at, identifies the receiver of the
     reports.
     """
 
@@ -164,7 +164,7 @@ FillFunction = ctypes.CFUNCTYPE(
 ScratchFunction = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
-class Device(ctypes.Structure):
+class DeviceTable(ctypes.Structure):
     """How an entry reaches its device: functions, and what these need. Each caller of the entry has one of its own.
 
     Fields:

@@ -64,7 +64,7 @@ class Found(IntEnum):
     MISALIGNED = 6
 
 
-class Finding(ctypes.Structure):
+class FindingRecord(ctypes.Structure):
     """The first thing that was found.
 
     Fields:
@@ -89,7 +89,7 @@ class Finding(ctypes.Structure):
 LAUNCH: Final = -1  # of a row of the trace that begins a launch: threads of a block, and of a warp, follow
 
 
-class Access(ctypes.Structure):
+class TracedAccess(ctypes.Structure):
     """A row of the trace, from which counters are made."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in ("site_and_what", "thread", "address", "bytes"))
@@ -165,5 +165,5 @@ class CheckState(ctypes.Structure):
         ("resident", ctypes.c_int64),
         ("promises", ctypes.c_void_p),
         ("promised", ctypes.c_int64),
-        ("finding", Finding),
+        ("finding", FindingRecord),
     )

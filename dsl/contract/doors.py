@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..signature.dims import Expression, Name, Number, names_in
+from ..signature.dims import DimName, DimNumber, Expression, names_in
 from ..types.dtype import DType
 from . import abi
 
-Axis = Number | Name
+Axis = DimNumber | DimName
 NUMPY_SCALAR = "numpy"  # as what a scalar of NumPy's is passed that has the dtype of the argument
 
 

@@ -51,7 +51,7 @@ DOOR_CALLS: Final[Mapping[str, str]] = {
 PLAIN_STACK: Final = 64 << 10  # bytes that every thread is taken to have: calls that need more look whether there are
 
 
-class Failure(ctypes.Structure):
+class ExportedFailure(ctypes.Structure):
     """`einkorn_failure`: why a call has failed. The caller owns it; 256 bytes.
 
     Fields:
@@ -74,7 +74,7 @@ class Failure(ctypes.Structure):
     )
 
 
-class Tensor(ctypes.Structure):
+class ExportedTensor(ctypes.Structure):
     """`einkorn_tensor`: an input or an output of a model.
 
     Fields:
@@ -111,7 +111,7 @@ MODEL_FIELDS: Final = (
     ("outputs", ctypes.c_int64),
     ("dims", ctypes.c_int64),
     ("late_dims", ctypes.c_int64),
-    ("tensors", ctypes.POINTER(Tensor)),
+    ("tensors", ctypes.POINTER(ExportedTensor)),
     ("dim_names", ctypes.POINTER(ctypes.c_char_p)),
     ("plan_bytes", ctypes.c_int64),
     ("stack_bytes", ctypes.c_int64),

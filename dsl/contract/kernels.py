@@ -18,7 +18,7 @@ MAX_PARAMETERS = 4096  # parameters of a kernel; no hardware takes so many
 
 
 @dataclass(frozen=True)
-class Parameter:
+class KernelParameter:
     """A parameter of a kernel.
 
     Attributes:
@@ -37,7 +37,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class DeviceKernel:
     """A kernel: its name in the code, the sizes of block and cluster, the bytes of its own shared memory.
 
     `op` is whose kernel it is, `anchor` where it is launched (see `frontend.anchors`).
@@ -47,7 +47,7 @@ class Kernel:
     block: tuple[int, int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
     shared: int = 0
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[KernelParameter, ...] = ()
     op: str = ""
     anchor: Any = field(default=None, compare=False)
 
@@ -57,7 +57,7 @@ class KernelTable:
     """The kernels of an entry by their numbers. The code for the device has the same digest."""
 
     digest: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[DeviceKernel, ...]
 
     @property
     def stamp(self) -> str:
@@ -93,13 +93,13 @@ def read_kernels(data: bytes) -> KernelTable:
         raise Misread(f"has a table of kernels that is not JSON: {error}") from None
 
 
-def _kernel(data: Any) -> Kernel:
+def _kernel(data: Any) -> DeviceKernel:
     fields = of_fields(data, ("symbol", "block", "cluster", "shared", "parameters", "op", "anchor"))
     parameters = listed(fields["parameters"], _parameter)
     if len(parameters) > MAX_PARAMETERS:
         raise Misread("has too many parameters")
     block, cluster = _sizes(fields["block"]), _sizes(fields["cluster"])
-    return Kernel(
+    return DeviceKernel(
         text(fields["symbol"]),
         block,
         cluster,
@@ -117,13 +117,13 @@ def _sizes(data: Any) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def _parameter(data: Any) -> Parameter:
+def _parameter(data: Any) -> KernelParameter:
     fields = of_fields(data, ("kind", "dtype", "bytes", "buffer", "access"))
     if type(fields["buffer"]) is not int or fields["buffer"] < -1:
         expected("the number of a buffer", fields["buffer"])
     if type(fields["bytes"]) is not int or fields["bytes"] not in (1, 2, 4, 8):
         expected("1, 2, 4 or 8 bytes", fields["bytes"])
-    return Parameter(
+    return KernelParameter(
         one_of(fields["kind"], ("pointer", "int", "float")),
         one_of(fields["dtype"], DType.__members__),
         fields["bytes"],

@@ -122,7 +122,7 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
-class If:
+class IfStep:
     """Runs one of two lists of steps: the first when the bool in buffer `condition` is true."""
 
     condition: int
@@ -131,7 +131,7 @@ class If:
 
 
 @dataclass(frozen=True)
-class While:
+class WhileStep:
     """Runs `predicate`, then `body`, and again, until the bool in buffer `condition` is false after `predicate`.
 
     After each body the two buffers of each of the `swaps` change places: what was written as the next value is read as
@@ -144,7 +144,7 @@ class While:
     swaps: tuple[tuple[int, int], ...]
 
 
-Step = int | If | While  # a number is that of a group
+Step = int | IfStep | WhileStep  # a number is that of a group
 
 
 def groups_in(steps: Iterable[Step]) -> Iterator[int]:
@@ -152,7 +152,7 @@ def groups_in(steps: Iterable[Step]) -> Iterator[int]:
     for step in steps:
         if isinstance(step, int):
             yield step
-        elif isinstance(step, If):
+        elif isinstance(step, IfStep):
             yield from groups_in((*step.then, *step.otherwise))
         else:
             yield from groups_in((*step.predicate, *step.body))
@@ -224,7 +224,7 @@ def op_layout(
     for tensor, argument in enumerate((*schema.inputs, *schema.outputs)):
         shape: list[Size] = []
         for item in parse_dims(argument.dims):
-            if isinstance(item, dims.Size):
+            if isinstance(item, dims.FixedAxis):
                 shape.append(item.size)
             elif isinstance(item, dims.Pack):
                 known = item.count is not None and {n.name for n in dims.names_in(item.count)} <= set(whole)

@@ -22,7 +22,7 @@ _CELL = f"padding:.15em .9em .15em 0;border-bottom:{_LINE};vertical-align:top;"
 
 
 @dataclass(frozen=True)
-class Table:
+class CardTable:
     """Rows under heads. Columns of numbers stand to the right; `bars` is a column of shares, drawn as bars.
 
     Attributes:
@@ -74,7 +74,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeBlock:
     """A text that is shown as it is, under a title, folded where it is long."""
 
     content: str
@@ -104,7 +104,7 @@ class Note:
         return self.content
 
 
-Part = Table | Code | Note
+Part = CardTable | CodeBlock | Note
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _KINDS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
-class Piece:
+class SourcePiece:
     """A statement of a file, or the whole of it, and what it defines.
 
     Attributes:
@@ -74,10 +74,10 @@ class Piece:
         return self._codes[flags]
 
 
-_pieces: dict[tuple[str, int], Piece] = {}  # by file and line; line 0 for the whole file
+_pieces: dict[tuple[str, int], SourcePiece] = {}  # by file and line; line 0 for the whole file
 
 
-def pieces(file: str, names: dict[str, Any], line: int, defined: str) -> Iterator[Piece]:
+def pieces(file: str, names: dict[str, Any], line: int, defined: str) -> Iterator[SourcePiece]:
     """What may hold the definition of a name at a line, in each of the texts that the file's code may come from.
 
     The statement comes first, the whole file after it.
@@ -89,12 +89,12 @@ def pieces(file: str, names: dict[str, Any], line: int, defined: str) -> Iterato
             yield from _pieces_of(file, text, line)
 
 
-def _pieces_of(file: str, text: Text, line: int) -> Iterator[Piece]:
+def _pieces_of(file: str, text: Text, line: int) -> Iterator[SourcePiece]:
     for at in (line, 0):
         known = _pieces.get((file, at))
         if known is None or known.text != text:
             part = "\n" * (at - 1) + _statement(text.text.split("\n"), at) if at else text.text
-            known = _pieces[file, at] = Piece(file, text, part)
+            known = _pieces[file, at] = SourcePiece(file, text, part)
         yield known
 
 

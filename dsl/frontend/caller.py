@@ -18,7 +18,7 @@ from .base import Gradient, gradient_of
 CallFunction = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
 
-class Tools(Protocol):
+class KernelTools(Protocol):
     """What compiles, shows and times kernels."""
 
     def compiled(self, kernel: Any, examples: Any, checks: str | None, parameters: Mapping[str, Any]) -> Any: ...
@@ -30,7 +30,7 @@ class Tools(Protocol):
 
 
 CALL: ExtensionPoint[CallFunction] = ExtensionPoint("graph.interop.direct", "call")
-TOOLS: ExtensionPoint[Tools] = ExtensionPoint("graph.interop.tools")
+TOOLS: ExtensionPoint[KernelTools] = ExtensionPoint("graph.interop.tools")
 UFUNC_OF: ExtensionPoint[Callable[[Any], Any]] = ExtensionPoint("graph.interop.ufunc", "ufunc_of")
 DEFINE_TORCH_OP: ExtensionPoint[Callable[[Any], None]] = ExtensionPoint("graph.interop.torch.callers", "define_op")
 PICKLING: ExtensionPoint[ModuleType] = ExtensionPoint("dsl.package.pickled")

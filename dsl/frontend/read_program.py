@@ -196,7 +196,7 @@ class _Names:
         else:
             self.parts(node)
 
-    def visit(self, node: s.Node) -> None:
+    def visit(self, node: s.SyntaxNode) -> None:
         match node:
             case s.Name(id=called):
                 if not any(called in scope for scope in self.scopes):
@@ -240,13 +240,13 @@ class _Names:
         self.visit(node.item)
         self.scopes.pop()
 
-    def parts(self, node: s.Node, skip: str = "", only: str = "") -> None:
+    def parts(self, node: s.SyntaxNode, skip: str = "", only: str = "") -> None:
         for called in node._fields:
             value = getattr(node, called)
             if called == skip or (only and called != only):
                 continue
             for number, item in enumerate(value) if isinstance(value, tuple) else [(-1, value)]:
-                if isinstance(item, s.Node):
+                if isinstance(item, s.SyntaxNode):
                     try:
                         self.visit(item)
                     except Misread as wrong:

@@ -55,7 +55,7 @@ class TreeReader:
         self.globals = globals
         self.depth = 0
 
-    def node(self, data: Any, allowed: Collection[type[s.Node]]) -> Any:
+    def node(self, data: Any, allowed: Collection[type[s.SyntaxNode]]) -> Any:
         """A node of one of these classes."""
         if type(data) is not list or len(data) < 2 or type(data[0]) is not str:
             expected(f"a node ({_names(allowed)})", data)
@@ -83,7 +83,7 @@ class TreeReader:
         return node
 
 
-def _names(allowed: Collection[type[s.Node]]) -> str:
+def _names(allowed: Collection[type[s.SyntaxNode]]) -> str:
     if len(allowed) > 5:
         return "an expression" if s.Name in allowed else "a statement"
     return " or ".join(cls.__name__ for cls in allowed)
@@ -107,12 +107,12 @@ def _items(data: Any) -> list[Any]:
     expected('a sequence, {"t": [...]}', data)
 
 
-def one(*allowed: type[s.Node]) -> Read:
+def one(*allowed: type[s.SyntaxNode]) -> Read:
     """A field that holds one node."""
     return lambda reader, data: reader.node(data, allowed)
 
 
-def several(*allowed: type[s.Node]) -> Read:
+def several(*allowed: type[s.SyntaxNode]) -> Read:
     """A field that holds a sequence of nodes."""
 
     def read(reader: TreeReader, data: Any) -> tuple[Any, ...]:
@@ -182,7 +182,7 @@ def _within_brackets(reader: TreeReader, data: Any) -> Any:
 _several_within_brackets = several(*_ANYWHERE, s.Slice, s.Starred)
 
 
-def _target(reader: TreeReader, data: Any, parts: tuple[type[s.Node], ...] = (s.Subscript, s.Attribute)) -> Any:
+def _target(reader: TreeReader, data: Any, parts: tuple[type[s.SyntaxNode], ...] = (s.Subscript, s.Attribute)) -> Any:
     """What may be assigned to: a name, or a tuple of targets, or with `parts` an element or a field."""
     if type(data) is list and data[:1] == ["Tuple"] and len(data) == 3:
         reader.depth += 1
@@ -213,7 +213,7 @@ _BY_ANNOTATION: Mapping[str, Read] = {
     "tuple[Param, ...]": several(s.Param),
     "tuple[Method, ...]": several(s.Method),
 }
-_BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
+_BY_FIELD: Mapping[tuple[type[s.SyntaxNode], str], Read] = {
     (s.Constant, "value"): plain(_constant),
     (s.Name, "id"): plain(local),
     (s.Global, "index"): _index,
@@ -245,10 +245,10 @@ _BY_FIELD: Mapping[tuple[type[s.Node], str], Read] = {
 }
 
 
-_FIELDS: dict[type[s.Node], tuple[tuple[str, Read], ...]] = {}
+_FIELDS: dict[type[s.SyntaxNode], tuple[tuple[str, Read], ...]] = {}
 
 
-def _readers(cls: type[s.Node]) -> tuple[tuple[str, Read], ...]:
+def _readers(cls: type[s.SyntaxNode]) -> tuple[tuple[str, Read], ...]:
     """How each field of a node is read, in their order; found at its first use."""
     said = inspect.get_annotations(cls)
     readers = tuple((n, _BY_FIELD.get((cls, n)) or _BY_ANNOTATION[str(said[n])]) for n in cls._fields)
@@ -302,7 +302,7 @@ def _field_of_a_variable(node: s.Assign | s.AugAssign) -> None:
             raise Misread("assigns to a field of something that is not a variable")
 
 
-_WHOLE: Mapping[type[s.Node], Callable[[Any], None]] = {
+_WHOLE: Mapping[type[s.SyntaxNode], Callable[[Any], None]] = {
     s.Compare: _pairs_of_operators,
     s.Logical: _operands,
     s.Formatted: _formats,

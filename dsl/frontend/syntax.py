@@ -60,17 +60,17 @@ class _Record:
         return f"{type(self).__name__}({', '.join(repr(getattr(self, name)) for name in self._fields)})"
 
 
-class Node(_Record):
+class SyntaxNode(_Record):
     """Anything with a place in the author's text."""
 
     span: Span = field(default=NO_SPAN, kw_only=True, compare=False)
 
 
-class Expr(Node):
+class Expr(SyntaxNode):
     """An expression."""
 
 
-class Stmt(Node):
+class Stmt(SyntaxNode):
     """A statement."""
 
 
@@ -107,7 +107,7 @@ class Subscript(Expr):
     index: Expr
 
 
-class Keyword(Node):
+class Keyword(SyntaxNode):
     name: str
     value: Expr
 
@@ -159,7 +159,7 @@ class Tuple(Expr):
     items: tuple[Expr, ...]
 
 
-class Clause(Node):
+class Clause(SyntaxNode):
     """`for target in iterable if test ...` within a generator expression."""
 
     target: Expr
@@ -211,7 +211,7 @@ class TupleOf(Expr):
 TYPES = (Global, Subscript, Kind, OneOf, TupleOf)  # what an annotation may be
 
 
-class Param(Node):
+class Param(SyntaxNode):
     name: str
     default: Expr | None = None
     keyword_only: bool = False
@@ -293,7 +293,7 @@ class Function(Stmt):
     body: tuple[Stmt, ...]
 
 
-class Method(Node):
+class Method(SyntaxNode):
     """A function of a struct; `kind` is `method`, `static`, `class` or `property`."""
 
     function: Function
@@ -309,10 +309,10 @@ class Struct(Stmt):
     constants: tuple[Keyword, ...]
 
 
-CLASSES: dict[str, type[Node]] = {
+CLASSES: dict[str, type[SyntaxNode]] = {
     cls.__name__: cls
     for cls in list(globals().values())
-    if isinstance(cls, type) and issubclass(cls, Node) and cls not in (Node, Expr, Stmt)
+    if isinstance(cls, type) and issubclass(cls, SyntaxNode) and cls not in (SyntaxNode, Expr, Stmt)
 }
 
 
@@ -338,7 +338,7 @@ def to_json(node: Any, *, spans: bool = True) -> Any:
 _PLAIN = frozenset({str, int, bool, type(None)})  # values that JSON has as they are
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """A node and all that is in it, in the order of the text."""
     left = [node]
     while left:
@@ -347,16 +347,16 @@ def walk(node: Node) -> Iterator[Node]:
         left += reversed([*children(node)])
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """The nodes that a node is made of, in the order of its fields."""
     fields = vars(node)
     for name in node._fields:
         value = fields[name]
         if isinstance(value, tuple):
             for item in value:
-                if isinstance(item, Node):
+                if isinstance(item, SyntaxNode):
                     yield item
-        elif isinstance(value, Node):
+        elif isinstance(value, SyntaxNode):
             yield value
 
 

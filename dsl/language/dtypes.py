@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from .annotations import ComplexFloating, Element, Floating, Integral, Storable
     from .members import Numbers
 
-    class _Field:
+    class _StructField:
         """A field of a struct to a checker: the constructor takes any number, and the field reads as its type."""
 
         def __get__(self, owner: Any, kind: Any = None) -> Self: ...
         def __set__(self, owner: Any, value: Numbers) -> None: ...
 
-    class _Whole(_Field):
+    class _Whole(_StructField):
         """Integers are bounds of ranges, too."""
 
         def __index__(self) -> int: ...
 
-    class bool8(Element, _Field):
+    class bool8(Element, _StructField):
         """True or false, a byte each."""
 
     class int8(Integral, _Whole):
@@ -56,22 +56,22 @@ if TYPE_CHECKING:
     class uint64(Integral, _Whole):
         """Unsigned integers of 64 bits."""
 
-    class float16(Floating, _Field):
+    class float16(Floating, _StructField):
         """Floats of 16 bits."""
 
-    class bfloat16(Floating, _Field):
+    class bfloat16(Floating, _StructField):
         """Floats of 16 bits with the exponents of float32."""
 
-    class float32(Floating, _Field):
+    class float32(Floating, _StructField):
         """Floats of 32 bits."""
 
-    class float64(Floating, _Field):
+    class float64(Floating, _StructField):
         """Floats of 64 bits."""
 
-    class complex64(ComplexFloating, _Field):
+    class complex64(ComplexFloating, _StructField):
         """Complex numbers of two float32."""
 
-    class complex128(ComplexFloating, _Field):
+    class complex128(ComplexFloating, _StructField):
         """Complex numbers of two float64."""
 
     class int4(Storable):

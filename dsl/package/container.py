@@ -30,7 +30,7 @@ from ..diagnostics.json_reading import read_json
 from ..diagnostics.shield import raise_if_of_handler
 from ..signature.schema import OpSchema
 from .archive import Archive, Content, refuse, write_archive
-from .findings import Finding, print_findings, read_findings
+from .findings import TunedCalls, print_findings, read_findings
 from .manifest import (
     ABI,
     FORMAT,
@@ -123,7 +123,7 @@ class PackageContents:
     sources: tuple[tuple[str, bytes], ...] = ()
     producers: tuple[tuple[str, str], ...] = ()
     licence: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[TunedCalls, ...] = ()
     graphs: tuple[GraphContents, ...] = ()
 
 
@@ -225,7 +225,7 @@ class Package:
         raise PackageError(f"package {self.manifest.name!r} has no source {member!r}", code="EK0560")
 
     @cached
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[TunedCalls, ...]:
         """What tuning found for its ops. Raises PackageError: EK0559 when it was changed, EK0556 when it is no text of
         that form."""
         record = self.manifest.tuning
@@ -239,7 +239,7 @@ class Package:
             raise_if_of_handler(error)
             refuse(self.path, "EK0556", f"cannot be used: {record.member!r}: {error}")
 
-    def with_findings(self, findings: Iterable[Finding], path: str | Path | None = None) -> Package:
+    def with_findings(self, findings: Iterable[TunedCalls], path: str | Path | None = None) -> Package:
         """Writes this package with these findings next to those about other things; to another file if one is given.
 
         Raises:

@@ -36,7 +36,7 @@ STV_DEFAULT, STV_PROTECTED = 0, 3
 
 
 @dataclass(frozen=True)
-class Machine:
+class ElfMachine:
     """One architecture: its number, its largest page, and the relocations that are left to the loader.
 
     `pointer` is a 64-bit address, `relative` one against the image's own base, `slot` the address of a symbol in the
@@ -51,11 +51,11 @@ class Machine:
     slot: int
 
 
-X86_64: Final = Machine(62, "x86-64", 0x1000, pointer=1, relative=8, slot=6)  # R_X86_64_64, RELATIVE, GLOB_DAT
-AARCH64: Final = Machine(  # pages of 64 KB; R_AARCH64_ABS64, RELATIVE, GLOB_DAT
+X86_64: Final = ElfMachine(62, "x86-64", 0x1000, pointer=1, relative=8, slot=6)  # R_X86_64_64, RELATIVE, GLOB_DAT
+AARCH64: Final = ElfMachine(  # pages of 64 KB; R_AARCH64_ABS64, RELATIVE, GLOB_DAT
     183, "aarch64", 0x10000, pointer=257, relative=1027, slot=1025
 )
-AMDGPU: Final = Machine(224, "AMDGPU", 0x1000, pointer=3, relative=13, slot=3)  # R_AMDGPU_ABS64, RELATIVE64, ABS64
+AMDGPU: Final = ElfMachine(224, "AMDGPU", 0x1000, pointer=3, relative=13, slot=3)  # R_AMDGPU_ABS64, RELATIVE64, ABS64
 
 
 def hash_name(name: str) -> int:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..diagnostics.cards import Table
-from .findings import Finding
+from ..diagnostics.cards import CardTable
+from .findings import TunedCalls
 
 
-def finding_tables(findings: Sequence[Finding]) -> list[Table]:
+def finding_tables(findings: Sequence[TunedCalls]) -> list[CardTable]:
     """A table of what tuning chose, and one of the candidates that it rejected, with the reasons."""
     rows, rejected = [], []
     for each in findings:
@@ -20,5 +20,5 @@ def finding_tables(findings: Sequence[Finding]) -> list[Table]:
         rows.append((", ".join(each.dtypes), sizes, chosen, f"{each.ratio:.2f}", each.target))
         rejected += [(sizes, candidate, why) for candidate, why in each.rejected]
     heads = ("dtypes", "sizes", "parameters", "times as fast", "target")
-    tables: list[Table] = [Table(heads, rows, numbers=(3,), title="tuned")]
-    return tables + ([Table(("sizes", "rejected", "why"), rejected, title="not chosen")] if rejected else [])
+    tables: list[CardTable] = [CardTable(heads, rows, numbers=(3,), title="tuned")]
+    return tables + ([CardTable(("sizes", "rejected", "why"), rejected, title="not chosen")] if rejected else [])

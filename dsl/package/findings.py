@@ -22,7 +22,7 @@ from ..signature.tuning import Value
 
 
 @dataclass(frozen=True)
-class Finding:
+class TunedCalls:
     """The best parameters for some calls.
 
     Attributes:
@@ -80,13 +80,13 @@ def range_of(size: int) -> tuple[int, int]:
     return low, 2 * low - 1
 
 
-def print_findings(findings: Iterable[Finding]) -> bytes:
+def print_findings(findings: Iterable[TunedCalls]) -> bytes:
     """The text of `tuning.json`: one form for equal findings."""
     listed = sorted((finding.to_json() for finding in findings), key=lambda f: json.dumps(f, sort_keys=True))
     return json.dumps({"findings": listed}, sort_keys=True, indent=1).encode() + b"\n"
 
 
-def read_findings(text: bytes) -> list[Finding]:
+def read_findings(text: bytes) -> list[TunedCalls]:
     """The findings in a text; what is not one in it is passed over.
 
     Raises:
@@ -98,9 +98,9 @@ def read_findings(text: bytes) -> list[Finding]:
     return [result for result in map(_finding, data["findings"]) if result is not None]
 
 
-def _finding(data: Any) -> Finding | None:
+def _finding(data: Any) -> TunedCalls | None:
     try:
-        return Finding(
+        return TunedCalls(
             _text(data["op"]),
             _text(data["digest"]),
             _text(data["target"]),
@@ -131,11 +131,11 @@ def _value(value: Any) -> Value:
 
 # *** in the user's cache ***
 
-_known: dict[str, list[Finding]] = {}  # by digest, as this process has read or made them
+_known: dict[str, list[TunedCalls]] = {}  # by digest, as this process has read or made them
 _lock = fork_lock()
 
 
-def kept(digest: str) -> list[Finding]:
+def kept(digest: str) -> list[TunedCalls]:
     """The findings about a program in the user's cache."""
     entry = _known.get(digest)
     if entry is None:
@@ -143,7 +143,7 @@ def kept(digest: str) -> list[Finding]:
     return entry
 
 
-def keep(finding: Finding) -> None:
+def keep(finding: TunedCalls) -> None:
     """Puts a finding into the user's cache, in place of an older one about the same."""
     with _lock:
         others = [each for each in _read(finding.digest) if each.about != finding.about]
@@ -160,7 +160,7 @@ def _key(digest: str) -> str:
     return content_key("tuning", digest)
 
 
-def _read(digest: str) -> list[Finding]:
+def _read(digest: str) -> list[TunedCalls]:
     text = Cache().get(_key(digest), ".json")
     try:
         return [] if text is None else read_findings(text)

@@ -34,7 +34,7 @@ from ..signature.variadic import expand
 
 if TYPE_CHECKING:
     from .container import Package, Variant
-    from .findings import Finding
+    from .findings import TunedCalls
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class LoadedKernel:
         return self.tuning is not None or (self.package is not None and self.package.manifest.tuning is not None)
 
     @property
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[TunedCalls]:
         """What tuning found for it: what is in the user's cache, then what is in its package."""
         if not self.is_tuned:
             return ()
@@ -128,7 +128,7 @@ class LoadedKernel:
 
 
 @dataclass(frozen=True)
-class KernelLibrary:
+class LoadedLibrary:
     """The kernels of one path, by op name, and those with a mistake around their bodies, which can be looked at."""
 
     path: str
@@ -164,7 +164,7 @@ KERNELS = "kernels"  # the folder of kernel files in a project
 
 
 @passes_signals
-def load_library(path: str | Path, collected: list[EinkornError] | None = None) -> KernelLibrary:
+def load_library(path: str | Path, collected: list[EinkornError] | None = None) -> LoadedLibrary:
     """Loads the kernels of a file that a frontend reads, a folder of such files, or a `.pkg`.
 
     With `collected`, mistakes of files are added there, and the library has the remaining kernels.
@@ -225,7 +225,7 @@ def _existing(path: str | Path) -> Path | None:
         return None
 
 
-def _from_files(path: str, files: list[Path], collected: list[EinkornError] | None) -> KernelLibrary:
+def _from_files(path: str, files: list[Path], collected: list[EinkornError] | None) -> LoadedLibrary:
     kernels: dict[str, LoadedKernel] = {}
     mistakes: list[EinkornError] = []
     unusable: list[LoadedKernel] = []
@@ -254,7 +254,7 @@ def _from_files(path: str, files: list[Path], collected: list[EinkornError] | No
         )
     if collected is not None:
         collected += mistakes
-    return KernelLibrary(path, kernels, tuple(unusable))
+    return LoadedLibrary(path, kernels, tuple(unusable))
 
 
 def _twice(kernel: SourceKernel, first: LoadedKernel) -> PackageError:
@@ -269,11 +269,11 @@ def _twice(kernel: SourceKernel, first: LoadedKernel) -> PackageError:
     )
 
 
-def library_of(module: ModuleType) -> KernelLibrary:
+def library_of(module: ModuleType) -> LoadedLibrary:
     """The kernels of an imported module of the standard library."""
     origin = str(module.__file__)
     kernels = {kernel.schema.name: _loaded(kernel, origin, shipped=True) for kernel in kernels_of(module)}
-    return KernelLibrary(origin, kernels)
+    return LoadedLibrary(origin, kernels)
 
 
 class LibraryKernel(Called, Rich):
@@ -319,7 +319,7 @@ def _loaded(kernel: SourceKernel, origin: str, shipped: bool = False) -> LoadedK
     )
 
 
-def _from_package(path: str, file: Path) -> KernelLibrary:
+def _from_package(path: str, file: Path) -> LoadedLibrary:
     with shielded():
         from .container import read_package  # most runs read no package
 
@@ -339,4 +339,4 @@ def _from_package(path: str, file: Path) -> KernelLibrary:
         kernels[name] = replace(kernels[name], gradient=gradient)
         if name in backwards:
             backwards[name].gradient = gradient
-    return KernelLibrary(path, kernels)
+    return LoadedLibrary(path, kernels)

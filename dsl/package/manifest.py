@@ -288,11 +288,11 @@ def parse_manifest(data: JSONDict, form: tuple[int, int]) -> Manifest:
     Raises:
         ManifestError: names the field, what it should hold and what it holds.
     """
-    return _Reader(strict=form[1] <= FORMAT[1]).manifest(data, form)
+    return _ManifestReader(strict=form[1] <= FORMAT[1]).manifest(data, form)
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _ManifestReader:
     """Takes JSON apart. `at` is the path of the value (`ops[2].schema`), for messages."""
 
     strict: bool

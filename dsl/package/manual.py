@@ -18,13 +18,13 @@ from markdown_it import MarkdownIt
 
 from ..signature.description import call_text, kind_text, value_text
 from ..signature.schema import ContextArgument, Form, OpSchema
-from .library import KernelLibrary, LoadedKernel
+from .library import LoadedKernel, LoadedLibrary
 
 ROLES = {"input": "input", "output": "output", "mutable": "input, changed in place"}
 _FORMS = {Form.TENSOR: "{}", Form.SCALAR: "{}, one number", Form.VARIADIC: "{}, any number of tensors"}
 
 
-def manual(library: KernelLibrary, title: str = "") -> str:
+def manual(library: LoadedLibrary, title: str = "") -> str:
     """The reference in Markdown. `title` is the package's name, or the path's, when left out."""
     kernels = [library.kernels[name] for name in sorted(library.kernels)]
     package = next((kernel.package for kernel in kernels if kernel.package is not None), None)
@@ -45,7 +45,7 @@ def _name_of(path: str) -> str:
     return where.stem or where.resolve().name or "kernels"
 
 
-def manual_page(library: KernelLibrary, title: str = "") -> str:
+def manual_page(library: LoadedLibrary, title: str = "") -> str:
     """The reference as one HTML page without references to others."""
     text = manual(library, title)
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")

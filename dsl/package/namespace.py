@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 from ..diagnostics.errors import OpAttributeError, OpKeyError, PackageError, did_you_mean
 from ..diagnostics.places import shown_path, user_place
 from ..environment.tracebacks import placed
-from .library import KernelLibrary, LibraryKernel, LoadedKernel, load_library
+from .library import LibraryKernel, LoadedKernel, LoadedLibrary, load_library
 
 _SEPARATOR = "::"
 
 
-class Namespace:
+class OpNamespace:
     """The ops of a library that are registered as `"prefix::name"`; an op is an attribute.
 
     Names of ops and of further namespaces are attributes. An op of a deeper namespace is an attribute, too, where it is
@@ -55,7 +55,7 @@ class Namespace:
         _missing(OpAttributeError, self.__path, name, self.__prefix, self.__ops)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith(f"_{Namespace.__name__}__"):
+        if not name.startswith(f"_{OpNamespace.__name__}__"):
             raise AttributeError(f"the ops of {self!r} are those of its library: '{name}' cannot be set")
         object.__setattr__(self, name, value)
 
@@ -79,17 +79,17 @@ class Namespace:
         what = f"namespace {self.__prefix.removesuffix(_SEPARATOR)} of" if self.__prefix else "library"
         return f"<{what} {shown_path(self.__path)}: {', '.join(self.__ops)}>"
 
-    def __copy__(self) -> Namespace:
+    def __copy__(self) -> OpNamespace:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Namespace:
+    def __deepcopy__(self, memo: Any) -> OpNamespace:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.__path, self.__prefix, self.__ops)
 
 
-class Library(Namespace):
+class Library(OpNamespace):
     """The ops of a package, a folder of kernel files or one file; each is called like a function.
 
     `library.op_name(x)` calls an op. `library["mine::op_name"]` finds it by its full name; iteration gives these names.
@@ -100,13 +100,13 @@ class Library(Namespace):
         super().__init__(path, "", {op.schema.name: op for op in ops})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Library, (self._Namespace__path, [self[name] for name in self])
+        return Library, (self._OpNamespace__path, [self[name] for name in self])
 
 
-def kernels_in(library: Namespace) -> KernelLibrary:
+def kernels_in(library: OpNamespace) -> LoadedLibrary:
     """The ops of a library as graphs take them."""
-    path: str = library._Namespace__path
-    return KernelLibrary(path, {name: library[name].loaded for name in library})
+    path: str = library._OpNamespace__path
+    return LoadedLibrary(path, {name: library[name].loaded for name in library})
 
 
 @placed
@@ -146,7 +146,7 @@ def _attributes(path: str, prefix: str, ops: Mapping[str, LibraryKernel]) -> dic
     results: dict[str, Any] = {end: op for end, op in zip(ends, below.values(), strict=True) if ends.count(end) == 1}
     for first in {name.partition(_SEPARATOR)[0] for name in below if _SEPARATOR in name}:
         inside = f"{prefix}{first}{_SEPARATOR}"
-        results[first] = Namespace(path, inside, {name: op for name, op in ops.items() if name.startswith(inside)})
+        results[first] = OpNamespace(path, inside, {name: op for name, op in ops.items() if name.startswith(inside)})
     return results | {name: op for name, op in below.items() if _SEPARATOR not in name}
 
 

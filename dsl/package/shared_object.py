@@ -25,7 +25,7 @@ _REQUIRED = (elf.DT_HASH, elf.DT_STRTAB, elf.DT_SYMTAB, elf.DT_STRSZ, elf.DT_SYM
 _MAX_MEMORY = 1 << 30  # bytes that one object takes when it is mapped
 _MAX_SYMBOLS = 1 << 16
 
-MACHINES: Mapping[str, elf.Machine] = {"x86_64": elf.X86_64, "aarch64": elf.AARCH64}
+MACHINES: Mapping[str, elf.ElfMachine] = {"x86_64": elf.X86_64, "aarch64": elf.AARCH64}
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ def read_host_half(data: bytes, architecture: str) -> tuple[bytes, bytes]:
     return reader.text(abi.REPORTS), reader.text(abi.KERNELS)
 
 
-def _read(data: bytes, architecture: str) -> _Reader:
+def _read(data: bytes, architecture: str) -> _ObjectReader:
     if architecture not in MACHINES:
         raise Misread(f"is for no machine that is known here ({architecture})")
-    reader = _Reader(data, MACHINES[architecture])
+    reader = _ObjectReader(data, MACHINES[architecture])
     reader.read()
     return reader
 
 
-class _Reader:
+class _ObjectReader:
     """Reads one object, from the outside to the inside."""
 
-    def __init__(self, data: bytes, machine: elf.Machine) -> None:
+    def __init__(self, data: bytes, machine: elf.ElfMachine) -> None:
         self.data = data
         self.machine = machine
         self.segments: list[_Segment] = []

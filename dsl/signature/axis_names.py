@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .dims import Axis, Computed, DimItem, Expression, Name, Number, Pack, Size, evaluate, names_in
+from .dims import Axis, Computed, DimItem, DimName, DimNumber, Expression, FixedAxis, Pack, evaluate, names_in
 from .parse_dims import parse_dims
 from .schema import OpSchema, TensorArgument
 
@@ -99,7 +99,7 @@ def _axes(
     known = sum(_length(item, {n: len(p) for n, p in names.packs.items()}, names.integers) or 0 for item in items)
     for item in items:
         own = f"{argument.name.replace('[', '_').replace(']', '')}_{len(results)}"
-        if isinstance(item, Size):
+        if isinstance(item, FixedAxis):
             results.append(item.size)
         elif isinstance(item, Axis):
             results.append(names.integers.get(item.name, item.name))
@@ -158,11 +158,11 @@ def output_sizes(schema: OpSchema, names: AxisNames) -> list[tuple[Expression, .
         sizes: list[Expression] = []
         for item in parse_dims(argument.dims, argument.place):
             if isinstance(item, Pack):
-                sizes += map(Name, names.packs.get(item.name, ()))
-            elif isinstance(item, Size):
-                sizes.append(Number(item.size))
+                sizes += map(DimName, names.packs.get(item.name, ()))
+            elif isinstance(item, FixedAxis):
+                sizes.append(DimNumber(item.size))
             elif isinstance(item, Axis):
-                sizes.append(Name(item.name))
+                sizes.append(DimName(item.name))
             elif isinstance(item, Computed):
                 sizes.append(item.expression)
         results.append(tuple(sizes))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..diagnostics.errors import DTypeError
 from ..diagnostics.places import Place
 from ..types.dtype import DType
-from .call_state import CallState, Known
+from .call_state import CallState, SizeOrigin
 from .dims import DimLike
 from .parameters import bind_parameters
 from .schema import OpSchema, TensorArgument
@@ -76,7 +76,7 @@ def bind(
     if expected_outputs is None:
         for name in schema.late:
             if name in (late or {}):
-                call.dims.setdefault(name, Known((late or {})[name], "by the op's shape function"))
+                call.dims.setdefault(name, SizeOrigin((late or {})[name], "by the op's shape function"))
         outputs = tuple((_output_dtype(call, a), output_shape(call, a)) for a in schema.outputs)
     else:
         wanted = call.tensors("out_types of", schema.outputs, expected_outputs, "output")

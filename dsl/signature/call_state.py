@@ -19,7 +19,7 @@ from .schema import OpSchema, TensorArgument
 
 
 @dataclass(frozen=True)
-class Known:
+class SizeOrigin:
     """A value with where it came from: `in argument 'a' (axis 1)`."""
 
     value: Any
@@ -27,7 +27,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class CallTensor:
     """One tensor of the call next to its declaration. `label` names it: `argument 'x'`, `out_types of 'out'`."""
 
     argument: TensorArgument
@@ -47,9 +47,9 @@ class CallState:
     schema: OpSchema
     parameters: dict[str, Any]
     place: Place | None
-    dtypes: dict[str, Known] = field(default_factory=dict)
-    dims: dict[str, Known] = field(default_factory=dict)
-    packs: dict[str, Known] = field(default_factory=dict)
+    dtypes: dict[str, SizeOrigin] = field(default_factory=dict)
+    dims: dict[str, SizeOrigin] = field(default_factory=dict)
+    packs: dict[str, SizeOrigin] = field(default_factory=dict)
     errors: list[EinkornError] = field(default_factory=list)
 
     def tried(self, work: Callable[..., None], *given: Any) -> None:
@@ -66,7 +66,7 @@ class CallState:
                 if parameter.kind == "dtype" and parameter.name == name.lower():
                     dtype = self.parameters[parameter.name]
                     self._allow(dtype, allowed, f"parameter {parameter.name!r}", None)
-                    self.dtypes[name] = Known(dtype, f"by parameter {parameter.name!r}")
+                    self.dtypes[name] = SizeOrigin(dtype, f"by parameter {parameter.name!r}")
 
     def fail(
         self,
@@ -96,7 +96,7 @@ class CallState:
         arguments: tuple[TensorArgument, ...],
         specs: Sequence[tuple[DType, Sequence[DimLike]]],
         noun: str,
-    ) -> list[Tensor]:
+    ) -> list[CallTensor]:
         """Each declared argument next to what the call has for it."""
         if len(arguments) != len(specs):
             names = f" ({', '.join(a.name for a in arguments)})" if arguments else ""
@@ -107,15 +107,15 @@ class CallState:
                 expected=len(arguments),
                 got=len(specs),
             )
-        return [Tensor(a, f"{label} {a.name!r}", s[0], tuple(s[1])) for a, s in zip(arguments, specs, strict=True)]
+        return [CallTensor(a, f"{label} {a.name!r}", s[0], tuple(s[1])) for a, s in zip(arguments, specs, strict=True)]
 
-    def match_dtype(self, tensor: Tensor) -> None:
+    def match_dtype(self, tensor: CallTensor) -> None:
         """Checks a dtype, and binds the type variable that stands for it."""
         declared = tensor.argument.dtype
         self._allow(tensor.dtype, self.schema.allowed(declared), tensor.label, tensor.argument)
         if isinstance(declared, DType):
             return
-        known = self.dtypes.setdefault(declared, Known(tensor.dtype, f"in {tensor.label}"))
+        known = self.dtypes.setdefault(declared, SizeOrigin(tensor.dtype, f"in {tensor.label}"))
         if known.value is not tensor.dtype:
             self.fail(
                 f"dtype {declared!r} is {known.value} {known.origin} but {tensor.dtype} in {tensor.label}",

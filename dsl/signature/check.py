@@ -13,14 +13,14 @@ from ..diagnostics.errors import CompileError, Remark, did_you_mean, joined
 from .dims import (
     AnyAxis,
     Axis,
-    Binary,
     Computed,
     DimItem,
+    DimName,
+    DimNumber,
+    DimOperation,
     Expression,
     FunctionCall,
-    Name,
     Negate,
-    Number,
     Pack,
     names_in,
 )
@@ -99,13 +99,13 @@ class _SchemaCheck:
         code: str,
         message: str,
         argument: TensorArgument,
-        name: Name | str = "",
+        name: DimName | str = "",
         hint: str = "",
         within: str | None = None,
     ) -> None:
         """Records a mistake; it points at `name` in the dims text, or in `within`; or at the whole text."""
         text = argument.dims if within is None else within
-        at, length = (name.at, len(name.name)) if isinstance(name, Name) else (0, len(text))
+        at, length = (name.at, len(name.name)) if isinstance(name, DimName) else (0, len(text))
         if isinstance(name, str) and name and name in text:
             at, length = text.index(name), len(name)
         details = {"op": self.schema.name, "argument": argument.name}
@@ -190,17 +190,17 @@ class _SchemaCheck:
             hint = did_you_mean(name.name, known) or self._known_from(expression, argument, name)
             self.fail("EK0308", what, argument, name, hint)
         for divisor in _divisors(expression):
-            if divisor == Number(0):
+            if divisor == DimNumber(0):
                 self.fail("EK0306", f"'{expression}' divides by zero", argument)
 
-    def _known_from(self, expression: Expression, argument: TensorArgument, name: Name) -> str:
+    def _known_from(self, expression: Expression, argument: TensorArgument, name: DimName) -> str:
         """The hint for a name that nothing determines when the expression is computed."""
         if argument not in self.schema.inputs:
             return f"'{name.name}' can be a dim of an input, or a parameter: `*, {name.name}: int`"
         turned = {"+": "-", "-": "+", "*": "//", "//": "*"}
         own = f"{name.name}_{argument.name}"
         written = "(...)"
-        if isinstance(expression, Binary) and isinstance(expression.right, Number) and expression.left == name:
+        if isinstance(expression, DimOperation) and isinstance(expression.right, DimNumber) and expression.left == name:
             written = (
                 f"({own} {turned[expression.operator]} {expression.right})"
                 if expression.operator in turned
@@ -294,11 +294,11 @@ def _alone(item: DimItem) -> Iterator[str]:
     """The names of an item that are not taken together by sum, min or max."""
 
     def visit(expression: Expression) -> Iterator[str]:
-        if isinstance(expression, Name):
+        if isinstance(expression, DimName):
             yield expression.name
         elif isinstance(expression, Negate):
             yield from visit(expression.operand)
-        elif isinstance(expression, Binary):
+        elif isinstance(expression, DimOperation):
             yield from visit(expression.left)
             yield from visit(expression.right)
         elif isinstance(expression, FunctionCall) and expression.function not in OVER_TENSORS:
@@ -314,7 +314,7 @@ def _alone(item: DimItem) -> Iterator[str]:
 def _divisors(expression: Expression) -> Iterator[Expression]:
     if isinstance(expression, Negate):
         yield from _divisors(expression.operand)
-    elif isinstance(expression, Binary):
+    elif isinstance(expression, DimOperation):
         if expression.operator in ("//", "%"):
             yield expression.right
         yield from _divisors(expression.left)

@@ -37,7 +37,7 @@ class DimLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Number:
+class DimNumber:
     value: int
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Name:
+class DimName:
     """A dim or an integer parameter. `at` is its offset in the text, for messages only."""
 
     name: str
@@ -64,7 +64,7 @@ class Negate:
 
 
 @dataclass(frozen=True)
-class Binary:
+class DimOperation:
     """`operator` is one of + - * // %; all associate to the left and follow Python's sign rules."""
 
     operator: str
@@ -89,7 +89,7 @@ class FunctionCall:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
 
-Expression = Number | Name | Negate | Binary | FunctionCall
+Expression = DimNumber | DimName | Negate | DimOperation | FunctionCall
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Size:
+class FixedAxis:
     """One axis of a fixed size."""
 
     size: int
@@ -141,7 +141,7 @@ class Computed:
         return f"({self.expression})"
 
 
-DimItem = Axis | Size | AnyAxis | Pack | Computed
+DimItem = Axis | FixedAxis | AnyAxis | Pack | Computed
 
 FUNCTIONS = {
     "min": (1, None),
@@ -153,7 +153,7 @@ FUNCTIONS = {
 
 def _level(expression: Expression) -> int:
     """How tightly the outermost operator binds: 1 sums, 2 products, 3 unary minus, 4 what needs no parentheses."""
-    if isinstance(expression, Binary):
+    if isinstance(expression, DimOperation):
         return 1 if expression.operator in "+-" else 2
     return 3 if isinstance(expression, Negate) else 4
 
@@ -167,13 +167,13 @@ def format_dims(items: tuple[DimItem, ...]) -> str:
     return " ".join(map(str, items))
 
 
-def names_in(expression: Expression) -> Iterator[Name]:
+def names_in(expression: Expression) -> Iterator[DimName]:
     """Every name an expression mentions, from left to right."""
-    if isinstance(expression, Name):
+    if isinstance(expression, DimName):
         yield expression
     elif isinstance(expression, Negate):
         yield from names_in(expression.operand)
-    elif isinstance(expression, Binary):
+    elif isinstance(expression, DimOperation):
         yield from names_in(expression.left)
         yield from names_in(expression.right)
     elif isinstance(expression, FunctionCall):
@@ -191,13 +191,13 @@ def evaluate(expression: Expression, values: Mapping[str, DimLike]) -> Any:
         KeyError: a name has no value.
         ZeroDivisionError: a division or remainder by zero.
     """
-    if isinstance(expression, Number):
+    if isinstance(expression, DimNumber):
         return expression.value
-    if isinstance(expression, Name):
+    if isinstance(expression, DimName):
         return values[expression.name]
     if isinstance(expression, Negate):
         return -evaluate(expression.operand, values)
-    if isinstance(expression, Binary):
+    if isinstance(expression, DimOperation):
         return _apply(expression.operator, evaluate(expression.left, values), evaluate(expression.right, values))
     result, *others = (evaluate(argument, values) for argument in expression.arguments)
     for other in others:

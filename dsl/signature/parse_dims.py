@@ -19,16 +19,16 @@ from .dims import (
     FUNCTIONS,
     AnyAxis,
     Axis,
-    Binary,
     Computed,
     DimItem,
+    DimName,
+    DimNumber,
+    DimOperation,
     Expression,
+    FixedAxis,
     FunctionCall,
-    Name,
     Negate,
-    Number,
     Pack,
-    Size,
 )
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def _parse(text: str) -> tuple[DimItem, ...]:
         if match["axis"]:
             items.append(_axis(match["axis"]))
         elif match["size"]:
-            items.append(Size(_number(match["size"], match.start())))
+            items.append(FixedAxis(_number(match["size"], match.start())))
         else:
-            items.append(Pack(match["pack"], Name(match["count"], match.start("count")) if match["count"] else None))
+            items.append(Pack(match["pack"], DimName(match["count"], match.start("count")) if match["count"] else None))
     return tuple(items)
 
 
@@ -160,7 +160,7 @@ def _read(text: str) -> tuple[DimItem, ...] | None:
         return None
     items, end = list[DimItem](), -1
     try:
-        reader = _Reader(text)
+        reader = _DimReader(text)
         while reader.kind:
             if reader.start == end:
                 return None  # a blank is missing
@@ -171,7 +171,7 @@ def _read(text: str) -> tuple[DimItem, ...] | None:
     return tuple(items)
 
 
-class _Reader:
+class _DimReader:
     """Reads expressions from left to right.
 
     Attributes:
@@ -214,7 +214,7 @@ class _Reader:
             k = 0
             while k < len(signs):
                 if signs[k] in level:
-                    operands[k : k + 2] = [Binary(signs.pop(k), operands[k], operands[k + 1])]
+                    operands[k : k + 2] = [DimOperation(signs.pop(k), operands[k], operands[k + 1])]
                 else:
                     k += 1
         return Computed(operands[0])
@@ -230,7 +230,7 @@ class _Reader:
         if self.kind == "name":
             return _axis(self.step())
         if self.kind == "number":
-            return Size(self.number())
+            return FixedAxis(self.number())
         if self.token == "*":
             self.step()
             if self.kind != "name" or self.start != self.end:
@@ -252,13 +252,13 @@ class _Reader:
     def sum(self) -> Expression:
         result = self.product()
         while self.token in ("+", "-"):
-            result = Binary(self.step(), result, self.product())
+            result = DimOperation(self.step(), result, self.product())
         return result
 
     def product(self) -> Expression:
         result = self.unary()
         while self.token in ("*", "//", "%"):
-            result = Binary(self.step(), result, self.unary())
+            result = DimOperation(self.step(), result, self.unary())
         return result
 
     def unary(self) -> Expression:
@@ -266,7 +266,7 @@ class _Reader:
             self.step()
             return Negate(self.unary())
         if self.kind == "number":
-            return Number(self.number())
+            return DimNumber(self.number())
         if self.kind != "name":
             return self.enclosed("(", ")")
         start, name = self.start, self.step()
@@ -274,7 +274,7 @@ class _Reader:
             return self.call(name)
         if name == "_":
             raise _NotRead
-        return Name(name, start)
+        return DimName(name, start)
 
     def call(self, name: str) -> Expression:
         self.need("(")
@@ -291,9 +291,9 @@ class _Reader:
 
 def _expression_of(item: DimItem, start: int) -> Expression:
     if isinstance(item, Axis):
-        return Name(item.name, start)
-    if isinstance(item, Size):
-        return Number(item.size)
+        return DimName(item.name, start)
+    if isinstance(item, FixedAxis):
+        return DimNumber(item.size)
     if isinstance(item, Computed):
         return item.expression
     raise _NotRead
@@ -354,7 +354,7 @@ def _build_item(tree: Any) -> DimItem:
         case "axis":
             return _axis(str(first))
         case "size":
-            return Size(_number(str(first), first.start_pos))
+            return FixedAxis(_number(str(first), first.start_pos))
         case "pack":
             count = _build(tree.children[1]) if len(tree.children) > 1 else None
             return Pack(str(first)[1:], count)
@@ -365,15 +365,15 @@ def _build(tree: Any) -> Expression:
     first = tree.children[0]
     match tree.data:
         case "number":
-            return Number(_number(str(first), first.start_pos))
+            return DimNumber(_number(str(first), first.start_pos))
         case "name":
             if first == "_":
                 raise _Mistake("'_' has no value", first.start_pos, hint="give the axis a name")
-            return Name(str(first), first.start_pos)
+            return DimName(str(first), first.start_pos)
         case "negate":
             return Negate(_build(first))
         case "binary":
-            return Binary(str(tree.children[1]), _build(first), _build(tree.children[2]))
+            return DimOperation(str(tree.children[1]), _build(first), _build(tree.children[2]))
     return _build_call(first, tuple(_build(argument) for argument in tree.children[1:]))
 
 

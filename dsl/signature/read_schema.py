@@ -16,7 +16,7 @@ from typing import Any
 from ..diagnostics.errors import EinkornError
 from ..diagnostics.json_reading import Misread, expected, identifier, switch, text
 from .check import schema_mistakes
-from .dims import Number, Pack
+from .dims import DimNumber, Pack
 from .late_dims import late_names
 from .parse_dims import parse_dims
 from .schema import PARAMETER_KINDS, Form, OpSchema, Role, TensorArgument
@@ -116,7 +116,7 @@ def _bounded(argument: TensorArgument) -> None:
     if argument.form is Form.SCALAR and argument.dims:
         raise Misread(f"has a scalar with axes, {argument.name!r}")
     items = parse_dims(argument.dims)
-    counts = [item.count.value for item in items if isinstance(item, Pack) and isinstance(item.count, Number)]
+    counts = [item.count.value for item in items if isinstance(item, Pack) and isinstance(item.count, DimNumber)]
     if len(items) > MAX_RANK or any(number > MAX_RANK for number in counts):
         raise Misread(f"has an argument of more than {MAX_RANK} axes, {argument.name!r}")
     if argument.count.isdecimal() and (len(argument.count) > 4 or int(argument.count) > MAX_TENSORS):

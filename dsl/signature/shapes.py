@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..diagnostics.errors import of_call
-from .call_state import CallState, Known, Tensor
-from .dims import Axis, Computed, DimItem, DimLike, Expression, Pack, Size, names_in
+from .call_state import CallState, CallTensor, SizeOrigin
+from .dims import Axis, Computed, DimItem, DimLike, Expression, FixedAxis, Pack, names_in
 from .parse_dims import parse_dims
 from .schema import TensorArgument
 
 
-def match(call: CallState, tensors: Sequence[Tensor]) -> None:
+def match(call: CallState, tensors: Sequence[CallTensor]) -> None:
     """Unifies dtypes and shapes with what the signature says.
 
     Raises:
@@ -31,7 +31,7 @@ def match(call: CallState, tensors: Sequence[Tensor]) -> None:
         raise of_call(call.errors)
 
 
-def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
+def match_shapes(call: CallState, tensors: Sequence[CallTensor]) -> None:
     """Binds names to sizes; a tensor with several unknown packs waits until others have determined their lengths."""
     pending = list(tensors)
     while pending:
@@ -49,11 +49,11 @@ def match_shapes(call: CallState, tensors: Sequence[Tensor]) -> None:
         call.tried(_match_shape, call, ready)
 
 
-def _unknown_packs(call: CallState, tensor: Tensor) -> int:
+def _unknown_packs(call: CallState, tensor: CallTensor) -> int:
     return sum(isinstance(i, Pack) and i.count is None and i.name not in call.packs for i in tensor.items)
 
 
-def _match_shape(call: CallState, tensor: Tensor) -> None:
+def _match_shape(call: CallState, tensor: CallTensor) -> None:
     lengths = [_length(call, item, tensor) for item in tensor.items]
     free = len(tensor.shape) - sum(length or 0 for length in lengths)
     if free < 0 or (free > 0 and None not in lengths):
@@ -65,12 +65,12 @@ def _match_shape(call: CallState, tensor: Tensor) -> None:
             _match_pack(call, item, tensor, axis, tensor.shape[axis : axis + taken])
         elif isinstance(item, Axis):
             _match_axis(call, item, tensor, axis)
-        elif isinstance(item, Size) and tensor.shape[axis] != item.size:
+        elif isinstance(item, FixedAxis) and tensor.shape[axis] != item.size:
             _wrong_size(call, tensor, axis, str(item.size), item.size)
         axis += taken
 
 
-def _length(call: CallState, item: DimItem, tensor: Tensor) -> int | None:
+def _length(call: CallState, item: DimItem, tensor: CallTensor) -> int | None:
     """How many axes an item takes; None when the rank of the tensor determines it."""
     if not isinstance(item, Pack):
         return 1
@@ -91,7 +91,7 @@ def _count(call: CallState, count: Expression, item: Pack, argument: TensorArgum
     return value
 
 
-def _wrong_rank(call: CallState, tensor: Tensor, lengths: list[int | None]) -> NoReturn:
+def _wrong_rank(call: CallState, tensor: CallTensor, lengths: list[int | None]) -> NoReturn:
     least = sum(length or 0 for length in lengths)
     notes = [
         f"'*{item.name}' has {_axes(length)} {call.packs[item.name].origin}"
@@ -111,14 +111,14 @@ def _wrong_rank(call: CallState, tensor: Tensor, lengths: list[int | None]) -> N
     )
 
 
-def _match_axis(call: CallState, item: Axis, tensor: Tensor, axis: int) -> None:
+def _match_axis(call: CallState, item: Axis, tensor: CallTensor, axis: int) -> None:
     size = tensor.shape[axis]
     origin = f"in {tensor.label} (axis {axis})"
     known = call.dims.get(item.name)
     if known is None and item.name in call.integers:
-        known = Known(call.integers[item.name], f"by parameter {item.name!r}")
+        known = SizeOrigin(call.integers[item.name], f"by parameter {item.name!r}")
     if known is None:
-        known = call.dims[item.name] = Known(size, origin)
+        known = call.dims[item.name] = SizeOrigin(size, origin)
     if known.value != size:
         call.fail(
             f"dim {item.name!r} is {known.value} {known.origin} but {size} {origin}",
@@ -130,10 +130,10 @@ def _match_axis(call: CallState, item: Axis, tensor: Tensor, axis: int) -> None:
         )
 
 
-def _match_pack(call: CallState, item: Pack, tensor: Tensor, axis: int, sizes: tuple[DimLike, ...]) -> None:
+def _match_pack(call: CallState, item: Pack, tensor: CallTensor, axis: int, sizes: tuple[DimLike, ...]) -> None:
     if item.name == "_":
         return
-    known = call.packs.setdefault(item.name, Known(sizes, f"in {tensor.label}"))
+    known = call.packs.setdefault(item.name, SizeOrigin(sizes, f"in {tensor.label}"))
     if known.value != sizes:
         pairs = enumerate(zip(known.value, sizes, strict=False), axis)
         first = next(((k, a, b) for k, (a, b) in pairs if a != b), None)
@@ -148,13 +148,13 @@ def _match_pack(call: CallState, item: Pack, tensor: Tensor, axis: int, sizes: t
         )
 
 
-def check_computed(call: CallState, tensors: Sequence[Tensor]) -> None:
+def check_computed(call: CallState, tensors: Sequence[CallTensor]) -> None:
     """Compares computed sizes with the actual ones, once every name that can be known is known."""
     for tensor in tensors:
         call.tried(_check_computed, call, tensor)
 
 
-def _check_computed(call: CallState, tensor: Tensor) -> None:
+def _check_computed(call: CallState, tensor: CallTensor) -> None:
     axis = 0
     for item in tensor.items:
         if isinstance(item, Computed):
@@ -170,7 +170,7 @@ def _check_computed(call: CallState, tensor: Tensor) -> None:
         axis += length
 
 
-def _wrong_size(call: CallState, tensor: Tensor, axis: int, expected: str, wanted: Any) -> NoReturn:
+def _wrong_size(call: CallState, tensor: CallTensor, axis: int, expected: str, wanted: Any) -> NoReturn:
     size = tensor.shape[axis]
     call.fail(
         f'{tensor.label} has size {size} on axis {axis}, its dims "{tensor.argument.dims}" want {expected}',
@@ -188,7 +188,7 @@ def output_shape(call: CallState, argument: TensorArgument) -> tuple[DimLike, ..
     for item in parse_dims(argument.dims, argument.place):
         if isinstance(item, Pack) and item.name in call.packs:
             shape += call.packs[item.name].value
-        elif isinstance(item, Size):
+        elif isinstance(item, FixedAxis):
             shape.append(item.size)
         elif isinstance(item, Axis) and item.name in call.dims:
             shape.append(call.dims[item.name].value)

@@ -22,14 +22,14 @@ from ..diagnostics.errors import GraphError
 from ..diagnostics.places import Place
 from .dims import (
     Axis,
-    Binary,
     Computed,
     DimItem,
+    DimName,
+    DimNumber,
+    DimOperation,
     Expression,
     FunctionCall,
-    Name,
     Negate,
-    Number,
     Pack,
     format_dims,
     names_in,
@@ -103,12 +103,12 @@ def _own(name: str, k: int) -> str:
 
 def _expression(expression: Expression, k: int, sizes: Mapping[str, int]) -> Expression:
     match expression:
-        case Name(name=name) if name in sizes:
-            return Name(_own(name, k))
+        case DimName(name=name) if name in sizes:
+            return DimName(_own(name, k))
         case Negate(operand=operand):
             return Negate(_expression(operand, k, sizes))
-        case Binary(operator=operator, left=left, right=right):
-            return Binary(operator, _expression(left, k, sizes), _expression(right, k, sizes))
+        case DimOperation(operator=operator, left=left, right=right):
+            return DimOperation(operator, _expression(left, k, sizes), _expression(right, k, sizes))
         case FunctionCall(function=function, arguments=arguments):
             parts: list[Expression] = []
             for argument in arguments:
@@ -121,12 +121,12 @@ def _expression(expression: Expression, k: int, sizes: Mapping[str, int]) -> Exp
 
 def _together(function: str, parts: list[Expression]) -> Expression:
     if not parts:
-        return Number(0)
+        return DimNumber(0)
     if function != "sum":
         return FunctionCall(function, tuple(parts)) if len(parts) > 1 else parts[0]
     total = parts[0]
     for part in parts[1:]:
-        total = Binary("+", total, part)
+        total = DimOperation("+", total, part)
     return total
 
 

@@ -30,7 +30,7 @@ _KEPT = "__einkorn_benchmark__"
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class BenchmarkFunction:
     """A function, the values of its parameters, and how much work a call is."""
 
     function: Callable[..., Any]
@@ -77,13 +77,13 @@ def benchmark(
         names = list(inspect.signature(one).parameters)
         if sorted(names) != sorted(values):
             wrong("params", list(values), f"the values of {', '.join(names) or 'no parameters'}")
-        setattr(one, _KEPT, Benchmark(one, values, work))
+        setattr(one, _KEPT, BenchmarkFunction(one, values, work))
         return one
 
     return made if function is None else made(function)
 
 
-def benchmarks_of(path: Path) -> list[Benchmark]:
+def benchmarks_of(path: Path) -> list[BenchmarkFunction]:
     """The benchmarks of a file, in their order.
 
     Raises:
@@ -97,13 +97,13 @@ def benchmarks_of(path: Path) -> list[Benchmark]:
             names = runpy.run_path(str(path), run_name=path.stem)
     finally:
         sys.path[:] = before
-    benchmarks: dict[int, Benchmark] = {}
+    benchmarks: dict[int, BenchmarkFunction] = {}
     for name, value in names.items():
         kept = getattr(value, _KEPT, None)
-        if isinstance(kept, Benchmark):
+        if isinstance(kept, BenchmarkFunction):
             benchmarks[id(value)] = kept
         elif name.startswith(PREFIX) and inspect.isfunction(value) and not inspect.signature(value).parameters:
-            benchmarks[id(value)] = Benchmark(value)
+            benchmarks[id(value)] = BenchmarkFunction(value)
     if not benchmarks:
         raise GraphError(
             f"{path} has no benchmark",

@@ -224,7 +224,7 @@ class Caller:
         return results
 
     def _begin(
-        self, table: abi.Device, arrays: Sequence[Any], results: Iterable[Buffer], fresh: Iterable[Buffer]
+        self, table: abi.DeviceTable, arrays: Sequence[Any], results: Iterable[Buffer], fresh: Iterable[Buffer]
     ) -> None:
         """Before an entry that launches kernels: they come behind what other streams do with their memory.
 

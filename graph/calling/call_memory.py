@@ -21,7 +21,7 @@ from ...dsl.types.packing import pack
 from ..driver.arrays import check_outputs
 from ..driver.buffer import Buffer
 from ..driver.device import Array, Storage
-from ..ir import Constant
+from ..ir import ConstantTensor
 from ..types.strides import stride_sizes
 from .call_plan import CallPlan
 from .inputs import known_sizes
@@ -51,7 +51,7 @@ class CallMemory:
     """
 
     def __init__(
-        self, plan: CallPlan, table: abi.Device | None, filling: Filling | None, like: CallMemory | None
+        self, plan: CallPlan, table: abi.DeviceTable | None, filling: Filling | None, like: CallMemory | None
     ) -> None:
         self.plan, self.table, self.filling = plan, table, filling
         self.outer: Mapping[str, int] | None = None
@@ -81,7 +81,7 @@ class CallMemory:
         for number, buffer in enumerate(self.plan.code.plan.buffers):
             if buffer.source[0] == "constant":
                 node = self.plan.ir.nodes[buffer.source[1]]
-                if isinstance(node, Constant):
+                if isinstance(node, ConstantTensor):
                     array = pack(node.array) if buffer.dtype.is_packed() else node.array
                     kept[number] = self.plan.driver.place(array)
                 else:

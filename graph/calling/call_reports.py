@@ -175,7 +175,7 @@ class ReportCollector:
         place = user_place()
         return f"graph '{name}' was called " + (f"at {place}" if place else "on a thread that is not Python's")
 
-    def _not_launched(self, table: abi.Device) -> EinkornError:
+    def _not_launched(self, table: abi.DeviceTable) -> EinkornError:
         """What a device refused to do."""
         plan = self._plan
         number, code, launching = table.failed_kernel, table.failed_code, plan.code.launching

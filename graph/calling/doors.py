@@ -30,7 +30,7 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
-from ...dsl.signature.dims import Binary, Expression, FunctionCall, Name, Number
+from ...dsl.signature.dims import DimName, DimNumber, DimOperation, Expression, FunctionCall
 from ...dsl.types.dtype import DType
 from ..driver.shared_library import SharedLibrary
 from ..driver.stacks import ROOM
@@ -157,13 +157,13 @@ def _has_two_stages(caller: Caller) -> bool:
     return all(plan.buffers[store.buffer].source[0] == "sizes" for group in first for store in group.stores)
 
 
-def _axis(dim: Dim, names: dict[str, str]) -> Number | Name:
+def _axis(dim: Dim, names: dict[str, str]) -> DimNumber | DimName:
     """A size or a stride of an input; names are numbered in order of appearance, so that equal forms have equal
     specs."""
     if isinstance(dim, StaticDim):
-        return Number(int(dim))
+        return DimNumber(int(dim))
     (name,) = dim.parameters
-    return Name(names.setdefault(name, f"s{len(names)}"))
+    return DimName(names.setdefault(name, f"s{len(names)}"))
 
 
 def _relations(ir: GraphIR, names: Mapping[str, str]) -> Iterable[tuple[Expression, Expression, bool]]:
@@ -171,7 +171,7 @@ def _relations(ir: GraphIR, names: Mapping[str, str]) -> Iterable[tuple[Expressi
     for constraint in ir.constraints:
         # what is broadcast is left to Python's checks
         yield expression(constraint.left, names), expression(constraint.right, names), constraint.kind != "at_least"
-    zero, seen = Number(0), set(ir.output_types)
+    zero, seen = DimNumber(0), set(ir.output_types)
     for node in ir.nodes:
         for type in node.out_types:
             if type in seen:
@@ -179,10 +179,10 @@ def _relations(ir: GraphIR, names: Mapping[str, str]) -> Iterable[tuple[Expressi
             seen.add(type)
             axes = [expression(dim, names) for dim in type.shape if not isinstance(dim, StaticDim)]
             for axis in axes:
-                if not isinstance(axis, Name):
+                if not isinstance(axis, DimName):
                     yield axis, zero, False
             if len(axes) > 1:  # it has no number where it needs more than 64 bits
-                yield functools.reduce(lambda a, b: Binary("*", a, b), axes), zero, False
+                yield functools.reduce(lambda a, b: DimOperation("*", a, b), axes), zero, False
 
 
 def _bounded(
@@ -191,8 +191,8 @@ def _bounded(
     """Bounds of sizes, as relations."""
     for dim, low, high in bounds:
         size = expression(dim, names)
-        yield size, Number(low), False
-        yield Number(high), size, False
+        yield size, DimNumber(low), False
+        yield DimNumber(high), size, False
 
 
 def expression(dim: Dim, names: Mapping[str, str]) -> Expression:
@@ -208,18 +208,18 @@ def _sum(terms: Terms, names: Mapping[str, str]) -> Expression:
     result: Expression | None = None
     for monomial, factor in terms:
         parts = [_atom(atom, names) for atom in monomial]
-        parts += [Number(factor)] if factor != 1 or not parts else []
-        product = functools.reduce(lambda a, b: Binary("*", a, b), parts)
-        result = product if result is None else Binary("+", result, product)
-    return Number(0) if result is None else result
+        parts += [DimNumber(factor)] if factor != 1 or not parts else []
+        product = functools.reduce(lambda a, b: DimOperation("*", a, b), parts)
+        result = product if result is None else DimOperation("+", result, product)
+    return DimNumber(0) if result is None else result
 
 
 def _atom(atom: Atom, names: Mapping[str, str]) -> Expression:
     if not atom.kind:
-        return Name(names[atom.name])
+        return DimName(names[atom.name])
     operands = [_sum(terms, names) for terms in atom.operands]
     if atom.kind == "//":
-        return Binary("//", *operands)
+        return DimOperation("//", *operands)
     return FunctionCall(atom.kind, tuple(operands))
 
 

@@ -12,7 +12,7 @@ from ...dsl.contract import abi
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.stacks import with_room
 from ..findings.data_races import records_accesses
-from ..findings.report_callbacks import REPORT, Owner, owner_number, silent_report
+from ..findings.report_callbacks import REPORT, ReportReceiver, owner_number, silent_report
 from ..loading.thread_pool import thread_pool
 from .call_plan import CallPlan
 
@@ -45,7 +45,7 @@ class NativeCall:
         if pool is not None and pool.threads > 1 and not in_order:
             self.context.parallel, self.context.threads = pool.run, pool.threads
         launching = plan.code.launching
-        self.table = None if launching is None else plan.driver.table(launching) or abi.Device()
+        self.table = None if launching is None else plan.driver.table(launching) or abi.DeviceTable()
         self.late_reports: CallReports | None = None
         self._silent_report: Any = None  # kept: native code holds its address
         if self.table is not None:
@@ -57,7 +57,7 @@ class NativeCall:
                 self.late_reports = CallReports(plan.driver, self.table, self.entry)
                 self.entry = self.late_reports.entry
 
-    def report_to(self, owner: Owner, version: int) -> None:
+    def report_to(self, owner: ReportReceiver, version: int) -> None:
         """Lets code of a version of the ABI report to `owner`, which it does not keep alive."""
         self.context.report, self.context.owner = REPORT, owner_number(owner)
         if version == abi.SILENT_ABI:

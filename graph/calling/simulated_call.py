@@ -18,10 +18,10 @@ from .call_plan import CallPlan
 from .native_call import NativeCall
 
 if TYPE_CHECKING:
-    from ...dsl.contract.checking import CheckState, Finding
+    from ...dsl.contract.checking import CheckState, FindingRecord
     from .schedules import Rehearsal
 
-Found = tuple["Finding", "CheckState"]
+Found = tuple["FindingRecord", "CheckState"]
 Ending = tuple[object, ...] | None  # how a call has ended, in what can be compared
 
 

@@ -29,7 +29,7 @@ from ..calling.call_plan import plan_calls
 from ..calling.inputs import InputCheck
 from ..driver.buffer import Buffer
 from ..driver.device import Array
-from ..ir import Constant, External, GraphIR, Item, Node
+from ..ir import ConstantTensor, External, GraphIR, Item, Node
 from ..loading.code import LoadedCode
 from ..passes.fusion import Group, Partition
 from ..types.dims import Dim, Shape
@@ -94,7 +94,7 @@ class FusionCheck:
         return None if number is None else self.ir.nodes[number]
 
     def _is_control(self, value: int) -> bool:
-        return value >= len(self.ir.inputs) and not isinstance(self._maker(value), Node | Constant | External)
+        return value >= len(self.ir.inputs) and not isinstance(self._maker(value), Node | ConstantTensor | External)
 
     def _origin(self, value: int) -> int:
         """The value whose memory this one is."""
@@ -108,7 +108,7 @@ class FusionCheck:
         """What a group takes from memory, constants aside."""
         made = {value for n in group.nodes for value in self.ir.nodes[n].results}
         read = [value for n in group.nodes for value in self._node(n).operands if value not in made]
-        return [value for value in dict.fromkeys(read) if not isinstance(self._maker(value), Constant)]
+        return [value for value in dict.fromkeys(read) if not isinstance(self._maker(value), ConstantTensor)]
 
     def _node(self, number: int) -> Node:
         node = self.ir.nodes[number]
@@ -202,7 +202,7 @@ class _Alone:
             for value in node.operands:
                 if value not in names:
                     constant = makers[value]
-                    assert isinstance(constant, Constant)
+                    assert isinstance(constant, ConstantTensor)
                     names[value] = len(names)
                     nodes.append(replace(constant, result=names[value]))
             names |= {value: len(names) + k for k, value in enumerate(node.results)}

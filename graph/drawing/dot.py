@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..ir import GraphIR
-from .outline import Line, outline
+from .outline import OutlineLine, outline
 
 _SHAPES = {"input": "ellipse", "output": "ellipse", "constant": "note", "weight": "cylinder"}
 _HEAD = '  node [shape=box, fontname="sans-serif", fontsize=10]\n  edge [fontname="sans-serif", fontsize=9]\n'
@@ -36,7 +36,7 @@ def dot_text(ir: GraphIR) -> str:
     return "".join([*parts, "}\n"])
 
 
-def _node(k: int, line: Line, ir: GraphIR, indent: str) -> str:
+def _node(k: int, line: OutlineLine, ir: GraphIR, indent: str) -> str:
     types = [str(ir.types[value]) for value in line.results]
     return f"{indent}n{k} [label={_quoted(chr(10).join([line.name, *types]))}, shape={_SHAPES.get(line.kind, 'box')}]\n"
 

@@ -23,7 +23,7 @@ from ..passes.fusion import Group
 from ..passes.memory_plan import Plan
 from ..profiling.profile import Profile
 from ..profiling.profile_page import shown_time
-from .outline import Line, outline
+from .outline import OutlineLine, outline
 
 ROW, GUTTER = 22, 150  # pixels
 USUAL_SIZE = 64  # of a dim of which nothing is said
@@ -83,7 +83,7 @@ def _hue(group: int) -> str:
 # *** the graph ***
 
 
-def _arcs(lines: Sequence[Line]) -> str:
+def _arcs(lines: Sequence[OutlineLine]) -> str:
     """An arc from the row that makes a value to each that reads it."""
     makers = {value: k for k, line in enumerate(lines) for value in line.gives}
     ends = [(makers[value], k) for k, line in enumerate(lines) for value in line.takes]
@@ -98,7 +98,7 @@ def _arcs(lines: Sequence[Line]) -> str:
     return "\n".join(parts)
 
 
-def _row(k: int, line: Line, ir: GraphIR, group_of: Mapping[int, int]) -> str:
+def _row(k: int, line: OutlineLine, ir: GraphIR, group_of: Mapping[int, int]) -> str:
     node: Item | None = None if line.node is None else ir.nodes[line.node]
     group = group_of.get(line.node) if line.kind == "op" and line.node is not None else None
     parts = [_values(line.gives), f"<b>{html.escape(line.name)}</b>", _values(line.takes)]

@@ -78,7 +78,7 @@ def _nearest(kept: dict[int, list[Block]], wanted: int) -> list[Block] | None:
     return kept[near] if near else None
 
 
-class Pool:
+class MemoryPool:
     """The memory of one device.
 
     Args:

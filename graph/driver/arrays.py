@@ -20,7 +20,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from ..arguments import LIMIT, check_bytes, choice_of, int_of, least_bytes, list_of, wrong
-from .device import Array, Memory, Storage
+from .device import Array, DeviceMemory, Storage
 
 MOST_AXES = 64  # that an array of NumPy has
 
@@ -212,9 +212,9 @@ def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) 
 
 
 def _overlap(a: Storage, b: Storage) -> bool:
-    if isinstance(a, Memory) and isinstance(b, Memory):
+    if isinstance(a, DeviceMemory) and isinstance(b, DeviceMemory):
         return a is b or (a.address < b.address + b.size and b.address < a.address + a.size)
-    if isinstance(a, Memory) or isinstance(b, Memory):
+    if isinstance(a, DeviceMemory) or isinstance(b, DeviceMemory):
         return False
     if not np.may_share_memory(a, b):  # compares bounds; without an overlap of these there is none
         return False

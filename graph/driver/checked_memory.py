@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.contract import checking
-from ...dsl.contract.checking import Check, CheckState, Finding
+from ...dsl.contract.checking import Check, CheckState, FindingRecord
 from ...dsl.diagnostics.forks import fork_lock
 from .shared_library import SharedLibrary
 
@@ -109,18 +109,18 @@ class CheckedMemory:
     def recorded(self) -> np.ndarray[Any, Any]:
         """The accesses since then, a row each (see `checking.Access`); nothing is noted any more."""
         start = self._trace.ctypes.data
-        rows = 0 if not self._state.trace else (self._state.trace - start) // ctypes.sizeof(checking.Access)
+        rows = 0 if not self._state.trace else (self._state.trace - start) // ctypes.sizeof(checking.TracedAccess)
         self._state.trace = self._state.trace_end = None
         return self._trace[:rows]
 
-    def finding(self) -> tuple[Finding, CheckState] | None:
+    def finding(self) -> tuple[FindingRecord, CheckState] | None:
         """The findings of the calling thread's last call since the last query, and the state then."""
         result, self._mine.found = getattr(self._mine, "found", None), None
         return result
 
-    def _found(self) -> tuple[Finding, CheckState] | None:
+    def _found(self) -> tuple[FindingRecord, CheckState] | None:
         if not self._state.finding.found:
             return None
-        result, state = Finding.from_buffer_copy(self._state.finding), CheckState.from_buffer_copy(self._state)
-        ctypes.memset(ctypes.addressof(self._state.finding), 0, ctypes.sizeof(Finding))
+        result, state = FindingRecord.from_buffer_copy(self._state.finding), CheckState.from_buffer_copy(self._state)
+        ctypes.memset(ctypes.addressof(self._state.finding), 0, ctypes.sizeof(FindingRecord))
         return result, state

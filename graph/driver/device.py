@@ -24,7 +24,7 @@ from ...dsl.types.dtype import DType
 from .shared_library import SharedLibrary
 
 if TYPE_CHECKING:  # what few devices have
-    from ...dsl.contract.checking import CheckState, Finding
+    from ...dsl.contract.checking import CheckState, FindingRecord
     from ...dsl.contract.kernels import KernelTable
     from .checked_memory import CheckedMemory
 
@@ -36,7 +36,7 @@ Entry = Callable[[int, int, int], int]
 ScratchSize = Callable[[int, int], int]  # of the address of the dims and the number of a stage: bytes
 
 
-class Memory:
+class DeviceMemory:
     """A piece of a device's memory that is not the process's own; `free` returns it when nothing refers to it any
     more."""
 
@@ -52,7 +52,7 @@ class Memory:
 
 
 # What tensors lie in: on devices whose memory is the process's own an array, elsewhere a piece of memory.
-Storage = Array | Memory
+Storage = Array | DeviceMemory
 Allocator = tuple[Callable[..., Storage], tuple[Any, ...]]
 
 
@@ -147,7 +147,7 @@ class Driver(ABC):
 
     @abstractmethod
     def allocate(self, size: int) -> Storage:
-        """Uninitialised bytes that begin at a multiple of `ALIGNMENT`, as `Memory` or as an array of bytes.
+        """Uninitialised bytes that begin at a multiple of `ALIGNMENT`, as `DeviceMemory` or as an array of bytes.
 
         Raises:
             MemoryError: there are not so many.
@@ -181,7 +181,7 @@ class Driver(ABC):
         """What is known of memory that is checked."""
         return None
 
-    def finding(self) -> tuple[Finding, CheckState] | None:
+    def finding(self) -> tuple[FindingRecord, CheckState] | None:
         """The findings of the memory checks since the last query."""
         return None
 
@@ -225,11 +225,11 @@ class Driver(ABC):
         """Whether ready-made code of a kind for the target of this name runs on the device."""
         return target == self.targets[-1]
 
-    def table(self, code: Code) -> abi.Device | None:
+    def table(self, code: Code) -> abi.DeviceTable | None:
         """What the entry of this code launches kernels through, for one caller; None where it launches none."""
         return None
 
-    def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
+    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[Any]) -> None:
         """Before an entry launches kernels through a table: the calling thread's stream, behind what other streams do
         with these storages. `owner` is the graph, for messages."""
         return None
@@ -246,7 +246,7 @@ class Driver(ABC):
         """Whether kernels on another stream than the thread's may still report there."""
         return False
 
-    def first_launch(self, table: abi.Device) -> int:
+    def first_launch(self, table: abi.DeviceTable) -> int:
         """What the number of a call's launches counts from, in a schedule for a simulated device."""
         return -1
 
@@ -288,7 +288,7 @@ class Driver(ABC):
         """What comes onto the stream `then` runs behind what is on `first` by now."""
         return None
 
-    def order_later(self, first: int, then: Any, memory: Memory) -> None:
+    def order_later(self, first: int, then: Any, memory: DeviceMemory) -> None:
         """What comes onto `then`, a `DeviceStream`, runs behind what is on `first` when the next work is enqueued, and
         `memory` is kept until then. What a finalizer calls, in any thread, while any stream may record."""
         return None

@@ -21,7 +21,7 @@ from ...dsl.diagnostics.errors import DeviceError, brief
 from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from . import dlpack
-from .device import Array, Memory
+from .device import Array, DeviceMemory
 from .streams import DeviceStream, current_stream
 
 HOST = 1  # kDLCPU
@@ -60,7 +60,7 @@ def export_memory(
     return capsule
 
 
-def import_memory(producer: Any, driver: Any, place: tuple[int, int]) -> tuple[Memory, Array]:
+def import_memory(producer: Any, driver: Any, place: tuple[int, int]) -> tuple[DeviceMemory, Array]:
     """Memory of a producer on a device of Einkorn, and an array with its dtype and shape.
 
     Raises:
@@ -77,7 +77,7 @@ def import_memory(producer: Any, driver: Any, place: tuple[int, int]) -> tuple[M
             got=brief(str(array.strides)),
             hint="write tensor.contiguous()",
         )
-    memory: Memory = driver.foreign(array.ctypes.data, array.nbytes, stream, array)
+    memory: DeviceMemory = driver.foreign(array.ctypes.data, array.nbytes, stream, array)
     return memory, array
 
 

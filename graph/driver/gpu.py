@@ -28,9 +28,9 @@ from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from . import arrays
-from .allocator import Pool
-from .device import LAUNCHERS, Allocator, Array, Code, CodeFile, Deliver, Driver, KernelReports, Memory, Storage
-from .gpu_handles import ForeignMemory, GpuMemory, KeptTable, Module, Recorded, taken
+from .allocator import MemoryPool
+from .device import LAUNCHERS, Allocator, Array, Code, CodeFile, Deliver, DeviceMemory, Driver, KernelReports, Storage
+from .gpu_handles import ForeignMemory, GpuMemory, GpuModule, KeptTable, RecordedWork, taken
 from .gpu_library import TO_DEVICE, TO_HOST, WITHIN, GpuFault, GpuLibrary
 from .gpu_waits import wait_until
 from .halves import open_halves
@@ -65,19 +65,19 @@ class GpuDriver(Driver):
         self.recent: deque[str] = deque(maxlen=RECENT)
         self._events: list[int] = []  # unused
         self._copying: deque[tuple[int, object]] = deque()  # events, and pinned memory that is read until then
-        self._modules: OrderedDict[str, Module] = OrderedDict()
+        self._modules: OrderedDict[str, GpuModule] = OrderedDict()
         self._dropped: deque[int] = deque()
         self._library_table: ctypes.Array[ctypes.c_void_p] | None = None
         self._gone: deque[int] = deque()  # streams
         self._streams: set[int] = set()  # that were made here, and record nothing; under `_streams_lock`
         self._streams_lock = fork_lock()
         self.replayed: deque[int] = deque()  # recorded work that is not replayed any more
-        self._read: deque[tuple[int, DeviceStream, Memory]] = deque()  # see `order_later`
+        self._read: deque[tuple[int, DeviceStream, DeviceMemory]] = deque()  # see `order_later`
         self._pinned: deque[int] = deque()
         self._lock = fork_lock()
         self._reports = LateReports()
         self._seen: set[int] = set()  # numbers of GPUs that were copied from
-        self.pool = Pool(self._take, self._give, self._follow, self._settle, self._free_memory)
+        self.pool = MemoryPool(self._take, self._give, self._follow, self._settle, self._free_memory)
 
     # *** errors ***
 
@@ -210,7 +210,7 @@ class GpuDriver(Driver):
     def allocator(self, dtype: DType, shape: tuple[int, ...]) -> Allocator:
         return self._allocate, (dtype.bytes_for(math.prod(shape)), f"results of {dtype} {shape}")
 
-    def foreign(self, address: int, size: int, stream: DeviceStream, array: Array) -> Memory:
+    def foreign(self, address: int, size: int, stream: DeviceStream, array: Array) -> DeviceMemory:
         """Memory of another library, which work on this stream may use now."""
         return ForeignMemory(address, size, stream, array)
 
@@ -243,7 +243,7 @@ class GpuDriver(Driver):
         return address
 
     def copy(self, to: Any, source: Any) -> None:
-        near, far = isinstance(to, Memory), isinstance(source, Memory)
+        near, far = isinstance(to, DeviceMemory), isinstance(source, DeviceMemory)
         size = to.size if near else to.nbytes
         if not size:
             return
@@ -363,7 +363,7 @@ class GpuDriver(Driver):
             self.library.wait(then, event)
             self._events.append(event)  # a wait is for the record before it, whatever is recorded later
 
-    def order_later(self, first: int, then: DeviceStream, memory: Memory) -> None:
+    def order_later(self, first: int, then: DeviceStream, memory: DeviceMemory) -> None:
         self._read.append((first, then, memory))
 
     def _stream(self) -> DeviceStream:
@@ -399,7 +399,7 @@ class GpuDriver(Driver):
 
     # *** code ***
 
-    def module(self, code: bytes, is_text: bool, made_for: str) -> Module:
+    def module(self, code: bytes, is_text: bool, made_for: str) -> GpuModule:
         """Code in the GPU; the same code is loaded once.
 
         Raises:
@@ -409,7 +409,7 @@ class GpuDriver(Driver):
         with self._lock, self:
             result = self._modules.pop(digest, None)
             if result is None:
-                result = Module(self._loaded(code, is_text, made_for), self._dropped)
+                result = GpuModule(self._loaded(code, is_text, made_for), self._dropped)
             self._modules[digest] = result
             while len(self._modules) > MODULES:
                 self._modules.popitem(last=False)
@@ -458,13 +458,13 @@ class GpuDriver(Driver):
         handles = [self._kernel(module, kernel.symbol) for kernel in half.kernels.kernels]
         return Code(half.entry, half.reports, (half.keep, module), half.kernels, handles, half.scratch)
 
-    def _kernel(self, module: Module, symbol: str) -> int:
+    def _kernel(self, module: GpuModule, symbol: str) -> int:
         with self._lock, self:
             if symbol not in module.kernels:
                 module.kernels[symbol] = self.library.function(module.handle, symbol)
             return module.kernels[symbol]
 
-    def table(self, code: Code) -> abi.Device:
+    def table(self, code: Code) -> abi.DeviceTable:
         """The table through which one caller's entry launches kernels."""
         launcher = LAUNCHERS.get()(self.library.launchers)
         if self._library_table is None:
@@ -481,7 +481,7 @@ class GpuDriver(Driver):
         made.stream = default_stream(self).handle
         return made
 
-    def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
+    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[Any]) -> None:
         stream = self._stream()
         if self._reports.are_urgent(stream):
             self.synchronize_stream(stream.handle)
@@ -504,7 +504,7 @@ class GpuDriver(Driver):
 
     # *** recorded calls ***
 
-    def capture(self, run: Callable[[], object], keep: object) -> Recorded:
+    def capture(self, run: Callable[[], object], keep: object) -> RecordedWork:
         """Records what `run` enqueues; nothing of it is done.
 
         Raises:
@@ -524,7 +524,7 @@ class GpuDriver(Driver):
                 with suppress(GpuFault):
                     self.library.destroy_recorded(self.library.end_capture(stream.handle))
                 raise
-            return Recorded(self, self.library.end_capture(stream.handle), keep)
+            return RecordedWork(self, self.library.end_capture(stream.handle), keep)
 
     def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None:
         """Enqueues recorded work."""

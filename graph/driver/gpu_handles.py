@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...dsl.contract import abi
 from .allocator import Block
-from .device import Array, Memory
+from .device import Array, DeviceMemory
 from .streams import DeviceStream
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Replays(Protocol):
     def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None: ...
 
 
-class GpuMemory(Memory):
+class GpuMemory(DeviceMemory):
     """A block of a GPU's pool, returned to the pool when it is dropped, in any thread."""
 
     __slots__ = ("_returned", "block")
@@ -43,7 +43,7 @@ class GpuMemory(Memory):
         self._returned.append(self.block)
 
 
-class ForeignMemory(Memory):
+class ForeignMemory(DeviceMemory):
     """Memory of another library on this GPU, and the stream that used it last. `array`, over it, keeps it alive."""
 
     __slots__ = ("_array", "block", "is_read_only")
@@ -59,13 +59,13 @@ class ForeignMemory(Memory):
         self._array = None
 
 
-class KeptTable(abi.Device):
+class KeptTable(abi.DeviceTable):
     """A table of a caller, and what its addresses lead to."""
 
     kept: object
 
 
-class Module:
+class GpuModule:
     """Code in a GPU, and the handles of its kernels by name."""
 
     __slots__ = ("__weakref__", "_dropped", "handle", "kernels")
@@ -79,7 +79,7 @@ class Module:
         self._dropped.append(self.handle)
 
 
-class Recorded:
+class RecordedWork:
     """Work that was recorded on a GPU; `keep` is what it needs."""
 
     __slots__ = ("_driver", "_handle", "keep")

@@ -1,7 +1,7 @@
 """Drives a GPU that is simulated by the processor at hand: memory of its own, kernels thread by thread.
 
-Its memory lies in the process, as `Memory`: nothing reads or writes it but copies and kernels. Its code is two shared
-objects, that of the host and that of the device; a launch goes from one to the other without Python.
+Its memory lies in the process, as `DeviceMemory`: nothing reads or writes it but copies and kernels. Its code is two
+shared objects, that of the host and that of the device; a launch goes from one to the other without Python.
 
 See also `compiler.simulation.scheduler` (how threads are run).
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...dsl.contract import abi
-from ...dsl.contract.checking import Check, CheckState, Finding
+from ...dsl.contract.checking import Check, CheckState, FindingRecord
 from ...dsl.contract.schedules import STAGE_BITS, Schedule, Switch, parse_schedule, schedule_of
 from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.errors import DeviceError, shown_value
@@ -25,7 +25,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.environment.knobs import knobs
 from .checked_memory import CheckedMemory
-from .device import ALIGNMENT, LAUNCHERS, Array, Code, CodeFile, Driver, Memory, Storage
+from .device import ALIGNMENT, LAUNCHERS, Array, Code, CodeFile, DeviceMemory, Driver, Storage
 from .halves import open_halves
 from .shared_library import SharedLibrary
 
@@ -82,7 +82,7 @@ class SimulatedDriver(Driver):
         """What the checks know of the memory; None where nothing is looked for."""
         return CheckedMemory(LAUNCHERS.get()("sim"), self.looks_for) if self.looks_for else None
 
-    def allocate(self, size: int) -> Memory:
+    def allocate(self, size: int) -> DeviceMemory:
         try:
             raw = np.empty(size + 2 * ALIGNMENT, np.uint8)  # with unused bytes on either side
         except (ValueError, OverflowError) as error:
@@ -92,9 +92,9 @@ class SimulatedDriver(Driver):
         address = start + -start % ALIGNMENT
         self._held[address] = raw
         if self.checked is None:
-            return Memory(address, size, self._held.pop)
+            return DeviceMemory(address, size, self._held.pop)
         self.checked.mark(address, size, written=False)
-        return Memory(address, size, functools.partial(self._forget, size))
+        return DeviceMemory(address, size, functools.partial(self._forget, size))
 
     def _forget(self, size: int, address: int) -> None:
         assert self.checked is not None
@@ -102,7 +102,7 @@ class SimulatedDriver(Driver):
         del self._held[address]
 
     def copy(self, to: Storage, source: Storage) -> None:
-        size = to.size if isinstance(to, Memory) else to.nbytes
+        size = to.size if isinstance(to, DeviceMemory) else to.nbytes
         ctypes.memmove(_address(to), _address(source), size)
         self._written(to)
 
@@ -111,7 +111,7 @@ class SimulatedDriver(Driver):
         self._written(storage)
 
     def _written(self, storage: Storage) -> None:
-        if self.checked is not None and isinstance(storage, Memory):
+        if self.checked is not None and isinstance(storage, DeviceMemory):
             self.checked.mark(storage.address, storage.size, written=True)
 
     def load(self, files: Sequence[CodeFile]) -> Code:
@@ -121,11 +121,11 @@ class SimulatedDriver(Driver):
         entry = half.entry if self.checked is None else self.checked.in_turn(half.entry)
         return Code(entry, half.reports, _Kept(half.keep, library), half.kernels, functions, half.scratch)
 
-    def table(self, code: Code) -> abi.Device:
+    def table(self, code: Code) -> abi.DeviceTable:
         assert isinstance(code.keep, _Kept)
         library = code.keep.device
         functions = (ctypes.c_void_p * max(1, len(code.functions)))(*code.functions)
-        table = abi.Device(*(library.address(name) for name in _FUNCTIONS))
+        table = abi.DeviceTable(*(library.address(name) for name in _FUNCTIONS))
         table.functions = ctypes.addressof(functions)
         table.driver = self.seed
         table.reports = None if self.checked is None else self.checked.state
@@ -134,11 +134,11 @@ class SimulatedDriver(Driver):
         table.keep = functions, schedule  # as long as the table
         return table
 
-    def begin(self, table: abi.Device, owner: str, storages: Iterable[Any]) -> None:
+    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[Any]) -> None:
         if table.schedule:
             Schedule.from_address(table.schedule).launch = self.first_launch(table)
 
-    def first_launch(self, table: abi.Device) -> int:
+    def first_launch(self, table: abi.DeviceTable) -> int:
         stage: int = abi.Context.from_address(table.context).stage
         return (stage << STAGE_BITS) - 1
 
@@ -147,7 +147,7 @@ class SimulatedDriver(Driver):
             return ["threads ran by a schedule"]
         return [f"threads ran in an order drawn from seed {self.seed}, which draws it again"] if self.seed else []
 
-    def finding(self) -> tuple[Finding, CheckState] | None:
+    def finding(self) -> tuple[FindingRecord, CheckState] | None:
         return None if self.checked is None else self.checked.finding()
 
     def synchronize(self) -> None:
@@ -225,5 +225,5 @@ def _looks_for(checks: object) -> Check:
 
 
 def _address(storage: Storage) -> int:
-    address: int = storage.address if isinstance(storage, Memory) else storage.ctypes.data
+    address: int = storage.address if isinstance(storage, DeviceMemory) else storage.ctypes.data
     return address

@@ -37,7 +37,7 @@ _PYTHON: Final = {
     "fetch": "PyErr_Fetch",
 }
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 # The memory of workers that did not return in time: it must outlive them.
 _abandoned: list[object] = []
 
@@ -49,7 +49,7 @@ def default_threads() -> int:
     return os.cpu_count() or 1
 
 
-class Pool:
+class ThreadPool:
     """A thread pool; the thread that runs a region is one of its threads.
 
     Args:

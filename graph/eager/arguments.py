@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...dsl.types.dtype import DType
-from ..ops.stage import Op
+from ..ops.stage import BuiltinOp
 from ..staging.graph import Graph
 from ..types.dims import Shape, StaticDim
 from ..types.tensor_type import TensorType
@@ -32,14 +32,14 @@ class Size(int):
     """A size among the arguments of an op."""
 
 
-class Number:
+class NumberSlot:
     """Stands in keys for a number that comes with each call, by its Python type."""
 
     def __init__(self, type: type) -> None:
         self.type = type
 
 
-NUMBERS = {type: Number(type) for type in (float, int, bool)}
+NUMBERS = {type: NumberSlot(type) for type in (float, int, bool)}
 
 
 @dataclass
@@ -210,7 +210,7 @@ def _category(annotation: str) -> str:
     return OPERAND if "TensorValueLike" in annotation else SIZES if "DimLike" in annotation else OTHER
 
 
-def operator_of(row: Op) -> Operator:
+def operator_of(row: BuiltinOp) -> Operator:
     """An op of the table as an operator."""
     places, categories, rest = categories_of(row.function)
     return Operator(

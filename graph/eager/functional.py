@@ -38,7 +38,7 @@ def functional(op: F) -> F:
     known = FUNCTIONS.get(getattr(op, "__name__", ""))
     if known is not None and getattr(known, "__wrapped__", None) is op:
         return known  # type: ignore[return-value]  # an op of `ops`
-    whole = _Whole(op)
+    whole = _WholeOp(op)
 
     @without_internals
     @functools.wraps(op)
@@ -48,7 +48,7 @@ def functional(op: F) -> F:
     return call  # type: ignore[return-value]
 
 
-class _Whole:
+class _WholeOp:
     """A function whose ops run together. It is an object so that cloudpickle can send the function that calls it."""
 
     __slots__ = ("compiled", "op")
@@ -71,7 +71,7 @@ class _Whole:
         return result
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Whole, (self.op,)
+        return _WholeOp, (self.op,)
 
 
 def _tensors(value: Any) -> Iterator[Recorded]:

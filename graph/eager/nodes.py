@@ -34,7 +34,7 @@ class Made:
         self.value = value
 
 
-class Shared:
+class SharedStorage:
     """Marks a tensor over memory that others may write: it is read when an op is called, not later."""
 
 
@@ -55,7 +55,7 @@ class Written(Made):
         self.lender = lender
 
 
-SHARED = Shared()
+SHARED = SharedStorage()
 FRESH = Fresh()
 
 

@@ -23,7 +23,7 @@ from ..arguments import axes_given, axis_of, dtype_of
 from ..driver.devices import Device, DeviceRef
 from ..ops.indexing import Range, take
 from ..ops.operands import as_shape
-from ..ops.stage import METHODS, OPS, REFLECTED, Op, builtin
+from ..ops.stage import METHODS, OPS, REFLECTED, BuiltinOp, builtin
 from ..staging.active import ACTIVE
 from ..staging.graph import Graph
 from ..staging.value import TensorValue
@@ -324,7 +324,7 @@ def arange(
 # *** the tables ***
 
 
-def _function(row: Op) -> Callable[..., Any]:
+def _function(row: BuiltinOp) -> Callable[..., Any]:
     """An op on tensors as a function."""
     made = operator(row.name)
     if row.form == "elementwise" and len(made.places) == 2:

@@ -21,13 +21,13 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.types.dtype import DType
 from ..arguments import check_bytes, least_bytes
 from ..driver.devices import Device, DeviceRef
-from ..ir import Constant, Constraint
+from ..ir import ConstantTensor, Constraint
 from ..staging.graph import Graph
 from ..staging.value import TensorValue, Value
 from ..types.dims import Dim
 from ..types.promotion import weak_array
 from ..types.tensor_type import TensorType, shown
-from .arguments import Number, Operator, Size, Split, fill
+from .arguments import NumberSlot, Operator, Size, Split, fill
 from .kinds import TensorKind, kind
 
 MAX_CALLS = 1 << 16  # calls that are remembered
@@ -233,7 +233,7 @@ def _known(
     """The pattern of a key, staged at first sight; None where it cannot be."""
     pattern = _patterns.get(key)
     if pattern is None and (pattern := _traced(split, kinds, names, device)) is not None:
-        alike = (*(Number if isinstance(each, Number) else each for each in key), *pattern.numbers)
+        alike = (*(NumberSlot if isinstance(each, NumberSlot) else each for each in key), *pattern.numbers)
         pattern = _patterns[key] = _patterns.setdefault(alike, pattern)  # code for 1 and for 1.0 is the same
     return pattern
 
@@ -339,7 +339,7 @@ def _numbers_of(graph: Graph, count: int) -> list[DType]:
     """The dtypes that numbers took: each was staged as a constant, in order."""
     if not count:
         return []
-    nodes = [node for node in graph._nodes if isinstance(node, Constant) and node.array.ndim == 0]
+    nodes = [node for node in graph._nodes if isinstance(node, ConstantTensor) and node.array.ndim == 0]
     assert len(nodes) == count, "an op that takes numbers stages each as a constant, and nothing else"
     return [node.type.dtype for node in nodes]
 

@@ -50,7 +50,7 @@ class Step:
     operands: tuple[int, ...]
 
 
-class Program:
+class EagerProgram:
     """Several calls as one graph.
 
     Attributes:
@@ -229,16 +229,16 @@ def run_call(call: OpCall, values: Sequence[Any], numbers: Sequence[Any]) -> lis
         if program is None:
             outputs = range(len(call.pattern.results))
             step = Step(call, tuple(-1 - k for k in range(call.count)))
-            program = call.pattern.program = Program([step], call.named, outputs)
-        call.run = _Runner(call, program)
+            program = call.pattern.program = EagerProgram([step], call.named, outputs)
+        call.run = _CallRunner(call, program)
     value: list[Any] = call.run(values, numbers)
     return value
 
 
-class _Runner:
+class _CallRunner:
     """Runs one call; when there is a door that it fits, the call has it."""
 
-    def __init__(self, call: OpCall, program: Program) -> None:
+    def __init__(self, call: OpCall, program: EagerProgram) -> None:
         self.call, self.program = call, program
         self.sizes = program.sizes([Step(call, ())], call.named)
 

@@ -21,15 +21,17 @@ from ...dsl.environment.tracebacks import bare
 from .kinds import kind_of
 from .nodes import TENSOR, Made, Pending, Recorded, result_of
 from .patterns import OpCall
-from .programs import Program, Step, names_in, run_call
+from .programs import EagerProgram, Step, names_in, run_call
 
 CUT = 64  # calls of a part
 MEETINGS = 3  # how often a part runs before it is compiled
 MAX_PROGRAMS = 1 << 14  # parts that are remembered
 
 _lock = fork_lock()
-_known: dict[tuple[Any, ...], tuple[Program, Any]] = {}  # by calls and sizes: a program, and the source of its sizes
-_programs: dict[tuple[Any, ...], Program] = {}  # by calls, whatever the sizes
+_known: dict[
+    tuple[Any, ...], tuple[EagerProgram, Any]
+] = {}  # by calls and sizes: a program, and the source of its sizes
+_programs: dict[tuple[Any, ...], EagerProgram] = {}  # by calls, whatever the sizes
 
 Entry = tuple[Pending, Recorded]
 
@@ -91,7 +93,7 @@ def _walk(wanted: Iterable[Recorded]) -> list[Entry]:
     return order
 
 
-class _Part:
+class _RunPart:
     """Calls that run together: their key, their inputs and numbers, and the tensors that get values."""
 
     def __init__(self, entries: Sequence[Entry], wanted: Sequence[Recorded]) -> None:
@@ -167,7 +169,7 @@ class _Part:
 
 
 def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict[Any, None] | None, most: int) -> None:
-    part = _Part(entries, wanted)
+    part = _RunPart(entries, wanted)
     if len(entries) == 1:
         part.finish(_op_by_op(part))
         return
@@ -193,7 +195,7 @@ def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict
     part.finish(_op_by_op(part))
 
 
-def _program(part: _Part) -> tuple[Program, Any]:
+def _program(part: _RunPart) -> tuple[EagerProgram, Any]:
     steps = [Step(pending[0], operands) for (pending, _), operands in zip(part.entries, part.operands, strict=True)]
     leaves = [kind_of(value) for value in part.leaves]
     names = names_in(steps, leaves)
@@ -206,11 +208,11 @@ def _program(part: _Part) -> tuple[Program, Any]:
     if program is None:
         if len(_programs) >= MAX_PROGRAMS:
             _programs.clear()
-        program = _programs[key] = Program(steps, leaves, part.outputs)
+        program = _programs[key] = EagerProgram(steps, leaves, part.outputs)
     return program, program.sizes(steps, leaves)
 
 
-def _op_by_op(part: _Part) -> list[Any]:
+def _op_by_op(part: _RunPart) -> list[Any]:
     values: list[Any] = []
     numbers = iter(part.numbers)
     for operands, (pending, _) in zip(part.operands, part.entries, strict=True):

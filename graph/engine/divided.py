@@ -32,7 +32,7 @@ from ..driver.buffer import Buffer
 from ..driver.device import Storage
 from ..driver.device_buffer import buffer_class
 from ..driver.devices import CPU, Device, DeviceRef
-from ..ir import Constant, External, GraphIR, Held, Node
+from ..ir import ConstantTensor, External, GraphIR, Held, Node
 from ..loading.code import LoadedCode
 from ..passes.devices import Copy, Segment, Step, divide, names_in
 from ..profiling.profile import ROOM, Profile, TracedCaller, counting, places_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Part:
+class DividedPart:
     """A segment with the caller of its code. `run` is how a call of it is made."""
 
     segment: Segment
@@ -93,15 +93,15 @@ class DividedCaller:
         made = [value for node in ir.nodes if isinstance(node, Node) for value in node.results if not self.late[value]]
         early = [constraint for constraint in ir.constraints if late.isdisjoint(names_in(constraint))]
         self.size_checks = SizeChecks(ir, made, early)
-        others: Sequence[Part | None] = [None] * len(self.steps) if like is None else like.parts
-        self.parts: list[Part | None] = [
+        others: Sequence[DividedPart | None] = [None] * len(self.steps) if like is None else like.parts
+        self.parts: list[DividedPart | None] = [
             self._part(step, other) if isinstance(step, Segment) else None
             for step, other in zip(self.steps, others, strict=True)
         ]
         self.held: dict[int, Buffer] = self._held() if like is None else like.held
         self.dropped = self._dropped()
 
-    def _part(self, segment: Segment, like: Part | None) -> Part:
+    def _part(self, segment: Segment, like: DividedPart | None) -> DividedPart:
         filling = Filling() if self.filled and self.places[segment.device].is_host else None
         if like is None:
             checks = [
@@ -113,7 +113,7 @@ class DividedCaller:
         else:
             caller = like.caller.clone(filling)
         caller.lay_out_again({})
-        return Part(segment, caller, caller.run if filling is None else partial(_twice, caller, filling))
+        return DividedPart(segment, caller, caller.run if filling is None else partial(_twice, caller, filling))
 
     def _held(self) -> dict[int, Buffer]:
         """What lies in memory as long as the code is used: constants and weights, and copies of these."""
@@ -138,7 +138,7 @@ class DividedCaller:
         shape = tuple(int(dim) for dim in node.type.shape)
         if isinstance(node, External):
             return buffer_class(device, dtype)._over(self.weights[number], device, dtype, shape)
-        assert isinstance(node, Constant)
+        assert isinstance(node, ConstantTensor)
         storage = device.driver.place(pack(node.array) if dtype.is_packed() else node.array)
         return buffer_class(device, dtype)._over(storage, device, dtype, shape)
 
@@ -218,7 +218,7 @@ class DividedCaller:
             return None
         return self.given[self.ir.outputs.index(value)]
 
-    def _run_part(self, part: Part, values: dict[int, Any]) -> None:
+    def _run_part(self, part: DividedPart, values: dict[int, Any]) -> None:
         caller, segment = part.caller, part.segment
         if part.sizes != self.outer:
             part.sizes = dict(self.outer)

@@ -45,7 +45,7 @@ from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.files import replace_file, replacing
 from ...dsl.frontend.anchors import place_at
-from ...dsl.signature.dims import Expression, Number
+from ...dsl.signature.dims import DimNumber, Expression
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
 from ..arguments import choice_of
@@ -55,7 +55,7 @@ from ..driver.device import Storage
 from ..findings.data_races import ACCESS, BEGIN
 from ..findings.reports import CODES, Report, read_reports
 from ..findings.waiting import WAITING
-from ..ir import Constant, External, GraphIR, Node, Prepared
+from ..ir import ConstantTensor, External, GraphIR, Node, PreparedValue
 from ..loading.compile import (
     ExportedCode,
     export_code,
@@ -131,7 +131,7 @@ def packed_for(ir: GraphIR, options: ExportOptions) -> int | None:
 
     None where the graph can stay as it is.
     """
-    if not any(isinstance(item, Prepared) for item in ir.nodes):
+    if not any(isinstance(item, PreparedValue) for item in ir.nodes):
         return None
     if options.weights == "given":
         return 0
@@ -142,7 +142,7 @@ def packed_for(ir: GraphIR, options: ExportOptions) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Exported:
+class ExportedModel:
     """What the door of a model is written from, its code for each target, and its weights."""
 
     spec: ExportSpec
@@ -197,7 +197,7 @@ def export_models(
         replace_file(Path(header), [header_code([each.spec for each in made], Path(header).name).encode()])
 
 
-def _write_apart(path: Path, made: Sequence[Exported]) -> list[Exported]:
+def _write_apart(path: Path, made: Sequence[ExportedModel]) -> list[ExportedModel]:
     """Writes the weights into a file next to `path`, those that models share once; the models, which know the file."""
     weights: dict[int, StoredWeight] = {}  # by identity of the array
     for each in made:
@@ -209,7 +209,7 @@ def _write_apart(path: Path, made: Sequence[Exported]) -> list[Exported]:
     return [replace(each, spec=_with_file(each, file, place)) for each in made]
 
 
-def _with_file(made: Exported, file: WeightsFile, place: Mapping[int, int]) -> ExportSpec:
+def _with_file(made: ExportedModel, file: WeightsFile, place: Mapping[int, int]) -> ExportSpec:
     given = tuple(
         replace(weight, offset=place[id(stored.array)])
         for weight, stored in zip(made.spec.given, made.stored, strict=True)
@@ -222,7 +222,7 @@ def _number(arrays: dict[int, Any], array: Any) -> int:
     return list(arrays).index(id(array))
 
 
-def export_model(source: ExportSource, options: ExportOptions) -> Exported:
+def export_model(source: ExportSource, options: ExportOptions) -> ExportedModel:
     """What the file of a model is written from.
 
     Raises:
@@ -257,7 +257,7 @@ def _check_name(name: str) -> None:
         raise GraphError(text, code=CODE, place=user_place(), argument="name", expected=wanted, got=name)
 
 
-class _Names:
+class _CNames:
     """Names in C, each given once."""
 
     def __init__(self) -> None:
@@ -287,10 +287,10 @@ class _Exporting:
         self.given: list[GivenWeight] = []
         self.stored: list[StoredWeight] = []
 
-    def run(self) -> Exported:
+    def run(self) -> ExportedModel:
         ir, plan = self.ir, self.plan
         _check_name(self.name)
-        taken = _Names()
+        taken = _CNames()
         given = self.source.input_names or ir.names or [f"input{k}" for k in range(len(ir.inputs))]
         names = [taken.new(each) for each in given]
         outputs = [taken.new(each) for each in self._output_names()]
@@ -339,7 +339,7 @@ class _Exporting:
             given=tuple(self.given),
         )
         spec = replace(spec, digest=hashlib.sha256(f"{spec!r} {self.code.digest}".encode()).hexdigest())
-        return Exported(spec, self.code, tuple(self.arrays), tuple(self.stored))
+        return ExportedModel(spec, self.code, tuple(self.arrays), tuple(self.stored))
 
     def _output_names(self) -> Sequence[str]:
         count = len(self.ir.outputs)
@@ -484,7 +484,7 @@ class _Exporting:
                         argument=k,
                         axis=axis,
                     )
-                    yield SizeRelation("at_least", self._size(dim), Number(0), row)
+                    yield SizeRelation("at_least", self._size(dim), DimNumber(0), row)
             if dims:
                 row = self._row(
                     f"error[EK0476]: '{name}' would take more bytes than 63 bits count",
@@ -524,7 +524,7 @@ class _Exporting:
                         at,
                     ]
                     row = self._row(*parts, status=WRONG_SIZE)
-                    yield SizeRelation("at_least", self._size(dim), Number(0), row, number)
+                    yield SizeRelation("at_least", self._size(dim), DimNumber(0), row, number)
                 row = self._row(
                     f"error[EK0476]: {about}it would take more bytes than 63 bits count{at}", status=WRONG_SIZE
                 )
@@ -561,7 +561,7 @@ class _Exporting:
     def _weight(self, number: int, dtype: DType) -> tuple[str, int]:
         """The pointer of a constant."""
         node = self.ir.nodes[number]
-        if isinstance(node, Constant):
+        if isinstance(node, ConstantTensor):
             array: Any = pack(node.array) if dtype.is_packed() else node.array
             name = f"constant{number}"
         else:
@@ -587,7 +587,7 @@ class _Exporting:
             return np.broadcast_to(np.zeros(1, np.uint8), (node.type.dtype.bytes_for(count),))
         return self.source.weights[number]
 
-    def _is_outside(self, node: Constant | External, size: int) -> bool:
+    def _is_outside(self, node: ConstantTensor | External, size: int) -> bool:
         """Whether a weight is not written into the file of the code."""
         if self.options.weights == "given":
             return isinstance(node, External)

@@ -23,7 +23,7 @@ from ...dsl.package.container import GraphContents, PackageContents, write_packa
 from ...dsl.package.manifest import ValueRecord
 from ...dsl.types.packing import pack
 from ..driver.device import Array, Storage
-from ..ir import Constant, External, GraphIR
+from ..ir import ConstantTensor, External, GraphIR
 from ..loading.cache_keys import partition_to_json
 from ..loading.compile import chosen_checks
 from ..loading.reproducer import graph_to_json
@@ -112,7 +112,7 @@ def _without_arrays(ir: GraphIR, weights: Mapping[int, Storage]) -> tuple[GraphI
         if isinstance(item, External):
             arrays[number] = np.asarray(weights[number])
             nodes[number] = External(item.name, item.type, item.result, item.align)
-        elif isinstance(item, Constant) and item.array.size != 1:
+        elif isinstance(item, ConstantTensor) and item.array.size != 1:
             arrays[number] = pack(item.array) if item.type.dtype.is_packed() else item.array
             nodes[number] = External(f"constant {number}", item.type, item.result)
     return dataclasses.replace(ir, nodes=tuple(nodes)), arrays

@@ -19,12 +19,12 @@ from ...dsl.contract.checks import SAFE, Checks
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.cache import content_key, shared_cache
-from ..ir import Constant, GraphIR, Held, Node
+from ..ir import ConstantTensor, GraphIR, Held, Node
 from ..loading.cache_keys import graph_key
 from ..loading.code import LoadedCode
 from ..loading.compile import chosen_checks, facts_on_device, targets_of
 from ..passes.fusion import Facts
-from ..passes.pipeline import Optimised, Tools, optimise
+from ..passes.pipeline import Optimised, PassTools, optimise
 from ..staging.kernels import shipped_kernel
 from .model import Model
 
@@ -50,7 +50,7 @@ def optimise_graph(
     if interpret or finds.finds or single:
         return Optimised(ir)
     width = _vector_bits if vector_bits is None else lambda _: vector_bits
-    return optimise(ir, Tools(lambda part: _computed(part, load), _facts_of, width, shipped_kernel, prepares))
+    return optimise(ir, PassTools(lambda part: _computed(part, load), _facts_of, width, shipped_kernel, prepares))
 
 
 def _facts_of(ir: GraphIR, node: Node) -> Facts:
@@ -92,6 +92,6 @@ def _key(part: GraphIR) -> str:
     targets = [target.key for target in targets_of(part.device.to_device())]
     digest = hashlib.sha256()
     for item in part.nodes:
-        if isinstance(item, Constant):
+        if isinstance(item, ConstantTensor):
             digest.update(item.array.tobytes())
     return content_key("constants", graph_key(part, targets, True, SAFE), digest.hexdigest())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..driver.device import ALIGNMENT, Array, Storage
-from ..ir import External, GraphIR, Prepared
+from ..ir import External, GraphIR, PreparedValue
 from ..loading.code import LoadedCode
 from ..renumbering import Rewriting
 from .model import Model
@@ -31,7 +31,7 @@ def prepared_weights(
         return {number: storage(item) for number, item in enumerate(of.nodes) if isinstance(item, External)}
 
     def storage(weight: External) -> Storage:
-        return computed[id(weight.part)] if isinstance(weight, Prepared) else weights[weight.name]
+        return computed[id(weight.part)] if isinstance(weight, PreparedValue) else weights[weight.name]
 
     for graph, made_by in graphs_of(ir):
         results = Model(graph, load, None, storages(graph)).execute(out=[_memory(weight) for weight in made_by])
@@ -40,7 +40,7 @@ def prepared_weights(
     return storages(ir)
 
 
-def _memory(weight: Prepared) -> Array | None:
+def _memory(weight: PreparedValue) -> Array | None:
     """Memory of the host that begins with a cache line; None where a model finds its own."""
     type = weight.type
     if not type.device.to_device().is_host or type.dtype.is_packed():
@@ -48,19 +48,19 @@ def _memory(weight: Prepared) -> Array | None:
     return aligned_memory(tuple(int(dim) for dim in type.shape), type.dtype.to_numpy(), ALIGNMENT)
 
 
-def graphs_of(ir: GraphIR) -> list[tuple[GraphIR, list[Prepared]]]:
+def graphs_of(ir: GraphIR) -> list[tuple[GraphIR, list[PreparedValue]]]:
     """The graphs that compute the prepared values of a graph, and the values that each of them gives, in its order.
 
     Values are computed by one graph, whose groups share code, and those that need prepared values themselves by another
     one after it.
     """
-    rounds: list[dict[int, Prepared]] = []  # by identity of the part, which several values may share
+    rounds: list[dict[int, PreparedValue]] = []  # by identity of the part, which several values may share
 
     def visit(of: GraphIR) -> int:
         """How many rounds have to be done before a graph can run."""
         needed = 0
         for item in of.nodes:
-            if isinstance(item, Prepared):
+            if isinstance(item, PreparedValue):
                 assert item.part is not None
                 number = visit(item.part)
                 rounds.extend({} for _ in range(number + 1 - len(rounds)))
@@ -72,7 +72,7 @@ def graphs_of(ir: GraphIR) -> list[tuple[GraphIR, list[Prepared]]]:
     return [(_joined(list(each.values())), list(each.values())) for each in rounds]
 
 
-def _joined(values: Sequence[Prepared]) -> GraphIR:
+def _joined(values: Sequence[PreparedValue]) -> GraphIR:
     """The graph that computes several values."""
     outputs: list[int] = []
     writing = Rewriting(GraphIR("weights", (), (), ()))

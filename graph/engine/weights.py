@@ -24,7 +24,7 @@ from ..calling.inputs import InputCheck
 from ..driver.buffer import Buffer
 from ..driver.device import ALIGNMENT, Array, Storage
 from ..driver.device_buffer import buffer_class
-from ..ir import External, GraphIR, Prepared
+from ..ir import External, GraphIR, PreparedValue
 from ..types.tensor_type import shown
 
 CODE = "EK0433"
@@ -93,7 +93,7 @@ def registry_of(ir: GraphIR, weights: Mapping[int, Storage]) -> dict[str, Buffer
     for number, storage in weights.items():
         node = ir.nodes[number]
         assert isinstance(node, External)
-        if isinstance(node, Prepared):
+        if isinstance(node, PreparedValue):
             continue
         device, shape = node.type.device.to_device(), tuple(int(dim) for dim in node.type.shape)
         results[node.name] = buffer_class(device, node.type.dtype)._over(storage, device, node.type.dtype, shape)

@@ -31,7 +31,7 @@ class Record:
     thread: str
 
 
-class Reported(Protocol):
+class ReportTarget(Protocol):
     """What takes the reports of kernels."""
 
     context_at: int
@@ -56,7 +56,7 @@ class DeviceReports:
         words = self._words
         return words[0] != 0 or words[abi.RING_PRINTED] > FULL
 
-    def deliver(self, owner: Reported, late: bool) -> None:
+    def deliver(self, owner: ReportTarget, late: bool) -> None:
         """Shows what the kernels of a call have printed, and raises the first failure."""
         failure, prints, dropped = self.read()
         for record in prints:
@@ -95,7 +95,7 @@ class CallReports:
     """The reports of one caller. Calls on several streams have memory of their own: a wait for a stream delivers the
     reports of the calls there, and no others."""
 
-    def __init__(self, driver: Driver, table: abi.Device, entry: Entry) -> None:
+    def __init__(self, driver: Driver, table: abi.DeviceTable, entry: Entry) -> None:
         self._driver, self._table, self._entry = driver, table, entry
         self._all: list[DeviceReports] = []
         self.begin()
@@ -113,6 +113,6 @@ class CallReports:
         with self._now.lock:
             return self._entry(context, pointers, dims)
 
-    def end(self, owner: Reported) -> None:
+    def end(self, owner: ReportTarget) -> None:
         """After the kernels are enqueued: the next wait delivers to the owner what they report."""
         self._driver.expect_reports(self._now, partial(self._now.deliver, owner))

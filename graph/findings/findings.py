@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dsl.contract.checking import CheckState, Finding, Found, What
+from ...dsl.contract.checking import CheckState, FindingRecord, Found, What
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.places import Label, Place
 from ...dsl.frontend.anchors import place_at
@@ -30,7 +30,7 @@ _HINTS = {
 
 
 def finding_error(
-    found: Finding,
+    found: FindingRecord,
     state: CheckState,
     reports: Sequence[Report],
     kernels: Sequence[PortableKernel],
@@ -90,7 +90,7 @@ def finding_error(
     )
 
 
-def _misaligned(found: Finding, space: str) -> str:
+def _misaligned(found: FindingRecord, space: str) -> str:
     beyond = f"{found.address % found.other_what} bytes behind a multiple of {found.other_what}"
     return f"misaligned access: a thread {_does(found.what)} {space} memory at address {found.address:#x}, {beyond}"
 

@@ -17,7 +17,7 @@ from ...dsl.contract import abi
 from .late_signals import keep
 
 
-class Owner(Protocol):
+class ReportReceiver(Protocol):
     """The receiver of the reports of calls."""
 
     def on_report(self, context: int, site: int, arguments: Any) -> None:
@@ -27,11 +27,11 @@ class Owner(Protocol):
         """Takes what a signal's handler has raised in the middle of a report, and ends the call."""
 
 
-_owners: weakref.WeakValueDictionary[int, Owner] = weakref.WeakValueDictionary()
+_owners: weakref.WeakValueDictionary[int, ReportReceiver] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
 
 
-def owner_number(owner: Owner) -> int:
+def owner_number(owner: ReportReceiver) -> int:
     """The number for `abi.Context.owner`. It does not keep the owner alive."""
     number = next(_numbers)
     _owners[number] = owner
@@ -62,7 +62,7 @@ _native = abi.ReportFunction(_report)
 REPORT: int = ctypes.cast(_native, ctypes.c_void_p).value or 0  # for the contexts of all code since ABI 2
 
 
-def silent_report(owner: Owner, context: int) -> Any:
+def silent_report(owner: ReportReceiver, context: int) -> Any:
     """A function for code of ABI 1 that runs with this one context. It does not keep the owner alive: a cycle would
     hold memory for long."""
     known = weakref.ref(owner)

@@ -19,7 +19,7 @@ OUT = "out"  # the keyword for the memory of outputs
 
 
 @dataclass(frozen=True)
-class Given:
+class BoundCall:
     """A call in order.
 
     Attributes:
@@ -37,7 +37,7 @@ class Given:
     named: frozenset[str] = frozenset()
 
 
-def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Given:
+def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundCall:
     """What each part of a call is meant as.
 
     Raises:
@@ -58,7 +58,7 @@ def bind_call(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             error.hint = f"write {_written(schema, [f'{error.argument}=...'])}"
         raise
     counts, values = counted_inputs(schema, args, parameters, place)
-    return Given(values, counts, parameters, out, frozenset(named))
+    return BoundCall(values, counts, parameters, out, frozenset(named))
 
 
 def _check_count(schema: OpSchema, args: tuple[Any, ...]) -> None:

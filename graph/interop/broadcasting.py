@@ -20,15 +20,15 @@ from ..ops.movement import broadcast_to
 from ..ops.operands import broadcast_shapes
 from ..types.dims import Dim
 from ..types.promotion import weak_array
-from .binding import Given
+from .binding import BoundCall
 from .elementwise import trouble_of
 from .explained import advised, explained_mismatch
 from .kinds import NUMBER, NUMPY, Operand
-from .specialise import AnyKernel, ArgumentKind, Prepared, Specialisation, prepared, specialise, specialised
+from .specialise import AnyKernel, ArgumentKind, PreparedKernel, Specialisation, prepared, specialise, specialised
 from .spread import Shape, Spread, common_shape, is_one_axis
 
 
-def as_views(state: Prepared, operands: list[Operand], memory: Sequence[Operand | None] | None) -> list[Operand]:
+def as_views(state: PreparedKernel, operands: list[Operand], memory: Sequence[Operand | None] | None) -> list[Operand]:
     """The operands, arrays of the host repeated as views where no specialisation does it.
 
     These are calls of kernels whose parameters are tuned, and calls with memory for a larger output than the inputs'.
@@ -55,8 +55,8 @@ def _repeated(operand: Operand, shape: Shape) -> Operand:
 
 def mismatch(
     kernel: AnyKernel | LoadedKernel,
-    state: Prepared,
-    given: Given,
+    state: PreparedKernel,
+    given: BoundCall,
     operands: Sequence[Operand],
     kinds: Sequence[ArgumentKind],
     spread: Spread | None,
@@ -82,7 +82,7 @@ def mismatch(
     return wrong if trouble else advised(wrong, schema, operands, "")
 
 
-def check_elementwise(made: Specialisation, given: Given, operands: Sequence[Operand]) -> None:
+def check_elementwise(made: Specialisation, given: BoundCall, operands: Sequence[Operand]) -> None:
     """Refuses a call that would broadcast the arguments of a kernel that is not elementwise.
 
     Raises:
@@ -121,7 +121,7 @@ def broadcast_shape(
         return None
 
 
-def broadcast_values(state: Prepared, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+def broadcast_values(state: PreparedKernel, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> tuple[Any, ...]:
     """Values of a graph, or tensors of `einkorn.tensor`, of which those that broadcast get their common shape.
 
     Raises:

@@ -16,7 +16,7 @@ from ...dsl.package.library import LibraryKernel, LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema, Role
 from ...dsl.types.dtype import DType
 from ..driver.buffer import Buffer
-from .binding import Given
+from .binding import BoundCall
 from .direct import LIBRARIES, called
 from .specialise import prepared
 
@@ -64,7 +64,7 @@ def _directly(
     kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Outputs
 ) -> list[Array] | None:
     out = None if outs is None else tuple(np.empty(tuple(shape), dtype.to_numpy()) for dtype, shape in outs)
-    result = called(kernel, prepared(kernel), Given(list(arrays), _counts(kernel, schema), parameters, out))
+    result = called(kernel, prepared(kernel), BoundCall(list(arrays), _counts(kernel, schema), parameters, out))
     return [np.array(each) for each in (*_flat(result), *_changed(schema, arrays))]
 
 

@@ -27,13 +27,13 @@ from ..ops.custom import custom, inplace_custom
 from ..staging.value import Value
 from ..types.promotion import weak_array
 from .arranged import Arranged, arranged
-from .binding import OUT, Given, bind_call
+from .binding import OUT, BoundCall, bind_call
 from .explained import explained
 from .fast_path import serve
 from .kinds import NUMBER, Operand, as_kind, device_of_call, kind_of_results, library_of, operand_of
-from .outputs import Place, check_apart, check_rank, checked, filled, memory_of
+from .outputs import OutputPlace, check_apart, check_rank, checked, filled, memory_of
 from .repeated import MISS, keep, look_of
-from .specialise import AnyKernel, ArgumentKind, Prepared, Specialisation, prepared, specialised
+from .specialise import AnyKernel, ArgumentKind, PreparedKernel, Specialisation, prepared, specialised
 from .spread import spread_of
 
 # Libraries whose tensors reach kernels by ops that are registered with them: what calls them so.
@@ -72,7 +72,7 @@ def call(kernel: AnyKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return result
 
 
-def _is_elementwise(kernel: AnyKernel, state: Prepared, laid: Arranged) -> bool:
+def _is_elementwise(kernel: AnyKernel, state: PreparedKernel, laid: Arranged) -> bool:
     """Whether the kernel computes the same with the axes in another order."""
     look = look_of(laid.args, laid.kwargs, state.joint)
     known = state.elementwise.get(look) if look is not None else None
@@ -89,7 +89,7 @@ def _is_elementwise(kernel: AnyKernel, state: Prepared, laid: Arranged) -> bool:
     return known
 
 
-def _answer(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _answer(kernel: AnyKernel, state: PreparedKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     look = look_of(args, kwargs, state.joint)
     if look is not None:
         known = state.looks.get(look)
@@ -110,8 +110,8 @@ def _answer(kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: M
 
 def called(
     kernel: AnyKernel | LoadedKernel,
-    state: Prepared,
-    given: Given,
+    state: PreparedKernel,
+    given: BoundCall,
     look: Any = None,
     made: Callable[[Specialisation], Specialisation] | None = None,
 ) -> Any:
@@ -151,12 +151,12 @@ def _device_of(
     return device_of_call(schema.name, ["out"] * len(outputs), outputs)
 
 
-def _operands(schema: OpSchema, given: Given) -> list[Operand]:
+def _operands(schema: OpSchema, given: BoundCall) -> list[Operand]:
     names = _names(schema, given.counts)
     return [operand_of(value, schema.name, name) for value, name in zip(given.values, names, strict=False)]
 
 
-def _library(given: Given) -> Callable[..., Any] | None:
+def _library(given: BoundCall) -> Callable[..., Any] | None:
     """What calls kernels with tensors of another library, if there is one for any of these."""
     memory = given.out if isinstance(given.out, tuple | list) else (given.out,)
     for value in (*given.values, *memory):
@@ -181,8 +181,8 @@ def _names(schema: OpSchema, counts: Mapping[str, int]) -> list[str]:
 
 def _specialised(
     kernel: AnyKernel | LoadedKernel,
-    state: Prepared,
-    given: Given,
+    state: PreparedKernel,
+    given: BoundCall,
     operands: Sequence[Operand],
     device: Device,
     memory: Sequence[Operand | None] | None,
@@ -205,7 +205,7 @@ def _specialised(
 
 
 def _dtypes_of_memory(
-    state: Prepared, operands: Sequence[Operand], memory: Sequence[Operand | None]
+    state: PreparedKernel, operands: Sequence[Operand], memory: Sequence[Operand | None]
 ) -> list[DType | None] | None:
     """The dtypes of the outputs, where only `out=` determines them or sizes; None where it is not needed."""
     if state.open_sizes and None not in memory and len(memory) == len(state.schema.outputs):
@@ -281,7 +281,7 @@ def run(
 
 def _places(
     made: Specialisation, operands: Sequence[Operand], memory: Sequence[Operand | None], sizes: Mapping[str, int]
-) -> list[Place | None]:
+) -> list[OutputPlace | None]:
     """The memory of `out=`, checked against what the call gives."""
     schema = made.schema
     shapes: list[tuple[int, ...] | None] = [None] * len(made.outputs)
@@ -330,7 +330,7 @@ def _grouped(made: Specialisation, results: list[Any]) -> Any:
     return None if not given else given[0] if len(given) == 1 else given
 
 
-def _refuse_out(schema: OpSchema, given: Given, why: str) -> None:
+def _refuse_out(schema: OpSchema, given: BoundCall, why: str) -> None:
     if given.out is not None:
         raise GraphError(
             f"op '{schema.name}' {why}",
@@ -345,7 +345,7 @@ def _refuse_out(schema: OpSchema, given: Given, why: str) -> None:
 # *** values of graphs ***
 
 
-def _repeated(state: Prepared, args: tuple[Any, ...], given: Given) -> tuple[Any, ...]:
+def _repeated(state: PreparedKernel, args: tuple[Any, ...], given: BoundCall) -> tuple[Any, ...]:
     """The values of graphs, or tensors of `einkorn.tensor`, of a call; those that broadcast in their common shape."""
     values = [args[k] for k in state.joint] if len(args) == len(state.schema.inputs) else []
     shapes = [tuple(getattr(value, "shape", ())) for value in values]
@@ -355,7 +355,7 @@ def _repeated(state: Prepared, args: tuple[Any, ...], given: Given) -> tuple[Any
     return result
 
 
-def _staged(kernel: AnyKernel, schema: OpSchema, args: tuple[Any, ...], given: Given) -> Any:
+def _staged(kernel: AnyKernel, schema: OpSchema, args: tuple[Any, ...], given: BoundCall) -> Any:
     """The op in the graph that is being built; its results as a call gives them."""
     _refuse_out(schema, given, "is staged in a graph, where nothing is written in place")
     device = next(value for value in given.values if isinstance(value, Value)).device

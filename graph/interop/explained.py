@@ -15,7 +15,7 @@ from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.signature.variadic import expand
 from ...dsl.types.dtype import DType
 from ..calling.inputs import WRONG_INPUT
-from .binding import Given
+from .binding import BoundCall
 from .kinds import Operand
 from .specialise import Specialisation
 from .spread import common_shape, is_one_axis
@@ -24,7 +24,7 @@ _SHAPES = ("EK0311", "EK0312")  # errors of shapes that broadcasting might have 
 IN_GRAPHS = "pass out_types"  # the hint of `dsl.signature`
 
 
-def explained_mismatch(schema: OpSchema, given: Given, operands: Sequence[Operand]) -> EinkornError | None:
+def explained_mismatch(schema: OpSchema, given: BoundCall, operands: Sequence[Operand]) -> EinkornError | None:
     """What contradicts the signature, with the sizes of the call; None where nothing does."""
     if schema.variadic:
         known = {a.name: given.counts.get(a.name, 0) for a in schema.variadic}

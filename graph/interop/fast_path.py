@@ -33,7 +33,7 @@ from ..types.strides import pattern_of, whole
 from .arranged import Arranged
 from .explained import explained
 from .own_class import set_own
-from .specialise import CHECKS, AnyKernel, Prepared, Specialisation, prepared, specialise
+from .specialise import CHECKS, AnyKernel, PreparedKernel, Specialisation, prepared, specialise
 from .spread import Spread, spread_of
 
 OTHER = "other"  # a number of NumPy's that is converted
@@ -44,7 +44,11 @@ _lock = fork_lock()
 
 
 def serve(
-    kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any], laid: Arranged | None = None
+    kernel: AnyKernel,
+    state: PreparedKernel,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    laid: Arranged | None = None,
 ) -> None:
     """After a call that Python has served: a door for calls like this one, when they repeat. `laid` is the call as its
     arrays lie, where Python has served that."""
@@ -57,14 +61,14 @@ def serve(
 class FastPath:
     """The doors of a kernel, for as long as its program stays what it is."""
 
-    def __init__(self, kernel: AnyKernel, state: Prepared) -> None:
+    def __init__(self, kernel: AnyKernel, state: PreparedKernel) -> None:
         self.kernel = weakref.ref(kernel)
         self.loaded = state.loaded
         self.first: Any = _ToPython(kernel)  # what is called
         self.counter = CallCounter(TUNED_KERNELS if state.loaded.is_tuned else KERNELS)
 
     def note(
-        self, state: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any], laid: Arranged | None = None
+        self, state: PreparedKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any], laid: Arranged | None = None
     ) -> None:
         """Counts a call; after the second of a kind a door is made."""
         tuned = state.loaded.is_tuned
@@ -91,7 +95,7 @@ class FastPath:
 
     def want(
         self,
-        state: Prepared,
+        state: PreparedKernel,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         order: Sequence[int],
@@ -210,7 +214,7 @@ def _array_of(value: Any) -> Any:
 
 
 def _served(
-    kernel: AnyKernel, state: Prepared, args: tuple[Any, ...], parameters: Mapping[str, Any]
+    kernel: AnyKernel, state: PreparedKernel, args: tuple[Any, ...], parameters: Mapping[str, Any]
 ) -> Specialisation | None:
     """What has served such a call."""
     kinds: list[Any] = []

@@ -1,7 +1,7 @@
 """Computes the gradients of an op by what is recorded as its backward: the same for every library that calls kernels.
 
-A backward is a function of a `Context` and the gradients of the outputs, written with the arrays of code that calls;
-the same on values of a graph, which is staged once for dtypes and ranks and serves all sizes; or a kernel whose
+A backward is a function of a `GradientContext` and the gradients of the outputs, written with the arrays of code that
+calls; the same on values of a graph, which is staged once for dtypes and ranks and serves all sizes; or a kernel whose
 arguments are named after what they are.
 
 See also `Runner` (how a library requests gradients, and how it runs kernels and graphs).
@@ -30,7 +30,7 @@ from .uses import Uses
 
 
 @dataclass(frozen=True)
-class Context:
+class GradientContext:
     """A call whose gradients are requested.
 
     Attributes:
@@ -60,12 +60,12 @@ class Runner(Protocol):
     def graph(self, backward: BackwardGraph, args: Sequence[Any]) -> Sequence[Any]:
         """A graph, on flat arguments: its outputs."""
 
-    def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
+    def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
         """The kernel for arrays as those of a call."""
 
 
 def gradients(
-    kernel: AnyKernel, context: Context, grads: Sequence[Any], runner: Runner, kept: Uses | None = None
+    kernel: AnyKernel, context: GradientContext, grads: Sequence[Any], runner: Runner, kept: Uses | None = None
 ) -> list[Any]:
     """A gradient for each input of a call; None for what has none, or where a graph need not compute it.
 
@@ -114,7 +114,7 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 
 
 def _by_kernel(
-    schema: OpSchema, backward: AnyKernel, context: Context, grads: Sequence[Any], runner: Runner
+    schema: OpSchema, backward: AnyKernel, context: GradientContext, grads: Sequence[Any], runner: Runner
 ) -> list[Any]:
     known: dict[str, Any] = dict(zip((a.name for a in schema.inputs), context.inputs, strict=True))
     outputs = [*schema.outputs, *(schema.mutable if len(grads) > len(schema.outputs) else ())]
@@ -140,7 +140,7 @@ def _by_kernel(
 
 
 def _by_graph(
-    special: Specialisation, context: Context, grads: Sequence[Any], runner: Runner, kept: Uses | None
+    special: Specialisation, context: GradientContext, grads: Sequence[Any], runner: Runner, kept: Uses | None
 ) -> list[Any]:
     needs = tuple(map(bool, _flat(context.needs_input_grad)))
     backward = backward_graph(special, needs)
@@ -209,7 +209,7 @@ def _staged(special: Specialisation, needs: tuple[bool, ...]) -> BackwardGraph:
         made = _grouped(special, schema.outputs, ordered)
         grads = _grouped(special, schema.outputs, ordered)
         wanted = _grouped(special, schema.inputs, iter(needs))
-        context = Context(tuple(took), tuple(made), dict(special.parameters), tuple(wanted))
+        context = GradientContext(tuple(took), tuple(made), dict(special.parameters), tuple(wanted))
         result = _flat(_checked(schema, record.compute(context, *grads), place_of(record.compute)))
         given.extend(each is not None and need for each, need in zip(result, needs, strict=True))
         # A graph has an output; one whose gradients are all None is not run.

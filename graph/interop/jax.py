@@ -26,7 +26,7 @@ from ..staging.kernels import Extensions
 from ..types.promotion import weak_array
 from .broadcasting import broadcast_shape
 from .elementwise import adds_axis, batch_axes, same_member
-from .gradients import BackwardGraph, Context, gradients
+from .gradients import BackwardGraph, GradientContext, gradients
 from .jax_callee import Levels, members
 from .jax_handlers import Handler, failed, handler_of
 from .jax_primitives import call as staged_call
@@ -40,7 +40,7 @@ _NUMBERS = (bool, int, float, complex)
 Counts = tuple[int | None, ...]  # of arguments: how many arrays a variadic one has
 
 
-def op(kernel: AnyKernel | str, *, extensions: Extensions = ()) -> Op:
+def op(kernel: AnyKernel | str, *, extensions: Extensions = ()) -> JaxOp:
     """A kernel as a function of JAX arrays, for use in and outside of `jax.jit`, `jax.vmap`, `jax.grad` and
     `jax.export`.
 
@@ -62,10 +62,10 @@ def op(kernel: AnyKernel | str, *, extensions: Extensions = ()) -> Op:
             got=", ".join(result.schema.late),
             hint="call the kernel directly on arrays, outside of jit",
         )
-    return Op(result)
+    return JaxOp(result)
 
 
-class Op:
+class JaxOp:
     """A kernel as a function of JAX arrays: outputs are returned, and after them the new values of arguments that the
     kernel changes in place; parameters are keywords.
 
@@ -124,12 +124,12 @@ class Op:
         return handler_of(made.model, made.checks, merges=adds_axis(made)).name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Op, (self.kernel,), {"vmap": self.vmap, "_backward": self._backward}
+        return JaxOp, (self.kernel,), {"vmap": self.vmap, "_backward": self._backward}
 
-    def __copy__(self) -> Op:
+    def __copy__(self) -> JaxOp:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Op:
+    def __deepcopy__(self, memo: Any) -> JaxOp:
         return self
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ class Op:
 class _KernelCall:
     """What calls of an op with the same parameters run; see `jax_callee.Callee`."""
 
-    def __init__(self, op: Op, counts: Counts, parameters: dict[str, Any]) -> None:
+    def __init__(self, op: JaxOp, counts: Counts, parameters: dict[str, Any]) -> None:
         self.op = op
         self.name = op.kernel.schema.name
         self.counts = counts
@@ -362,9 +362,9 @@ class _KernelCall:
         schema = self.op.kernel.schema
         outputs = tuple(results[: len(results) - len(schema.mutable)])
         nested, parameters = tuple(_nested(inputs, self.counts)), bind_parameters(schema, self.parameters)
-        context = Context(nested, outputs, parameters)
+        context = GradientContext(nested, outputs, parameters)
         if self.op._backward is None:
-            result = gradients(self.op.kernel, context, grads, _Runner(self.name))
+            result = gradients(self.op.kernel, context, grads, _JaxRunner(self.name))
         else:
             given = self.op._backward(context, *grads)
             result = list(given) if isinstance(given, list | tuple) else [given]
@@ -477,7 +477,7 @@ def call(kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any], 
         raise known from None
 
 
-def op_of(kernel: AnyKernel) -> Op:
+def op_of(kernel: AnyKernel) -> JaxOp:
     """The op of a kernel; one for each kernel object."""
     with _lock:
         entry = _ops.get(kernel)
@@ -487,7 +487,7 @@ def op_of(kernel: AnyKernel) -> Op:
 
 
 _lock = fork_lock()
-_ops: weakref.WeakKeyDictionary[AnyKernel, Op] = weakref.WeakKeyDictionary()
+_ops: weakref.WeakKeyDictionary[AnyKernel, JaxOp] = weakref.WeakKeyDictionary()
 
 
 def _canonical(array: Any) -> Any:
@@ -496,7 +496,7 @@ def _canonical(array: Any) -> Any:
     return array if dtype == array.dtype else jax.lax.convert_element_type(array, dtype)
 
 
-class _Runner:
+class _JaxRunner:
     """How backwards of an op are run on arrays of JAX's; see `gradients.Runner`."""
 
     def __init__(self, name: str) -> None:
@@ -513,7 +513,7 @@ class _Runner:
                 callee = _graphs[backward] = _GraphCall(self._name, handler)
         return staged_call(callee, args)
 
-    def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
+    def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
         kinds = [_kind(kernel.schema.name, f"input {k}", value) for k, value in enumerate(context.inputs)]
         return specialise(kernel, kinds, context.parameters)
 

@@ -26,7 +26,7 @@ tangent_p = Primitive("einkorn_tangent")
 tangent_p.multiple_results = True
 
 
-class Linear(Protocol):
+class LinearMap(Protocol):
     """A linear function and its transpose; both depend on residuals. Equal ones are the same function."""
 
     def outputs(self, residuals: Sequence[Any]) -> list[int]:
@@ -145,7 +145,7 @@ class Batched:
         axis: the name of the axis, for collectives in a backward.
     """
 
-    one: Linear
+    one: LinearMap
     batched: tuple[bool, ...]
     axis: Any
 
@@ -184,7 +184,7 @@ def differentiate(
     residuals = [*primals, *results]
     numbers = callee.numbers()
     diagonal = not any(numbers[k] for k in moving) and callee.adds_axis(members(primals, levels))
-    linear: Linear = OfCall(callee, len(primals), moving, diagonal)
+    linear: LinearMap = OfCall(callee, len(primals), moving, diagonal)
     given = [tangents[k] for k in moving]
     for level in reversed(levels):
         linear = Batched(linear, (*level, *(True for _ in results)), None)
@@ -206,15 +206,15 @@ def _axes(values: Sequence[Any]) -> frozenset[Any]:
 # *** the primitive ***
 
 
-def _forward(*args: Any, linear: Linear, count: int) -> list[Any]:
+def _forward(*args: Any, linear: LinearMap, count: int) -> list[Any]:
     return linear.forward(args[:count], args[count:])
 
 
-def _abstract(*avals: Any, linear: Linear, count: int) -> list[Any]:
+def _abstract(*avals: Any, linear: LinearMap, count: int) -> list[Any]:
     return [avals[k].update(weak_type=False) for k in linear.outputs(avals[:count])]
 
 
-def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, linear: Linear, count: int) -> Any:
+def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, linear: LinearMap, count: int) -> Any:
     results = tangent_p.bind(*primals, linear=linear, count=count)
     if all(type(tangent) is ad.Zero for tangent in tangents[:count]):
         moved = varying_alike([ad.instantiate_zeros(t) for t in tangents[count:]], _axes(primals))
@@ -234,7 +234,7 @@ def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, linear: 
     return results, derivatives
 
 
-def _transposed(grads: Sequence[Any], *args: Any, linear: Linear, count: int) -> list[Any]:
+def _transposed(grads: Sequence[Any], *args: Any, linear: LinearMap, count: int) -> list[Any]:
     residuals = args[:count]
     if any(map(ad.is_undefined_primal, residuals)):
         raise NotImplementedError("einkorn_tangent is linear in its tangents alone")
@@ -244,7 +244,7 @@ def _transposed(grads: Sequence[Any], *args: Any, linear: Linear, count: int) ->
     return [None] * count + [g if is_missing else None for g, is_missing in zip(transposed, missing, strict=True)]
 
 
-def _batched(axis_data: Any, args: Sequence[Any], dims: Sequence[Any], *, linear: Linear, count: int) -> Any:
+def _batched(axis_data: Any, args: Sequence[Any], dims: Sequence[Any], *, linear: LinearMap, count: int) -> Any:
     if all(dim is None for dim in dims):
         results = tangent_p.bind(*args, linear=linear, count=count)
         return results, [None] * len(results)

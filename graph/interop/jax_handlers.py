@@ -31,7 +31,7 @@ from ...dsl.signature.parameters import identity
 from ..calling.doors import DoorOwner, door_spec, entry_words
 from ..driver.python_api import address_of
 from ..engine.model import Model
-from ..ir import Constant, GraphIR, Node
+from ..ir import ConstantTensor, GraphIR, Node
 from ..loading.compile import chosen_checks
 from .foreign_calls import own_door
 from .jax_callee import Levels, Shape, batch_sizes
@@ -260,7 +260,7 @@ def _name(ir: GraphIR, checks: str | None) -> str:
             parameters = [[name, *identity(value)] for name, value in node.parameters]
             nodes.append([node.kernel.digest, parameters, list(node.operands), [str(t) for t in node.out_types]])
         else:
-            nodes.append(node.array.tobytes().hex() if isinstance(node, Constant) else repr(node))
+            nodes.append(node.array.tobytes().hex() if isinstance(node, ConstantTensor) else repr(node))
     inputs = [str(type) for type in ir.inputs]
     key = content_key(
         "xla", inputs, nodes, list(ir.outputs), str(chosen_checks(parse_checks(checks) if checks else None))

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from .jax_callee import Callee, Levels, at_front, batch_sizes, members, varying_alike
 from .jax_gradients import differentiate
-from .jax_sharding import Shared, is_split, result_sharding
+from .jax_sharding import SharedAxes, is_split, result_sharding
 
 call_p = Primitive("einkorn_call")
 call_p.multiple_results = True
@@ -32,17 +32,17 @@ def call(callee: Callee, args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(call_p.bind(*varying_alike(args), callee=callee, levels=()))
 
 
-def _shared(callee: Callee, avals: Sequence[Any], levels: Levels) -> Shared:
+def _shared(callee: Callee, avals: Sequence[Any], levels: Levels) -> SharedAxes:
     """Which axes of operands and results are worked on element for element, or member for member."""
     if levels:
         present = [tuple(k for k, level in enumerate(levels) if level[number]) for number, _ in enumerate(avals)]
-        return Shared(tuple(present), len(levels))
+        return SharedAxes(tuple(present), len(levels))
     if not callee.adds_axis(avals):
         batch = callee.batch(avals) or (0,) * len(avals)
-        return Shared(tuple(tuple(range(count)) for count in batch), max(batch, default=0))
+        return SharedAxes(tuple(tuple(range(count)) for count in batch), max(batch, default=0))
     single = callee.numbers()
     axes = [() if one else tuple(range(len(aval.shape))) for aval, one in zip(avals, single, strict=True)]
-    return Shared(tuple(axes), max(map(len, axes)))
+    return SharedAxes(tuple(axes), max(map(len, axes)))
 
 
 def _abstract(*avals: Any, callee: Callee, levels: Levels) -> list[Any]:
@@ -51,7 +51,7 @@ def _abstract(*avals: Any, callee: Callee, levels: Levels) -> list[Any]:
     if not avals:
         return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
     whole = avals[0].sharding.mesh.empty
-    shared = Shared(((),) * len(avals), 0) if whole else _shared(callee, avals, levels)
+    shared = SharedAxes(((),) * len(avals), 0) if whole else _shared(callee, avals, levels)
     return [
         avals[0].update(
             shape=shape,

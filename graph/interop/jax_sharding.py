@@ -22,7 +22,7 @@ from ...dsl.diagnostics.places import user_place
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedAxes:
     """Axes along which a call may be split.
 
     Attributes:
@@ -34,7 +34,7 @@ class Shared:
     count: int
 
 
-def result_sharding(name: str, avals: Sequence[Any], shared: Shared, rank: int) -> Any:
+def result_sharding(name: str, avals: Sequence[Any], shared: SharedAxes, rank: int) -> Any:
     """The sharding of a result in the type system of JAX: on meshes with explicit axes as the operands have it.
 
     Raises:

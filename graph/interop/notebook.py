@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from ...dsl.diagnostics.cards import Card, Code, Note, Part, Table
+from ...dsl.diagnostics.cards import Card, CardTable, CodeBlock, Note, Part
 from ...dsl.diagnostics.errors import EinkornError, plural
 from ...dsl.frontend.caller import Called
 from ...dsl.package.finding_tables import finding_tables
@@ -50,7 +50,7 @@ def _kernel(kernel: AnyKernel) -> Card:
     return Card("kernel", call_text(schema), parts, facts)
 
 
-def _specialisations(made: list[Specialisation]) -> Table:
+def _specialisations(made: list[Specialisation]) -> CardTable:
     rows = [
         (
             ", ".join(map(_shown, each.inputs)),
@@ -61,7 +61,7 @@ def _specialisations(made: list[Specialisation]) -> Table:
         )
         for each in made
     ]
-    return Table(("takes", "gives", "parameters", "device", "ready"), rows, title="called with")
+    return CardTable(("takes", "gives", "parameters", "device", "ready"), rows, title="called with")
 
 
 def _shown(type: ShapedType) -> str:
@@ -81,13 +81,13 @@ def _graph(graph: Graph) -> Card:
     return Card(
         "graph",
         graph.name,
-        [*parts, Code(listing, f"{plural(len(ir.nodes), 'node')}", folded=len(listing.splitlines()) > 20)],
+        [*parts, CodeBlock(listing, f"{plural(len(ir.nodes), 'node')}", folded=len(listing.splitlines()) > 20)],
     )
 
 
-def _values(title: str, types: Any) -> Table:
+def _values(title: str, types: Any) -> CardTable:
     rows = [(str(k), str(t.dtype), f"({', '.join(map(str, t.shape))})", str(t.device)) for k, t in enumerate(types)]
-    return Table((title, "dtype", "shape", "device"), rows, numbers=(0,))
+    return CardTable((title, "dtype", "shape", "device"), rows, numbers=(0,))
 
 
 @card_of.register
@@ -96,14 +96,14 @@ def _model(model: Model) -> Card:
     summaries = model.kernel_summaries
     if summaries:
         rows = [_summary(summary) for summary in summaries]
-        parts.append(Table(("kernel", "computes where it reads", "does where it stores"), rows, title="what runs"))
+        parts.append(CardTable(("kernel", "computes where it reads", "does where it stores"), rows, title="what runs"))
     memory = [(name, f"{size:,} bytes") for name, size in model.memory.items() if size]
     return Card("model", model.ir.name, parts, memory)
 
 
-def _specs(title: str, specs: list[TensorSpec]) -> Table:
+def _specs(title: str, specs: list[TensorSpec]) -> CardTable:
     rows = [(s.name, str(s.dtype), f"({', '.join(map(str, s.dims))})", str(s.device)) for s in specs]
-    return Table((title, "dtype", "shape", "device"), rows)
+    return CardTable((title, "dtype", "shape", "device"), rows)
 
 
 def _summary(summary: KernelSummary) -> tuple[str, ...]:
@@ -124,9 +124,9 @@ def _profile(profile: Profile) -> Card:
     parts: list[Part] = []
     if rows:
         heads = ("share", "", "total", "median", "runs", "model", "group")
-        parts.append(Table(heads, rows, numbers=(0, 2, 3, 4), bars=1))
+        parts.append(CardTable(heads, rows, numbers=(0, 2, 3, 4), bars=1))
     if profile.counted:
-        parts.append(Code(added(profile.counted).table(), "memory"))
+        parts.append(CodeBlock(added(profile.counted).table(), "memory"))
     time = sum(event.duration for event in calls)
     return Card("profile", f"{plural(len(calls), 'call')}, {shown_time(time)}", parts)
 
@@ -145,4 +145,4 @@ def _tuning(table: TuningTable) -> Card:
         error = "" if candidate.error is None else f"{candidate.error:.1f}"
         rows.append([*values, time, ratio, error, marks, f"{100 * (candidate.seconds or 0.0) / longest:.1f}%"])
     heads = [*table.candidates[0].parameters, "a call", "times as fast", "ulp from float64", "", ""]
-    return Card("tuning", f"{table.op} ({shapes})", [Table(heads, rows, bars=len(heads) - 1)])
+    return Card("tuning", f"{table.op} ({shapes})", [CardTable(heads, rows, bars=len(heads) - 1)])

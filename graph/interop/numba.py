@@ -21,7 +21,7 @@ from numba.extending import overload
 
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
-from ...dsl.signature.dims import Binary, Computed, Expression, FunctionCall, Name, Negate, Number
+from ...dsl.signature.dims import Computed, DimName, DimNumber, DimOperation, Expression, FunctionCall, Negate
 from ...dsl.signature.parameters import bind_parameters
 from ...dsl.signature.parse_dims import parse_dims
 from ...dsl.signature.schema import Form, OpSchema
@@ -324,7 +324,7 @@ def _checks(
     for rule in made.constraints:
         sign = ">=" if rule.kind == "at_least" else "=="
         conditions.append(f"{text(_expression(rule.left))} {sign} {text(_expression(rule.right))}")
-    computed = [size for output in made.output_sizes for size in output if not isinstance(size, Name | Number)]
+    computed = [size for output in made.output_sizes for size in output if not isinstance(size, DimName | DimNumber)]
     conditions += [f"{text(size)} >= 0" for size in computed]
     if conditions:
         yield f"if not ({' and '.join(dict.fromkeys(conditions))}):"
@@ -353,8 +353,10 @@ def _countable(made: Specialisation, text: Callable[[Expression], str]) -> Itera
     sizes = [size for output in made.output_sizes for size in output]
     for size in (*sizes, *map(_expression, (*rules, *made.plan.slots))):
         parts = list(_parts(size))
-        if any(isinstance(part, Binary) and part.operator == "*" for part in parts):
-            yield from (f"abs({_in_floats(text, part)}) < {MAX_SIZE}" for part in parts if isinstance(part, Binary))
+        if any(isinstance(part, DimOperation) and part.operator == "*" for part in parts):
+            yield from (
+                f"abs({_in_floats(text, part)}) < {MAX_SIZE}" for part in parts if isinstance(part, DimOperation)
+            )
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:
@@ -362,7 +364,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
     match expression:
         case Negate(operand):
             yield from _parts(operand)
-        case Binary(_, left, right):
+        case DimOperation(_, left, right):
             yield from (*_parts(left), *_parts(right))
         case FunctionCall(_, arguments):
             for argument in arguments:
@@ -372,7 +374,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 
 def _in_floats(text: Callable[[Expression], str], expression: Expression) -> str:
     """An operation, of its operands as floats: these have been looked at before."""
-    assert isinstance(expression, Binary)
+    assert isinstance(expression, DimOperation)
     return f"float({text(expression.left)}) {expression.operator} float({text(expression.right)})"
 
 
@@ -382,24 +384,24 @@ _PREFIX = "ek_size_"
 def _expression(dim: Dim) -> Expression:
     """A dim of a graph as an expression of the dims language, in which it prints."""
     if isinstance(dim, SymbolicDim):
-        return Name(dim.name)
+        return DimName(dim.name)
     if isinstance(dim, StaticDim):
-        return Number(int(dim))
+        return DimNumber(int(dim))
     (item,) = parse_dims(f"({dim})")
-    return item.expression if isinstance(item, Computed) else Name(str(item))
+    return item.expression if isinstance(item, Computed) else DimName(str(item))
 
 
 def _python(integers: Mapping[str, str], expression: Expression) -> str:
     """An expression of the dims language in Python, whose sign rules it has."""
     text = functools.partial(_python, integers)
     match expression:
-        case Number(value):
+        case DimNumber(value):
             return str(value)
-        case Name(name):
+        case DimName(name):
             return integers.get(name) or _PREFIX + name
         case Negate(operand):
             return f"(-{text(operand)})"
-        case Binary(operator, left, right):
+        case DimOperation(operator, left, right):
             return f"({text(left)} {operator} {text(right)})"
         case FunctionCall("ceildiv", (left, right)):
             return f"(-(-{text(left)} // {text(right)}))"

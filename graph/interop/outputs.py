@@ -20,7 +20,7 @@ CODE = "EK0853"
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPlace:
     """Where one output goes: the caller's own memory, or fresh memory that is copied there afterwards."""
 
     name: str
@@ -58,7 +58,7 @@ def checked(
     memory: Sequence[Operand | None],
     wanted: Sequence[tuple[DType, tuple[int, ...] | None]],
     device: Device,
-) -> list[Place | None]:
+) -> list[OutputPlace | None]:
     """The memory for each output. A shape of None is computed on the way, and checked then.
 
     Raises:
@@ -70,7 +70,7 @@ def checked(
         written = f"write out=({', '.join(names)})" if len(names) > 1 else "write out=y"
         hint = written if names else "what it changes comes as an argument"
         _wrong(op, text, "out", len(names), len(memory), hint)
-    results: list[Place | None] = []
+    results: list[OutputPlace | None] = []
     for name, operand, (dtype, shape) in zip(names, memory, wanted, strict=True):
         if operand is None:
             results.append(None)
@@ -99,7 +99,7 @@ def check_rank(op: str, name: str, operand: Operand, rank: int) -> None:
         _wrong(op, text, name, rank, len(operand.shape), None)
 
 
-def _place(op: str, name: str, operand: Operand) -> Place:
+def _place(op: str, name: str, operand: Operand) -> OutputPlace:
     array = operand.value if isinstance(operand.value, np.ndarray) else getattr(operand.value, "_array", None)
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise GraphError(
@@ -117,12 +117,14 @@ def _place(op: str, name: str, operand: Operand) -> Place:
         plain = False  # of axes of size 1, which NumPy does not look at
     packed = isinstance(operand.value, np.ndarray) and operand.dtype.is_packed()
     if plain and not packed:
-        return Place(name, operand, operand.value, False)
+        return OutputPlace(name, operand, operand.value, False)
     assert operand.device is not None and not isinstance(operand.device, str)
-    return Place(name, operand, Buffer(operand.dtype, operand.shape, operand.device), True)
+    return OutputPlace(name, operand, Buffer(operand.dtype, operand.shape, operand.device), True)
 
 
-def check_apart(op: str, names: Sequence[str], inputs: Sequence[Operand], outputs: Sequence[Place | None]) -> None:
+def check_apart(
+    op: str, names: Sequence[str], inputs: Sequence[Operand], outputs: Sequence[OutputPlace | None]
+) -> None:
     """The memory that is written shares nothing with inputs, or with the memory of other outputs.
 
     Raises:
@@ -148,7 +150,7 @@ def _storage(value: Any) -> Any:
     return value if isinstance(value, np.ndarray) else getattr(value, "_array", None)
 
 
-def filled(place: Place) -> None:
+def filled(place: OutputPlace) -> None:
     """Copies a result to where the caller wants it."""
     if place.copied:
         target = place.operand.value

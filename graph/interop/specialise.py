@@ -22,7 +22,7 @@ from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import Knobs, kept_at, knobs
 from ...dsl.frontend.python.register import Kernel
 from ...dsl.frontend.reads import Reads
-from ...dsl.package.library import KernelLibrary, LibraryKernel, LoadedKernel, loaded_kernel
+from ...dsl.package.library import LibraryKernel, LoadedKernel, LoadedLibrary, loaded_kernel
 from ...dsl.signature.axis_names import AxisNames, axis_names, open_sizes, output_sizes
 from ...dsl.signature.bind import bind
 from ...dsl.signature.dims import Expression, evaluate
@@ -202,7 +202,7 @@ class Specialisation:
 CHECKS = kept_at(Knobs.checks)  # the default of `checks=`, from the environment
 
 
-class Prepared:
+class PreparedKernel:
     """A kernel's program, and a specialisation for each kind of call: for as long as the kernel's signature and what
     its functions read stay as they are."""
 
@@ -244,25 +244,25 @@ class Prepared:
 
 
 _lock = fork_lock()
-_of_loaded: weakref.WeakKeyDictionary[LoadedKernel, Prepared] = weakref.WeakKeyDictionary()
+_of_loaded: weakref.WeakKeyDictionary[LoadedKernel, PreparedKernel] = weakref.WeakKeyDictionary()
 MAX_PROGRAMS = 16  # of one kernel, made with other constants and helpers, that are kept
 
 
-def prepared(kernel: AnyKernel | LoadedKernel) -> Prepared:
+def prepared(kernel: AnyKernel | LoadedKernel) -> PreparedKernel:
     """What is kept for a kernel; what was kept before, when its constants and helpers are again what they were."""
     loaded = kernel if isinstance(kernel, LoadedKernel) else loaded_kernel(kernel)
     if not isinstance(kernel, Kernel):
         entry = _of_loaded.get(loaded)
         if entry is None:
             with _lock:
-                entry = _of_loaded.setdefault(loaded, Prepared(loaded))
+                entry = _of_loaded.setdefault(loaded, PreparedKernel(loaded))
         return entry
     state: ProgramHistory | None = kernel.calls
     if state is None or state.now.loaded is not loaded:
         with _lock:
             state = kernel.calls
             if state is None:
-                state = kernel.calls = ProgramHistory(Prepared(loaded))
+                state = kernel.calls = ProgramHistory(PreparedKernel(loaded))
             elif state.now.loaded is not loaded:
                 state.show(loaded)
     return state.now
@@ -279,16 +279,16 @@ def made_for(kernel: AnyKernel) -> list[Specialisation]:
 class ProgramHistory:
     """The programs that a kernel object has had, the present one and those before."""
 
-    def __init__(self, now: Prepared) -> None:
+    def __init__(self, now: PreparedKernel) -> None:
         self.now = now
-        self.before: list[Prepared] = []
+        self.before: list[PreparedKernel] = []
 
     def show(self, loaded: LoadedKernel) -> None:
         """Another program is the present one; it may be one that was there before."""
         self.before = [*(each for each in self.before if each is not self.now), self.now][-MAX_PROGRAMS:]
         known = next((each for each in self.before if _same(each.loaded, loaded)), None)
         if known is None:
-            self.now = Prepared(loaded)
+            self.now = PreparedKernel(loaded)
         else:
             known.loaded = loaded
             self.now = known
@@ -341,7 +341,7 @@ class _One:
 
 def specialised(
     kernel: AnyKernel | LoadedKernel,
-    state: Prepared,
+    state: PreparedKernel,
     arguments: Sequence[ArgumentKind],
     counts: dict[str, int],
     bound: dict[str, Any],
@@ -435,7 +435,7 @@ def _made(
     for argument, (dtype, _), axes in zip(schema.inputs, kinds, names.inputs, strict=True):
         made = BufferType if argument.role is Role.MUTABLE else TensorType
         types.append(made(dtype, axes, device))
-    library = KernelLibrary(loaded.origin, {schema.name: loaded})
+    library = LoadedLibrary(loaded.origin, {schema.name: loaded})
     sized = tuple(open_sizes(schema)) if outputs is not None and not schema.counts else ()
     carriers = [TensorType(DType.bool, [name, 0], device) for name in sized]
     graph = Graph(schema.name, input_types=[*types, *carriers], kernel_library=library)

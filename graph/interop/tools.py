@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...dsl.diagnostics.cards import Card, Note, Table
+from ...dsl.diagnostics.cards import Card, CardTable, Note
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich
@@ -25,7 +25,7 @@ from ...dsl.signature.parse_dims import parse_dims
 from ..driver.devices import Device
 from ..loading.compile import explorer_page, stage_text
 from ..types.tensor_type import ShapedType
-from .binding import Given, bind_call
+from .binding import BoundCall, bind_call
 from .direct import called, kind_of
 from .kinds import Operand, device_of_call, operand_of
 from .specialise import AnyKernel, Specialisation, prepared, specialised
@@ -64,7 +64,7 @@ def explored(
 
 def _made(
     kernel: AnyKernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]
-) -> tuple[Specialisation, Given]:
+) -> tuple[Specialisation, BoundCall]:
     """The specialisation for such arguments."""
     state = prepared(kernel)
     given = bind_call(state.schema, tuple(examples), parameters)
@@ -85,7 +85,7 @@ def _of_type(type: ShapedType) -> Operand:
     return Operand(type, type, "type", type.dtype, (0,) * type.rank, type.device.to_device())
 
 
-def _instance(made: Specialisation, given: Given) -> dict[str, Any]:
+def _instance(made: Specialisation, given: BoundCall) -> dict[str, Any]:
     """The specialisation in the words of `einkorn inspect`."""
     schema = made.schema
     types = [*zip(schema.inputs, made.inputs, strict=True), *zip(schema.outputs, made.outputs, strict=True)]
@@ -107,7 +107,7 @@ class Compiled(Rich):
 
     kernel: AnyKernel
     made: Specialisation
-    given: Given
+    given: BoundCall
 
     @placed
     def __call__(self, *args: Any, out: Any = None) -> Any:
@@ -189,7 +189,7 @@ class Compiled(Rich):
 
 @placed
 def _compiled_again(
-    kernel: AnyKernel, kinds: Sequence[Any], given: Given, device: Device, checks: str | None
+    kernel: AnyKernel, kinds: Sequence[Any], given: BoundCall, device: Device, checks: str | None
 ) -> Compiled:
     """What was pickled, compiled in this process."""
     made = specialised(kernel, prepared(kernel), kinds, given.counts, given.parameters, device, checks)
@@ -249,7 +249,7 @@ class Benchmark(Rich):
         """What notebooks show."""
         first = self.rows[0].median
         rows = [(r.name, _time(r.median), _time(r.best), f"{r.median / first:.2f}") for r in self.rows]
-        table = Table(("function", "median", "best", "against the kernel"), rows, numbers=(1, 2, 3))
+        table = CardTable(("function", "median", "best", "against the kernel"), rows, numbers=(1, 2, 3))
         return Card("times of a call", self.rows[0].name, [table])
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.environment.knobs import knobs
-from ...dsl.package.findings import Finding, keep, range_of
+from ...dsl.package.findings import TunedCalls, keep, range_of
 from ...dsl.package.library import LoadedKernel
 from ...dsl.signature.schema import Form, OpSchema
 from ...dsl.signature.tuning import TuningSpace, plain, sizes_by_name
@@ -28,14 +28,14 @@ from ..ops.tuned import finding_for, findings_about, values_of
 from ..tuning.search import search
 from ..tuning.table import TuningTable
 from ..types.dims import Dim
-from .binding import Given
+from .binding import BoundCall
 from .specialise import Specialisation, specialise, with_parameters
 
 _log = logging.getLogger("einkorn.tune")
 _lock = fork_lock()  # one search at a time: others would be timed with it
 
 
-def tuned(made: Specialisation, loaded: LoadedKernel, given: Given, values: Sequence[Any]) -> dict[str, Any]:
+def tuned(made: Specialisation, loaded: LoadedKernel, given: BoundCall, values: Sequence[Any]) -> dict[str, Any]:
     """The parameters for a call: what is chosen, unless the call says one of the parameters that are.
 
     Args:
@@ -112,7 +112,7 @@ def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) ->
 
 def known(
     made: Specialisation, loaded: LoadedKernel, shapes: Sequence[Sequence[int | None]], passed: Iterable[str]
-) -> Finding | None:
+) -> TunedCalls | None:
     """What was found before for such a call."""
     dtypes = [type.dtype.name for type in made.inputs]
     return finding_for(loaded, compiled_for(_device(made).driver), dtypes, shapes, passed, made.parameters)
@@ -124,7 +124,7 @@ def tune(
     space: TuningSpace,
     values: Sequence[Any],
     counts: Mapping[str, int] | None = None,
-) -> tuple[TuningTable, Finding]:
+) -> tuple[TuningTable, TunedCalls]:
     """Tries all candidates for these arguments.
 
     Raises:
@@ -152,7 +152,7 @@ def tune(
     chosen = tuple((name, plain(value)) for name, value in table.parameters.items())
     version = importlib.metadata.version("einkorn")
     about, rejected = _about(made, space), tuple(table.rejected)
-    return table, Finding(
+    return table, TunedCalls(
         **about, ranges=ranges, parameters=chosen, ratio=table.ratio, version=version, rejected=rejected
     )
 
@@ -176,7 +176,7 @@ def tune_op(
     dtypes: Mapping[str, DType],
     parameters: Mapping[str, Any],
     device: Device | None = None,
-) -> tuple[TuningTable, Finding]:
+) -> tuple[TuningTable, TunedCalls]:
     """Tries all candidates for inputs of these shapes, with elements that are drawn.
 
     Args:

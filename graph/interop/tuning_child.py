@@ -42,7 +42,7 @@ def main() -> None:
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Reads requests and writes an answer to each, but for the first, which says what it is about."""
     try:
-        bench = Bench(pickle.load(requests))
+        bench = TuningBench(pickle.load(requests))
         while True:
             request = pickle.load(requests)
             answer = bench.trial(request) if isinstance(request, Try) else bench.race(request)
@@ -52,7 +52,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         return
 
 
-class Bench:
+class TuningBench:
     """The op with its inputs, and the candidates that were compiled."""
 
     def __init__(self, subject: Subject) -> None:

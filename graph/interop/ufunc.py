@@ -52,7 +52,7 @@ _IS_REORDERABLE = 1 << 3  # flag of a loop: elements may be reduced in any order
 _ARITY, _TYPES_OFFSETS = (16, 20), {"functions": 32, "data": 40, "ntypes": 48, "types": 64}
 
 
-class _Slot(ctypes.Structure):
+class _LoopSlot(ctypes.Structure):
     _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
 
 
@@ -182,7 +182,7 @@ class _Maker:
             dtypes = [row_dtype.to_numpy() for row_dtype in self.rows[number]]
             classes = (ctypes.c_void_p * len(dtypes))(*(id(type(dtype)) for dtype in dtypes))
             initial = self._initial(dtypes[-1])
-            slots = (_Slot * 3)(_Slot(_STRIDED_LOOP, address), *initial, _Slot(0, None))
+            slots = (_LoopSlot * 3)(_LoopSlot(_STRIDED_LOOP, address), *initial, _LoopSlot(0, None))
             sizes = len(schema.inputs), len(schema.outputs)
             flags = _NO_FLOAT_ERRORS | (0 if self.identity == _NO_IDENTITY else _IS_REORDERABLE)
             loop = _LoopSpec(name, *sizes, 0, flags, ctypes.addressof(classes), ctypes.addressof(slots))
@@ -192,7 +192,7 @@ class _Maker:
         _kept.append(self.kept)
         return made
 
-    def _initial(self, dtype: np.dtype[Any]) -> list[_Slot]:
+    def _initial(self, dtype: np.dtype[Any]) -> list[_LoopSlot]:
         """The slot for the function that says what a reduction begins with, where the ufunc has an identity."""
         value = _VALUES[self.identity].get("identity")
         if value is None:
@@ -206,7 +206,7 @@ class _Maker:
             return 1
 
         self.kept.append(function := _InitialFunction(initial))
-        return [_Slot(_REDUCTION_INITIAL, ctypes.cast(function, ctypes.c_void_p).value)]
+        return [_LoopSlot(_REDUCTION_INITIAL, ctypes.cast(function, ctypes.c_void_p).value)]
 
     def _promote(self, made: np.ufunc) -> None:
         """Lets NumPy convert to the loops of its own dtypes, as it does for its own ufuncs: by their list of types."""

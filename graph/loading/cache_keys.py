@@ -12,7 +12,7 @@ from ...dsl.contract.checks import Checks
 from ...dsl.environment.cache import content_key
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.signature.parameters import identity
-from ..ir import Carried, Constant, Control, External, GraphIR
+from ..ir import Carried, ConstantTensor, Control, External, GraphIR
 from ..passes.fusion import Partition, make_group
 
 
@@ -20,7 +20,7 @@ def graph_key(ir: GraphIR, targets: Sequence[str], fuse: bool, checks: Checks) -
     """The key of a graph's code: made of all that the code depends on, the keys of its targets among it."""
     nodes: list[Any] = []
     for node in ir.nodes:
-        if isinstance(node, Constant):
+        if isinstance(node, ConstantTensor):
             value = node.array.tobytes().hex() if node.array.size == 1 else ""
             nodes.append(["constant", str(node.type), value])
         elif isinstance(node, External):  # whatever its name and its elements are: one code serves all

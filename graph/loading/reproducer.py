@@ -23,7 +23,19 @@ from ...dsl.signature.dims import evaluate, names_in
 from ...dsl.signature.parse_dims import parse_expression
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
-from ..ir import Body, Branch, Carried, Constant, Constraint, External, GraphIR, Loop, Node, Prepared, SizeStep
+from ..ir import (
+    Body,
+    Branch,
+    Carried,
+    ConstantTensor,
+    Constraint,
+    External,
+    GraphIR,
+    Loop,
+    Node,
+    PreparedValue,
+    SizeStep,
+)
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 
@@ -40,7 +52,7 @@ def graph_to_json(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> d
             programs.append([kernel.portable.to_json(), kernel.shipped])
         return numbers[name]
 
-    nodes = tuple(External(n.name, n.type, n.result) if isinstance(n, Prepared) else n for n in ir.nodes)
+    nodes = tuple(External(n.name, n.type, n.result) if isinstance(n, PreparedValue) else n for n in ir.nodes)
     graph = _records(number, None).write(replace(ir, nodes=nodes))
     how = {"fuse": fuse, "checks": str(checks), "interpret": interpret}
     return {"graph": graph, "kernels": programs, **how}
@@ -69,7 +81,7 @@ def _records(number: Any, kernels: Any) -> Records:
         ShapedType: (_write_type, _read_type),
         np.ndarray: (_write_array, _read_array),
     }
-    classes = (GraphIR, Node, Constant, External, Carried, Branch, Loop, Body, Constraint, SizeStep)
+    classes = (GraphIR, Node, ConstantTensor, External, Carried, Branch, Loop, Body, Constraint, SizeStep)
     return Records(classes, atoms)
 
 

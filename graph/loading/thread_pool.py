@@ -14,15 +14,15 @@ from ...dsl.environment.cache import content_key, shared_cache
 from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.knobs import knobs
 from ..driver.shared_library import SharedLibrary
-from ..driver.threads import Pool, default_threads
+from ..driver.threads import ThreadPool, default_threads
 from .compile import host_target, pool_code
 
 _log = logging.getLogger("einkorn.load")
 _lock = fork_lock()
-_pools: dict[int, Pool | None] = {}  # by the number of threads
+_pools: dict[int, ThreadPool | None] = {}  # by the number of threads
 
 
-def thread_pool(threads: int | None = None) -> Pool | None:
+def thread_pool(threads: int | None = None) -> ThreadPool | None:
     """The process's pool of so many threads (of as many as the user wants when left out), or None where none can be
     made. All models with that number share it."""
     with shielded(), _lock:
@@ -32,7 +32,7 @@ def thread_pool(threads: int | None = None) -> Pool | None:
         return _pools[count]
 
 
-def _make_pool(threads: int) -> Pool | None:
+def _make_pool(threads: int) -> ThreadPool | None:
     target = host_target()
     key = content_key("pool", target.key, fingerprint())
     path = shared_cache().path(key, ".so")
@@ -43,7 +43,7 @@ def _make_pool(threads: int) -> Pool | None:
             _log.warning("regions run on one thread: %s", error.message)
             return None
     try:
-        return Pool(SharedLibrary(path), threads, listens=True)
+        return ThreadPool(SharedLibrary(path), threads, listens=True)
     except OSError as error:  # another process has removed it meanwhile
         _log.warning("regions run on one thread: %s", error)
         return None

@@ -26,7 +26,7 @@ from ..types.dims import Dim, StaticDim, SymbolicDim, dim_max, dim_min
 ONE = StaticDim(1)
 
 
-class NodeCall(Protocol):
+class ConvertedNode(Protocol):
     """The node that is being converted; see `call.NodeCall`."""
 
     node: Any
@@ -38,7 +38,7 @@ def differ_by_number(left: Dim, right: Dim) -> bool:
     return left != right and isinstance(left - right, StaticDim)
 
 
-def equal_size(call: NodeCall, left: Dim, right: Dim, what: str) -> Dim:
+def equal_size(call: ConvertedNode, left: Dim, right: Dim, what: str) -> Dim:
     """The size of two axes that have to have the same one; `left` where they never have it."""
     if left == right or differ_by_number(left, right):
         return left
@@ -46,7 +46,7 @@ def equal_size(call: NodeCall, left: Dim, right: Dim, what: str) -> Dim:
     return _simpler(left, right)
 
 
-def same_sizes(call: NodeCall, values: Sequence[TensorValue], but: int | None = None) -> list[TensorValue]:
+def same_sizes(call: ConvertedNode, values: Sequence[TensorValue], but: int | None = None) -> list[TensorValue]:
     """Tensors of one rank with equal sizes, on all axes or on all but one."""
     first = values[0]
     if any(value.rank != first.rank for value in values):
@@ -76,7 +76,7 @@ def with_sizes(value: TensorValue, sizes: Sequence[Dim]) -> TensorValue:
     return as_shape(value, wanted)
 
 
-def broadcast_sizes(call: NodeCall, values: Sequence[TensorValue], behind: int = 0) -> list[TensorValue]:
+def broadcast_sizes(call: ConvertedNode, values: Sequence[TensorValue], behind: int = 0) -> list[TensorValue]:
     """Tensors whose sizes can be seen to broadcast, the last `behind` axes aside."""
     if all(value.shape == values[0].shape for value in values):
         return list(values)
@@ -89,7 +89,7 @@ def broadcast_sizes(call: NodeCall, values: Sequence[TensorValue], behind: int =
     return [_spread(call, value, sizes, behind) for value in values]
 
 
-def broadcast_to_sizes(call: NodeCall, value: TensorValue, sizes: Sequence[Dim]) -> TensorValue:
+def broadcast_to_sizes(call: ConvertedNode, value: TensorValue, sizes: Sequence[Dim]) -> TensorValue:
     """A tensor broadcast with a shape."""
     joint: dict[int, Dim] = {}
     for axis in range(1, max(value.rank, len(sizes)) + 1):
@@ -100,7 +100,7 @@ def broadcast_to_sizes(call: NodeCall, value: TensorValue, sizes: Sequence[Dim])
     return ops.broadcast_to(spread, [joint[axis] for axis in range(len(joint), 0, -1)])
 
 
-def _broadcast(call: NodeCall, left: Dim, right: Dim, what: str) -> Dim:
+def _broadcast(call: ConvertedNode, left: Dim, right: Dim, what: str) -> Dim:
     """The size that two axes have together."""
     if left == right or right == ONE:
         return left
@@ -127,7 +127,7 @@ def _may_be_one(left: Dim, right: Dim) -> bool:
     return names and any(isinstance(dim, SymbolicDim) for dim in (left, right))
 
 
-def _spread(call: NodeCall, value: TensorValue, sizes: dict[int, Dim], behind: int) -> TensorValue:
+def _spread(call: ConvertedNode, value: TensorValue, sizes: dict[int, Dim], behind: int) -> TensorValue:
     """A tensor with those of its sizes that are not 1 replaced by the joint ones."""
     wanted, by_size = list(value.shape), [False] * value.rank
     for axis in range(behind + 1, value.rank + 1):

@@ -25,7 +25,7 @@ from ..ops.stage import current
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .agreement import broadcast_sizes
-from .known import LIMIT, Known, Undecided, dims_from, dims_in, known
+from .known import LIMIT, KnownTensor, UnknownAtImport, dims_from, dims_in, known
 from .table import Array, Dims, OpTypeRow, Value
 from .tensors import DTYPES, array_of
 
@@ -87,7 +87,7 @@ class NodeCall:
 
     def tensor(self, value: Value) -> TensorValue:
         """A value as a tensor of the graph."""
-        if isinstance(value, Known):
+        if isinstance(value, KnownTensor):
             return value.tensor(self.device)
         if not isinstance(value, TensorValue):
             self.fail("an input has to be a tensor, and is a sequence or nothing")
@@ -95,10 +95,10 @@ class NodeCall:
 
     def numbers(self, value: Value, position: int, argument: str) -> Array:
         """A value as numbers."""
-        if isinstance(value, Known) and not value.symbolic:
+        if isinstance(value, KnownTensor) and not value.symbolic:
             return value.array
         name = self.input_name(position)
-        if isinstance(value, Known):
+        if isinstance(value, KnownTensor):
             self.fail(
                 f"input {name!r} ({argument}) depends on symbolic sizes, and has to be known at import",
                 code="EK0529",
@@ -114,7 +114,7 @@ class NodeCall:
 
     def dims(self, value: Value, position: int) -> Dims:
         """A value as sizes."""
-        if isinstance(value, Known):
+        if isinstance(value, KnownTensor):
             return dims_in(value.array)
         tensor = self.tensor(value)
         if tensor.rank != 1 or not str(tensor.shape[0]).isdigit():
@@ -155,7 +155,7 @@ def _converted(row: OpTypeRow, call: NodeCall) -> list[Value]:
             if not each.message.startswith("node "):
                 each.message = f"{call.title}: {each.message}"
         raise
-    except Undecided:
+    except UnknownAtImport:
         call.fail("a value has to be known at import, and depends on symbolic sizes", code="EK0529")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         call.fail(f"cannot be converted: {str(error)[:300] or type(error).__name__}")
@@ -175,14 +175,14 @@ def _broadcast_as_before_7(call: NodeCall) -> None:
 def _folded(row: OpTypeRow, call: NodeCall) -> list[Value] | None:
     """What is known at import of a node whose inputs are known."""
     values = call.inputs
-    if row.known is None or not all(value is None or isinstance(value, Known) for value in values):
+    if row.known is None or not all(value is None or isinstance(value, KnownTensor) for value in values):
         return None
     if row.op_type not in _MOVES and any(
-        isinstance(value, Known) and value.symbolic and not value.dtype.is_integral() for value in values
+        isinstance(value, KnownTensor) and value.symbolic and not value.dtype.is_integral() for value in values
     ):
         return None
-    arrays = [value.array if isinstance(value, Known) else None for value in values]
-    held = any(value.held for value in values if isinstance(value, Known))
+    arrays = [value.array if isinstance(value, KnownTensor) else None for value in values]
+    held = any(value.held for value in values if isinstance(value, KnownTensor))
     if (held or not row.unlimited) and sum(array.size for array in arrays if array is not None) > LIMIT:
         return None
     try:
@@ -191,14 +191,14 @@ def _folded(row: OpTypeRow, call: NodeCall) -> list[Value] | None:
     except Exception as error:  # an op that is not decided by what is known; converted as any other, it says why
         raise_if_of_handler(error)
         return None
-    dtypes = [value.dtype for value in values if isinstance(value, Known)]
+    dtypes = [value.dtype for value in values if isinstance(value, KnownTensor)]
     results: list[Value] = []
     for k, each in enumerate(found if isinstance(found, tuple) else (found,)):
-        if not isinstance(each, Known):
+        if not isinstance(each, KnownTensor):
             array = np.asarray(each)
             each = known(array, dtypes[-1] if array.dtype == object else DType.from_numpy(array.dtype))
         if held:  # as numbers it is known, and as a tensor it is computed of the weights that a model is given
-            each = Known(each.array, each.dtype, staged=partial(_staged, row, call, k))
+            each = KnownTensor(each.array, each.dtype, staged=partial(_staged, row, call, k))
         results.append(each)
     return results
 
@@ -237,7 +237,9 @@ def _as(annotation: str, call: NodeCall, position: int, parameter: inspect.Param
     form, _, optional = annotation.partition(" | ")
     if value is None and parameter.name in call.attributes:  # an attribute in older versions
         given = np.asarray(call.attributes[parameter.name])
-        value = Known(given, DTYPES[onnx.TensorProto.FLOAT if given.dtype.kind == "f" else onnx.TensorProto.INT64])
+        value = KnownTensor(
+            given, DTYPES[onnx.TensorProto.FLOAT if given.dtype.kind == "f" else onnx.TensorProto.INT64]
+        )
         value = known(given, value.dtype)
     if value is None:
         if optional or form == "Value" or parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -317,7 +319,7 @@ def attributes_of(node: Any, schema: Any, outer: Mapping[str, Any], folder: Path
 
 
 def _plain(attribute: Any, what: str, folder: Path | None) -> Any:
-    """The value of an `AttributeProto`: texts as str, tensors as `Known`, lists as lists."""
+    """The value of an `AttributeProto`: texts as str, tensors as `KnownTensor`, lists as lists."""
     kind = attribute.type
     if kind == _KIND.TENSOR:
         array = array_of(attribute.t, folder, what) if attribute.t.data_type != onnx.TensorProto.STRING else None

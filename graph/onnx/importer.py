@@ -26,7 +26,7 @@ from ..types.dims import Dim
 from .agreement import required_sizes
 from .call import NodeCall, attributes_of, label_of, run_row
 from .declarations import input_types, type_of
-from .known import Known, initialiser, known
+from .known import KnownTensor, initialiser, known
 from .model_file import ReadModel, check_opset, plain_domain, read_model
 from .rows import find_row
 from .table import Value
@@ -85,7 +85,7 @@ def _import(
 
 
 @dataclass
-class Scope:
+class NameScope:
     """Names and their values, and what holds for the nodes that use them.
 
     Attributes:
@@ -153,7 +153,7 @@ class Importer:
                 declared[each.name] = each
         return declared
 
-    def constant(self, declared: Any, value: Any) -> Known:
+    def constant(self, declared: Any, value: Any) -> KnownTensor:
         """What the caller says an input always is."""
         dtype, _ = type_of(declared)
         array = np.asarray(value)
@@ -161,12 +161,12 @@ class Importer:
 
     # --- nodes ---
 
-    def run(self, graph: Any, values: dict[str, Value], outer: Scope | None = None) -> list[tuple[Any, Value]]:
+    def run(self, graph: Any, values: dict[str, Value], outer: NameScope | None = None) -> list[tuple[Any, Value]]:
         """The outputs of a graph, each with its declaration. `values` are those of its inputs."""
         depth = outer.depth + 1 if outer else 0
         if depth > DEEPEST:
             _damaged(f"{self.read.shown} has graphs in graphs, more than {DEEPEST} deep")
-        scope = Scope(
+        scope = NameScope(
             {**(outer.values if outer else {}), **values},
             outer.opsets if outer else self.read.opsets,
             outer.attributes if outer else {},
@@ -189,7 +189,7 @@ class Importer:
             outputs.append((output, scope.values[output.name]))
         return outputs
 
-    def _run_nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
+    def _run_nodes(self, nodes: Iterable[Any], scope: NameScope) -> None:
         made: set[str] = set()
         for node in nodes:
             for name in node.input:
@@ -209,7 +209,7 @@ class Importer:
                 made.add(name)
                 scope.values[name] = results[k]
 
-    def convert(self, node: Any, inputs: list[Value], scope: Scope) -> list[Value]:
+    def convert(self, node: Any, inputs: list[Value], scope: NameScope) -> list[Value]:
         """The outputs of a node."""
         domain = plain_domain(node.domain)
         function = self.functions.get((domain, node.op_type))
@@ -242,7 +242,7 @@ class Importer:
     # --- functions ---
 
     def _call_function(
-        self, node: Any, function: Any, opsets: dict[str, int] | None, inputs: list[Value], scope: Scope
+        self, node: Any, function: Any, opsets: dict[str, int] | None, inputs: list[Value], scope: NameScope
     ) -> list[Value]:
         """The body of a function in the place of a node."""
         if scope.depth >= DEEPEST:
@@ -259,7 +259,7 @@ class Importer:
             if default.name not in attributes:
                 attributes |= attributes_of(onnx.NodeProto(attribute=[default]), None, {}, self.read.folder)
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
-        inner = Scope(dict(zip(function.input, padded, strict=True)), opsets, attributes, scope.depth + 1)
+        inner = NameScope(dict(zip(function.input, padded, strict=True)), opsets, attributes, scope.depth + 1)
         self._run_nodes(function.node, inner)
         for name in function.output:
             if name not in inner.values and name in node.output:
@@ -293,7 +293,7 @@ class Importer:
 
     def output(self, declared: Any, value: Value) -> TensorValue:
         """A value as an output of the graph."""
-        if isinstance(value, Known):
+        if isinstance(value, KnownTensor):
             return value.tensor(self.device)
         if isinstance(value, TensorValue):
             return value
@@ -311,7 +311,7 @@ def _with_values(node: Any, attributes: Mapping[str, Any]) -> Any:
     for attribute in node.attribute:
         if not attribute.ref_attr_name:
             copy.attribute.append(attribute)
-        elif attribute.name in attributes and not isinstance(attributes[attribute.name], Known):
+        elif attribute.name in attributes and not isinstance(attributes[attribute.name], KnownTensor):
             copy.attribute.append(onnx.helper.make_attribute(attribute.name, attributes[attribute.name]))
     return copy
 
@@ -343,7 +343,7 @@ def _type_proto(value: Value) -> Any:
             entry = proto.tensor_type.shape.dim.add()
             if str(dim).isdigit():
                 entry.dim_value = int(dim)
-    elif isinstance(value, Known):
+    elif isinstance(value, KnownTensor):
         proto.tensor_type.elem_type = CODES[value.dtype]
         for size in value.array.shape:
             proto.tensor_type.shape.dim.add().dim_value = size

@@ -19,7 +19,7 @@ GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of ModelProto, GraphProto and T
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-class _Field(NamedTuple):
+class _MessageField(NamedTuple):
     number: int
     kind: int
     start: int  # of its key
@@ -72,7 +72,7 @@ def _graph(
     return rest, count
 
 
-def _fields(data: memoryview, at: int, end: int) -> Iterator[_Field]:
+def _fields(data: memoryview, at: int, end: int) -> Iterator[_MessageField]:
     """The fields of a message."""
     for _ in range(MOST_FIELDS):
         if at >= end:
@@ -91,7 +91,7 @@ def _fields(data: memoryview, at: int, end: int) -> Iterator[_Field]:
             raise _NoMessage
         if at > end or not key >> 3:
             raise _NoMessage
-        yield _Field(key >> 3, kind, start, first, at)
+        yield _MessageField(key >> 3, kind, start, first, at)
     raise _NoMessage
 
 

@@ -1,8 +1,8 @@
 """Holds what is known at import: literals, weights, and shapes with symbolic dims in them.
 
 A model computes shapes by ops on tensors: Shape, Gather, Concat, Reshape. Here these are evaluated as the model is
-read. `Known` is a NumPy array; where a size is symbolic, it is an array of objects, of ints and dims. What cannot be
-decided of a symbolic size raises, and the node is then staged like any other.
+read. `KnownTensor` is a NumPy array; where a size is symbolic, it is an array of objects, of ints and dims. What cannot
+be decided of a symbolic size raises, and the node is then staged like any other.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MAX_INDEX_ELEMENTS = 1 << 10  # integers that may be indices for ops
 LIMIT = 1 << 16  # more elements are not computed at import, whatever a file claims
 
 
-class Undecided(Exception):
+class UnknownAtImport(Exception):
     """Something is not known at import after all."""
 
 
 @dataclass(eq=False)
-class Known:
+class KnownTensor:
     """A tensor whose elements are known, or are dims.
 
     Attributes:
@@ -59,9 +59,9 @@ class Known:
         return bool(self.array.dtype == object)
 
     def numbers(self) -> Array:
-        """The elements as numbers; raises `Undecided` where one is a symbolic dim."""
+        """The elements as numbers; raises `UnknownAtImport` where one is a symbolic dim."""
         if self.symbolic:
-            raise Undecided
+            raise UnknownAtImport
         return self.array
 
     def tensor(self, device: DeviceRef) -> TensorValue:
@@ -77,24 +77,24 @@ class Known:
         return ops.cast(ops.reshape(flat, self.array.shape), self.dtype)
 
 
-def known(array: Any, dtype: DType) -> Known:
-    """A `Known` of this dtype; objects that are all numbers become numbers."""
+def known(array: Any, dtype: DType) -> KnownTensor:
+    """A `KnownTensor` of this dtype; objects that are all numbers become numbers."""
     found = np.asarray(array)
     if found.dtype == object:
         if not all(isinstance(item, int | np.integer | StaticDim | float) for item in found.reshape(-1)):
-            return Known(found, dtype)
+            return KnownTensor(found, dtype)
         plain = [int(item) if isinstance(item, StaticDim) else item for item in found.reshape(-1)]
         found = np.array(plain, dtype.to_numpy()).reshape(found.shape)
-    return Known(found.astype(dtype.to_numpy(), copy=False), dtype)
+    return KnownTensor(found.astype(dtype.to_numpy(), copy=False), dtype)
 
 
-def initialiser(array: Array, dtype: DType, name: str) -> Known:
+def initialiser(array: Array, dtype: DType, name: str) -> KnownTensor:
     """An initialiser of a model: a weight, but for single numbers and for what says sizes, axes and positions."""
     index = dtype in (DType.int64, DType.int32, DType.bool) and (array.ndim < 2 or array.size <= MAX_INDEX_ELEMENTS)
-    return Known(array, dtype, None if array.size <= 1 or index or dtype.is_packed() else name)
+    return KnownTensor(array, dtype, None if array.size <= 1 or index or dtype.is_packed() else name)
 
 
-def known_dims(dims: Iterable[Dim]) -> Known:
+def known_dims(dims: Iterable[Dim]) -> KnownTensor:
     """Sizes as a tensor of int64."""
     listed = list(dims)
     array = np.empty(len(listed), object)
@@ -147,14 +147,14 @@ def same(left: Any, right: Any) -> bool:
         return int(difference) == 0
     if difference >= 1 or difference <= -1:  # an order that depends on the sizes raises
         return False
-    raise Undecided
+    raise UnknownAtImport
 
 
 def quotient(left: Any, right: Any) -> Any:
     """ONNX's division of integers is rounded towards zero; of sizes, which are not negative, it is rounded down."""
     if isinstance(left, Dim) or isinstance(right, Dim):
         if not (Dim(left) >= 0 and Dim(right) >= 1):
-            raise Undecided
+            raise UnknownAtImport
         return Dim(left) // Dim(right)
     return int(left / right)
 
@@ -163,7 +163,7 @@ def divide(left: Array, right: Array) -> Array:
     """NumPy's division as ONNX has it: of integers rounded towards zero."""
     if left.dtype.kind in "iu":
         if not np.all(right):
-            raise Undecided
+            raise UnknownAtImport
         rounded: Array = np.asarray(np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right)))
         return rounded.astype(left.dtype)
     return np.asarray(left / right)

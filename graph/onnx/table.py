@@ -10,7 +10,7 @@ defaults of the schema of the model's opset. An input that used to be an attribu
 | annotation | the input as |
 |---|---|
 | `TensorValue` | a tensor of the graph |
-| `Value` | a tensor, or `Known` where it is known at import |
+| `Value` | a tensor, or `KnownTensor` where it is known at import |
 | `Ints`, `Array` | numbers, which have to be known |
 | `Dims` | sizes: known, symbolic, or those that a tensor holds when the graph runs |
 | `Items` | a sequence |
@@ -31,10 +31,10 @@ import numpy as np
 from ...dsl.diagnostics.cached import cached
 from ..staging.value import TensorValue
 from ..types.dims import Dim
-from .known import Array, Known
+from .known import Array, KnownTensor
 
 F = TypeVar("F", bound=Callable[..., Any])
-Value = TensorValue | Known | list[Any] | None
+Value = TensorValue | KnownTensor | list[Any] | None
 Ints = list[int]
 Dims = list[Dim]
 Items = list[Any]

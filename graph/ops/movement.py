@@ -16,7 +16,7 @@ from ...dsl.diagnostics.errors import DeviceError, DTypeError
 from ...dsl.diagnostics.places import user_place
 from ..arguments import axes_given, axis_of, list_of, text_of
 from ..driver.devices import Device, DeviceRef
-from ..ir import Constant
+from ..ir import ConstantTensor
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim, SymbolicDim, is_below_zero, linear_in
 from ..types.tensor_type import TensorType, shown
@@ -379,7 +379,7 @@ def transfer_to(x: TensorValueLike, device: DeviceRef | Device) -> TensorValue:
         return value
     graph = current(name)
     maker = graph.maker(value.number)
-    if isinstance(maker, Constant):
+    if isinstance(maker, ConstantTensor):
         return graph.stage_constant(maker.array, target, user_place())
     if graph.bodies.open:
         body = graph.bodies.open[-1]

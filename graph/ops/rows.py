@@ -44,7 +44,7 @@ from .operands import (
     tensor,
     tensors,
 )
-from .stage import F, Op, builtin, declared, fail, require
+from .stage import BuiltinOp, F, builtin, declared, fail, require
 
 Reader = Callable[[str, Any], Any]  # makes the value of a parameter from an attribute's name and what a user passes
 Staging = Callable[[str, tuple[str, str], Mapping[str, Any]], TensorValue]
@@ -218,7 +218,7 @@ def _row(
                 given = {n: given[n] if n in given else kwargs.get(n, defaults.get(n)) for n in names}
             return stage(name, called, given)
 
-        op = Op(name, call, form, called, operands, integers, sums, bools)
+        op = BuiltinOp(name, call, form, called, operands, integers, sums, bools)
         return declared(op, method, operator)  # type: ignore[return-value]
 
     return declare

@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, eq=False)
-class Op:
+class BuiltinOp:
     """An op, as `einkorn.graph.ops` has it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Op:
     host_only: str = ""
 
 
-OPS: dict[str, Op] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
+OPS: dict[str, BuiltinOp] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
 # What ops do where no graph is built: `graph.eager`, when it is loaded, runs those of tensors that have elements.
 OUTSIDE: ExtensionPoint[Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]] = ExtensionPoint(
     "graph.eager.operators", "outside"
@@ -94,13 +94,13 @@ def op(
 
     def declare(function: F) -> F:
         name = f"{namespace}.{function.__name__}" if namespace else function.__name__
-        row = Op(name, function, operands=dtypes or {}, example=example, host_only=host_only)
+        row = BuiltinOp(name, function, operands=dtypes or {}, example=example, host_only=host_only)
         return declared(row, method, operator)  # type: ignore[return-value]
 
     return declare
 
 
-def declared(row: Op, method: str | None, operator: str | None) -> Callable[..., Any]:
+def declared(row: BuiltinOp, method: str | None, operator: str | None) -> Callable[..., Any]:
     """Adds an op to the tables; gives what users call."""
     name, function = row.name, row.function
 

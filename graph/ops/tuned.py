@@ -19,7 +19,7 @@ from ..staging.value import Value
 from ..types.dims import StaticDim
 
 if TYPE_CHECKING:
-    from ...dsl.package.findings import Finding
+    from ...dsl.package.findings import TunedCalls
     from ...dsl.package.library import LoadedKernel
     from ...dsl.signature.schema import OpSchema
 
@@ -47,7 +47,7 @@ def finding_for(
     shapes: Sequence[Sequence[int | None]],
     said: Iterable[str],
     bound: Mapping[str, Any],
-) -> Finding | None:
+) -> TunedCalls | None:
     """The finding for such a call, from the user's cache or from the kernel's package; None if there is none.
 
     Args:
@@ -69,7 +69,7 @@ def findings_about(
     shapes: Sequence[Sequence[Any]],
     said: Iterable[str],
     bound: Mapping[str, Any],
-) -> Iterator[tuple[Finding, dict[str, Any]]]:
+) -> Iterator[tuple[TunedCalls, dict[str, Any]]]:
     """The findings about such calls of any sizes, and of each the sizes on which it depends. Arguments as above."""
     for finding in kernel.findings:
         names = {name for name, _ in finding.parameters}
@@ -80,7 +80,7 @@ def findings_about(
                 yield finding, sizes_by_name(kernel.schema, shapes, bound, key)
 
 
-def values_of(finding: Finding, schema: OpSchema) -> dict[str, Any]:
+def values_of(finding: TunedCalls, schema: OpSchema) -> dict[str, Any]:
     """The parameters of a finding as Python values."""
     dtypes = {p.name for p in schema.parameters if p.kind == "dtype"}
     return {name: DType[str(value)] if name in dtypes else value for name, value in finding.parameters}

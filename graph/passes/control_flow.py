@@ -23,7 +23,7 @@ def final(group: Group) -> int:
     return group.root if group.epilogue is None else group.epilogue
 
 
-class Flow:
+class ControlFlow:
     """The control flow of a partitioned graph. A time is the number of the group that runs then."""
 
     def __init__(self, ir: GraphIR, parts: Partition) -> None:

@@ -33,10 +33,10 @@ def fold_batch_norm(ir: GraphIR, kernel_of: KernelOf) -> GraphIR:
     """The graph with normalizations in the filters before them."""
     if len(ir.devices) > 1 or not any(isinstance(item, Node) and item.name == "batch_norm" for item in ir.nodes):
         return ir
-    return _Folding(ir, kernel_of).run()
+    return _BatchNormFolding(ir, kernel_of).run()
 
 
-class _Folding(Rewriting):
+class _BatchNormFolding(Rewriting):
     pass_name = "fold_batch_norm"
 
     def __init__(self, ir: GraphIR, kernel_of: KernelOf) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..ir import Constant, GraphIR, Held, Item, Node, is_transfer
+from ..ir import ConstantTensor, GraphIR, Held, Item, Node, is_transfer
 from ..renumbering import Rewriting
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType, TensorType
@@ -29,15 +29,15 @@ MAX_ELEMENTS: Final = 1 << 22  # of one result
 
 def fold_constants(ir: GraphIR, evaluate: Evaluate) -> GraphIR:
     """The graph with what depends on constants alone computed."""
-    wanted = computed_from(ir, (Constant,), _may_fold, _is_cheap)
+    wanted = computed_from(ir, (ConstantTensor,), _may_fold, _is_cheap)
     if not wanted:
         return ir
     part, values = part_of(ir, wanted)
     arrays = evaluate(part)
-    return ir if arrays is None else _Folding(ir, dict(zip(values, arrays, strict=True))).run()
+    return ir if arrays is None else _ConstantFolding(ir, dict(zip(values, arrays, strict=True))).run()
 
 
-class _Folding(Rewriting):
+class _ConstantFolding(Rewriting):
     """Writes a graph with constants in place of the nodes that make these values."""
 
     def __init__(self, ir: GraphIR, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
@@ -51,7 +51,7 @@ class _Folding(Rewriting):
         assert isinstance(type, TensorType)
         array = self.arrays[item.results[0]]
         array.setflags(write=False)
-        return self.replace(item, self.add(Constant(array, type, 0, item.place)))
+        return self.replace(item, self.add(ConstantTensor(array, type, 0, item.place)))
 
 
 def computed_from(

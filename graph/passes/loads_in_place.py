@@ -34,7 +34,7 @@ WHOLE: Final = "whole"
 
 
 @dataclass(frozen=True)
-class Axis:
+class SlicedAxis:
     """An axis of a part of a buffer: which axis of the buffer it is; element i is the one at `offset + step * i`."""
 
     of: int
@@ -43,7 +43,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Part:
+class BufferPart:
     """A part of a buffer, as far as it is known.
 
     Attributes:
@@ -52,13 +52,13 @@ class Part:
     """
 
     intervals: tuple[Interval, ...]
-    axes: tuple[Axis, ...]
+    axes: tuple[SlicedAxis, ...]
 
     @classmethod
-    def whole(cls, rank: int) -> Part:
-        return cls((UNKNOWN,) * rank, tuple(map(Axis, range(rank))))
+    def whole(cls, rank: int) -> BufferPart:
+        return cls((UNKNOWN,) * rank, tuple(map(SlicedAxis, range(rank))))
 
-    def is_apart(self, other: Part) -> bool:
+    def is_apart(self, other: BufferPart) -> bool:
         """Whether two parts of one buffer are known to have no element in common."""
         return any(
             _is_below(one, another) or _is_below(another, one)
@@ -79,14 +79,14 @@ class Read:
     """
 
     reader: int
-    part: Part
+    part: BufferPart
     paired: bool = False
 
 
 @dataclass(frozen=True)
 class _Store:
     number: int
-    part: Part
+    part: BufferPart
 
 
 class Loads:
@@ -134,7 +134,7 @@ class Loads:
         for n in sorted(aliases):
             if _node(self.ir, n).operands[0] in begin:
                 begin.update(_node(self.ir, n).results)
-        whole = Part.whole(self.ir.types[value].rank)
+        whole = BufferPart.whole(self.ir.types[value].rank)
         parts = {each: [(-1, whole if each == value else replace(whole, axes=()))] for each in begin}
         results = []
         for n in members:
@@ -151,15 +151,15 @@ class Loads:
         paired = self._is_paired(value, members, root, begin)
         return [replace(read, paired=True) for read in results] if paired else results
 
-    def part_read(self, value: int, reader: int) -> Part:
+    def part_read(self, value: int, reader: int) -> BufferPart:
         """The part of what a load gives that a node takes which reads it."""
-        node, whole = _node(self.ir, reader), Part.whole(self.ir.types[value].rank)
+        node, whole = _node(self.ir, reader), BufferPart.whole(self.ir.types[value].rank)
         moves = not node.is_store and node.move in MOVES and node.operands[0] == value
         return self._moved(node, whole) if moves else whole
 
     # *** parts ***
 
-    def _moved(self, node: Node, part: Part) -> Part:
+    def _moved(self, node: Node, part: BufferPart) -> BufferPart:
         """The part of a part that a move takes."""
         if node.move == "reshape":
             return replace(part, axes=())
@@ -167,15 +167,15 @@ class Loads:
             return replace(part, axes=tuple(part.axes[axis] for axis in node.order) if part.axes else ())
         return self._sliced(node, part, self.ir.types[node.operands[0]].shape, node.out_types[0].shape)
 
-    def _stored(self, node: Node) -> Part:
+    def _stored(self, node: Node) -> BufferPart:
         """The part of a buffer that a node changes."""
         shape = self.ir.types[node.operands[0]].shape
-        whole = Part.whole(len(shape))
+        whole = BufferPart.whole(len(shape))
         if not (node.is_store and node.move == "slice"):
             return whole
         return self._sliced(node, whole, shape, self.ir.types[node.operands[1]].shape)
 
-    def _sliced(self, node: Node, part: Part, shape: Shape, sizes: Shape) -> Part:
+    def _sliced(self, node: Node, part: BufferPart, shape: Shape, sizes: Shape) -> BufferPart:
         starts, steps = _numbers(node)
         if len(part.axes) != len(starts):
             return replace(part, axes=())
@@ -184,11 +184,11 @@ class Loads:
             if start is not None and start < 0:
                 start = start + int(dim) if isinstance(dim, StaticDim) else None
             if start is None or step == 0 or axis.offset is None:
-                axes.append(Axis(axis.of, None))
+                axes.append(SlicedAxis(axis.of, None))
                 continue
-            axes.append(Axis(axis.of, axis.offset + axis.step * start, axis.step * step))
+            axes.append(SlicedAxis(axis.of, axis.offset + axis.step * start, axis.step * step))
             intervals[axis.of] = _within(intervals[axis.of], _interval(axes[-1], size))
-        return Part(tuple(intervals), tuple(axes))
+        return BufferPart(tuple(intervals), tuple(axes))
 
     # *** stores that read what they write ***
 
@@ -269,7 +269,7 @@ def _numbers(node: Node) -> tuple[list[int | None], list[int]]:
     return [start if at < 0 else None for start, at in zip(starts, given_at, strict=True)], list(parameters["steps"])
 
 
-def _interval(axis: Axis, size: Dim) -> Interval:
+def _interval(axis: SlicedAxis, size: Dim) -> Interval:
     """Where the elements of an axis of this size lie."""
     assert axis.offset is not None
     if not isinstance(size, StaticDim):

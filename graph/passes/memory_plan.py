@@ -17,7 +17,7 @@ from ...dsl.contract.unit import (
     FromBuffer,
     FromNode,
     GroupSpec,
-    If,
+    IfStep,
     Literal,
     NodeSpec,
     Operand,
@@ -25,17 +25,17 @@ from ...dsl.contract.unit import (
     Slot,
     Step,
     Store,
-    While,
+    WhileStep,
 )
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType
 from ..driver.device import ALIGNMENT
 from ..driver.devices import DeviceRef
-from ..ir import Branch, Carried, Constant, Control, External, GraphIR, Held, Item, Loop, Node, SizeStep
+from ..ir import Branch, Carried, ConstantTensor, Control, External, GraphIR, Held, Item, Loop, Node, SizeStep
 from ..types.dims import Dim, Shape, StaticDim
 from ..types.strides import stride_dims
-from .control_flow import Flow, final
+from .control_flow import ControlFlow, final
 from .fusion import Group, Partition
 from .pass_summary import PassSummary
 
@@ -145,7 +145,7 @@ class Plan:
         return {number: offset for offset, _, number in placed}, total
 
 
-def plan_memory(ir: GraphIR, parts: Partition, flow: Flow, *, entry: bool = True, shared: bool = True) -> Plan:
+def plan_memory(ir: GraphIR, parts: Partition, flow: ControlFlow, *, entry: bool = True, shared: bool = True) -> Plan:
     """The plan of a partitioned graph.
 
     Args:
@@ -163,7 +163,7 @@ def make_plan(ir: GraphIR, parts: Partition, *, entry: bool = True) -> Plan:
         InternalError: EK0908, a group reads what no group before it stores.
     """
     check_partition(ir, parts)
-    return plan_memory(ir, parts, Flow(ir, parts), entry=entry)
+    return plan_memory(ir, parts, ControlFlow(ir, parts), entry=entry)
 
 
 def check_partition(ir: GraphIR, parts: Partition) -> None:
@@ -208,7 +208,7 @@ def _node(ir: GraphIR, number: int) -> Node:
 
 
 class _Planner:
-    def __init__(self, ir: GraphIR, parts: Partition, flow: Flow, with_entry: bool, shared: bool) -> None:
+    def __init__(self, ir: GraphIR, parts: Partition, flow: ControlFlow, with_entry: bool, shared: bool) -> None:
         self.shared = shared
         self.ir = ir
         self.parts = parts
@@ -257,7 +257,7 @@ class _Planner:
                 if self.ir.pattern(origin) is not None:
                     self._shape(self.buffers[self.buffer_of[origin]].strides or ())
                 maker = self._maker(origin)
-                if isinstance(maker, External) or (isinstance(maker, Constant) and maker.array.size != 1):
+                if isinstance(maker, External) or (isinstance(maker, ConstantTensor) and maker.array.size != 1):
                     self._constant(origin)
         for type in node.out_types:
             self._shape(type.shape)
@@ -354,9 +354,9 @@ class _Planner:
             first, second = self._steps(inner), self._steps(inner + 1)
             if isinstance(node, Loop):
                 swaps = tuple((self.buffer_of[a], self.buffer_of[b]) for a, b in self.flow.swaps(node))
-                steps.append(While(self._place(node.bodies[0].outputs[0]), first, second, swaps))
+                steps.append(WhileStep(self._place(node.bodies[0].outputs[0]), first, second, swaps))
             elif isinstance(node, Branch) and (first or second):
-                steps.append(If(self._place(node.condition), first, second))
+                steps.append(IfStep(self._place(node.condition), first, second))
         return tuple(steps)
 
     def _place(self, value: int) -> int:
@@ -378,7 +378,7 @@ class _Planner:
         shape = self._shape(self.ir.types[value].shape)
         origin = self._origin(value)
         maker = self._maker(origin)
-        if isinstance(maker, Constant) and maker.array.size == 1:
+        if isinstance(maker, ConstantTensor) and maker.array.size == 1:
             return Literal(maker.array.item(), maker.type.dtype, shape)
         if isinstance(maker, Held):
             return FromBuffer(self._constant(origin), shape)

@@ -16,7 +16,7 @@ import json
 from typing import Any, Final
 
 from ...dsl.signature.parameters import identity
-from ..ir import Constant, GraphIR, Item, Node
+from ..ir import ConstantTensor, GraphIR, Item, Node
 from ..renumbering import Rewriting
 from ..types.tensor_type import BufferType
 
@@ -72,7 +72,7 @@ class _Merging(Rewriting):
         """What equal items have in common; None where an item is not merged."""
         if not self.fixed.isdisjoint(item.results):
             return None
-        if isinstance(item, Constant):
+        if isinstance(item, ConstantTensor):
             small = item.array.nbytes <= MAX_CONSTANT_BYTES
             return "constant", item.type, item.array.tobytes() if small else id(item.array)
         if not isinstance(item, Node) or not item.results or self.ir.ordered(item):
@@ -95,7 +95,7 @@ class _Merging(Rewriting):
 
 def _is_free(item: Item) -> bool:
     """Whether an item costs nothing where it is read."""
-    if isinstance(item, Constant):
+    if isinstance(item, ConstantTensor):
         return item.array.size == 1
     return isinstance(item, Node) and item.move in ("broadcast", "reshape")
 

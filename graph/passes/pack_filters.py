@@ -32,7 +32,7 @@ def pack_filters(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
     if len(ir.devices) > 1 or not any(isinstance(item, Node) and item.name == "conv" for item in ir.nodes):
         return ir
     bits = vector_bits(ir)
-    return _Packing(ir, bits, kernel_of).run() if bits else ir
+    return _FilterPacking(ir, bits, kernel_of).run() if bits else ir
 
 
 def strip_rows(results: int, vector_bits: int) -> int:
@@ -43,7 +43,7 @@ def strip_rows(results: int, vector_bits: int) -> int:
     return min(range(most, most // 2, -1), key=lambda rows: -(-results // rows) * (rows + 0.4))
 
 
-class _Packing(Rewriting):
+class _FilterPacking(Rewriting):
     pass_name = "pack_filters"
 
     def __init__(self, ir: GraphIR, vector_bits: int, kernel_of: KernelOf) -> None:

@@ -37,7 +37,7 @@ FAMILY, BYTES_FAMILY = "packed_products", "byte_products"
 
 
 @dataclass(frozen=True)
-class Product:
+class PackedProduct:
     """A row of `PRODUCTS`: a kernel whose second operand is a matrix.
 
     Attributes:
@@ -59,9 +59,9 @@ class Product:
 
 
 PRODUCTS: Final = {
-    "matmul": Product("pack_panels", 1),
-    "matmul_transposed": Product("pack_panels_transposed", 0, "matmul_transposed_packed"),
-    "matmul_8_bits": Product("pack_bytes", 1, "", "matmul_8_bits_packed", 4, "sums_of_bytes"),
+    "matmul": PackedProduct("pack_panels", 1),
+    "matmul_transposed": PackedProduct("pack_panels_transposed", 0, "matmul_transposed_packed"),
+    "matmul_8_bits": PackedProduct("pack_bytes", 1, "", "matmul_8_bits_packed", 4, "sums_of_bytes"),
 }
 
 
@@ -69,7 +69,7 @@ def pack_weights(ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: 
     """The graph with packed matrices; `vector_bits` finds the width of the target's vectors, 0 of a GPU."""
     if len(ir.devices) > 1 or not any(isinstance(item, Held) for item in ir.nodes):
         return ir
-    return _Packing(ir, vector_bits, kernel_of).run()
+    return _WeightPacking(ir, vector_bits, kernel_of).run()
 
 
 def held_values(ir: GraphIR, computed: bool = False) -> dict[int, Held]:
@@ -91,7 +91,7 @@ def _is_computed(node: Node) -> bool:
     return node.move == "broadcast" or "cast" in schema.laws or bool(schema.neutral)
 
 
-class _Packing(Rewriting):
+class _WeightPacking(Rewriting):
     pass_name = "pack_weights"
 
     def __init__(self, ir: GraphIR, vector_bits: Callable[[GraphIR], int], kernel_of: KernelOf) -> None:
@@ -127,12 +127,12 @@ class _Packing(Rewriting):
     def vector_bits(self) -> int:
         return self.vector_bits_of(self.ir)
 
-    def _row(self, item: Item) -> Product | None:
+    def _row(self, item: Item) -> PackedProduct | None:
         """How the matrix of a product is packed, if it is."""
         row = PRODUCTS.get(item.name) if isinstance(item, Node) and item.kernel.shipped else None
         return row if row and isinstance(item, Node) and self._is_worth(item, row) else None
 
-    def _is_worth(self, node: Node, row: Product) -> bool:
+    def _is_worth(self, node: Node, row: PackedProduct) -> bool:
         x, matrix = node.operands[:2]
         type = self.ir.types[matrix]
         if matrix not in self.held or type.dtype.is_complex() or type.dtype.is_storage():
@@ -148,7 +148,7 @@ class _Packing(Rewriting):
         type = self.ir.types[x]
         return elements_of(type.with_shape(type.shape[:-1]))
 
-    def _pack(self, matrix: int, row: Product) -> None:
+    def _pack(self, matrix: int, row: PackedProduct) -> None:
         """Adds the matrix in panels, and the sums of its columns where they are needed, computed at load."""
         type = self.ir.types[matrix]
         assert isinstance(type, TensorType)
@@ -163,13 +163,13 @@ class _Packing(Rewriting):
             panels = dataclasses.replace(panels, dtype=DType.int8)
         self._prepare(matrix, row, row.pack, panels)
 
-    def _prepare(self, matrix: int, row: Product, kernel: str, type: TensorType) -> None:
+    def _prepare(self, matrix: int, row: PackedProduct, kernel: str, type: TensorType) -> None:
         loaded = self.kernel_of(_family(row), kernel)
         value = prepared_by(self.ir, loaded, (), [matrix], type, len(self.made), self.held[matrix])
         (self.packed[matrix, kernel],) = self.add(value)
 
 
-def _family(row: Product) -> str:
+def _family(row: PackedProduct) -> str:
     return BYTES_FAMILY if row.sums else FAMILY
 
 

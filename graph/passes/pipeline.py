@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.environment.knobs import Knob, Knobs, knobs
-from ..ir import GraphIR, Node, Prepared
-from .control_flow import Flow
+from ..ir import GraphIR, Node, PreparedValue
+from .control_flow import ControlFlow
 from .drop_unread import drop_unread
 from .fold_batch_norm import fold_batch_norm
 from .fold_constants import Evaluate, fold_constants
@@ -45,7 +45,7 @@ _log = logging.getLogger("einkorn.load")
 
 
 @dataclass(frozen=True)
-class Tools:
+class PassTools:
     """What passes use of the compiler.
 
     Attributes:
@@ -81,7 +81,7 @@ class Planning:
     apart: Collection[int] = ()
     entry: bool = True
     parts: Partition | None = None  # made by `fuse`, or known
-    flow: Flow = field(init=False)  # made by `plan_memory`
+    flow: ControlFlow = field(init=False)  # made by `plan_memory`
     plan: Plan = field(init=False)  # made by `plan_memory`
 
     @property
@@ -96,7 +96,7 @@ class GraphPass:
     """A row of `PASSES` that rewrites a graph. Results of a pass that is not `exact` may differ by rounding."""
 
     name: str
-    run: Callable[[GraphIR, Tools], GraphIR]
+    run: Callable[[GraphIR, PassTools], GraphIR]
     exact: bool = True
 
 
@@ -134,7 +134,7 @@ def _fuse(planning: Planning) -> None:
 
 def _plan_memory(planning: Planning) -> None:
     check_partition(planning.ir, planning.groups)
-    planning.flow = Flow(planning.ir, planning.groups)
+    planning.flow = ControlFlow(planning.ir, planning.groups)
     shared = PREFIX + "plan_memory" not in knobs.without
     planning.plan = plan_memory(planning.ir, planning.groups, planning.flow, entry=planning.entry, shared=shared)
 
@@ -179,7 +179,7 @@ PASSES: Final[tuple[GraphPass | PlanningPass, ...]] = (
 )
 
 
-def optimise(ir: GraphIR, tools: Tools) -> Optimised:
+def optimise(ir: GraphIR, tools: PassTools) -> Optimised:
     """Runs all passes over a graph.
 
     Raises:
@@ -231,8 +231,8 @@ def fuses() -> bool:
 
 
 def _summary(name: str, before: GraphIR, ir: GraphIR, seconds: float) -> PassSummary:
-    made = () if ir is before else [item for item in ir.nodes if isinstance(item, Prepared)]
-    old = {id(item.part) for item in before.nodes if isinstance(item, Prepared)} if made else ()
+    made = () if ir is before else [item for item in ir.nodes if isinstance(item, PreparedValue)]
+    old = {id(item.part) for item in before.nodes if isinstance(item, PreparedValue)} if made else ()
     new = [item.type for item in made if id(item.part) not in old]
     size = sum(type.dtype.bytes_for(int(type.shape.num_elements)) for type in new)
     return PassSummary(name, len(before.nodes), len(ir.nodes), ir is not before, seconds, len(new), size)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...dsl.package.library import LoadedKernel
-from ..ir import Constant, External, GraphIR, Item, Node, Prepared, is_transfer
+from ..ir import ConstantTensor, External, GraphIR, Item, Node, PreparedValue, is_transfer
 from ..renumbering import Rewriting
 from ..types.tensor_type import ShapedType, TensorType
 from .fold_constants import computed_from, creates, elements_of, part_of
@@ -27,16 +27,16 @@ def prepare_weights(ir: GraphIR) -> GraphIR:
     if len(ir.devices) > 1 or not any(isinstance(item, External) for item in ir.nodes):
         return ir
     makers = {value: item for item in ir.nodes for value in item.results}
-    wanted = computed_from(ir, (Constant, External), functools.partial(_may_prepare, makers), _is_free)
+    wanted = computed_from(ir, (ConstantTensor, External), functools.partial(_may_prepare, makers), _is_free)
     return _Preparing(ir, {value: part_of(ir, [value])[0] for value in wanted}).run() if wanted else ir
 
 
-def prepared(part: GraphIR, type: ShapedType, number: int, item: Item) -> Prepared:
+def prepared(part: GraphIR, type: ShapedType, number: int, item: Item) -> PreparedValue:
     """The value that a part of a graph computes; `number` is unique among those of the graph."""
     assert isinstance(type, TensorType)
     sources = [each.name for each in part.nodes if isinstance(each, External)]
     name = f"{', '.join(sources) or 'constant'} (prepared {number})"
-    return Prepared(name, type, 0, place=item.place, part=part)
+    return PreparedValue(name, type, 0, place=item.place, part=part)
 
 
 def prepared_by(
@@ -47,7 +47,7 @@ def prepared_by(
     type: TensorType,
     number: int,
     item: Item,
-) -> Prepared:
+) -> PreparedValue:
     """The value that a kernel computes from values of `ir` that depend on weights and constants alone."""
     part, _ = part_of(ir, values)
     node = Node(kernel, parameters, part.outputs, (type,), (len(part.types),))

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
-from ..ir import Constant, GraphIR, Item, Node, fits
+from ..ir import ConstantTensor, GraphIR, Item, Node, fits
 from ..renumbering import Rewriting
 from ..types.dims import StaticDim
 from .merge_equal import own_memory
@@ -109,7 +109,7 @@ class _Simplifying(Rewriting):
         while (maker := self.moved_by(value, "broadcast", "reshape")) is not None:
             value = maker.operands[0]
         constant = self.maker(value)
-        if not isinstance(constant, Constant) or constant.array.size != 1:
+        if not isinstance(constant, ConstantTensor) or constant.array.size != 1:
             return None
         dtype = constant.type.dtype
         if dtype.is_storage() or dtype.is_complex() or dtype.to_numpy() != constant.array.dtype:

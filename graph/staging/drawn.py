@@ -25,7 +25,7 @@ class Drawing(Protocol):
 DRAWING: ExtensionPoint[Drawing] = ExtensionPoint("graph.drawing")
 
 
-class Drawn:
+class DrawnGraph:
     """A graph that can be shown."""
 
     __slots__ = ()

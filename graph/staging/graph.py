@@ -29,14 +29,14 @@ from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.places import Place, user_place, user_trace
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.environment.tracebacks import placed, without_internals
-from ...dsl.package.library import KernelLibrary as Library
+from ...dsl.package.library import LoadedLibrary as Library
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 from ..driver.devices import DeviceRef
 from ..ir import (
     Branch,
     Carried,
-    Constant,
+    ConstantTensor,
     Constraint,
     External,
     GraphIR,
@@ -54,7 +54,7 @@ from ..types.tensor_type import BufferType, ShapedType, TensorType, shown
 from .active import ACTIVE
 from .bodies import Bodies, lost_value
 from .debug import GRAPH_DEBUG
-from .drawn import Drawn
+from .drawn import DrawnGraph
 from .hoist import Needs, hoist_sizes, late_size
 from .kernels import Extensions, KernelLibrary, extensions_of, open_kernels
 from .removal import without
@@ -83,7 +83,7 @@ class _Current:
         return graph
 
 
-class Graph(Drawn, Rich):
+class Graph(DrawnGraph, Rich):
     """A dataflow program over tensors.
 
     Args:
@@ -411,7 +411,7 @@ class Graph(Drawn, Rich):
         array.flags.writeable = False
         type = TensorType(DType.from_numpy(array.dtype), array.shape, device)
         value = TensorValue(self, len(self._types), type)
-        self._nodes.append(Constant(array, type, value.number, place))
+        self._nodes.append(ConstantTensor(array, type, value.number, place))
         self._types.append(type)
         return value
 

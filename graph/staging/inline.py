@@ -14,7 +14,7 @@ from functools import partial
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError
 from ...dsl.diagnostics.places import Place, within
-from ..ir import Body, Branch, Carried, Constant, Constraint, Control, External, GraphIR, Item, Loop, Node
+from ..ir import Body, Branch, Carried, ConstantTensor, Constraint, Control, External, GraphIR, Item, Loop, Node
 from ..types.dims import Dim, StaticDim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 from .graph import Graph
@@ -81,7 +81,7 @@ class _Inlining:
         if isinstance(node, Node):
             operands = [self.values[number] for number in node.operands]
             return self.graph.stage(node.kernel, operands, dict(node.parameters), types, place)
-        if isinstance(node, Constant):
+        if isinstance(node, ConstantTensor):
             return [self.graph.stage_constant(node.array, node.type.device, place)]
         if isinstance(node, External):
             name = self.prefix + node.name

@@ -27,14 +27,14 @@ from ...dsl.environment.fingerprint import fingerprint
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.caller import Called
 from ...dsl.frontend.program import PortableKernel
-from ...dsl.package.library import KernelLibrary as Library
 from ...dsl.package.library import LoadedKernel, library_of, load_library, loaded_kernel
-from ...dsl.package.namespace import Namespace, kernels_in
+from ...dsl.package.library import LoadedLibrary as Library
+from ...dsl.package.namespace import OpNamespace, kernels_in
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
 from ..arguments import list_of, text_of, wrong
 
-Extension: TypeAlias = "str | PathLike[str] | Called | KernelLibrary | Namespace"
+Extension: TypeAlias = "str | PathLike[str] | Called | KernelLibrary | OpNamespace"
 Extensions: TypeAlias = "Extension | Iterable[Extension]"
 
 
@@ -245,7 +245,7 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
 
     A kernel is a library of its own: it is taken as it is at this point.
     """
-    if isinstance(extensions, str | PathLike | Called | KernelLibrary | Library | Namespace | Broken):
+    if isinstance(extensions, str | PathLike | Called | KernelLibrary | Library | OpNamespace | Broken):
         extensions = [extensions]
     results: list[Path | Library] = []
     for position, given in enumerate(list_of("custom_extensions", extensions, "paths or kernels")):
@@ -258,7 +258,7 @@ def extensions_of(extensions: Any) -> list[Path | Library]:
             results += given.libraries
         elif isinstance(given, Library):
             results.append(given)
-        elif isinstance(given, Namespace):
+        elif isinstance(given, OpNamespace):
             results.append(kernels_in(given))
         elif isinstance(given, Broken) and given.error is not None:
             raise given.error

@@ -30,7 +30,20 @@ from ...dsl.types.dtype import DType
 from ..arguments import text_of, wrong
 from ..driver.arrays import rounded
 from ..driver.devices import DeviceRef
-from ..ir import RELATIONS, Body, Branch, Carried, Constant, Constraint, External, GraphIR, Item, Loop, Node, SizeStep
+from ..ir import (
+    RELATIONS,
+    Body,
+    Branch,
+    Carried,
+    ConstantTensor,
+    Constraint,
+    External,
+    GraphIR,
+    Item,
+    Loop,
+    Node,
+    SizeStep,
+)
 from ..types.dims import Dim
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 from .graph import Graph
@@ -62,10 +75,10 @@ def parse_graph(
     given = {} if constants is None else constants
     if not isinstance(given, Mapping):
         wrong("constants", constants, "a dict of arrays by the numbers of values", code=CODE)
-    return _Reader(text_of("text", text), custom_extensions, given).graph()
+    return _GraphReader(text_of("text", text), custom_extensions, given).graph()
 
 
-class _Reader:
+class _GraphReader:
     def __init__(self, text: str, extensions: Any, constants: Mapping[int, Any]) -> None:
         self.lines = text.strip().split("\n")
         self.at = 0
@@ -145,7 +158,7 @@ class _Reader:
             shown, _, type = rest.removeprefix("constant ").rpartition(" : ")
             (result,) = results
             tensor = self.tensor(type)
-            self.add(Constant(self.elements(result, shown, tensor), tensor, result))
+            self.add(ConstantTensor(self.elements(result, shown, tensor), tensor, result))
         elif kind == "weight":
             name, end = json.JSONDecoder().raw_decode(rest, len("weight "))
             aligned, _, type = rest[end:].partition(" : ")

@@ -26,7 +26,7 @@ TensorValueLike = Any  # TensorValue, int, float, NumPy scalar or array, any DLP
 Axes = int | tuple[int, ...] | None
 
 
-class Owner(Protocol):
+class GraphIdentity(Protocol):
     """The graph that a value belongs to: only its identity and its name are used."""
 
     name: str
@@ -42,7 +42,7 @@ class Value:
 
     __slots__ = ("_type", "graph", "number")
 
-    def __init__(self, graph: Owner, number: int, type: ShapedType) -> None:
+    def __init__(self, graph: GraphIdentity, number: int, type: ShapedType) -> None:
         self.graph = graph
         self.number = number
         self._type = type
@@ -235,7 +235,7 @@ def _unanswerable(what: str, hint: str) -> NoReturn:
     raise GraphError(f"a tensor {what} while its graph is built", code="EK0450", place=user_place(), hint=hint)
 
 
-def foreign_value(op: str, argument: str, value: Value, graph: Owner, place: Place | None) -> GraphError:
+def foreign_value(op: str, argument: str, value: Value, graph: GraphIdentity, place: Place | None) -> GraphError:
     """The error of using a value outside its graph."""
     if value.graph.name == graph.name:
         where = f"another graph of the name {graph.name!r}"

@@ -18,7 +18,7 @@ from ..quantization.encodings import QuantizationEncoding, decoded_type, encodin
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import TensorType, shown
 from .active import ACTIVE
-from .value import Owner, TensorValue
+from .value import GraphIdentity, TensorValue
 
 CODE = "EK0432"
 
@@ -65,13 +65,13 @@ class Weight(TensorValue):
     # A weight is a value of whichever graph is being built.
 
     @property
-    def graph(self) -> Owner:  # type: ignore[override]  # elsewhere an attribute
+    def graph(self) -> GraphIdentity:  # type: ignore[override]  # elsewhere an attribute
         """The graph that is being built.
 
         Raises:
             GraphError: EK0401, there is none.
         """
-        graph: Owner = self._graph()
+        graph: GraphIdentity = self._graph()
         return graph
 
     @property

@@ -87,7 +87,7 @@ OTHERS: Final = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class GgufEntry:
     """A tensor of a file.
 
     Attributes:
@@ -136,7 +136,7 @@ class GGUFFile:
         count = self._count("metadata_kv_count", 13)
         self.metadata: Mapping[str, Any] = self._metadata(count)
         self.alignment = self._alignment()
-        self.entries: Mapping[str, Entry] = self._entries(tensors)
+        self.entries: Mapping[str, GgufEntry] = self._entries(tensors)
 
     # *** what the file holds ***
 
@@ -250,7 +250,7 @@ class GGUFFile:
             self.fail("metadata general.alignment", f"a power of two up to {MOST_ALIGNMENT}", brief(value))
         return value
 
-    def _entries(self, count: int) -> dict[str, Entry]:
+    def _entries(self, count: int) -> dict[str, GgufEntry]:
         most = (self.size - self.at) // 24
         if count > most:
             self.fail("tensor_count", f"at most {most} in the {self.size - self.at} bytes that follow", in_short(count))
@@ -272,7 +272,7 @@ class GGUFFile:
         sizes = [self._number("Q", f"{field}: dims[{k}]") for k in range(axes)]
         return sizes, self._number("I", f"{field}: type"), self._number("Q", f"{field}: offset")
 
-    def _entry(self, field: str, first: int, sizes: list[int], kind: int, offset: int) -> Entry:
+    def _entry(self, field: str, first: int, sizes: list[int], kind: int, offset: int) -> GgufEntry:
         name, elements, size, dtype, encoding = self._format(field, kind)
         for k, dim in enumerate(sizes):
             if dim > LARGEST:
@@ -291,7 +291,7 @@ class GGUFFile:
         shape = tuple(reversed(sizes))
         stored = shape if encoding is None else (*shape[:-1], inner // elements * size)
         start = first + offset if taken else 0
-        return Entry(name, shape, dtype, stored if dtype is not None else (), encoding, start, start + taken)
+        return GgufEntry(name, shape, dtype, stored if dtype is not None else (), encoding, start, start + taken)
 
     def _format(self, field: str, kind: int) -> tuple[str, int, int, DType | None, QuantizationEncoding | None]:
         if kind in DTYPES:
@@ -307,7 +307,7 @@ class GGUFFile:
         known = ", ".join(map(str, sorted([*DTYPES, *GGUF_ENCODINGS, *OTHERS])))
         self.fail(f"{field}: type", f"one of {known}", kind)
 
-    def _check_places(self, entries: Mapping[str, Entry]) -> None:
+    def _check_places(self, entries: Mapping[str, GgufEntry]) -> None:
         reached, before = 0, ""
         for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
             if entry.stop > entry.start:

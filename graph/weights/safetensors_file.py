@@ -59,7 +59,7 @@ DTYPES: dict[str, tuple[int, DType | None]] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class SafetensorsEntry:
     """A tensor of a file: the format's name of its dtype, its shape, and where its bytes lie behind the header."""
 
     kind: str
@@ -103,7 +103,7 @@ class SafetensorFile:
             self._fail("has a header that is not a JSON object")
         return bytes(header)
 
-    def _entries(self, header: bytes) -> Mapping[str, Entry]:
+    def _entries(self, header: bytes) -> Mapping[str, SafetensorsEntry]:
         try:
             data = read_json(header)
             self.metadata: Mapping[str, str] = field(data, METADATA, _metadata) if METADATA in data else {}
@@ -116,7 +116,7 @@ class SafetensorFile:
         self._check_places(entries)
         return entries
 
-    def _check_places(self, entries: Mapping[str, Entry]) -> None:
+    def _check_places(self, entries: Mapping[str, SafetensorsEntry]) -> None:
         """That the tensors lie one behind the other, from the first byte behind the header to the last of the file."""
         reached, before = 0, ""
         for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
@@ -178,14 +178,14 @@ def _metadata(data: Any) -> dict[str, str]:
     return {name: field(fields, name, text) for name in fields}
 
 
-def _named(name: str, data: Any) -> Entry:
+def _named(name: str, data: Any) -> SafetensorsEntry:
     try:
         return _entry(data)
     except Misread as wrong:
         raise wrong.below(f"tensor {_shown(name)}") from None
 
 
-def _entry(data: Any) -> Entry:
+def _entry(data: Any) -> SafetensorsEntry:
     fields = of_fields(data, ("dtype", "shape", "data_offsets"))
     kind = field(fields, "dtype", lambda value: one_of(value, DTYPES))
     shape = field(fields, "shape", lambda value: listed(value, count))
@@ -201,7 +201,7 @@ def _entry(data: Any) -> Entry:
             f"of {kind} with the shape [{sizes}] takes {in_short(-(-bits // 8))} bytes,"
             f" and its offsets make {in_short(places[1] - places[0])}"
         )
-    return Entry(kind, shape, *places)
+    return SafetensorsEntry(kind, shape, *places)
 
 
 def _shown(name: str) -> str:

@@ -79,9 +79,9 @@ def same(value: Parts) -> Any:
 def rowwise(
     x: AnyTensor,
     monoid: type[Monoid] | Monoids,
-    body: Callable[[tuple[Index, ...], Parts], None],
+    body: Callable[..., None],
     *,
-    axis: int = -1,
+    axis: int | None = -1,
     of: Callable[..., Parts] | None = None,
 ) -> Any:
     """Calls `body(row, value)` with what the monoid makes of the elements along `axis`, for every row in parallel.

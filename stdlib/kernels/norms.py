@@ -48,7 +48,7 @@ BLOCK = 4096  # elements of a row that go through memory close by
 LANES = 32  # sums that run side by side
 
 
-class Total(Sum):
+class FloatTotal(Sum):
     """A sum as it was added up: in float64."""
 
     @staticmethod
@@ -227,8 +227,8 @@ def _moments(row: AnyTensor, centered: bool, epsilon: float) -> Any:
     count = Int(row.size).cast(float64)
     mean = wide(0)
     if centered:
-        mean = (reduce(row, Total, of=widened).cast(float64) / count).cast(wide)
-    squares = reduce(row, Total, of=lambda v: (widened(v) - mean) * (widened(v) - mean))
+        mean = (reduce(row, FloatTotal, of=widened).cast(float64) / count).cast(wide)
+    squares = reduce(row, FloatTotal, of=lambda v: (widened(v) - mean) * (widened(v) - mean))
     return mean, 1 / sqrt((squares.cast(float64) / count).cast(wide) + epsilon)
 
 

@@ -296,7 +296,7 @@ def nms_kept(
     The box with the largest score is kept, unless it overlaps one that is kept already by more than `overlap`; and so
     on, until there are `most`. With `bounded` only scores above `least` count.
     """
-    _keep(out, boxes, scores, Limits(most, overlap, least, bounded), center, wide_dtype(F))
+    _keep(out, boxes, scores, BoxLimits(most, overlap, least, bounded), center, wide_dtype(F))
 
 
 @register("nms_kept_within", fuse=False)
@@ -313,11 +313,11 @@ def nms_kept_within(
 ) -> None:
     """The same with limits that come with the call."""
     wide = wide_dtype(F)
-    _keep(out, boxes, scores, Limits(most, overlap.cast(wide), least.cast(wide), bounded), center, wide)
+    _keep(out, boxes, scores, BoxLimits(most, overlap.cast(wide), least.cast(wide), bounded), center, wide)
 
 
 @struct
-class Limits:
+class BoxLimits:
     """Which boxes are kept: `most`, whose overlap is `overlap` at most; with `bounded` only scores above `least`."""
 
     most: Index
@@ -330,7 +330,7 @@ def _keep(
     out: AnyTensor,
     boxes: AnyTensor,
     scores: AnyTensor,
-    limits: Limits,
+    limits: BoxLimits,
     center: bool,
     wide: AnyDType,
 ) -> None:

@@ -17,7 +17,7 @@ from support.inner_loops import Loop, innermost_loops
 
 from einkorn.compiler.instances import instance_entry, make_instance
 from einkorn.dsl.frontend.program import PortableKernel
-from einkorn.dsl.package.library import KernelLibrary, library_of, load_library
+from einkorn.dsl.package.library import LoadedLibrary, library_of, load_library
 from einkorn.dsl.package.manifest import Instance
 from einkorn.stdlib.kernels import reduction
 
@@ -56,7 +56,7 @@ CARRIES = {"row_cumsum": 2}
 
 
 @cache
-def library() -> KernelLibrary:
+def library() -> LoadedLibrary:
     return load_library(KERNELS)
 
 

@@ -22,11 +22,11 @@ from einkorn.compiler.ir.builder import Builder
 from einkorn.compiler.ir.opcodes import IRREGULAR, LAUNCH, OPCODES, YIELD
 from einkorn.compiler.ir.operations import ROWS
 from einkorn.compiler.ir.program import (
-    Function,
     Op,
     Opcode,
     PointerType,
     Program,
+    ProgramFunction,
     Region,
     Site,
     Value,
@@ -133,7 +133,7 @@ def alone(op: Op, sites: list[Site]) -> Alone:
         outer = Op(LAUNCH, sizes, [], op.location, {}, [body])
         params += sizes
         body = Region([], [outer, Op(YIELD, [], [], op.location)])
-    return Alone(op, Program([Function("f", params, body)], sites=sites))
+    return Alone(op, Program([ProgramFunction("f", params, body)], sites=sites))
 
 
 # *** mutants ***

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from einkorn.compiler.instances import instance_entry, make_instance
-from einkorn.compiler.ir.lanes import Form, Lanes
+from einkorn.compiler.ir.lanes import Lanes, LinearForm
 from einkorn.compiler.ir.program import Scope
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
@@ -264,15 +264,15 @@ def test_a_promise_changes_no_number(tmp_path: Path, run_kernel: Callable[..., A
 
 # *** numbers that follow the threads ***
 
-X, Y = Form((1, 0, 0)), Form((0, 1, 0))
+X, Y = LinearForm((1, 0, 0)), LinearForm((0, 1, 0))
 
 
-def const(value: int) -> Form:
-    return Form(constant=value)
+def const(value: int) -> LinearForm:
+    return LinearForm(constant=value)
 
 
-def some(multiple: int, scope: Scope = Scope.block) -> Form:
-    return Form(multiple=multiple, scope=scope)
+def some(multiple: int, scope: Scope = Scope.block) -> LinearForm:
+    return LinearForm(multiple=multiple, scope=scope)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def some(multiple: int, scope: Scope = Scope.block) -> Form:
     ],
 )
 def test_quotients_of_numbers_that_count_threads(
-    block: tuple[int, int, int], form: Form, divisor: int, scope: Scope
+    block: tuple[int, int, int], form: LinearForm, divisor: int, scope: Scope
 ) -> None:
     lanes = Lanes(block, 32)
     assert lanes.quotient(form, divisor) is scope
@@ -311,7 +311,14 @@ def test_quotients_of_numbers_that_count_threads(
 def test_comparisons_are_equal_in_every_warp_where_that_is_said(block: tuple[int, int, int]) -> None:
     lanes = Lanes(block, 32)
     x, y, _ = block
-    forms = [X, Form((1, x, x * y)), X.plus(const(32)), Form((1, 32, 0)), const(0).plus(X, -1), Form((1, 7, 0))]
+    forms = [
+        X,
+        LinearForm((1, x, x * y)),
+        X.plus(const(32)),
+        LinearForm((1, 32, 0)),
+        const(0).plus(X, -1),
+        LinearForm((1, 7, 0)),
+    ]
     said = 0
     for form in forms:
         values = _values(block, form, 32)
@@ -327,7 +334,7 @@ def test_comparisons_are_equal_in_every_warp_where_that_is_said(block: tuple[int
     assert said > 25
 
 
-def _values(block: tuple[int, int, int], form: Form, warp: int) -> list[list[int]]:
+def _values(block: tuple[int, int, int], form: LinearForm, warp: int) -> list[list[int]]:
     """The numbers of the threads of a block, warp by warp."""
     x, y, z = block
     threads = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]

@@ -150,7 +150,17 @@ def written(path: str, *members: tuple[str, bytes | Content]) -> Archive:
 
 def test_aligned_members_begin_at_pages(demo: Archive) -> None:
     pieces = (WEIGHTS[:100], memoryview(WEIGHTS)[100:], b"")
-    contents = [("a.json", b"{}"), ("w", Content(pieces, aligned=True)), ("b", b"x"), ("e", Content((), aligned=True))]
+    contents: list[tuple[str, bytes | Content]] = [
+        ("a.json", b"{}"),
+        ("w", Content(pieces, aligned=True)),
+        ("b", b"x"),
+        ("e", Content((), aligned=True)),
+    ]
+        ("a.json", b"{}"),
+        ("w", Content(pieces, aligned=True)),
+        ("b", b"x"),
+        ("e", Content((), aligned=True)),
+    ]
     archive = written("aligned.pkg", *contents, ("w2", Content((b"12",), aligned=True)))
     assert [archive.members[name].start % PAGE for name in ("w", "e", "w2")] == [0, 0, 0]
     assert archive.members["w2"].start == 4 * PAGE + PAGE and archive.members["b"].start % PAGE
@@ -220,7 +230,7 @@ def test_files_beyond_4_gib(demo: Archive, monkeypatch: pytest.MonkeyPatch) -> N
     assert archive.members["b"].start > size and archive.map("w")[-4:] == b"last" and archive.map("b") == b"tail"
     with zipfile.ZipFile("large.pkg") as file:
         assert [(each.filename, each.file_size) for each in file.infolist()] == [("a", 2), ("w", size), ("b", 4)]
-        file._didModify = False
+        file._didModify = False  # type: ignore[attr-defined]
     # Records of zip64 that nothing needs are refused, and so are those that are missing.
     raw = demo.path.read_bytes()
     end = len(raw) - 22

@@ -60,7 +60,7 @@ def test_checkers_see_the_members_that_the_compiler_has() -> None:
     known: dict[str, set[str]] = {}
     for owner, name in table.MEMBERS:
         known.setdefault(owner.__name__, set()).add(name)
-    of_values = known["Value"] | known["Tensor"]
+    of_values = known["Value"] | known["KernelTensor"]
 
     def declared(cls: type) -> set[str]:
         return {n for n in (*vars(cls), *vars(cls).get("__annotations__", ())) if not n.startswith("_")}
@@ -76,7 +76,7 @@ def test_checkers_see_the_arguments_that_the_compiler_takes() -> None:
     def plain(signature: inspect.Signature, skip: int = 0) -> list[tuple[str, object, object]]:
         return [(p.name, p.kind, p.default) for p in list(signature.parameters.values())[skip:]]
 
-    declared = {"Value": members.Members, "Tensor": members.Members, "PointerType": members.Pointer}
+    declared = {"Value": members.Members, "KernelTensor": members.Members, "PointerType": members.Pointer}
     compared = 0
     for (owner, name), member in table.MEMBERS.items():
         signature = inspect.getclosurevars(member).nonlocals.get("signature")

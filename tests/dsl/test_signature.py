@@ -21,7 +21,18 @@ from einkorn.dsl.signature import dims as language
 from einkorn.dsl.signature import parse_dims as parser
 from einkorn.dsl.signature.bind import bind
 from einkorn.dsl.signature.check import check_schema
-from einkorn.dsl.signature.dims import AnyAxis, Axis, Binary, Computed, FunctionCall, Name, Negate, Number, Pack, Size
+from einkorn.dsl.signature.dims import (
+    AnyAxis,
+    Axis,
+    Computed,
+    DimName,
+    DimNumber,
+    DimOperation,
+    FixedAxis,
+    FunctionCall,
+    Negate,
+    Pack,
+)
 from einkorn.dsl.signature.parameters import bind_parameters
 from einkorn.dsl.signature.parse_dims import parse_dims
 from einkorn.dsl.signature.schema import ContextArgument, OpSchema, Parameter, Role, TensorArgument
@@ -55,30 +66,33 @@ ADD = op("out out T *s", "x in T *s", "y in T *s", name="add")
         ("", ()),
         ("m k", (Axis("m"), Axis("k"))),
         ("*s", (Pack("s"),)),
-        (" h  w 3 ", (Axis("h"), Axis("w"), Size(3))),
+        (" h  w 3 ", (Axis("h"), Axis("w"), FixedAxis(3))),
         ("_ n", (AnyAxis(), Axis("n"))),
         ("*_ n", (Pack("_"), Axis("n"))),
-        ("*a{axis} 1 *b", (Pack("a", Name("axis")), Size(1), Pack("b"))),
-        ("*a{axis + 1}", (Pack("a", Binary("+", Name("axis"), Number(1))),)),
+        ("*a{axis} 1 *b", (Pack("a", DimName("axis")), FixedAxis(1), Pack("b"))),
+        ("*a{axis + 1}", (Pack("a", DimOperation("+", DimName("axis"), DimNumber(1))),)),
         (
             "n (2*d + pad)",
-            (Axis("n"), Computed(Binary("+", Binary("*", Number(2), Name("d")), Name("pad")))),
+            (Axis("n"), Computed(DimOperation("+", DimOperation("*", DimNumber(2), DimName("d")), DimName("pad")))),
         ),
-        ("(a - b - c)", (Computed(Binary("-", Binary("-", Name("a"), Name("b")), Name("c"))),)),
-        ("(-a//2%3)", (Computed(Binary("%", Binary("//", Negate(Name("a")), Number(2)), Number(3))),)),
+        ("(a - b - c)", (Computed(DimOperation("-", DimOperation("-", DimName("a"), DimName("b")), DimName("c"))),)),
+        (
+            "(-a//2%3)",
+            (Computed(DimOperation("%", DimOperation("//", Negate(DimName("a")), DimNumber(2)), DimNumber(3))),),
+        ),
         (
             "(min(a, 2, b) * ceildiv(n, 4))",
             (
                 Computed(
-                    Binary(
+                    DimOperation(
                         "*",
-                        FunctionCall("min", (Name("a"), Number(2), Name("b"))),
-                        FunctionCall("ceildiv", (Name("n"), Number(4))),
+                        FunctionCall("min", (DimName("a"), DimNumber(2), DimName("b"))),
+                        FunctionCall("ceildiv", (DimName("n"), DimNumber(4))),
                     )
                 ),
             ),
         ),
-        ("(min)", (Computed(Name("min")),)),
+        ("(min)", (Computed(DimName("min")),)),
     ],
 )
 def test_parse(text: str, items: tuple[language.DimItem, ...]) -> None:
@@ -103,14 +117,14 @@ def test_positions_agree_too() -> None:
             [i.count for i in items if isinstance(i, Pack)]
             for items in (parser._parse.__wrapped__(text), parser._parse_with_grammar(text))
         )
-        assert isinstance(short, Name) and isinstance(full, Name) and short.at == full.at
+        assert isinstance(short, DimName) and isinstance(full, DimName) and short.at == full.at
 
 
 EXPRESSIONS = st.recursive(
-    st.one_of(st.integers(0, 9).map(Number), st.sampled_from("abc").map(Name)),
+    st.one_of(st.integers(0, 9).map(DimNumber), st.sampled_from("abc").map(DimName)),
     lambda inner: st.one_of(
         inner.map(Negate),
-        st.builds(Binary, st.sampled_from(["+", "-", "*", "//", "%"]), inner, inner),
+        st.builds(DimOperation, st.sampled_from(["+", "-", "*", "//", "%"]), inner, inner),
         st.builds(FunctionCall, st.sampled_from(["min", "max", "ceildiv"]), st.tuples(inner, inner)),
     ),
     max_leaves=12,

@@ -35,7 +35,7 @@ from einkorn.graph.calling import native_call as calls
 from einkorn.graph.calling.outputs import Output
 from einkorn.graph.driver.device import ALIGNMENT, CodeFile
 from einkorn.graph.driver.shared_library import SharedLibrary
-from einkorn.graph.driver.threads import Pool
+from einkorn.graph.driver.threads import ThreadPool
 from einkorn.graph.findings.reports import reports_of
 from einkorn.graph.ir import GraphIR
 from einkorn.graph.loading.code import LoadedCode, open_code
@@ -138,11 +138,11 @@ def compiled(ir: GraphIR, checks: str, level: int, fuse: bool) -> LoadedCode:
 
 
 @functools.cache
-def _pool(*_: Any) -> Pool:
+def _pool(*_: Any) -> ThreadPool:
     handle, name = tempfile.mkstemp(suffix=".so")
     os.write(handle, pool_object(lookup("host")))
     os.close(handle)
-    pool = Pool(SharedLibrary(Path(name)), 2)
+    pool = ThreadPool(SharedLibrary(Path(name)), 2)
     os.unlink(name)
     return pool
 

@@ -9,7 +9,7 @@ import pytest
 
 from einkorn.compiler.targets import newest_for
 from einkorn.dsl.diagnostics.errors import TargetError
-from einkorn.graph.driver.allocator import SMALLEST, STEP, Block, OutOfDeviceMemory, Pool, size_class
+from einkorn.graph.driver.allocator import SMALLEST, STEP, Block, MemoryPool, OutOfDeviceMemory, size_class
 from einkorn.graph.driver.cuda import newest_ptx
 
 
@@ -21,7 +21,7 @@ class Device:
         self.live: dict[int, int] = {}
         self.follows: list[tuple[str, str]] = []
         self.waits = 0
-        self.pool = Pool(self.take, self.live.pop, self.follow, self.wait, self.free)
+        self.pool = MemoryPool(self.take, self.live.pop, self.follow, self.wait, self.free)
 
     def take(self, size: int) -> int:
         if size > self.free():

@@ -18,7 +18,7 @@ from einkorn.compiler.pipeline import compile_entry, typed_program
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
-from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter, read_kernels
+from einkorn.dsl.contract.kernels import DeviceKernel, KernelParameter, KernelTable, read_kernels
 from einkorn.dsl.diagnostics.errors import DeviceError, KernelError, PackageError
 from einkorn.dsl.diagnostics.json_reading import Misread
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
@@ -271,8 +271,10 @@ def test_the_halves_belong_together(target: str, library: Path, tmp_path: Path) 
 
 
 def test_the_table_is_read_strictly() -> None:
-    kernel = Kernel(
-        "k", (1, 2, 3), parameters=(Parameter("pointer", "float32", 8, 2, "read"), Parameter("int", "int8", 1))
+    kernel = DeviceKernel(
+        "k",
+        (1, 2, 3),
+        parameters=(KernelParameter("pointer", "float32", 8, 2, "read"), KernelParameter("int", "int8", 1)),
     )
     table = KernelTable("0" * 16, (kernel,))
     assert read_kernels(table.to_bytes()) == table and table.fits(b"..." + table.stamp.encode())
@@ -287,8 +289,8 @@ def test_the_table_is_read_strictly() -> None:
 
 
 def test_the_structures_are_laid_out_as_the_offsets_say() -> None:
-    assert (ctypes.sizeof(abi.Launch), ctypes.sizeof(abi.Device)) == (abi.LAUNCH_SIZE, 104)
+    assert (ctypes.sizeof(abi.Launch), ctypes.sizeof(abi.DeviceTable)) == (abi.LAUNCH_SIZE, 104)
     for name in ("launch", "copy", "fill"):
-        assert getattr(abi.Device, name).offset == getattr(abi, f"{name.upper()}_FUNCTION_OFFSET")
+        assert getattr(abi.DeviceTable, name).offset == getattr(abi, f"{name.upper()}_FUNCTION_OFFSET")
     for name in ("scratch", "failed_kernel", "failed_code"):
-        assert getattr(abi.Device, name).offset == getattr(abi, f"{name.upper()}_OFFSET")
+        assert getattr(abi.DeviceTable, name).offset == getattr(abi, f"{name.upper()}_OFFSET")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from einkorn.graph.calling import arena_layout
 from einkorn.graph.calling.arena_layout import FEW, ArenaLayout, StageLayout
 from einkorn.graph.loading.arena import make_native_arena, native_arena
 from einkorn.graph.passes.memory_plan import Plan, PlannedBuffer
-from einkorn.graph.types.dims import Dim
+from einkorn.graph.types.dims import Dim, Shape
 
 HOST = DeviceRef.CPU()
 
@@ -26,7 +28,7 @@ def chain(x: ops.TensorValue, y: ops.TensorValue) -> ops.TensorValue:
 
 
 def planned(kinds: list[tuple[DType, list[Dim], tuple[int, int]]], stages: tuple[int, ...] = ()) -> Plan:
-    buffers = tuple(PlannedBuffer(dtype, tuple(shape), ("temp", 0), *life) for dtype, shape, life in kinds)
+    buffers = tuple(PlannedBuffer(dtype, Shape(shape), ("temp", 0), *life) for dtype, shape, life in kinds)
     return Plan(None, buffers, (), (), stages=stages)
 
 
@@ -48,7 +50,7 @@ def test_results_stay_the_same_when_native_code_takes_over() -> None:
 def test_offsets_are_those_of_python() -> None:
     n, m = Dim("n"), Dim("m")
     dtypes = (DType.float32, DType.int4, DType.bool, DType.bfloat16, DType.float64)
-    shapes = ([n, m], [n * m + 1], [n], [Dim(3), m], [])
+    shapes: Any = ([n, m], [n * m + 1], [n], [Dim(3), m], [])
     kinds = [(dtypes[k % 5], shapes[k * 7 % 5], (k // 2, k // 2 + k * 5 % 9)) for k in range(40)]
     plan = planned(kinds, stages=(6, 12))
     for sizes in ({"n": 1, "m": 0}, {"n": 17, "m": 33}, {"n": 1000, "m": 999}):

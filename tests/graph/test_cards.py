@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from einkorn.dsl import kernels_of
-from einkorn.dsl.diagnostics.cards import Card, Code, Note, Table
+from einkorn.dsl.diagnostics.cards import Card, CardTable, CodeBlock, Note
 from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 VOID = {"br", "hr", "img"}
@@ -119,8 +119,8 @@ def test_a_list_of_kernels_is_one_line() -> None:
 
 
 def test_long_tables_and_texts_are_cut_and_folded() -> None:
-    table = Table(("row", "share"), [(str(k), f"{k}%") for k in range(40)], numbers=(0,), bars=1, title="rows")
-    card = Card("table", "long", [table, Code("a\nb", "two lines", folded=True), Note("end")], [("facts", "one")])
+    table = CardTable(("row", "share"), [(str(k), f"{k}%") for k in range(40)], numbers=(0,), bars=1, title="rows")
+    card = Card("table", "long", [table, CodeBlock("a\nb", "two lines", folded=True), Note("end")], [("facts", "one")])
     reader, text = Reader(card._repr_html_()), str(card)
     assert "details" in reader.tags and "and 10 more" in " ".join(reader.words)
     assert text.splitlines()[:3] == ["table long", "rows", "row"]

@@ -149,7 +149,8 @@ def test_members_that_were_changed_are_refused(package: Path, tmp_path: Path, ki
 
 
 def test_json_of_another_form_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for data in ({}, [], {"kernels": [], "graph": {}, "fuse": True, "checks": "safe", "interpret": False}):
+    wrong: list[Any] = [{}, [], {"kernels": [], "graph": {}, "fuse": True, "checks": "safe", "interpret": False}]
+    for data in wrong:
         monkeypatch.setattr("einkorn.dsl.package.container.Package.graph_json", lambda *_, data=data: data)
         with pytest.raises(PackageError, match="is not a graph as Einkorn writes it"):
             InferenceSession().load(package)

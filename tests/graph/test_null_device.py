@@ -30,7 +30,7 @@ from einkorn.graph import (
     scan_available_devices,
 )
 from einkorn.graph.driver import devices
-from einkorn.graph.ir import Constant, GraphIR, Node
+from einkorn.graph.ir import ConstantTensor, GraphIR, Node
 from einkorn.graph.loading.cache_keys import graph_key
 from einkorn.graph.passes.fusion import partition
 from einkorn.graph.passes.memory_plan import make_plan
@@ -108,21 +108,21 @@ def test_no_file_but_the_table_compares_kinds_of_devices() -> None:
 
 def test_buffers_are_moved_there_and_back(driver: NullDriver) -> None:
     buffer = on_device(X)
-    assert driver.live == {buffer.address: 24} and driver.copies == [("Memory", "ndarray")]
+    assert driver.live == {buffer.address: 24} and driver.copies == [("DeviceMemory", "ndarray")]
     assert (buffer.dtype, buffer.shape, buffer.rank, len(buffer)) == (DType.float32, (2, 3), 2, 2)
     assert repr(buffer) == "Buffer(float32, (2, 3), gpu:0)" and buffer.is_contiguous and not buffer.is_read_only
     assert (buffer.num_elements, buffer.element_size, buffer.size_in_bytes, buffer.pinned) == (6, 4, 24, False)
     assert buffer.to(GPU) is buffer and buffer.to(Accelerator(0)) is buffer
     back = buffer.to(CPU())
-    assert back.is_host and back.shape == (2, 3) and driver.copies[-1] == ("ndarray", "Memory")
+    assert back.is_host and back.shape == (2, 3) and driver.copies[-1] == ("ndarray", "DeviceMemory")
     assert buffer.to_numpy().shape == np.asarray(buffer).shape == (2, 3)
     near = buffer.copy()
-    assert near.device == Accelerator(0) and driver.copies[-1] == ("Memory", "Memory")
+    assert near.device == Accelerator(0) and driver.copies[-1] == ("DeviceMemory", "DeviceMemory")
     far = buffer.to(DeviceRef.GPU(1))
-    assert far.device == Accelerator(1) and driver.copies[-1] == ("ndarray", "Memory")
+    assert far.device == Accelerator(1) and driver.copies[-1] == ("ndarray", "DeviceMemory")
     near.inplace_copy_from(back)
     back.inplace_copy_from(near)
-    assert driver.copies[-2:] == [("Memory", "ndarray"), ("ndarray", "Memory")]
+    assert driver.copies[-2:] == [("DeviceMemory", "ndarray"), ("ndarray", "DeviceMemory")]
     del buffer, near, far
     gc.collect()
     assert driver.live == {}
@@ -141,7 +141,7 @@ def test_buffers_are_written_and_viewed(driver: NullDriver) -> None:
     assert isinstance(buffer.item(), float) and buffer.shape == ()
     wide = Buffer(DType.float32, (4, 3), GPU)
     wide[1:3, 0] = 2.0
-    assert driver.copies[-2:] == [("ndarray", "Memory"), ("Memory", "ndarray")]
+    assert driver.copies[-2:] == [("ndarray", "DeviceMemory"), ("DeviceMemory", "ndarray")]
     bytes_ = wide.view(DType.uint8)
     assert bytes_.shape == (4, 12) and bytes_.address == wide.address and bytes_.device == wide.device
     address = wide.address
@@ -213,7 +213,7 @@ def test_keys_distinguish_devices_and_targets() -> None:
 def test_a_model_is_called_and_dropped(driver: NullDriver) -> None:
     session = InferenceSession([Accelerator(0), CPU()])
     model, on_host = session.load(scaled()), session.load(scaled(DeviceRef.CPU()))
-    assert driver.copies == [("Memory", "ndarray")], "the constant"
+    assert driver.copies == [("DeviceMemory", "ndarray")], "the constant"
     assert model.input_metadata[0].device == GPU
     x = on_device(X)
     first, second = model(x)
@@ -269,7 +269,7 @@ def test_transfers_are_copies_of_the_driver(driver: NullDriver) -> None:
     before = len(other.launches)
     near, back = model(X)
     assert near.device == Accelerator(0) and back.is_host and back.shape == (2, 3)
-    assert driver.copies == [("Memory", "ndarray"), ("ndarray", "Memory")] and len(driver.launches) == 1
+    assert driver.copies == [("DeviceMemory", "ndarray"), ("ndarray", "DeviceMemory")] and len(driver.launches) == 1
     assert len(other.launches) == before + 1
     assert [code.tier for code in session.load(graph)._own.codes()] == ["cache"] * 3
     del near, back
@@ -309,17 +309,21 @@ class Cheap:
     elementwise, cost, loads, identity, loops = True, 1, (1, 1), (True, True), False
 
 
+def cheap(_: Node) -> Any:
+    return Cheap()
+
+
 def test_kernels_of_two_devices_are_never_fused() -> None:
     kind = TensorType(DType.float32, ["n"], GPU)
     ir = Graph("chain", forward=lambda x: ops.exp(x) * x, input_types=[kind]).ir
-    assert [(group.nodes, group.device) for group in partition(ir, lambda _: Cheap()).groups] == [((0, 1), GPU)]
-    nodes: list[Node | Constant] = []
+    assert [(group.nodes, group.device) for group in partition(ir, cheap).groups] == [((0, 1), GPU)]
+    nodes: list[Node | ConstantTensor] = []
     for number, node in enumerate(ir.nodes):
         assert isinstance(node, Node)
         there = TensorType(DType.float32, ["n"], DeviceRef.GPU(number))
         nodes.append(Node(node.kernel, node.parameters, node.operands, (there,), node.results))
     apart = GraphIR("apart", ir.inputs, tuple(nodes), ir.outputs)
-    groups = partition(apart, lambda _: Cheap()).groups
+    groups = partition(apart, cheap).groups
     assert [(group.nodes, group.device) for group in groups] == [((0,), GPU), ((1,), DeviceRef.GPU(1))]
-    devices_of = {b.source[0]: b.device for b in make_plan(apart, partition(apart, lambda _: Cheap())).buffers}
+    devices_of = {b.source[0]: b.device for b in make_plan(apart, partition(apart, cheap)).buffers}
     assert devices_of == {"input": GPU, "temp": GPU, "output": DeviceRef.GPU(1)}

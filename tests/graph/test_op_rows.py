@@ -33,7 +33,7 @@ from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DType, Graph, TensorType, TensorValue
 from einkorn.graph.loading.compile import compile_graph
 from einkorn.graph.ops.operands import KINDS
-from einkorn.graph.ops.stage import Op
+from einkorn.graph.ops.stage import BuiltinOp
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +63,7 @@ def test_elementwise_rows(dtype: Any) -> None:
         check({name: rows[name]} if name in rows else {}, dtype, ulps=ULPS, change=DEFINED[name])
 
 
-def check(rows: Mapping[str, Op], dtype: Any, *, ulps: float, change: Change | None = None) -> None:
+def check(rows: Mapping[str, BuiltinOp], dtype: Any, *, ulps: float, change: Change | None = None) -> None:
     """All rows as one model, on arrays of several sizes, and on special numbers unless elements are changed."""
     if not rows:
         return
@@ -140,7 +140,7 @@ def test_rows_compile_for_gpus(target: str) -> None:
     integral = [op for op in rows if "integral" in op.operands.values()]
     for dtype, taken in (("float32", [op for op in rows if op not in integral]), ("int32", integral)):
 
-        def forward(*values: TensorValue, chosen: list[Op] = taken) -> list[TensorValue]:
+        def forward(*values: TensorValue, chosen: list[BuiltinOp] = taken) -> list[TensorValue]:
             return [op.function(*values[: len(op.operands)]) for op in chosen]
 
         graph = Graph("rows", forward, [TensorType(DType[dtype], ["m", "n"])] * 2)
@@ -157,7 +157,7 @@ def refused(forward: Callable[..., Any], *types: TensorType) -> EinkornError:
     return caught.value
 
 
-def types_for(op: Op, dtype: DType | None = None, shape: Sequence[Any] = ("m", "n")) -> list[TensorType]:
+def types_for(op: BuiltinOp, dtype: DType | None = None, shape: Sequence[Any] = ("m", "n")) -> list[TensorType]:
     """A type for each operand: one that its kind allows, or for those that are promoted together this one."""
     kinds = list(op.operands.values())
     chosen = [dtype if dtype is not None and kind == kinds[-1] else some_dtype(kind) for kind in kinds]

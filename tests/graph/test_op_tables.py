@@ -15,7 +15,7 @@ from einkorn.dsl.signature.schema import OpSchema
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import BufferValue, TensorValue, ops
 from einkorn.graph.ops.operands import KINDS
-from einkorn.graph.ops.stage import METHODS, OPS, Op
+from einkorn.graph.ops.stage import METHODS, OPS, BuiltinOp
 from einkorn.graph.staging import value
 from einkorn.graph.staging.kernels import kernel_family
 
@@ -23,7 +23,7 @@ ROWS = sorted(name for name, op in OPS.items() if op.kernel is not None)
 FOLDER = Path(inspect.getfile(ops)).parent
 
 
-def schema_of(op: Op) -> OpSchema:
+def schema_of(op: BuiltinOp) -> OpSchema:
     assert op.kernel is not None
     family, name = op.kernel
     return kernel_family(family).kernels[name].schema

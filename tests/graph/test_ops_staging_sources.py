@@ -14,7 +14,7 @@ from einkorn.dsl.package.library import load_library
 from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
-from einkorn.graph.ir import Constant, Node
+from einkorn.graph.ir import ConstantTensor, Node
 from einkorn.graph.staging.kernels import open_kernels
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -62,7 +62,7 @@ def test_constants(value: Any, dtype: DType | None, result: DType) -> None:
         made = ops.constant(value, dtype, DeviceRef.CPU())
         graph.output(made)
     (node,) = graph.ir.nodes
-    assert isinstance(node, Constant) and made.dtype is result
+    assert isinstance(node, ConstantTensor) and made.dtype is result
     expected = value.to_numpy() if isinstance(value, Buffer) else np.asarray(value)
     assert node.array.shape == expected.shape == tuple(made.shape)
     assert (node.array == expected.astype(result.to_numpy())).all()

@@ -16,7 +16,7 @@ from einkorn.dsl import InputTensor, Numeric, OutputTensor, foreach, max, regist
 from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from einkorn.graph import Buffer, BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
 from einkorn.graph.engine.optimising import optimise_graph
-from einkorn.graph.ir import Constant, GraphIR, Node
+from einkorn.graph.ir import ConstantTensor, GraphIR, Node
 from einkorn.graph.loading.load import load_graph
 from einkorn.graph.passes.pipeline import PASSES, names
 from einkorn.graph.passes.simplify import RULES
@@ -248,7 +248,7 @@ def test_constants_do_not_grow() -> None:
         lambda x: x + ops.broadcast_to(ops.exp(ops.constant([0.5], F32, CPU)), [1000, 1000]), (F32, [1000, 1000])
     )
     ir = optimised(graph)
-    assert max(item.array.size for item in ir.nodes if isinstance(item, Constant)) == 1
+    assert max(item.array.size for item in ir.nodes if isinstance(item, ConstantTensor)) == 1
     assert not ops_of(ir)["exp"]
 
 

@@ -97,7 +97,7 @@ def test_packed_filters_of_bytes_without_their_zero_point() -> None:
     rng = np.random.default_rng(1)
     x, filter = rng.integers(0, 256, (2, 20, 9, 11)), rng.integers(0, 256, (30, 20, 3, 3))
     cpu = DeviceRef.CPU()
-    layouts = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS}
+    layouts: Any = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS}
 
     def forward(x: Any) -> Any:
         w = ops.constant_external("w", TensorType(DType.uint8, filter.shape, cpu))
@@ -116,7 +116,7 @@ def test_filters_and_matrices_of_branches_are_packed() -> None:
     x, filter = rng.standard_normal((2, 8, 20)).astype(np.float32), rng.standard_normal((24, 8, 3)).astype(np.float32)
     matrix = rng.standard_normal((20, 1 << 13)).astype(np.float32)
     cpu = DeviceRef.CPU()
-    layouts = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS}
+    layouts: Any = {"input_layout": ConvInputLayout.NCHW, "filter_layout": FilterLayout.FCRS}
 
     def forward(x: Any, flag: Any) -> Any:
         w = ops.constant_external("w", TensorType(DType.float32, filter.shape, cpu))

@@ -13,7 +13,7 @@ from support.op_cases import Batch, families
 from einkorn.dsl.contract.checks import SAFE
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import BufferType, DType, Graph, InferenceSession, TensorType, Weight, ops, parse_graph
-from einkorn.graph.ir import Constant
+from einkorn.graph.ir import ConstantTensor
 from einkorn.graph.loading.cache_keys import graph_key
 
 F32 = TensorType(DType.float32, ["n", 3], HOST)
@@ -21,13 +21,13 @@ CASES = families()
 
 
 def again(graph: Graph, extensions: Any = ()) -> Graph:
-    constants = {node.result: node.array for node in graph.ir.nodes if isinstance(node, Constant)}
+    constants = {node.result: node.array for node in graph.ir.nodes if isinstance(node, ConstantTensor)}
     large = {number: array for number, array in constants.items() if array.size > 8}
     read = parse_graph(str(graph), custom_extensions=extensions, constants=large)
     assert str(read) == str(graph)
     assert graph_key(read.ir, [], True, SAFE) == graph_key(graph.ir, [], True, SAFE)
     for node in read.ir.nodes:
-        if isinstance(node, Constant):
+        if isinstance(node, ConstantTensor):
             assert node.array.dtype == constants[node.result].dtype
             assert node.array.tobytes() == constants[node.result].tobytes()
     return read
@@ -70,7 +70,7 @@ def test_what_is_not_read() -> None:
     graph = Graph("g", lambda x: x + np.arange(9, dtype=np.float32).reshape(3, 3)[:, None, :], [F32])
     text = str(graph)
     lines = text.splitlines()
-    large = {node.result: node.array for node in graph.ir.nodes if isinstance(node, Constant)}
+    large = {node.result: node.array for node in graph.ir.nodes if isinstance(node, ConstantTensor)}
     cases = {
         "a part of a constant": text,
         "begins with no line": "\n".join(lines[1:]),

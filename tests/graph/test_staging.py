@@ -13,7 +13,7 @@ from support import graphs
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, PackageError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import CPU, DeviceRef, Dim, Graph, TensorType, TensorValue, ops
-from einkorn.graph.ir import Constant, Node
+from einkorn.graph.ir import ConstantTensor, Node
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -45,7 +45,7 @@ def test_callable_form() -> None:
 def test_positional_extra_arguments() -> None:
     graph = Graph("g", lambda x, k: x + k, [INT], None, 5)
     (constant, _, _) = graph.ir.nodes
-    assert isinstance(constant, Constant) and constant.array == 5
+    assert isinstance(constant, ConstantTensor) and constant.array == 5
 
 
 def test_context_form() -> None:
@@ -103,7 +103,7 @@ def test_finished_graphs_do_not_change() -> None:
 def test_ir_is_frozen() -> None:
     graph = traced(lambda x: x + np.ones(10), FLOAT)
     constant = graph.ir.nodes[0]
-    assert isinstance(constant, Constant)
+    assert isinstance(constant, ConstantTensor)
     with pytest.raises(ValueError, match="read-only"):
         constant.array[0] = 2
     with pytest.raises(AttributeError):

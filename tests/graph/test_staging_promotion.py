@@ -13,7 +13,7 @@ import pytest
 from einkorn.dsl.diagnostics.errors import DTypeError, EinkornError, GraphError
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Buffer, Dim, Graph, TensorType, TensorValue, ops
-from einkorn.graph.ir import Constant, Node
+from einkorn.graph.ir import ConstantTensor, Node
 from einkorn.graph.types.promotion import holds, promote
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -95,7 +95,7 @@ def test_casts_are_staged() -> None:
 def stage_with(dtype: DType, value: Any) -> Any:
     """What a plain value becomes next to a tensor of `dtype`."""
     node = traced(lambda x: x + value, TensorType(dtype, [3])).ir.nodes[0]
-    assert isinstance(node, Constant) and node.type.dtype is dtype
+    assert isinstance(node, ConstantTensor) and node.type.dtype is dtype
     return node.array.tolist()
 
 

@@ -15,7 +15,7 @@ from einkorn.compiler.codegen.llvm import compile_module
 from einkorn.compiler.doors.rows import DOORS, door_object, door_text
 from einkorn.dsl.contract.doors import DoorArgument, DoorOutput, DoorSpec, PythonForm
 from einkorn.dsl.diagnostics.errors import KernelError
-from einkorn.dsl.signature.dims import Name
+from einkorn.dsl.signature.dims import DimName
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph.calling import doors, python_door
 from einkorn.graph.calling.doors import door_spec
@@ -275,7 +275,7 @@ def test_one_code_serves_all_kernels_of_a_form() -> None:
 
 
 def test_texts_name_no_addresses() -> None:
-    n = Name("s0")
+    n = DimName("s0")
     spec = DoorSpec((DoorArgument(F32, (n,)),), (DoorOutput(F32, (n,)),), (("input", 0), ("output", 0)), (n,), (), 9)
     text = door_text("python", spec, PythonForm())
     assert text == door_text("python", spec, PythonForm()) and "inttoptr" not in text and set(DOORS) >= {"python"}
@@ -283,11 +283,11 @@ def test_texts_name_no_addresses() -> None:
 
 def test_doors_are_code_alone() -> None:
     """Most go through no pass of LLVM's, which would cost more than the entry: even so nothing becomes a library's."""
-    n = Name("s0")
+    n = DimName("s0")
     numbers = (DoorArgument(DType.float32, (), scalar="number"), DoorArgument(DType.int8, (), scalar="int"))
-    arguments = (DoorArgument(F32, (n,)), DoorArgument(F32, (n,), (Name("s1"),)), *numbers)
+    arguments = (DoorArgument(F32, (n,)), DoorArgument(F32, (n,), (DimName("s1"),)), *numbers)
     pointers = (*(("input", k) for k in range(4)), ("output", 0))
-    spec = DoorSpec(arguments, (DoorOutput(F32, (n, n)),), pointers, (n, Name("s1")), (), 9)
+    spec = DoorSpec(arguments, (DoorOutput(F32, (n, n)),), pointers, (n, DimName("s1")), (), 9)
     form = PythonForm(names=2, cells=1, keywords=("float", "int", "str"), out=True)
     text = door_text("python", spec, form)
     made = compile_module(text, host_target(), level=0)

@@ -13,7 +13,7 @@ from support.null_device import NullDriver, null_kind
 from einkorn.dsl.diagnostics.errors import DeviceError
 from einkorn.graph import Accelerator, DeviceRef
 from einkorn.graph.driver import devices
-from einkorn.graph.driver.device import Memory
+from einkorn.graph.driver.device import DeviceMemory
 from einkorn.graph.driver.dlpack import place_of
 from einkorn.graph.driver.streams import current_stream
 from einkorn.graph.interop.torch import python_fallback
@@ -41,7 +41,7 @@ class OnGPU(torch.Tensor):
 
 
 def foreign(driver, address, size, stream, keep):
-    return Memory(address, size, lambda _: keep)
+    return DeviceMemory(address, size, lambda _: keep)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from einkorn.dsl.diagnostics.errors import CompileError, EinkornError, KernelErr
 from einkorn.dsl.frontend.python.register import Kernel
 from einkorn.dsl.package import findings
 from einkorn.dsl.package.container import read_package
-from einkorn.dsl.package.findings import Finding, print_findings, range_of, read_findings
+from einkorn.dsl.package.findings import TunedCalls, print_findings, range_of, read_findings
 from einkorn.dsl.package.library import load_library, loaded_kernel
 from einkorn.dsl.signature.tuning import sizes_by_name, tuning_space
 from einkorn.dsl.types.dtype import DType
@@ -182,7 +182,7 @@ def kept_for(kernel: Kernel, target: str, ranges: dict[tuple[int, int], int]) ->
     digest, name = loaded_kernel(kernel).portable.digest, kernel.schema.name
     for (low, high), width in ranges.items():
         bounds = (("n", low, high),)
-        findings.keep(Finding(name, digest, target, ("float32",), (), bounds, (("width", width),), 2.0, "0"))
+        findings.keep(TunedCalls(name, digest, target, ("float32",), (), bounds, (("width", width),), 2.0, "0"))
 
 
 def first_parts(n: int, width: int) -> float:
@@ -246,7 +246,7 @@ def test_jax_and_numba_see_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     for n, width in {39: 8, 79: 4, 63: 8, 20: 1, 0: 1}.items():
         assert called(np.ones(n, np.float32)).tolist() == [first_parts(n, width)]
     assert numba.njit(lambda x: parts(x, width=3))(np.ones(40, np.float32)).tolist() == [39]
-    findings.keep(Finding("halved", digest, target, ("float32",), (), (), (("width", 8),), 2.0, "0"))
+    findings.keep(TunedCalls("halved", digest, target, ("float32",), (), (), (("width", 8),), 2.0, "0"))
     function = pytest.importorskip("einkorn.numba").function(kernels.halved)
     assert numba.njit(lambda x: function(x))(np.ones(15, np.float32)).tolist() == [8.0]
 
@@ -258,7 +258,7 @@ def test_numba_looks_at_all_dims_of_the_key(monkeypatch: pytest.MonkeyPatch) -> 
     for n, s, width in ((8, 1, 8), (8, 4, 4), (16, 4, 8)):
         ranges = (("n", n, 2 * n - 1), ("s", s, 2 * s - 1))
         dtypes, chosen = ("float32", "float32"), (("width", width),)
-        findings.keep(Finding("row_sums", digest, target, dtypes, (), ranges, chosen, 2.0, "0"))
+        findings.keep(TunedCalls("row_sums", digest, target, dtypes, (), ranges, chosen, 2.0, "0"))
     function = pytest.importorskip("einkorn.numba").function(kernels.row_sums)
     called = numba.njit(lambda x, shift: function(x, shift))
     for n, shape, width in ((15, (), 8), (15, (2, 3), 4), (17, (5, 1), 8), (15, (1, 9), 2), (17, (1, 1), 2)):
@@ -335,13 +335,13 @@ def _call(x: Any, shift: Any, **parameters: Any) -> Any:
     return ops.custom("row_sums", DeviceRef.CPU(), [x, shift], parameters=parameters)[0]
 
 
-def _with(finding: Finding, **parameters: Any) -> Finding:
+def _with(finding: TunedCalls, **parameters: Any) -> TunedCalls:
     values = {**vars(finding), "parameters": tuple(parameters.items())}
-    return Finding(**values)
+    return TunedCalls(**values)
 
 
 def test_findings_in_text() -> None:
-    one = Finding("op", "0" * 64, "x86-64-v3", ("float32",), (("b", True),), (("n", 4, 7),), (("w", 8),), 1.5, "0.1")
+    one = TunedCalls("op", "0" * 64, "x86-64-v3", ("float32",), (("b", True),), (("n", 4, 7),), (("w", 8),), 1.5, "0.1")
     text = print_findings([one, _with(one, w=9)])
     assert sorted(map(str, read_findings(text))) == sorted(map(str, [one, _with(one, w=9)]))
     assert read_findings(b'{"findings": [{}, 3, {"op": 1}]}') == []
@@ -367,7 +367,7 @@ def test_findings_in_text() -> None:
 def test_a_package_with_strange_findings_is_refused_and_unknown_programs_are_passed_over(tmp_path: Path) -> None:
     package = tmp_path / "k.pkg"
     command("build", str(FILE), "-o", str(package), "--op", "row_sums")
-    other = Finding("row_sums", "1" * 64, "x86-64-v3", ("float32",), (), (), (("width", 8),), 2.0, "0.1")
+    other = TunedCalls("row_sums", "1" * 64, "x86-64-v3", ("float32",), (), (), (("width", 8),), 2.0, "0.1")
     read_package(package).with_findings([other])
     assert load_library(package).kernels["row_sums"].findings == []
     data = package.read_bytes()

@@ -12,13 +12,14 @@ from support.elf_files import ElfFile
 from einkorn.compiler.arena import arena_library, arena_object
 from einkorn.compiler.codegen.elf.linker import undefined_symbols
 from einkorn.compiler.targets import host, lookup
+from einkorn.dsl.frontend.program import PortableKernel
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph.passes.memory_plan import Plan, PlannedBuffer
 from einkorn.graph.staging.kernels import shipped_kernel
-from einkorn.graph.types.dims import StaticDim
+from einkorn.graph.types.dims import Shape
 
 
-def kernel() -> object:
+def kernel() -> PortableKernel:
     return shipped_kernel("arena", "arena").portable
 
 
@@ -43,7 +44,7 @@ def laid_out(library: ctypes.CDLL, sizes: list[int], lives: list[tuple[int, int]
 
 def planned(sizes: list[int], lives: list[tuple[int, int]]) -> tuple[list[int], int]:
     buffers = [
-        PlannedBuffer(DType.uint8, (StaticDim(size),), ("temp", 0), first, last)
+        PlannedBuffer(DType.uint8, Shape([size]), ("temp", 0), first, last)
         for size, (first, last) in zip(sizes, lives, strict=True)
     ]
     offsets, total = Plan(None, tuple(buffers), (), ()).placed(dict(enumerate(sizes)))

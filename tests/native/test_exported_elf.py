@@ -73,10 +73,10 @@ def objects(target: str = "host") -> list[bytes]:
     return [llvm.emit_object(text, lookup(target)) for text in (DOOR, HELPER)]
 
 
-def shared(target: str = "host", arrays: Sequence[np.ndarray] = ARRAYS, **options: bool) -> bytes:
+def shared(target: str = "host", arrays: Sequence[np.ndarray] = ARRAYS, *, debug: bool = False) -> bytes:
     file = io.BytesIO()
     names = ["sum", "helped", "nothing"]
-    write_shared(file, objects(target), needed=["libm.so.6"], public=names, blobs=blobs(arrays), **options)
+    write_shared(file, objects(target), needed=["libm.so.6"], public=names, blobs=blobs(arrays), debug=debug)
     return file.getvalue()
 
 
@@ -171,7 +171,7 @@ def test_arrays_of_many_gigabytes_are_written_piece_by_piece(tmp_path: Path) -> 
         file.truncate(size)
         file.seek(size - 400)
         file.write(ARRAYS[0].tobytes())
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with path.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
         arrays = [Blob("first", view[: 1 << 31]), Blob("second", ARRAYS[1]), Blob("third", view[size - 400 :])]
         sink = Hole()

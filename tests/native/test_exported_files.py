@@ -131,7 +131,7 @@ int main(void) {
 }
 """
 
-RECORDS = {"failure": exports.Failure, "tensor": exports.Tensor, "model": exports.ModelRecord}
+RECORDS = {"failure": exports.ExportedFailure, "tensor": exports.ExportedTensor, "model": exports.ModelRecord}
 
 
 def program() -> str:

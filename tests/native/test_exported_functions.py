@@ -88,7 +88,7 @@ def test_a_plan_serves_many_calls(model: Model, exported: Exported) -> None:
     assert list(plan) == before
 
 
-def _failed(exported: Exported, status: int, failure: exports.Failure) -> tuple[int, str]:
+def _failed(exported: Exported, status: int, failure: exports.ExportedFailure) -> tuple[int, str]:
     assert failure.status == status
     return status, exported.describe(failure)
 
@@ -97,7 +97,7 @@ def test_wrong_arguments_have_a_status_and_a_text(exported: Exported) -> None:
     x, w = arrays()
     y = np.zeros((5, 7), F32)
     function = exported.library.attn
-    failure = exports.Failure()
+    failure = exports.ExportedFailure()
 
     def call(first: Any, second: Any, sizes: tuple[int, int, int], last: Any) -> tuple[int, str]:
         status = function(first, second, *_sizes(*sizes), last, ctypes.byref(failure))
@@ -124,7 +124,7 @@ def test_wrong_arguments_have_a_status_and_a_text(exported: Exported) -> None:
 
 
 def test_wrong_workspaces_and_plans_have_a_status(exported: Exported) -> None:
-    library, failure = exported.library, exports.Failure()
+    library, failure = exported.library, exports.ExportedFailure()
     x, w = arrays()
     y = np.zeros((5, 7), F32)
     given = (_address(x), _address(w), *_sizes(5, 7, 9), _address(y))
@@ -143,7 +143,7 @@ def test_wrong_workspaces_and_plans_have_a_status(exported: Exported) -> None:
 
 
 def test_a_description_is_cut_as_snprintf_cuts_it(exported: Exported) -> None:
-    failure = exports.Failure()
+    failure = exports.ExportedFailure()
     describe = exported.library.attn_describe
     describe.restype = ctypes.c_size_t
     assert exported.library.attn(None, None, *_sizes(5, 7, -9), None, ctypes.byref(failure)) == exports.WRONG_SIZE

@@ -130,7 +130,11 @@ def test_a_thread_with_too_small_a_stack(model: Model, exported: Exported) -> No
         results.append(exported(*given)[0].tobytes())
         exported.library.attn_workspace.restype = ctypes.c_int64
         size = exported.library.attn_workspace(*sizes(*LARGE))
-        memory, y, failure = np.zeros(size + 64, np.uint8), np.zeros((LARGE[0], LARGE[1]), F32), exports.Failure()
+        memory, y, failure = (
+            np.zeros(size + 64, np.uint8),
+            np.zeros((LARGE[0], LARGE[1]), F32),
+            exports.ExportedFailure(),
+        )
         skip = -memory.ctypes.data % 64
         place = ctypes.c_void_p(memory.ctypes.data + skip)
         words = [*map(address, given), *sizes(*LARGE), address(y), place, ctypes.byref(failure)]

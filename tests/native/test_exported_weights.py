@@ -14,7 +14,7 @@ from support.exported import CallFailed, Exported
 from einkorn.dsl.contract import exports
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
 from einkorn.graph.engine.model import Model
-from einkorn.graph.ir import Prepared
+from einkorn.graph.ir import PreparedValue
 
 F32 = np.float32
 HOST = DeviceRef.CPU()
@@ -49,7 +49,7 @@ def same(model: Model, exported: Exported) -> None:
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "host"])
 def test_weights_are_packed_for_the_processors_of_the_file(model: Model, tmp_path: Path, target: str) -> None:
-    assert any(isinstance(item, Prepared) for item in model.ir.nodes)
+    assert any(isinstance(item, PreparedValue) for item in model.ir.nodes)
     same(model, Exported(model, tmp_path, targets=target))
 
 
@@ -74,7 +74,7 @@ def test_weights_in_a_file_next_to_the_code(model: Model, tmp_path: Path) -> Non
         with pytest.raises(CallFailed, match=said) as caught:
             exported(X)
         assert caught.value.status == exports.WRONG_WEIGHTS
-    failure = exports.Failure()
+    failure = exports.ExportedFailure()
     path = ctypes.c_char_p(str(file).encode())
     assert exported.library.layer_open_weights(path, ctypes.byref(failure)) == 0
     same(model, exported)
@@ -85,12 +85,12 @@ def test_weights_that_the_program_gives(model: Model, held: dict[str, graphs.Arr
     with pytest.raises(CallFailed, match=r"weight .[wb]. was not given: call layer_set_weight first") as caught:
         exported(X)
     assert caught.value.status == exports.WRONG_WEIGHTS
-    function, failure = exported.library.layer_set_weight, exports.Failure()
+    function, failure = exported.library.layer_set_weight, exports.ExportedFailure()
     for name, array in held.items():
         assert function(name.encode(), ctypes.c_void_p(array.ctypes.data), ctypes.byref(failure)) == 0
     same(model, exported)
     address = held["w"].ctypes.data
-    for name, place, said in ((b"u", address, "no weight of this name"), (b"w", address + 2, "multiple of 4")):
-        assert function(name, ctypes.c_void_p(place), ctypes.byref(failure)) == exports.WRONG_WEIGHTS
+    for wrong, place, said in ((b"u", address, "no weight of this name"), (b"w", address + 2, "multiple of 4")):
+        assert function(wrong, ctypes.c_void_p(place), ctypes.byref(failure)) == exports.WRONG_WEIGHTS
         assert said in exported.describe(failure)
     same(model, exported)

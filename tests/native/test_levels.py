@@ -11,6 +11,7 @@ from support.elf_files import ElfFile
 
 from einkorn.compiler.codegen import llvm
 from einkorn.compiler.codegen.elf.linker import write_shared
+from einkorn.compiler.codegen.elf.object_file import ObjectFile
 from einkorn.compiler.runtime.levels import NO_LEVEL, baseline, level_text, levels_object
 from einkorn.compiler.targets import fits, host, lookup
 from einkorn.compiler.targets.cpu import LEVELS
@@ -108,7 +109,8 @@ def test_each_feature_is_looked_for_where_the_processor_reports_it(tmp_path: Pat
         path.write_bytes(image.read_bytes())
         library = ctypes.CDLL(str(path))
         said = (ctypes.c_uint32 * 6).in_dll(library, "said")
-        said[:] = words
+        for number, word in enumerate(words):
+            said[number] = word
         return int(library.ek_entry(None, None, None))
 
     full = [0, 0, 0, 0xE6, 7, 0x80000001]
@@ -133,7 +135,8 @@ def test_aarch64_has_one_level() -> None:
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64"])
 def test_only_the_function_is_seen(tmp_path: Path, target: str) -> None:
     text = f'define i32 @"net_entry__{target}"(ptr %c, ptr %p, ptr %d) {{ ret i32 0 }}'
-    parts = [levels_object([target], lookup(target), "net_entry"), llvm.emit_object(text, lookup(target))]
+    code = llvm.emit_object(text, lookup(target))
+    parts: list[bytes | ObjectFile] = [levels_object([target], lookup(target), "net_entry"), code]
     path = tmp_path / "file.so"
     with path.open("wb") as file:
         write_shared(file, parts, public=["net_entry"])

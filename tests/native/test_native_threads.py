@@ -14,6 +14,7 @@ import time
 from _ctypes import dlclose
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.elf_files import ElfFile
@@ -69,7 +70,7 @@ class Library:
         self.code.ek_threads_enter(ctypes.addressof(context), stack)
         return context
 
-    def run(self, task: object, chunks: int, context: Context | None = None) -> None:
+    def run(self, task: Any, chunks: int, context: Context | None = None) -> None:
         context = context or self.context()
         assert context.parallel
         ParallelFunction(context.parallel)(context.pool, chunks, ctypes.cast(task, ctypes.c_void_p), None)

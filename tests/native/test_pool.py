@@ -19,7 +19,7 @@ from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract.abi import ParallelFunction, PoolState, TaskFunction
 from einkorn.dsl.diagnostics.errors import TargetError
 from einkorn.graph.driver.shared_library import SharedLibrary
-from einkorn.graph.driver.threads import Pool
+from einkorn.graph.driver.threads import ThreadPool
 
 # Adds 1 to the chunk's own counter, 64 bytes from the next one; and runs many regions in a row.
 TASKS = """
@@ -58,7 +58,7 @@ class Bench:
     """A pool with the counting task."""
 
     def __init__(self, libraries: tuple[Library, ctypes.CDLL], threads: int, spin: int) -> None:
-        self.pool = Pool(libraries[0], threads, spin=spin)
+        self.pool = ThreadPool(libraries[0], threads, spin=spin)
         self._repeat = libraries[1].repeat
         self._repeat.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
         self._repeat.restype = None
@@ -192,7 +192,7 @@ def test_a_closed_pool_still_runs_regions(libraries: tuple[Library, ctypes.CDLL]
 
 def test_a_pool_has_a_thread(libraries: tuple[Library, ctypes.CDLL]) -> None:
     with pytest.raises(ValueError, match="at least 1 thread"):
-        Pool(libraries[0], 0)
+        ThreadPool(libraries[0], 0)
 
 
 def test_other_systems_have_no_pool() -> None:

@@ -106,7 +106,7 @@ def run_checked(
             arrays[-1][...] = array
         written = checking.INITIALISED if number < len(inputs) else 0
         memory.mark(start, array.nbytes, checking.ALLOCATED | written)
-    device, context = abi.Device(), abi.Context()
+    device, context = abi.DeviceTable(), abi.Context()
     device.reports = ctypes.addressof(memory.state)
     context.device, context.threads = ctypes.addressof(device), 1
     reports: list[str] = []

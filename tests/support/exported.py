@@ -37,7 +37,7 @@ _numbers = itertools.count()
 class CallFailed(Exception):
     """A call returned a status."""
 
-    def __init__(self, status: int, text: str, failure: exports.Failure) -> None:
+    def __init__(self, status: int, text: str, failure: exports.ExportedFailure) -> None:
         super().__init__(f"status {status}: {text}")
         self.status, self.text, self.failure = status, text, failure
 
@@ -100,7 +100,7 @@ class Exported:
                 outputs.append(_room(DType[tensor.dtype.decode()], shape))
                 addresses.append(outputs[-1].ctypes.data)
         tensors = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        failure = exports.Failure()
+        failure = exports.ExportedFailure()
         status = record.call(numbers, tensors, ctypes.addressof(failure))
         if status:
             raise CallFailed(status, self.describe(failure), failure)
@@ -117,7 +117,7 @@ class Exported:
             results.append(unpack(output, dtype, shape) if dtype.is_packed() else output)
         return results
 
-    def describe(self, failure: exports.Failure) -> str:
+    def describe(self, failure: exports.ExportedFailure) -> str:
         text = ctypes.create_string_buffer(4096)
         length = self.record.describe(ctypes.addressof(failure), text, len(text))
         assert length == len(text.value)
@@ -130,7 +130,7 @@ class Exported:
         record = self.record
         return [record.dim_names[k].decode() for k in range(record.dims + record.late_dims)]
 
-    def _shape(self, tensor: exports.Tensor, known: Mapping[str, int]) -> tuple[int, ...]:
+    def _shape(self, tensor: exports.ExportedTensor, known: Mapping[str, int]) -> tuple[int, ...]:
         names = {"min": min, "max": max, "ceildiv": lambda a, b: -(-a // b)}
         return tuple(int(eval(tensor.dims[k].decode(), names, dict(known))) for k in range(tensor.rank))
 

@@ -12,7 +12,7 @@ import numpy as np
 from support import harness
 from support.gpu_case import Array, GpuCase, numbers
 
-from einkorn.dsl.package.library import KernelLibrary, library_of
+from einkorn.dsl.package.library import LoadedLibrary, library_of
 
 F32 = np.float32
 
@@ -50,7 +50,7 @@ def builtin(
     )
 
 
-def _reference(library: KernelLibrary, op: str) -> Callable[..., Any]:
+def _reference(library: LoadedLibrary, op: str) -> Callable[..., Any]:
     found = library.kernels[op].reference
     if found is not None:
         return found

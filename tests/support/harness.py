@@ -14,19 +14,19 @@ from support.packed import packed, unpacked
 from support.shared_fronts import Fronts
 
 from einkorn.compiler import pipeline
-from einkorn.compiler.codegen.llvm import Compiled
+from einkorn.compiler.codegen.llvm import ModuleCode
 from einkorn.compiler.pipeline import Artifact
 from einkorn.compiler.targets import lookup
 from einkorn.dsl import DType
 from einkorn.dsl.contract import abi
 from einkorn.dsl.contract.unit import BufferSpec, EntrySpec, FromBuffer, GroupSpec, NodeSpec, Store
 from einkorn.dsl.environment.compiling import compiling
-from einkorn.dsl.package.library import KernelLibrary, load_library
+from einkorn.dsl.package.library import LoadedLibrary, load_library
 from einkorn.dsl.signature.bind import bind, bind_parameters
 
 TensorType = tuple[DType, tuple[int, ...]]
 
-_libraries: dict[Path, KernelLibrary] = {}
+_libraries: dict[Path, LoadedLibrary] = {}
 _compiled: dict[Any, tuple[Artifact, tuple[TensorType, ...]]] = {}
 _runnable: dict[Any, tuple[Any, list[Any], tuple[TensorType, ...]]] = {}
 _fronts: dict[Any, tuple[Fronts, tuple[TensorType, ...]]] = {}
@@ -120,7 +120,7 @@ def assembly_of(spec: EntrySpec, target: str) -> str:
             break
         if each.half in ("both", "host"):
             each.run(compilation)
-    return Compiled(compilation.target, compilation.target.level, compilation.text, b"").assembly
+    return ModuleCode(compilation.target, compilation.target.level, compilation.text, b"").assembly
 
 
 def run_kernel(
@@ -153,7 +153,7 @@ def run_kernel(
     context = abi.Context()
     context.threads = 1
     context.report = ctypes.cast(report, ctypes.c_void_p)
-    dims, device = (ctypes.c_int64 * 1)(), abi.Device()
+    dims, device = (ctypes.c_int64 * 1)(), abi.DeviceTable()
     if hasattr(library, abi.SCRATCH):  # memory for the call, uninitialised
         size = abi.ScratchFunction((abi.SCRATCH, library))(ctypes.addressof(dims), 0)
         scratch = np.full(size, 0xA5, np.uint8)

@@ -22,9 +22,9 @@ from support.recording_device import decoded
 from einkorn.compiler.pipeline import compile_entry
 from einkorn.compiler.targets import host, lookup
 from einkorn.dsl.contract import abi
-from einkorn.dsl.contract.kernels import Kernel
+from einkorn.dsl.contract.kernels import DeviceKernel
 from einkorn.dsl.contract.unit import EntrySpec
-from einkorn.graph.driver.device import Backend, Code, CodeFile, Memory
+from einkorn.graph.driver.device import Backend, Code, CodeFile, DeviceMemory
 from einkorn.graph.driver.halves import open_halves
 
 FAILED = 1  # what a launch gives whose kernel raised an error
@@ -34,7 +34,7 @@ FAILED = 1  # what a launch gives whose kernel raised an error
 class Launched:
     """A launch: the sizes, and each argument as the bits of its slot."""
 
-    kernel: Kernel
+    kernel: DeviceKernel
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
@@ -60,7 +60,7 @@ class LaunchingDriver(MallocDriver):
         self._codes: dict[int, bytes] = {}
         self._keep: list[Any] = []
 
-    def allocate(self, size: int) -> Memory:
+    def allocate(self, size: int) -> DeviceMemory:
         taken = super().allocate(size)
         self.memory[taken.address] = size
         free, taken._free = taken._free, self._forget
@@ -84,7 +84,7 @@ class LaunchingDriver(MallocDriver):
         self._keep.append(half.kernels)
         return code
 
-    def table(self, code: Code) -> abi.Device:
+    def table(self, code: Code) -> abi.DeviceTable:
         kernels = code.kernels
         assert kernels is not None
         device_code = self._codes[id(kernels)]
@@ -115,7 +115,7 @@ class LaunchingDriver(MallocDriver):
 
         functions = abi.LaunchFunction(launch), abi.CopyFunction(copy), abi.FillFunction(fill)
         self._keep.append(functions)
-        return abi.Device(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        return abi.DeviceTable(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
 
     def error(self, code: int) -> str:
         return str(self.error_raised) if self.error_raised else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from einkorn.graph.driver.device import ALIGNMENT, Backend, Code, CodeFile, Driver, Memory
+from einkorn.graph.driver.device import ALIGNMENT, Backend, Code, CodeFile, DeviceMemory, Driver
 from einkorn.graph.driver.host import HostDriver
 
 _libc = ctypes.CDLL(None)
@@ -28,14 +28,14 @@ class MallocDriver(Driver):
     def __init__(self, number: int) -> None:
         self.host = HostDriver()
 
-    def allocate(self, size: int) -> Memory:
+    def allocate(self, size: int) -> DeviceMemory:
         address = _libc.aligned_alloc(ALIGNMENT, -(-max(size, 1) // ALIGNMENT) * ALIGNMENT)
         if address is None:
             raise MemoryError(f"malloc has no {size} bytes")
-        return Memory(address, size, _libc.free)
+        return DeviceMemory(address, size, _libc.free)
 
     def copy(self, to: Any, source: Any) -> None:
-        ctypes.memmove(_address(to), _address(source), to.size if isinstance(to, Memory) else to.nbytes)
+        ctypes.memmove(_address(to), _address(source), to.size if isinstance(to, DeviceMemory) else to.nbytes)
 
     def fill(self, storage: Any, byte: int) -> None:
         ctypes.memset(storage.address, byte, storage.size)
@@ -47,8 +47,8 @@ class MallocDriver(Driver):
         pass  # nothing is ever under way
 
 
-def _address(storage: Memory | np.ndarray[Any, Any]) -> int:
-    return storage.address if isinstance(storage, Memory) else storage.ctypes.data
+def _address(storage: DeviceMemory | np.ndarray[Any, Any]) -> int:
+    return storage.address if isinstance(storage, DeviceMemory) else storage.ctypes.data
 
 
 MALLOC = Backend("gpu", lambda: 1, MallocDriver)

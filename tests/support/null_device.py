@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from einkorn.dsl.contract import abi
-from einkorn.graph.driver.device import ALIGNMENT, Backend, Code, CodeFile, Driver, Memory
+from einkorn.graph.driver.device import ALIGNMENT, Backend, Code, CodeFile, DeviceMemory, Driver
 from einkorn.graph.driver.shared_library import SharedLibrary
 
 
@@ -31,17 +31,17 @@ class NullDriver(Driver):
         self.waits = 0
         self.result = 0  # of every launch
 
-    def allocate(self, size: int) -> Memory:
+    def allocate(self, size: int) -> DeviceMemory:
         if size > self.most:
             raise MemoryError(f"{size} bytes are too many")
         address, self.end = self.end, self.end + -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         self.live[address] = size
-        return Memory(address, size, self.live.pop)
+        return DeviceMemory(address, size, self.live.pop)
 
     def copy(self, to: Any, source: Any) -> None:
         self.copies.append((type(to).__name__, type(source).__name__))
-        sizes = [one.size if isinstance(one, Memory) else one.nbytes for one in (to, source)]
-        assert sizes[0] == sizes[1] and (isinstance(to, Memory) or isinstance(source, Memory))
+        sizes = [one.size if isinstance(one, DeviceMemory) else one.nbytes for one in (to, source)]
+        assert sizes[0] == sizes[1] and (isinstance(to, DeviceMemory) or isinstance(source, DeviceMemory))
 
     def fill(self, storage: Any, byte: int) -> None:
         self.fills.append((storage.size, byte))

@@ -23,7 +23,7 @@ from einkorn.dsl.types.dtype import DType
 from einkorn.graph import BufferType, BufferValue, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.engine.model import Model
 from einkorn.graph.ops.operands import KINDS
-from einkorn.graph.ops.stage import OPS, Op
+from einkorn.graph.ops.stage import OPS, BuiltinOp
 from einkorn.graph.staging.kernels import kernel_family
 
 TABLES = Path(__file__).resolve().parents[1] / "graph" / "op_cases"
@@ -171,7 +171,7 @@ def case(
     return Case(op, reference, tensors, staged, sizes, chosen, **more)
 
 
-def dtypes_of(op: Op) -> Sequence[Any]:
+def dtypes_of(op: BuiltinOp) -> Sequence[Any]:
     """The dtypes on which an op is tried: those of its first tensor, or a few if any will do."""
     kind = next(iter(op.operands.values()), "storable")
     if kind == "storable":

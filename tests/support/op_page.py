@@ -13,7 +13,7 @@ from pathlib import Path
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import TensorValue
 from einkorn.graph.ops.operands import KINDS
-from einkorn.graph.ops.stage import METHODS, OPS, Op
+from einkorn.graph.ops.stage import METHODS, OPS, BuiltinOp
 from einkorn.graph.staging.kernels import kernel_family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
@@ -66,7 +66,7 @@ def page() -> str:
     listed = {kind: ", ".join(map(str, sorted(KINDS[kind].dtypes, key=str))) for kind in KINDS}
     listed["storable"] = f"{listed['any']}, and those that are only stored"
     text = HEAD + "".join(f"| {kind} | {dtypes} |\n" for kind, dtypes in listed.items())
-    files: dict[str, list[Op]] = {}
+    files: dict[str, list[BuiltinOp]] = {}
     for op in OPS.values():
         files.setdefault(op.function.__module__.rpartition(".")[2], []).append(op)
     text += host_only()
@@ -74,13 +74,13 @@ def page() -> str:
     return text + "".join(section(title, files[file]) for file, title in titles.items())
 
 
-def section(title: str, ops: list[Op]) -> str:
+def section(title: str, ops: list[BuiltinOp]) -> str:
     """The ops of one file."""
     head = f"\n## {title}\n\n| op | dtypes | result | also | does | example |\n|---|---|---|---|---|---|\n"
     return head + "".join(row(op) for op in sorted(ops, key=lambda op: op.name))
 
 
-def row(op: Op) -> str:
+def row(op: BuiltinOp) -> str:
     """One line of a table."""
     parameters = inspect.signature(op.function).parameters.values()
     shown = ", ".join(p.name if p.default is p.empty else f"{p.name}={default(p.default)}" for p in parameters)
@@ -92,7 +92,7 @@ def row(op: Op) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def regular_example(op: Op) -> str:
+def regular_example(op: BuiltinOp) -> str:
     """A call of a row, in which nothing has its default."""
     given = [*op.operands, *(["axis=0"] if op.form != "elementwise" else [])]
     return f"ops.{op.name}({', '.join(given)})"
@@ -116,12 +116,12 @@ def reached(method: str) -> str:
     return OPERATORS.get(method, "") if method.startswith("__") else f"x.{method}"
 
 
-def kinds(op: Op) -> str:
+def kinds(op: BuiltinOp) -> str:
     found = dict.fromkeys(op.operands.values())
     return "; ".join(found) if len(found) < 2 else "; ".join(f"{n}: {kind}" for n, kind in op.operands.items())
 
 
-def result(op: Op) -> str:
+def result(op: BuiltinOp) -> str:
     if op.kernel is None:
         return ""
     family, name = op.kernel

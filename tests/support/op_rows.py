@@ -13,7 +13,7 @@ from support.graphs import FLOATS, INTEGERS, Array, Case, numbers
 
 from einkorn.graph import DType, TensorValue
 from einkorn.graph.ops.operands import KINDS
-from einkorn.graph.ops.stage import OPS, Op
+from einkorn.graph.ops.stage import OPS, BuiltinOp
 from einkorn.graph.staging.kernels import kernel_family
 
 ROWS = {name: op for name, op in OPS.items() if op.kernel is not None}
@@ -46,7 +46,7 @@ def _far_from_zero(array: Array) -> Array:
     return np.where(np.abs(array) < 1, array.dtype.type(1.5), array)
 
 
-def reference_of(op: Op) -> Callable[..., Array]:
+def reference_of(op: BuiltinOp) -> Callable[..., Array]:
     """The kernel's reference, for operands that are promoted; parameters that users leave out have their defaults."""
     assert op.kernel is not None
     family, name = op.kernel
@@ -63,7 +63,7 @@ def reference_of(op: Op) -> Callable[..., Array]:
     return call
 
 
-def _computed_in(op: Op, array: Array) -> Array:
+def _computed_in(op: BuiltinOp, array: Array) -> Array:
     if op.bools is not None and array.dtype.kind == "b":
         return array.astype(op.bools.to_numpy())
     if op.integers is None or array.dtype.kind not in "iub":
@@ -71,19 +71,19 @@ def _computed_in(op: Op, array: Array) -> Array:
     return array.astype(op.integers.to_numpy())
 
 
-def takes(op: Op, dtype: Any) -> bool:
+def takes(op: BuiltinOp, dtype: Any) -> bool:
     """Whether the last operand, which is promoted with most others, may have the dtype."""
     return DType.from_numpy(np.dtype(dtype)) in KINDS[list(op.operands.values())[-1]].dtypes
 
 
-def rows_for(dtype: Any, *forms: str) -> dict[str, Op]:
+def rows_for(dtype: Any, *forms: str) -> dict[str, BuiltinOp]:
     return {name: op for name, op in ROWS.items() if op.form in forms and takes(op, dtype)}
 
 
-def cases_of(rows: Mapping[str, Op], places: int) -> dict[str, Case]:
+def cases_of(rows: Mapping[str, BuiltinOp], places: int) -> dict[str, Case]:
     """One case a row. Arrays are `places` of the dtype, then the same number of bools for operands that stand apart."""
 
-    def case(op: Op) -> Case:
+    def case(op: BuiltinOp) -> Case:
         kinds = list(op.operands.values())
         apart = [kind == "bool" and kinds[-1] != "bool" for kind in kinds]
         at = [places + k if bools else sum(not b for b in apart[:k]) for k, bools in enumerate(apart)]
@@ -122,7 +122,7 @@ def special(dtype: Any) -> Array:
     return np.array([0.0, -0.0, 1, -1, 0.5, 2.5, -3.5, tiny, -tiny, huge, -huge, math.inf, -math.inf, math.nan], kind)
 
 
-def axis_cases(op: Op, rank: int, every: bool) -> dict[str, Case]:
+def axis_cases(op: BuiltinOp, rank: int, every: bool) -> dict[str, Case]:
     """The outer axes; or for a scan each axis, for a reduction inner ones and in turns the outer one, all, or several.
 
     How several axes become one is the same for all reductions: the turns are for what the kernels are called with. The

@@ -15,8 +15,8 @@ from typing import Any
 from support.malloc_device import MallocDriver
 
 from einkorn.dsl.contract import abi
-from einkorn.dsl.contract.kernels import Kernel, KernelTable, Parameter
-from einkorn.graph.driver.device import Backend, Code, CodeFile, Memory
+from einkorn.dsl.contract.kernels import DeviceKernel, KernelParameter, KernelTable
+from einkorn.graph.driver.device import Backend, Code, CodeFile, DeviceMemory
 from einkorn.graph.driver.halves import open_halves
 
 
@@ -24,7 +24,7 @@ from einkorn.graph.driver.halves import open_halves
 class Recorded:
     """One launch, with its arguments: addresses, integers without a sign, floats of 32 and 64 bits as numbers."""
 
-    kernel: Kernel
+    kernel: DeviceKernel
     number: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -56,7 +56,7 @@ def _three(sizes: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _value(parameter: Parameter, slot: bytes) -> int | float:
+def _value(parameter: KernelParameter, slot: bytes) -> int | float:
     """What a slot holds; above its bytes there are zeros."""
     assert not any(slot[parameter.bytes :]), (parameter, slot)
     if parameter.dtype == "float32" and parameter.kind == "float":
@@ -83,7 +83,7 @@ class RecordingDriver(MallocDriver):
         self.problems: list[str] = []
         self.keep: list[Any] = []
 
-    def allocate(self, size: int) -> Memory:
+    def allocate(self, size: int) -> DeviceMemory:
         taken = super().allocate(size)
         self.live[taken.address] = size
         free = taken._free
@@ -116,7 +116,7 @@ class RecordingDriver(MallocDriver):
             assert kernel.symbol.encode() in half.code
         return Code(half.entry, half.reports, half.keep, half.kernels, (), half.scratch)
 
-    def table(self, code: Code) -> abi.Device:
+    def table(self, code: Code) -> abi.DeviceTable:
         kernels = code.kernels
         assert kernels is not None
         known = kernels
@@ -141,7 +141,7 @@ class RecordingDriver(MallocDriver):
 
         functions = abi.LaunchFunction(launch), abi.CopyFunction(copy), abi.FillFunction(fill)
         self.keep.append(functions)
-        return abi.Device(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+        return abi.DeviceTable(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
 
     def error(self, code: int) -> str:
         return f"RECORDING_ERROR_{code}"

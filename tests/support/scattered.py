@@ -16,7 +16,7 @@ from einkorn.graph.ir import (
     Body,
     Branch,
     Carried,
-    Constant,
+    ConstantTensor,
     Control,
     External,
     GraphIR,
@@ -126,7 +126,7 @@ class Scattering:
             else ()
         )
         results = tuple(self._made(value, type) for value, type in zip(item.results, types, strict=True))
-        if isinstance(item, Constant | External):
+        if isinstance(item, ConstantTensor | External):
             return dataclasses.replace(item, type=types[0], result=results[0])
         if isinstance(item, Carried):
             return dataclasses.replace(item, out_types=types, results=results)

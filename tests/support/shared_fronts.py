@@ -121,11 +121,11 @@ class Fronts:
         piece = Piece(target.format.suffix, target.key, c.code)
         return Artifact(target, c.program, c.emitted, c.compiled, (piece,), watch.timings)
 
-    def _generate(self, text: str, target: Target) -> llvm.Compiled:
+    def _generate(self, text: str, target: Target) -> llvm.ModuleCode:
         """The code of a module."""
         key = text, target.kind, target.lanes
 
-        def optimise(work: llvm._Work) -> None:
+        def optimise(work: llvm._ModuleWork) -> None:
             if key in self.optimised:
                 work.module = self.optimised[key].clone()
                 llvm._check_made(work)

@@ -26,7 +26,7 @@ from einkorn.dsl.contract.unit import EntrySpec
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession
 from einkorn.graph.driver.device import CodeFile
 from einkorn.graph.driver.devices import Device
-from einkorn.graph.ir import Constant, External, GraphIR, Item
+from einkorn.graph.ir import ConstantTensor, External, GraphIR, Item
 from einkorn.graph.types.tensor_type import ShapedType
 
 
@@ -37,7 +37,7 @@ def _type(type: ShapedType) -> ShapedType:
 
 
 def _item(item: Item) -> Item:
-    if isinstance(item, Constant | External):
+    if isinstance(item, ConstantTensor | External):
         return replace(item, type=_type(item.type))  # type: ignore[arg-type]
     return replace(item, out_types=tuple(_type(type) for type in item.out_types))  # type: ignore[arg-type]
 

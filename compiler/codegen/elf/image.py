@@ -27,7 +27,7 @@ STUB_SIZE = 16
 
 
 @dataclass
-class Piece:
+class OutputSection:
     """A section of the output. `data` has its final size from the start, and is filled and patched later."""
 
     name: str
@@ -75,12 +75,12 @@ class Image:
     machine: Linked
     soname: str
     needed: tuple[str, ...]
-    pieces: dict[int, Piece]  # by section of the object; also those that are not loaded
+    pieces: dict[int, OutputSection]  # by section of the object; also those that are not loaded
     slots: list[int]  # symbols with a slot in .got
     stubs: list[int]  # symbols with a stub in .plt
     dynamic: list[int]  # symbols in .dynsym
     debug: bool = True  # whether .symtab is written
-    own: dict[str, Piece] = field(default_factory=dict)  # the pieces the linker makes
+    own: dict[str, OutputSection] = field(default_factory=dict)  # the pieces the linker makes
     strings: Strings = field(default_factory=Strings)
 
     def __post_init__(self) -> None:
@@ -103,12 +103,12 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Segment:
+class ElfSegment:
     flags: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[OutputSection, ...]
 
 
-def lay_out(image: Image) -> tuple[Segment, ...]:
+def lay_out(image: Image) -> tuple[ElfSegment, ...]:
     """Gives every loaded piece its address and its offset in the file.
 
     Offsets are packed; a segment's addresses are its offsets plus a number of whole pages, so that no page of memory
@@ -121,7 +121,7 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
     ]
     writable = [piece for piece in loaded if piece.flags & elf.SHF_WRITE]
     own = image.own
-    order: list[tuple[int, list[Piece]]] = [
+    order: list[tuple[int, list[OutputSection]]] = [
         (
             elf.R,
             [
@@ -144,8 +144,8 @@ def lay_out(image: Image) -> tuple[Segment, ...]:
             ],
         ),
     ]
-    segments = tuple(Segment(flags, tuple(pieces)) for flags, pieces in order if pieces)
-    last = tuple(Segment(elf.R, (piece,)) for piece in streamed)
+    segments = tuple(ElfSegment(flags, tuple(pieces)) for flags, pieces in order if pieces)
+    last = tuple(ElfSegment(elf.R, (piece,)) for piece in streamed)
     offset = elf.FILE_HEADER.size + elf.PROGRAM_HEADER.size * _count_program_headers(image, segments + last)
     page = image.machine.page
     for number, segment in enumerate(segments):
@@ -173,15 +173,15 @@ def _align(value: int, alignment: int) -> int:
     return -(-value // alignment) * alignment
 
 
-def _notes(segments: Sequence[Segment]) -> list[Piece]:
+def _notes(segments: Sequence[ElfSegment]) -> list[OutputSection]:
     return [piece for segment in segments for piece in segment.pieces if piece.type == elf.SHT_NOTE]
 
 
-def _count_program_headers(image: Image, segments: Sequence[Segment]) -> int:
+def _count_program_headers(image: Image, segments: Sequence[ElfSegment]) -> int:
     return 3 + len(segments) + bool(_notes(segments))
 
 
-def _fini_array(image: Image) -> Piece | None:
+def _fini_array(image: Image) -> OutputSection | None:
     return next((piece for piece in image.pieces.values() if piece.type == elf.SHT_FINI_ARRAY), None)
 
 
@@ -237,13 +237,17 @@ def _hash_table(names: Sequence[str]) -> bytes:
     return struct.pack(f"<{len(words)}I", *words)
 
 
-def write_image(file: IO[bytes], image: Image, segments: Sequence[Segment]) -> None:
+def write_image(file: IO[bytes], image: Image, segments: Sequence[ElfSegment]) -> None:
     """Writes the file in order."""
     loaded = [piece for segment in segments for piece in segment.pieces]
     debug = [piece for piece in image.pieces.values() if not piece.flags & elf.SHF_ALLOC]
-    names = Piece(".shstrtab", elf.SHT_STRTAB, 0, 1)
-    tables = [Piece(".symtab", elf.SHT_SYMTAB, 0, 8, entry_size=elf.SYMBOL.size, link=".strtab")] if image.debug else []
-    tables += [Piece(".strtab", elf.SHT_STRTAB, 0, 1) for _ in tables]
+    names = OutputSection(".shstrtab", elf.SHT_STRTAB, 0, 1)
+    tables = (
+        [OutputSection(".symtab", elf.SHT_SYMTAB, 0, 8, entry_size=elf.SYMBOL.size, link=".strtab")]
+        if image.debug
+        else []
+    )
+    tables += [OutputSection(".strtab", elf.SHT_STRTAB, 0, 1) for _ in tables]
     sections = [*loaded, *tables, *debug, names]
     number = {id(piece): index for index, piece in enumerate(sections, start=1)}
     _fill_symbols(image, number, tables)
@@ -289,7 +293,7 @@ def write_image(file: IO[bytes], image: Image, segments: Sequence[Segment]) -> N
         at = piece.offset + piece.size
 
 
-def _fill_symbols(image: Image, number: Mapping[int, int], tables: Sequence[Piece]) -> None:
+def _fill_symbols(image: Image, number: Mapping[int, int], tables: Sequence[OutputSection]) -> None:
     """Fills .dynsym, and .symtab with its strings where there are these; `number` has the sections by their pieces."""
 
     def record(symbol: Symbol, name: int) -> bytes:
@@ -313,7 +317,7 @@ def _fill_symbols(image: Image, number: Mapping[int, int], tables: Sequence[Piec
     tables[1].data = strings.data
 
 
-def _write_headers(image: Image, segments: Sequence[Segment], output: bytearray, table: int, sections: int) -> None:
+def _write_headers(image: Image, segments: Sequence[ElfSegment], output: bytearray, table: int, sections: int) -> None:
     source, count = image.source, _count_program_headers(image, segments)
     start, size = elf.FILE_HEADER.size, elf.PROGRAM_HEADER.size
     identity = elf.IDENTITY + bytes((source.os_abi, source.abi_version)) + bytes(7)

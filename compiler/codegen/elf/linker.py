@@ -16,7 +16,7 @@ from typing import IO
 from ....dsl.package import elf
 from .blobs import Blob, Stream, with_blobs
 from .debug_paths import relative_paths
-from .image import STUB_SIZE, Image, Piece, dynamic_entries, fill_tables, lay_out, write_image
+from .image import STUB_SIZE, Image, OutputSection, dynamic_entries, fill_tables, lay_out, write_image
 from .merge import merge_objects
 from .object_file import ObjectFile, Relocation, fault, read_object
 from .relocatable import write_file
@@ -153,12 +153,14 @@ def _collect(
     return image
 
 
-def _pieces(source: ObjectFile, streams: Mapping[int, Stream], debug: bool, destructors: bool) -> dict[int, Piece]:
+def _pieces(
+    source: ObjectFile, streams: Mapping[int, Stream], debug: bool, destructors: bool
+) -> dict[int, OutputSection]:
     """The sections that go into the image; empty ones only where a symbol lies in them."""
     page = MACHINES[source.machine].page
     marked = {symbol.section for symbol in source.symbols if symbol.type != elf.STT_SECTION}
     refused = elf.CONSTRUCTOR_TYPES - ({elf.SHT_FINI_ARRAY} if destructors else set())
-    pieces: dict[int, Piece] = {}
+    pieces: dict[int, OutputSection] = {}
     for section in source.sections:
         if section.flags & elf.SHF_TLS:
             raise fault(f"{section.name} holds thread-local variables, which are not handled")
@@ -173,7 +175,7 @@ def _pieces(source: ObjectFile, streams: Mapping[int, Stream], debug: bool, dest
             stream = streams.get(section.index)
             zeroed = section.size if section.type == elf.SHT_NOBITS else 0
             data = bytearray(section.data)
-            pieces[section.index] = Piece(
+            pieces[section.index] = OutputSection(
                 section.name, section.type, section.flags, section.alignment, data, zeroed, stream
             )
     return pieces
@@ -191,7 +193,7 @@ def _make_own_pieces(image: Image, pointers: int) -> None:
     code = alloc | elf.SHF_EXECINSTR
 
     def add(name: str, type: int, flags: int, size: int, entry_size: int, link: str = "", alignment: int = 8) -> None:
-        piece = Piece(name, type, flags, alignment, bytearray(size), entry_size=entry_size, link=link)
+        piece = OutputSection(name, type, flags, alignment, bytearray(size), entry_size=entry_size, link=link)
         if size:
             image.own[name] = piece
 
@@ -251,7 +253,7 @@ def _relocate(image: Image) -> list[bytes]:
     return dynamic
 
 
-def _patch_debug(image: Image, piece: Piece, item: Relocation) -> None:
+def _patch_debug(image: Image, piece: OutputSection, item: Relocation) -> None:
     symbol = image.source.symbols[item.symbol]
     value = 0 if symbol.undefined else image.address_of(symbol)
     image.machine.patch(piece.data, item.offset, item.type, value + item.addend, item.offset)

@@ -19,7 +19,7 @@ Store = Callable[[bytearray, int, int], None]  # (data, offset, value)
 
 
 @dataclass(frozen=True)
-class Linked(elf.Machine):
+class Linked(elf.ElfMachine):
     """An architecture that is linked for.
 
     A relocation of kind `pointer` becomes a dynamic one: `relative`, or `pointer` against an undefined symbol. `slots`

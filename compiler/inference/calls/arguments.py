@@ -21,7 +21,7 @@ from ..evaluator import Point
 from ..recovery import Cascade
 from ..values.compile_time import Closure, Frame, Poisoned, is_comptime_number
 from ..values.describe import describe
-from ..values.index import Index
+from ..values.index import BodyIndex
 from .declarations import as_declared
 
 
@@ -30,7 +30,7 @@ def check_number(call: Point, name: str, operand: Any, key: str) -> None:
     if (isinstance(operand, Value) and isinstance(operand.type, SIMDType)) or is_comptime_number(operand):
         return
     hint: str | None = None
-    if isinstance(operand, Index):
+    if isinstance(operand, BodyIndex):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     elif hasattr(operand, "dims"):
         hint = advice.over_elements(name, call.nodes.get(key, call.node), call.frame)
@@ -138,7 +138,7 @@ def _know_nodes(call: Point, parameters: Mapping[str, inspect.Parameter], form: 
     for argument in given:
         if isinstance(argument, syntax.Starred):
             return
-    nodes: dict[str, syntax.Node] = dict(zip(parameters, given, strict=False))
+    nodes: dict[str, syntax.SyntaxNode] = dict(zip(parameters, given, strict=False))
     if not form.plain:
         for place, (name, parameter) in enumerate(parameters.items()):
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -218,7 +218,7 @@ def match_arguments(
     return given
 
 
-def argument_node(node: syntax.Node, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.Node:
+def argument_node(node: syntax.SyntaxNode, param: syntax.Param, params: tuple[syntax.Param, ...]) -> syntax.SyntaxNode:
     """Where an argument of a plain call stands; the call itself when that is unknown."""
     if not isinstance(node, syntax.Call) or any(isinstance(a, syntax.Starred) for a in node.arguments):
         return node

@@ -28,8 +28,8 @@ from ..values.compile_time import (
     is_comptime_number,
 )
 from ..values.describe import describe
-from ..values.index import Index
-from ..values.tensors import Tensor
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor
 
 # The dtypes of which one has to be in a bound that a number of this kind, known at compile time, fits.
 _HOLD = {
@@ -68,7 +68,7 @@ def as_declared(here: Point, annotation: s.Expr, value: Any, home: Frame, what: 
     type = here.evaluator.expr(annotation, home)
     if isinstance(type, DType):
         type = SIMDType(type)
-    if isinstance(type, SIMDType) and not isinstance(value, Index):
+    if isinstance(type, SIMDType) and not isinstance(value, BodyIndex):
         return as_written(here, coerce(here, value, type, f"{what} {type}"))
     if isinstance(type, StructType) and not (isinstance(value, StructValue) and value.type == type):
         raise here.error("EK0202", f"{what} {type.name}, not {describe(value)}", label=describe(value))
@@ -86,7 +86,7 @@ def fits(here: Point, annotation: s.Expr, value: Any, home: Frame) -> bool:
             items = _items(value)
             parts = annotation.items * len(items) if annotation.repeated else annotation.items
             return (
-                isinstance(value, tuple | Index)
+                isinstance(value, tuple | BodyIndex)
                 and len(parts) == len(items)
                 and all(fits(here, part, item, home) for part, item in zip(parts, items, strict=True))
             )
@@ -107,14 +107,14 @@ def fits(here: Point, annotation: s.Expr, value: Any, home: Frame) -> bool:
     type_ = SIMDType(type_) if isinstance(type_, DType) else type_
     if isinstance(type_, StructType):
         return isinstance(value, StructValue) and value.type == type_
-    if isinstance(value, Index):
+    if isinstance(value, BodyIndex):
         return len(value.dims) == 1 and type_ == INT
     return weak_kind(value) is not None or (isinstance(value, Value) and value.type == type_)
 
 
 def is_number(value: Any) -> bool:
     """Whether a value is a number or a vector, or the index of one axis."""
-    if isinstance(value, Index):
+    if isinstance(value, BodyIndex):
         return len(value.dims) == 1
     return is_comptime_number(value) or (isinstance(value, Value) and isinstance(value.type, SIMDType))
 
@@ -130,17 +130,17 @@ def _is_of_kind(kind: str, value: Any) -> bool:
         case "AnyDType":
             return isinstance(value, DType | SIMDType)
         case "AnyTensor":
-            return isinstance(value, Tensor)
+            return isinstance(value, KernelTensor)
         case "Parts":
-            return is_number(value) or isinstance(value, tuple | StructValue | Index)
+            return is_number(value) or isinstance(value, tuple | StructValue | BodyIndex)
         case "Index":
             whole = isinstance(value, Value) and value.dtype.is_integral() and value.type == SIMDType(value.dtype)
-            return type(value) is int or whole or (isinstance(value, Index) and len(value.dims) == 1)
+            return type(value) is int or whole or (isinstance(value, BodyIndex) and len(value.dims) == 1)
     if not is_number(value):
         return False
     if (weak := weak_kind(value)) is not None:
         return any(dtype in _DTYPES[kind] for dtype in _HOLD[weak])
-    dtype = DType.int64 if isinstance(value, Index) else value.dtype
+    dtype = DType.int64 if isinstance(value, BodyIndex) else value.dtype
     return dtype in _DTYPES[kind]
 
 
@@ -160,17 +160,17 @@ def spelled(annotation: s.Expr) -> str:
 
 
 def _items(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else value.dims if isinstance(value, Index) else ()
+    return value if isinstance(value, tuple) else value.dims if isinstance(value, BodyIndex) else ()
 
 
 def _tuple_of(here: Point, annotation: s.TupleOf, value: Any, home: Frame, what: str) -> Any:
     """A tuple whose parts are as their annotations say; the index of a `foreach` stays what it is."""
     length = len(_items(value))
     wanted = length if annotation.repeated else len(annotation.items)
-    if not isinstance(value, tuple | Index) or length != wanted:
+    if not isinstance(value, tuple | BodyIndex) or length != wanted:
         number = "" if annotation.repeated else f" of {wanted}"
         raise here.error("EK0202", f"{what} a tuple{number}, not {describe(value)}", label=describe(value))
-    if isinstance(value, Index):
+    if isinstance(value, BodyIndex):
         return value
     parts = annotation.items * length if annotation.repeated else annotation.items
     return tuple(

@@ -27,10 +27,10 @@ from ....dsl.diagnostics.errors import CompileError
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import DType, SIMDType
 from ...interpreter.machine import Machine
-from ...interpreter.pointers import Pointer, storage
+from ...interpreter.pointers import InterpretedPointer, storage
 from ...interpreter.translate import translate
 from ...ir.builder import NotPure
-from ...ir.program import Function, PointerType, Program, Region, Value
+from ...ir.program import PointerType, Program, ProgramFunction, Region, Value
 from ..evaluator import Evaluator
 from ..recovery import Cascade
 from ..values.aggregates import PLAIN, parts_of, with_parts
@@ -130,7 +130,7 @@ def interpreted(evaluator: Evaluator, emit: Callable[[], Any]) -> Any:
         builder.end()
     memory = [storage(result.dtype, 1, "", zeroed=True) for result in results]
     with np.errstate(all="ignore"):
-        translate(Function("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)
+        translate(ProgramFunction("folded", pointers, region), Machine(Program(), lambda site, values: None))(*memory)
     outcome = iter(zip(results, memory, strict=True))
     return _replaced(value, lambda: _as_python(*next(outcome)))
 
@@ -149,7 +149,7 @@ def _replaced(value: Any, number: Callable[[], Any]) -> Any:
     return number() if isinstance(value, Value) else value
 
 
-def _as_python(value: Value, pointer: Pointer) -> bool | int | float | complex:
+def _as_python(value: Value, pointer: InterpretedPointer) -> bool | int | float | complex:
     element = pointer.memory.data[0].item()
     assert isinstance(element, bool | int | float | complex)
     return element

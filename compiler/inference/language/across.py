@@ -22,7 +22,7 @@ from ...ir.polynomials import split
 from ...ir.program import Region, Value, walk
 from ...ir.schedule import LoopHints
 from ..evaluator import Evaluator
-from ..values.index import Index, unravel
+from ..values.index import BodyIndex, unravel
 from .turned import is_far
 
 LINE = 512  # bits of a cache line
@@ -58,7 +58,7 @@ def rows_of_a_line(evaluator: Evaluator, nest: Nest) -> int:
 
 
 def in_blocks(
-    evaluator: Evaluator, dims: tuple[Value, ...], height: int, element: Callable[[Index], None]
+    evaluator: Evaluator, dims: tuple[Value, ...], height: int, element: Callable[[BodyIndex], None]
 ) -> tuple[Value, Callable[[Value, Value], None]]:
     """How many tasks there are, and what builds those from one number on, below another; each is `height` rows."""
     builder = evaluator.builder
@@ -77,7 +77,7 @@ def in_blocks(
                 evaluator.ranges.inside(column, inner)
             else:
                 builder.counter(column, None, inner)
-            element(Index(dims, components=(*leading, column)))
+            element(BodyIndex(dims, components=(*leading, column)))
             builder.end()
         if left is not None:
             builder.region.ops[-1].attrs["hints"] = LoopHints(unrolled=True)

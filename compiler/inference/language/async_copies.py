@@ -22,15 +22,15 @@ from ..members.tensors import refuse_input
 from ..runtime_checks import guard_index
 from ..values.compile_time import Copies
 from ..values.describe import describe
-from ..values.index import Index
-from ..values.tensors import Stored, Tensor, View
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor, Stored, View
 from .grids import kernel_of
 
 SIZES = (4, 8, 16)
 MOST_PENDING = 64
 
 
-def _neighbours(call: Point, tensor: Any, argument: str) -> tuple[Tensor, int]:
+def _neighbours(call: Point, tensor: Any, argument: str) -> tuple[KernelTensor, int]:
     """A side of a copy: a view of one axis, with how many neighbours it names."""
     count = None
     if isinstance(tensor, View) and tensor.rank == 1 and tensor.unbroken:
@@ -39,14 +39,14 @@ def _neighbours(call: Point, tensor: Any, argument: str) -> tuple[Tensor, int]:
         count = tensor.dims[0].const
     if count is None:
         what = describe(tensor)
-        if isinstance(tensor, Tensor):
+        if isinstance(tensor, KernelTensor):
             what = f"{what} of {tensor.rank} axes" if tensor.rank != 1 else f"{what}, whose size is not known"
         text = f"gpu.copy_async takes neighbours whose number is known at compile time, not {what}"
         raise call.error("EK0646", text, argument, hint="name them by a slice: x[i, j : j + 4]")
     return tensor, count
 
 
-def _span(call: Point, tensor: Tensor, argument: str) -> Span:
+def _span(call: Point, tensor: KernelTensor, argument: str) -> Span:
     builder = call.builder
     span = span_of(call, tensor, _first(builder, tensor))
     if span is None or span.step is not None:
@@ -55,17 +55,17 @@ def _span(call: Point, tensor: Tensor, argument: str) -> Span:
     return span
 
 
-def _first(builder: Builder, tensor: Tensor) -> Index:
-    return Index(tensor.dims, components=(builder.int_(0),))
+def _first(builder: Builder, tensor: KernelTensor) -> BodyIndex:
+    return BodyIndex(tensor.dims, components=(builder.int_(0),))
 
 
-def _guard(call: Point, tensor: Tensor, count: int, argument: str) -> None:
+def _guard(call: Point, tensor: KernelTensor, count: int, argument: str) -> None:
     """Checks that the elements lie in the tensor that the author sliced."""
     at = call.argument(argument)
     index, root = _first(call.builder, tensor), tensor
     while isinstance(root, View):
         index, root = root.mapped(call.builder, index), root.base
-    index = Index(root.dims, components=index.components(call.builder))
+    index = BodyIndex(root.dims, components=index.components(call.builder))
     index.unchecked = True
     guard_index(at, root, index, count)
 

@@ -22,7 +22,7 @@ from ..ownership import report_access
 from ..runtime_checks import guard_index
 from ..target_refusals import refuse_host
 from ..values.describe import describe
-from ..values.tensors import Stored, Tensor, View
+from ..values.tensors import KernelTensor, Stored, View
 
 KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 BITWISE = ("and", "or", "xor")
@@ -41,7 +41,7 @@ def _place(call: Point, target: Any, index: Any, name: str, *, writes: bool) -> 
             writable(call, target)
         refuse_host(call, target)
         return Span(target, integer_offset(call, index, "index"))
-    if not isinstance(target, Tensor):
+    if not isinstance(target, KernelTensor):
         raise call.error("EK0208", f"{name} takes a tensor or a pointer, not {describe(target)}", "target")
     if writes:
         refuse_input(call, target)

@@ -15,8 +15,8 @@ from typing import Any
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Region, Value
 from ..evaluator import Evaluator
-from ..values.index import Index
-from ..values.tensors import Stored, Tensor
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor, Stored
 
 Values = tuple[Value, ...]
 
@@ -32,8 +32,8 @@ class Pairs:
     def __init__(
         self,
         evaluator: Evaluator,
-        outputs: tuple[Tensor, ...],
-        values_at: Callable[[Index], Values],
+        outputs: tuple[KernelTensor, ...],
+        values_at: Callable[[BodyIndex], Values],
         *,
         divisible: bool,
     ) -> None:
@@ -78,8 +78,8 @@ class Pairs:
             builder.end()
         builder.add("if", [condition], regions=[inside, nothing])
 
-    def _index(self, position: Value) -> Index:
-        return Index(self.outputs[0].dims, linear=position, divisible=self.divisible)
+    def _index(self, position: Value) -> BodyIndex:
+        return BodyIndex(self.outputs[0].dims, linear=position, divisible=self.divisible)
 
     def _both(self, pair: Value) -> None:
         builder = self.evaluator.builder

@@ -25,8 +25,8 @@ from ..ownership import begin_region, in_body
 from ..values.compile_time import Bound, Closure, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import ABSENT
-from ..values.index import Index, NeedComponents, NeedPairs, same_dims, unravel
-from ..values.tensors import Demand, Tensor
+from ..values.index import BodyIndex, NeedComponents, NeedPairs, same_dims, unravel
+from ..values.tensors import Demand, KernelTensor
 from .across import SHORT, TASK, Nest, in_blocks, rows_of_a_line
 from .element_pairs import Pairs, shares_bytes
 from .rare_cases import element_loop
@@ -46,7 +46,7 @@ def foreach(call: Point, out: Any, body: Any, simd_width: Any = None) -> None:
     if not outputs:
         raise call.error("EK0208", "foreach has no tensor to store into", "out")
     for tensor in outputs:
-        if not isinstance(tensor, Tensor):
+        if not isinstance(tensor, KernelTensor):
             hint = "the output comes first: foreach(out, lambda i: ...)"
             if isinstance(tensor, Value | int):
                 hint = "parallel_for(n, body) runs over numbers"
@@ -60,7 +60,7 @@ def foreach(call: Point, out: Any, body: Any, simd_width: Any = None) -> None:
     hints = None if simd_width is None else _vectors_of(call, simd_width)
     first = len(call.builder.region.ops)
 
-    def values_at(index: Index) -> tuple[Value, ...]:
+    def values_at(index: BodyIndex) -> tuple[Value, ...]:
         values = element_values(call, outputs, body, index)
         calls = (_storing(call, body, number, len(values)) for number in range(len(values)))
         return tuple(to_store(c, t, index, v) for c, t, v in zip(calls, outputs, values, strict=True))
@@ -88,8 +88,8 @@ def innermost(ops: Sequence[Op]) -> Iterator[Op]:
         yield from inside
 
 
-@method(Tensor, "fill")
-def fill(call: Point, owner: Tensor, value: Any) -> None:
+@method(KernelTensor, "fill")
+def fill(call: Point, owner: KernelTensor, value: Any) -> None:
     """Stores one value in every element."""
     refuse_input(call, owner)
     if isinstance(owner, Demand):
@@ -98,10 +98,10 @@ def fill(call: Point, owner: Tensor, value: Any) -> None:
     store_elements(call, (owner,), lambda index: (to_store(call, owner, index, value),))
 
 
-def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[Index], tuple[Value, ...]]) -> None:
+def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[BodyIndex], tuple[Value, ...]]) -> None:
     """The loop that stores what `values_at` gives for each index."""
 
-    def element(index: Index) -> None:
+    def element(index: BodyIndex) -> None:
         for tensor, value in zip(outputs, in_body(call, index, lambda: values_at(index)), strict=True):
             tensor.store(call.builder, index, value)
 
@@ -135,7 +135,7 @@ def store_elements(call: Point, outputs: tuple[Any, ...], values_at: Callable[[I
 def check_body(call: Point, body: Any, given: int, what: str, names: str) -> None:
     """Refuses a body that is not a function, or does not take what it is called with."""
     node = call.nodes.get("body", call.node)
-    if isinstance(body, Value | Tensor) or is_comptime_number(body):
+    if isinstance(body, Value | KernelTensor) or is_comptime_number(body):
         hint = no_function(node, call.frame, names) if given == 1 else None
         raise call.error("EK0207", f"{describe(body)} cannot be called", "body", hint=hint)
     wrong = body_takes(body, given, what)
@@ -163,7 +163,7 @@ def _storing(call: Point, body: Any, number: int, count: int) -> Point:
     return inner
 
 
-def element_values(call: Point, outputs: tuple[Any, ...], body: Any, index: Index) -> tuple[Any, ...]:
+def element_values(call: Point, outputs: tuple[Any, ...], body: Any, index: BodyIndex) -> tuple[Any, ...]:
     """What the body gives at an index: one value for each output."""
     value = dispatch.call(call, body, [index], {})
     values = value if isinstance(value, tuple) else (value,)
@@ -189,19 +189,19 @@ def demanded(call: Point, outputs: tuple[Any, ...], body: Any) -> None:
         tensor.value = coerce(call.on(node), value, SIMDType(tensor.dtype))
 
 
-def flat_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
+def flat_loop(call: Point, dims: tuple[Value, ...], element: Callable[[BodyIndex], None]) -> None:
     """One loop over positions; code that needs components raises NeedComponents."""
 
     def chunk(low: Value, high: Value) -> None:
-        element_loop(call, low, high, lambda position: element(Index(dims, linear=position, flat=True)))
+        element_loop(call, low, high, lambda position: element(BodyIndex(dims, linear=position, flat=True)))
 
     def thread(position: Value) -> None:
-        element(Index(dims, linear=position))
+        element(BodyIndex(dims, linear=position))
 
     spread(call, call.builder.product(dims), chunk, thread, None)
 
 
-def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index], None]) -> None:
+def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[BodyIndex], None]) -> None:
     """A loop over rows around one over the last axis. Short rows stay whole; of others any positions can be a task."""
     builder, nests = call.builder, list[Nest]()
     *outer, inner = dims
@@ -211,7 +211,7 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index],
         loop = builder.for_loop(start, stop)
         builder.counter(loop.args[0], None, inner)
         with builder.inside(loop):
-            element(Index(dims, components=(*leading, loop.args[0])))
+            element(BodyIndex(dims, components=(*leading, loop.args[0])))
             builder.end()
         nests.append(Nest(leading, loop.args[0], loop))
         if inner.const is not None:
@@ -236,7 +236,7 @@ def nested_loop(call: Point, dims: tuple[Value, ...], element: Callable[[Index],
         rows(first, builder.idiv(builder.iadd(high, builder.isub(inner, builder.int_(1))), inner), ends)
 
     def thread(position: Value) -> None:
-        element(Index(dims, linear=position, divisible=True))
+        element(BodyIndex(dims, linear=position, divisible=True))
 
     if not call.evaluator.target.has_grid and inner.const is not None and 1 < inner.const <= SHORT_ROW:
         spread(call, builder.product(outer), whole, thread, None, each=inner.const)
@@ -250,7 +250,7 @@ def by_blocks(
     call: Point,
     dims: tuple[Value, ...],
     nest: Nest,
-    element: Callable[[Index], None],
+    element: Callable[[BodyIndex], None],
     thread: Callable[[Value], None],
 ) -> None:
     """Replaces a nest that reads across memory by one that goes through tiles, or blocks of rows."""
@@ -327,7 +327,7 @@ def _gpu_thread(evaluator: Evaluator, total: Value, thread: Callable[[Value], No
 
 @rule("store")
 def store(call: Point, out: Any, index: Any, value: Any) -> None:
-    if not isinstance(out, Tensor):
+    if not isinstance(out, KernelTensor):
         raise call.error("EK0208", f"store takes a tensor, not {describe(out)}", "out")
     call.nodes = {**call.nodes, "target": call.nodes.get("out", call.node)}
     store_into(call, out, to_index(call, out, index), value)

@@ -19,19 +19,19 @@ from ..members.scalars import cast, complex_of
 from ..syntax.statements import report
 from ..values.compile_time import PYTHON_TYPES, StructType, StructValue, StubRef, TargetValue, Unrolled
 from ..values.describe import describe
-from ..values.index import Index
-from ..values.tensors import Tensor
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor
 
 
 @rule("len")
 def len_rule(call: Point, x: Any) -> Any:
-    if isinstance(x, Index):
+    if isinstance(x, BodyIndex):
         return len(x.dims)
     if isinstance(x, tuple | str):
         return len(x)
     if isinstance(x, Unrolled):
         return len(x.values)
-    if isinstance(x, Tensor) and x.rank:
+    if isinstance(x, KernelTensor) and x.rank:
         return x.dims[0] if x.fixed[0] is None else x.fixed[0]
     raise call.error("EK0207", f"{describe(x)} has no length", "x")
 
@@ -125,7 +125,7 @@ def _is_one(call: Point, x: Any, kind: Any) -> bool:
         case SIMDType():
             return isinstance(x, Value) and x.weak is None and x.type == kind
         case StubRef(name="tuple"):
-            return isinstance(x, tuple | Index)
+            return isinstance(x, tuple | BodyIndex)
         case StubRef(name=name) if name in PYTHON_TYPES:
             return isinstance(x, PYTHON_TYPES[name])
     hint = "use tuple, int, float, complex, bool, str, a struct, or a type such as Float32"

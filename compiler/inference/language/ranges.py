@@ -15,7 +15,7 @@ from ..conversion import coerce
 from ..evaluator import MAX_UNROLL, Point, rule
 from ..values.compile_time import LoopRange, Unrolled
 from ..values.describe import describe, literal_text
-from ..values.index import Index
+from ..values.index import BodyIndex
 from .sequences import sequence
 
 
@@ -30,7 +30,7 @@ def range_rule(call: Point, bounds: Any) -> LoopRange:
 def _bounds(call: Point, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if not 1 <= len(bounds) <= 3:
         raise call.error("EK0208", "range takes one to three bounds")
-    nodes: tuple[s.Node, ...] = call.node.arguments if isinstance(call.node, s.Call) else ()
+    nodes: tuple[s.SyntaxNode, ...] = call.node.arguments if isinstance(call.node, s.Call) else ()
     nodes = nodes if len(nodes) == len(bounds) else (call.node,) * len(bounds)
     bounds = tuple(_bound(call, bound, node) for bound, node in zip(bounds, nodes, strict=True))
     if len(bounds) == 1:
@@ -38,7 +38,7 @@ def _bounds(call: Point, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
 
 
-def _bound(call: Point, bound: Any, node: s.Node) -> Any:
+def _bound(call: Point, bound: Any, node: s.SyntaxNode) -> Any:
     if isinstance(bound, Value) and bound.dtype.is_integral():
         what = "a bound of range() is an Int"
         return bound if bound.weak else coerce(call.on(node), bound, INT, what)
@@ -51,7 +51,7 @@ def _bound(call: Point, bound: Any, node: s.Node) -> Any:
 
 @rule("unroll")
 def unroll(call: Point, bounds: Any) -> Unrolled:
-    if len(bounds) == 1 and isinstance(bounds[0], tuple | Index | Unrolled):
+    if len(bounds) == 1 and isinstance(bounds[0], tuple | BodyIndex | Unrolled):
         return Unrolled(sequence(call, bounds[0]))
     if len(bounds) == 1 and isinstance(bounds[0], LoopRange):
         bounds = (bounds[0].low, bounds[0].high, bounds[0].step)

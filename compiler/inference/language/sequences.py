@@ -22,7 +22,7 @@ from ..evaluator import MAX_UNROLL, RULES, Point, expression, rule
 from ..syntax.statements import bind
 from ..values.compile_time import Frame, Generated, LoopRange, Unrolled, is_comptime_number
 from ..values.describe import describe, literal_text
-from ..values.index import Index
+from ..values.index import BodyIndex
 from .sorting_networks import sort_values
 
 
@@ -64,7 +64,7 @@ def sequence(here: Point, value: Any, function: str = "") -> tuple[Any, ...]:
     match value:
         case tuple():
             return value
-        case Index():
+        case BodyIndex():
             return value.components(here.builder)
         case Unrolled():
             return value.values

@@ -23,7 +23,7 @@ from ..evaluator import Point, callable_, rule
 from ..runtime_checks import add_check
 from ..values.compile_time import StorageType
 from ..values.describe import describe
-from ..values.tensors import Stored, Tensor
+from ..values.tensors import KernelTensor, Stored
 from .grids import kernel_of
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
@@ -31,10 +31,10 @@ MAX_TABLE_BYTES = 1 << 20
 ALIGNMENT = 16  # bytes, of shared memory
 MAX_ALIGNMENT = 1024
 
-Maker = Callable[[Point, DType, list[Any], dict[str, Any]], Tensor]
+Maker = Callable[[Point, DType, list[Any], dict[str, Any]], KernelTensor]
 
 
-def _stack(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def _stack(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """`stack[T](m, n)`: storage of a fixed size; zeroed, unless `zeroed=False` says that it is written before read."""
     zeroed = keywords.pop("zeroed", True)
     if keywords or not isinstance(zeroed, bool) or not _are_sizes(args):
@@ -53,7 +53,7 @@ def _stack(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any])
     return _tensor(call, pointer, "stack", args)
 
 
-def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """`scratch[T](m, n)`: memory of run-time sizes; undefined until it is written, unless `zeroed=True` is given."""
     evaluator, builder = call.evaluator, call.builder
     hint = "use stack[T](n) with a compile-time size, gpu.dynamic_shared[T](n), or gpu.scratch[T](n) in host code"
@@ -95,7 +95,7 @@ def _between(dims: list[Value]) -> list[Any]:
     return [part for dim in dims for part in (", ", dim)][1:]
 
 
-def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """`gpu.shared[T](m, n)`: what the threads of a block share, of a fixed size."""
     kernel_of(call, "shared")
     align = keywords.pop("align", ALIGNMENT)
@@ -119,7 +119,7 @@ def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]
     return _tensor(call, pointer, "shared", args)
 
 
-def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """`gpu.dynamic_shared[T](n)`: a part of the memory that `shared=` of the launch requests."""
     launched, builder = kernel_of(call, "dynamic_shared"), call.builder
     if keywords or not args:
@@ -152,7 +152,7 @@ def _dynamic_shared(call: Point, dtype: DType, args: list[Any], keywords: dict[s
     return Stored(pointer, "shared", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(known))
 
 
-def _scratch(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def _scratch(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """`gpu.scratch[T](n)`: memory of the device for this call of the op, of any sizes."""
     if call.evaluator.level != "host":
         text = "gpu.scratch is memory of a whole call: it is made in host code"
@@ -174,13 +174,13 @@ STORAGE: dict[str, Maker] = {
 
 
 @callable_(StorageType)
-def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict[str, Any]) -> Tensor:
+def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """Storage of a name, for elements of a dtype."""
     return STORAGE[type.name](call, type.dtype, args, dict(keywords))
 
 
 @rule("constant_table")
-def constant_table(call: Point, values: Any, dtype: Any) -> Tensor:
+def constant_table(call: Point, values: Any, dtype: Any) -> KernelTensor:
     """A tensor of constants in the code."""
     kind = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(kind, DType) or kind.is_packed():
@@ -222,12 +222,12 @@ def _are_sizes(args: Sequence[Any]) -> bool:
     return bool(args) and all(type(n) is int and n >= 1 for n in args)
 
 
-def _given(call: Point, number: int) -> s.Node:
+def _given(call: Point, number: int) -> s.SyntaxNode:
     """Where a size stands."""
     given = call.node.arguments if isinstance(call.node, s.Call) else ()
     return given[number] if number < len(given) and not any(isinstance(a, s.Starred) for a in given) else call.node
 
 
-def _tensor(call: Point, pointer: Value, name: str, sizes: list[int]) -> Tensor:
+def _tensor(call: Point, pointer: Value, name: str, sizes: list[int]) -> KernelTensor:
     dims = tuple(call.builder.int_(n) for n in sizes)
     return Stored(pointer, name, pointer.dtype, dims, Role.MUTABLE, fixed=tuple(sizes))

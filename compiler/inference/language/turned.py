@@ -25,7 +25,7 @@ from ...ir.opcodes import LOAD
 from ...ir.polynomials import Poly, minus, plus, split, times
 from ...ir.program import Op, PointerType, Region, Value, walk
 from ..evaluator import Evaluator
-from ..values.index import Index, unravel
+from ..values.index import BodyIndex, unravel
 
 HEIGHT = 64  # rows of a tile
 TILE_BYTES = 16 << 10  # of all tiles of a loop: half of the first cache
@@ -145,7 +145,7 @@ class TiledLoop:
     """
 
     def __init__(
-        self, evaluator: Evaluator, dims: tuple[Value, ...], tiles: Tiles, element: Callable[[Index], None]
+        self, evaluator: Evaluator, dims: tuple[Value, ...], tiles: Tiles, element: Callable[[BodyIndex], None]
     ) -> None:
         self.evaluator, self.builder = evaluator, evaluator.builder
         self.dims, self.tiles, self.element = dims, tiles, element
@@ -211,7 +211,7 @@ class TiledLoop:
                     at = builder.iadd(builder.imul(rows.args[0], builder.int_(self.tiles.columns)), columns.args[0])
                     first = self.tiles.first
                     leading = (*others[:first], *along, *others[first:])
-                    self.element(Index(self.dims, components=(*leading, column)))
+                    self.element(BodyIndex(self.dims, components=(*leading, column)))
                     turned = self._read_turned(columns, rows, along, start[0], at)
                     builder.end()
                 builder.end()

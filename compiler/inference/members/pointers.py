@@ -26,7 +26,7 @@ from .table import member, method
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessKeywords:
     """The keywords of a load or a store, as values."""
 
     width: int
@@ -40,7 +40,7 @@ def is_pointer(value: Any) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
-def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride: Any, align: Any) -> Access:
+def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride: Any, align: Any) -> AccessKeywords:
     """Checks the keywords of a load or a store of `width` elements."""
     type = SIMDType(dtype, width)
     given = None
@@ -55,7 +55,7 @@ def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride:
     step = None
     if not (type_is_int(stride) and stride == 1):
         step = coerce(call.argument("stride"), stride, INT, "stride= is an Int")
-    return Access(width, given, filler, step, alignment(call, dtype, align, step))
+    return AccessKeywords(width, given, filler, step, alignment(call, dtype, align, step))
 
 
 def type_is_int(value: Any) -> bool:
@@ -104,7 +104,7 @@ def writable(call: Point, pointer: Value) -> None:
         )
 
 
-def owner_of(call: Point) -> s.Node | None:
+def owner_of(call: Point) -> s.SyntaxNode | None:
     """Where the memory of a store stands: `p` of `p[0] = x` and `p.store(x)`, the first argument of an atomic."""
     target = call.nodes.get("target")
     if target is None and isinstance(call.node, s.Call) and isinstance(call.node.function, s.Attribute):

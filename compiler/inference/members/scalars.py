@@ -218,7 +218,7 @@ def _said(value: Any, dtype: DType) -> Any:
     return value
 
 
-def _argument_nodes(call: Point, count: int) -> tuple[s.Node, ...]:
+def _argument_nodes(call: Point, count: int) -> tuple[s.SyntaxNode, ...]:
     """Where so many arguments stand; the call for each of them where that is unknown."""
     given = call.node.arguments if isinstance(call.node, s.Call) else ()
     return given if len(given) == count else (call.node,) * count

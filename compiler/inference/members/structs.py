@@ -55,7 +55,7 @@ def as_field(here: Point, type: StructType, number: int, value: Any, home: Frame
     return as_declared(here, field.annotation, value, home, what)
 
 
-def with_field(here: Point, owner: Any, node: s.Attribute, value: Any, source: s.Node) -> StructValue:
+def with_field(here: Point, owner: Any, node: s.Attribute, value: Any, source: s.SyntaxNode) -> StructValue:
     """The struct that differs from `owner` in one field."""
     if not isinstance(owner, StructValue):
         hint = "tensors and their elements are stored to with x[i] = value" if hasattr(owner, "dims") else None

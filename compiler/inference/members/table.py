@@ -18,8 +18,8 @@ from ..names import ClassMethod
 from ..spelling import source_of
 from ..values.compile_time import Bound, ClassValue, is_comptime_number
 from ..values.describe import describe
-from ..values.index import Index
-from ..values.tensors import Tensor
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor
 
 Member = Callable[[Point, Any], Any]
 
@@ -77,7 +77,7 @@ def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
     hint = did_you_mean(node.name, known) or (f"it has {listed(known)}" if known else None)
     if is_comptime_number(owner) and (Value, node.name) in MEMBERS:
         hint = "a compile-time number takes the type of its partner; Float32(...) makes a run-time value of it"
-    elif isinstance(owner, Tensor):
+    elif isinstance(owner, KernelTensor):
         text = source_of(node.value, here.frame)
         if (Value, node.name) in MEMBERS:
             hint = f"work on elements: {text}[i].{node.name} in the body of a foreach"
@@ -88,7 +88,7 @@ def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
         hint = f"from math import {node.name}; then {owner}({node.name})"
     elif isinstance(owner, str) and node.name == "format":
         hint = 'write an f-string: f"{x}", or f"{x:.3f}"'
-    elif isinstance(owner, Index):
+    elif isinstance(owner, BodyIndex):
         hint = "take a component of the index: `i[0]`, or unpack it: `y, x = i`"
     raise here.error("EK0113", f"{describe(owner)} has no attribute '{node.name}'", hint=hint)
 

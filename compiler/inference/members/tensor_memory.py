@@ -23,9 +23,9 @@ from ..ownership import is_reported, report_access
 from ..runtime_checks import guard_alignment, guard_index, guard_lanes, guard_number
 from ..target_refusals import refuse_host
 from ..values.describe import describe
-from ..values.index import Index
-from ..values.tensors import NotElementwise, Probe, Stored, Strided, Tensor, View
-from .pointers import Access, access, gather, hint_of, index_vector, scatter
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor, NotElementwise, Probe, Stored, Strided, View
+from .pointers import AccessKeywords, access, gather, hint_of, index_vector, scatter
 from .scalars import check_width
 from .spans import Span, lane_at, lanes_in_memory, load_span, one_by_one, store_span, when
 from .table import method
@@ -35,11 +35,11 @@ from .vectors import from_lanes, is_vector
 MAX_STATIC_REACH = 1 << 40  # elements; what a step known at compile time goes further than is looked at lane by lane
 
 
-def span_of(call: Point, tensor: Tensor, index: Index) -> Span | None:
+def span_of(call: Point, tensor: KernelTensor, index: BodyIndex) -> Span | None:
     """Where the element at an index lies, and the distance to the next one of the last axis; None if it has no
     address."""
     builder = call.builder
-    root: Tensor = tensor
+    root: KernelTensor = tensor
     at = index
     while isinstance(root, View):
         at = root.mapped(builder, at)
@@ -61,7 +61,7 @@ def strided(call: Point, span: Span, step: Value | None) -> Span:
     return Span(span.pointer, span.offset, call.builder.imul(span.step, step))
 
 
-def _without_always(how: Access) -> Access:
+def _without_always(how: AccessKeywords) -> AccessKeywords:
     """The same keywords; no mask where it is known to name every lane."""
     made = None if how.mask is None else how.mask.maker
     if made is not None and made.opcode is SPLAT:
@@ -70,7 +70,7 @@ def _without_always(how: Access) -> Access:
     return replace(how, mask=None) if whole else how
 
 
-def load_some(call: Point, tensor: Tensor, index: Index, how: Access) -> Value:
+def load_some(call: Point, tensor: KernelTensor, index: BodyIndex, how: AccessKeywords) -> Value:
     """Elements along the last axis, those that the mask names."""
     builder, how = call.builder, _without_always(how)
     span = span_of(call, tensor, index)
@@ -84,7 +84,7 @@ def load_some(call: Point, tensor: Tensor, index: Index, how: Access) -> Value:
     return one_by_one(builder, SIMDType(tensor.dtype, how.width), element, how.mask, how.other)
 
 
-def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Access) -> None:
+def store_some(call: Point, tensor: KernelTensor, index: BodyIndex, value: Value, how: AccessKeywords) -> None:
     """Stores along the last axis, the lanes that the mask names."""
     builder, how = call.builder, _without_always(how)
 
@@ -99,7 +99,7 @@ def store_some(call: Point, tensor: Tensor, index: Index, value: Value, how: Acc
     _each_lane(builder, how, lambda count: tensor.store(builder, at(count), lanes(count)))
 
 
-def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> None:
+def _each_lane(builder: Builder, how: AccessKeywords, work: Callable[[Value], None]) -> None:
     """Does `work` for the lanes that the mask names, one by one."""
     named = None if how.mask is None else lanes_in_memory(builder, how.mask)
     loop = builder.for_loop(builder.int_(0), builder.int_(how.width))
@@ -112,19 +112,19 @@ def _each_lane(builder: Builder, how: Access, work: Callable[[Value], None]) -> 
         builder.end()
 
 
-def _along(builder: Builder, first: Index, how: Access) -> Callable[[Value], Index]:
+def _along(builder: Builder, first: BodyIndex, how: AccessKeywords) -> Callable[[Value], BodyIndex]:
     """The index of each lane of an access that begins at `first`."""
     return lambda count: first.ahead(builder, count if how.step is None else builder.imul(count, how.step))
 
 
-def _report_lanes(call: Point, tensor: Tensor, first: Index, how: Access, kind: str) -> None:
+def _report_lanes(call: Point, tensor: KernelTensor, first: BodyIndex, how: AccessKeywords, kind: str) -> None:
     """Reports the accesses of the lanes that the mask names; see `inference.ownership`."""
     if is_reported(call.evaluator, tensor):
         at = _along(call.builder, first, how)
         _each_lane(call.builder, how, lambda count: report_access(call, tensor, at(count), kind))
 
 
-def _report_offsets(call: Point, tensor: Tensor, first: Index, indices: Any, mask: Any, kind: str) -> None:
+def _report_offsets(call: Point, tensor: KernelTensor, first: BodyIndex, indices: Any, mask: Any, kind: str) -> None:
     """The same for the lanes of a gather or a scatter."""
     if not is_reported(call.evaluator, tensor):
         return
@@ -139,14 +139,16 @@ def _report_offsets(call: Point, tensor: Tensor, first: Index, indices: Any, mas
     _each_lane(builder, how, report)
 
 
-def _guard_numbers(call: Point, tensor: Tensor, at: Callable[[Value], Index], value: Value, how: Access) -> None:
+def _guard_numbers(
+    call: Point, tensor: KernelTensor, at: Callable[[Value], BodyIndex], value: Value, how: AccessKeywords
+) -> None:
     """Under `+nan` or `+inf`: every lane that is stored is a number."""
     builder = call.builder
     if call.evaluator.checks.finds:
         _each_lane(builder, how, lambda count: guard_number(call, tensor, at(count), lane_at(builder, value, count)))
 
 
-def _vector_index(call: Point, tensor: Tensor, index: tuple[Any, ...]) -> tuple[Index, Any]:
+def _vector_index(call: Point, tensor: KernelTensor, index: tuple[Any, ...]) -> tuple[BodyIndex, Any]:
     """The index of the row's first element, and the vector that stands last in the index."""
     parts = flat(call, index)
     parts = parts if isinstance(parts, tuple) else (parts,)
@@ -155,7 +157,7 @@ def _vector_index(call: Point, tensor: Tensor, index: tuple[Any, ...]) -> tuple[
     return to_index(call, tensor, (*parts[:-1], 0)), parts[-1]
 
 
-def _guard_span(call: Point, tensor: Tensor, index: Index, how: Access) -> None:
+def _guard_span(call: Point, tensor: KernelTensor, index: BodyIndex, how: AccessKeywords) -> None:
     """Checks the elements that a load or a store with these keywords touches."""
     builder = call.builder
     reach = (how.width - 1) * (1 if how.step is None else how.step.const or 0)
@@ -168,18 +170,18 @@ def _guard_span(call: Point, tensor: Tensor, index: Index, how: Access) -> None:
         guard_index(call, tensor, first, abs(reach) + 1)
         return
     *outer, inner = index.components(builder)
-    guard_index(call, tensor, Index(tensor.dims, components=(*outer, builder.int_(0)), unchecked=True))
+    guard_index(call, tensor, BodyIndex(tensor.dims, components=(*outer, builder.int_(0)), unchecked=True))
     guard_lanes(call, tensor, _numbers(call, inner, how), how.mask)
 
 
-def _behind(builder: Builder, tensor: Tensor, index: Index, reach: int) -> Index:
+def _behind(builder: Builder, tensor: KernelTensor, index: BodyIndex, reach: int) -> BodyIndex:
     """The index of the last element that a step backwards comes to; it may be anywhere."""
     *outer, inner = index.components(builder)
     moved = builder.row("add", [inner, builder.int_(reach)])
-    return Index(tensor.dims, components=(*outer, moved), unchecked=True)
+    return BodyIndex(tensor.dims, components=(*outer, moved), unchecked=True)
 
 
-def _numbers(call: Point, first: Value, how: Access) -> Value:
+def _numbers(call: Point, first: Value, how: AccessKeywords) -> Value:
     """The indices on the last axis: first, first + step, …"""
     builder = call.builder
     if how.width == 1:
@@ -191,7 +193,7 @@ def _numbers(call: Point, first: Value, how: Access) -> Value:
     return builder.row("add", [builder.one("splat", [first], type), count])
 
 
-def _guard_indices(call: Point, tensor: Tensor, first: Index, indices: Any, mask: Any) -> None:
+def _guard_indices(call: Point, tensor: KernelTensor, first: BodyIndex, indices: Any, mask: Any) -> None:
     """Checks the row of a gather or a scatter, and the elements that it touches there."""
     if call.evaluator.checks.level == "off":
         return
@@ -204,8 +206,8 @@ def _guard_indices(call: Point, tensor: Tensor, first: Index, indices: Any, mask
     guard_lanes(call, tensor, numbers, access(call, tensor.dtype, type.width, mask, None, 1, None).mask)
 
 
-@method(Tensor, "gather")
-def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
+@method(KernelTensor, "gather")
+def tensor_gather(call: Point, owner: KernelTensor, *index: Any, mask: Any = None, other: Any = None) -> Value:
     refuse_host(call, owner)
     first, indices = _vector_index(call, owner, index)
     _guard_indices(call, owner, first, indices, mask)
@@ -225,8 +227,8 @@ def tensor_gather(call: Point, owner: Tensor, *index: Any, mask: Any = None, oth
     return one_by_one(builder, SIMDType(owner.dtype, type.width), element, how.mask, how.other)
 
 
-@method(Tensor, "scatter")
-def tensor_scatter(call: Point, owner: Tensor, value: Any, *index: Any, mask: Any = None) -> None:
+@method(KernelTensor, "scatter")
+def tensor_scatter(call: Point, owner: KernelTensor, value: Any, *index: Any, mask: Any = None) -> None:
     refuse_host(call, owner)
     call.nodes = {**call.nodes, "target": call.node}
     first, indices = _vector_index(call, owner, index)
@@ -245,7 +247,7 @@ def tensor_scatter(call: Point, owner: Tensor, value: Any, *index: Any, mask: An
     lanes = coerce(call.argument("value"), stored, whole)
     how = access(call, owner.dtype, type.width, mask, None, 1, None)
 
-    def at(count: Value) -> Index:
+    def at(count: Value) -> BodyIndex:
         return first.ahead(builder, builder.one("cast", [lane_at(builder, offsets, count)], INT))
 
     _guard_numbers(call, owner, at, lanes, how)
@@ -262,8 +264,8 @@ def _pointer(call: Point, span: Span) -> Value:
     return call.builder.advance(span.pointer, span.offset, "read-write")
 
 
-@method(Tensor, "pointer")
-def tensor_pointer(call: Point, owner: Tensor, *index: Any) -> Value:
+@method(KernelTensor, "pointer")
+def tensor_pointer(call: Point, owner: KernelTensor, *index: Any) -> Value:
     """The address of an element, of the first one unless an index says which."""
     at = to_index(call, owner, flat(call, index) if index else (0,) * owner.rank)
     if owner.dtype.is_packed():
@@ -277,8 +279,8 @@ def tensor_pointer(call: Point, owner: Tensor, *index: Any) -> Value:
     return call.builder.advance(span.pointer, span.offset, "read-only" if owner.role is Role.INPUT else "read-write")
 
 
-@method(Tensor, "prefetch")
-def tensor_prefetch(call: Point, owner: Tensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
+@method(KernelTensor, "prefetch")
+def tensor_prefetch(call: Point, owner: KernelTensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
     refuse_host(call, owner)
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
@@ -286,7 +288,7 @@ def tensor_prefetch(call: Point, owner: Tensor, *index: Any, locality: Any = 3, 
         call.builder.add("prefetch", [span.pointer, span.offset], **hint)
 
 
-def _plain(call: Point, tensor: Tensor, index: Index, width: int, stride: Any) -> bool:
+def _plain(call: Point, tensor: KernelTensor, index: BodyIndex, width: int, stride: Any) -> bool:
     """Whether neighbours of the last axis are meant, and are neighbours in memory or in no memory."""
     if type(stride) is not int or stride != 1:
         return False
@@ -296,10 +298,10 @@ def _plain(call: Point, tensor: Tensor, index: Index, width: int, stride: Any) -
     return span is None or span.step is None
 
 
-@method(Tensor, "load")
+@method(KernelTensor, "load")
 def tensor_load(
     call: Point,
-    owner: Tensor,
+    owner: KernelTensor,
     *index: Any,
     width: Any = 1,
     stride: Any = 1,
@@ -321,9 +323,9 @@ def tensor_load(
     return load_some(call, owner, at, how)
 
 
-@method(Tensor, "store")
+@method(KernelTensor, "store")
 def tensor_store(
-    call: Point, owner: Tensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
+    call: Point, owner: KernelTensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
 ) -> None:
     call.nodes = {"target": call.node, **call.nodes}
     if any(isinstance(part, Value) and is_vector(part) for part in index):

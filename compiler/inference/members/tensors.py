@@ -30,8 +30,8 @@ from ..target_refusals import refuse_host
 from ..values.compile_time import Marker, StorageType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Absent
-from ..values.index import Index
-from ..values.tensors import Epilogue, Tensor, View
+from ..values.index import BodyIndex
+from ..values.tensors import Epilogue, KernelTensor, View
 from ..widening import reason_for_cast, widen
 from .pointers import read_element
 from .scalars import check_width
@@ -41,41 +41,41 @@ from .table import member, method
 from .vectors import read_lane
 
 
-@member(Tensor, "dtype")
-def tensor_dtype(here: Point, owner: Tensor) -> Any:
+@member(KernelTensor, "dtype")
+def tensor_dtype(here: Point, owner: KernelTensor) -> Any:
     return owner.dtype
 
 
-@member(Tensor, "rank")
-def tensor_rank(here: Point, owner: Tensor) -> Any:
+@member(KernelTensor, "rank")
+def tensor_rank(here: Point, owner: KernelTensor) -> Any:
     return owner.rank
 
 
-@member(Tensor, "shape")
-def tensor_shape(here: Point, owner: Tensor) -> Any:
+@member(KernelTensor, "shape")
+def tensor_shape(here: Point, owner: KernelTensor) -> Any:
     return tuple(size(owner, axis) for axis in range(owner.rank))
 
 
-@member(Tensor, "strides")
-def tensor_strides(here: Point, owner: Tensor) -> Any:
+@member(KernelTensor, "strides")
+def tensor_strides(here: Point, owner: KernelTensor) -> Any:
     return owner.strides(here.builder)
 
 
-@method(Tensor, "is_one")
-def tensor_is_one(call: Point, owner: Tensor, axis: Any) -> bool:
+@method(KernelTensor, "is_one")
+def tensor_is_one(call: Point, owner: KernelTensor, axis: Any) -> bool:
     """Whether a size is known to be 1 now; False for a size known at run time only."""
     if type(axis) is not int or not -owner.rank <= axis < owner.rank:
         raise call.error("EK0208", f"is_one() takes an axis known at compile time, not {describe(axis)}", "axis")
     return bool(owner.dims[axis].const == 1)
 
 
-@member(Tensor, "size")
-def tensor_size(here: Point, owner: Tensor) -> Any:
+@member(KernelTensor, "size")
+def tensor_size(here: Point, owner: KernelTensor) -> Any:
     return here.builder.product(owner.dims)
 
 
-@method(Tensor, "dim")
-def tensor_dim(call: Point, owner: Tensor, axis: Any) -> Any:
+@method(KernelTensor, "dim")
+def tensor_dim(call: Point, owner: KernelTensor, axis: Any) -> Any:
     if type(axis) is not int:
         raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}", "axis")
     if not -owner.rank <= axis < owner.rank:
@@ -84,14 +84,14 @@ def tensor_dim(call: Point, owner: Tensor, axis: Any) -> Any:
     return size(owner, axis % owner.rank)
 
 
-def size(tensor: Tensor, axis: int) -> Any:
+def size(tensor: KernelTensor, axis: int) -> Any:
     """A size: the number itself where the signature states it, an Int otherwise."""
     fixed = tensor.fixed[axis]
     return tensor.dims[axis] if fixed is None else fixed
 
 
-@method(Tensor, "position")
-def tensor_position(call: Point, owner: Tensor, *index: Any) -> Value:
+@method(KernelTensor, "position")
+def tensor_position(call: Point, owner: KernelTensor, *index: Any) -> Value:
     """The row-major position of an index, which may lie anywhere, so that its arithmetic wraps."""
     builder, at = call.builder, to_index(call, owner, flat(call, index))
     if not at.unchecked:
@@ -103,19 +103,19 @@ def tensor_position(call: Point, owner: Tensor, *index: Any) -> Value:
     return position
 
 
-@method(Tensor, "at")
-def tensor_at(call: Point, owner: Tensor, position: Any, width: Any = 1) -> Value:
+@method(KernelTensor, "at")
+def tensor_at(call: Point, owner: KernelTensor, position: Any, width: Any = 1) -> Value:
     """The element at a row-major position, or `width` elements from there on."""
     check_width(call, width, "width")
     number = coerce(call.argument("position"), position, INT, "a position is an Int")
-    index = Index(owner.dims, linear=number, divisible=True, unchecked=True)
+    index = BodyIndex(owner.dims, linear=number, divisible=True, unchecked=True)
     guard_index(call, owner, index, width)
     refuse_unreadable(call, owner)
     report_access(call, owner, index, "read", width)
     return owner.load(call.builder, index, width)
 
 
-def refuse_unreadable(call: Point, tensor: Tensor) -> None:
+def refuse_unreadable(call: Point, tensor: KernelTensor) -> None:
     """Refuses to read an output whose elements go on to the next kernel as they are stored."""
     if isinstance(tensor, Epilogue):
         raise call.error(
@@ -127,15 +127,15 @@ def refuse_unreadable(call: Point, tensor: Tensor) -> None:
 
 def flat(call: Point, index: tuple[Any, ...]) -> Any:
     """An index that is given as one value, or part by part."""
-    return index[0] if len(index) == 1 and isinstance(index[0], Index | tuple) else tuple(index)
+    return index[0] if len(index) == 1 and isinstance(index[0], BodyIndex | tuple) else tuple(index)
 
 
-def to_index(call: Point, tensor: Tensor, index: Any) -> Index:
-    """Any form of index as an `Index` of the tensor's rank."""
+def to_index(call: Point, tensor: KernelTensor, index: Any) -> BodyIndex:
+    """Any form of index as a `BodyIndex` of the tensor's rank."""
     evaluator = call.evaluator
-    if isinstance(index, Index) and len(index.dims) == tensor.rank:
+    if isinstance(index, BodyIndex) and len(index.dims) == tensor.rank:
         return index
-    parts = index.components(evaluator.builder) if isinstance(index, Index) else index
+    parts = index.components(evaluator.builder) if isinstance(index, BodyIndex) else index
     parts = tuple(_spliced(evaluator, parts))
     if len(parts) != tensor.rank:
         raise wrong_rank(call, tensor, len(parts))
@@ -151,12 +151,12 @@ def to_index(call: Point, tensor: Tensor, index: Any) -> Index:
         if isinstance(part, Value) and part.type != INT and part.dtype.is_integral():
             part = widen(call.on(node), part, INT.dtype)
         components.append(coerce(call.on(node), part, INT, f"an index on axis {axis} is an Int"))
-    return Index(tensor.dims, components=tuple(components), unchecked=True)
+    return BodyIndex(tensor.dims, components=tuple(components), unchecked=True)
 
 
 def _spliced(evaluator: Evaluator, index: Any) -> Iterator[Any]:
     """The parts of an index: `x[row, k]` takes the items of `row` when that is a tuple."""
-    if isinstance(index, Index):
+    if isinstance(index, BodyIndex):
         index = index.components(evaluator.builder)
     if not isinstance(index, tuple):
         yield index
@@ -165,7 +165,7 @@ def _spliced(evaluator: Evaluator, index: Any) -> Iterator[Any]:
         yield from _spliced(evaluator, part)
 
 
-def wrong_rank(call: Point, tensor: Tensor, got: int) -> Exception:
+def wrong_rank(call: Point, tensor: KernelTensor, got: int) -> Exception:
     """`'x' has 2 axes, the index has 1`."""
     return call.error(
         "EK0218",
@@ -179,12 +179,12 @@ def wrong_rank(call: Point, tensor: Tensor, got: int) -> Exception:
     )
 
 
-def store_into(call: Point, tensor: Tensor, index: Index, value: Any) -> None:
+def store_into(call: Point, tensor: KernelTensor, index: BodyIndex, value: Any) -> None:
     """`tensor[index] = value`, with its checks."""
     tensor.store(call.builder, index, to_store(call, tensor, index, value))
 
 
-def to_store(call: Point, tensor: Tensor, index: Index, value: Any) -> Value:
+def to_store(call: Point, tensor: KernelTensor, index: BodyIndex, value: Any) -> Value:
     """`value` as what `tensor` takes at `index`, with the checks of a store."""
     stored = storable(call, tensor, value)
     assert isinstance(stored.type, SIMDType)
@@ -194,7 +194,7 @@ def to_store(call: Point, tensor: Tensor, index: Index, value: Any) -> Value:
     return stored
 
 
-def _guard_numbers(call: Point, tensor: Tensor, index: Index, stored: Value) -> None:
+def _guard_numbers(call: Point, tensor: KernelTensor, index: BodyIndex, stored: Value) -> None:
     """Under `+nan` or `+inf`: each lane that is stored is a number; a report names its element."""
     builder = call.builder
     assert isinstance(stored.type, SIMDType)
@@ -208,12 +208,12 @@ def _guard_numbers(call: Point, tensor: Tensor, index: Index, stored: Value) -> 
         builder.end()
 
 
-def storable(call: Point, tensor: Tensor, value: Any) -> Value:
+def storable(call: Point, tensor: KernelTensor, value: Any) -> Value:
     """`value` as what `tensor` takes."""
     refuse_input(call, tensor)
     refuse_host(call, tensor)
     if not (isinstance(value, Value | Absent) or is_comptime_number(value)):
-        hint = "store one of its elements" if isinstance(value, Tensor) else None
+        hint = "store one of its elements" if isinstance(value, KernelTensor) else None
         raise call.error("EK0202", f"cannot store {describe(value)} into '{tensor.name}'", "value", hint=hint)
     value = widened_or_rounded(call, value, tensor.dtype)
     if isinstance(value, Value) and isinstance(value.type, SIMDType) and value.weak is None:
@@ -223,7 +223,7 @@ def storable(call: Point, tensor: Tensor, value: Any) -> Value:
     return coerce(call.argument("value"), value, SIMDType(tensor.dtype))
 
 
-def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
+def wrong_store(call: Point, tensor: KernelTensor, value: Value) -> Exception:
     """`cannot store Float32 into a BFloat16 tensor`, as the language reference shows it."""
     assert isinstance(value.type, SIMDType)
     node = call.nodes.get("value", call.node)
@@ -260,7 +260,7 @@ def wrong_store(call: Point, tensor: Tensor, value: Value) -> Exception:
     )
 
 
-def _origin(call: Point, node: s.Node, value: Value) -> str:
+def _origin(call: Point, node: s.SyntaxNode, value: Value) -> str:
     """` (from 'acc', norm.py:27:9)`: the variable that brought its type into an expression."""
     env, origins = call.frame.env, call.frame.origins
     for name in (n.id for n in s.walk(node) if isinstance(n, s.Name)):
@@ -270,7 +270,7 @@ def _origin(call: Point, node: s.Node, value: Value) -> str:
     return ""
 
 
-def refuse_input(call: Point, tensor: Tensor) -> None:
+def refuse_input(call: Point, tensor: KernelTensor) -> None:
     """Refuses to store into an input."""
     if tensor.role is Role.INPUT:
         raise call.error(
@@ -290,9 +290,9 @@ def subscript(here: Point, owner: Any, index: Any, node: s.Subscript) -> Any:
     call = here.on(node)
     call.nodes = {**call.nodes, "index": node.index}
     match owner:
-        case Tensor():
+        case KernelTensor():
             return load_element(call, owner, index)
-        case tuple() | Index() | str():
+        case tuple() | BodyIndex() | str():
             return tuple_item(call, owner, index)
         case StructValue() if method_of(owner.type, "__getitem__") is not None:
             return special(here, owner, "__getitem__", [index])
@@ -321,7 +321,7 @@ def subscript(here: Point, owner: Any, index: Any, node: s.Subscript) -> Any:
 
 def tuple_item(call: Point, owner: Any, index: Any) -> Any:
     """An item or a slice of a tuple, by compile-time numbers."""
-    values = owner.components(call.builder) if isinstance(owner, Index) else owner
+    values = owner.components(call.builder) if isinstance(owner, BodyIndex) else owner
     if not isinstance(index, int | slice) or isinstance(index, bool):
         text = f"{describe(owner)} is indexed by compile-time numbers, not by {describe(index)}"
         raise call.error("EK0218", text, "index", hint=index_of_tuple(call.node, owner, call.frame))
@@ -333,7 +333,7 @@ def tuple_item(call: Point, owner: Any, index: Any) -> Any:
         raise call.error("EK0218", f"{text} has no {where}", "index") from None
 
 
-def load_element(call: Point, tensor: Tensor, index: Any) -> Any:
+def load_element(call: Point, tensor: KernelTensor, index: Any) -> Any:
     """`x[i, j]`, or a view when slices are among the indices."""
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts):
@@ -353,7 +353,7 @@ def _at_least(call: Point, bound: Value | None, least: int) -> Value | None:
     return call.builder.one("max", [bound, call.builder.int_(least)], INT)
 
 
-def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
+def make_view(call: Point, tensor: KernelTensor, parts: tuple[Any, ...]) -> KernelTensor:
     """`x[i, :]`, `x[:, a:b]`, `x[::2]`: a tensor over some of the elements, nothing is copied."""
     builder = call.builder
     if len(parts) > tensor.rank:
@@ -365,7 +365,7 @@ def make_view(call: Point, tensor: Tensor, parts: tuple[Any, ...]) -> Tensor:
     plan: list[tuple[Value, Value] | Value] = []  # (start, step) of a sliced axis, or the index of a fixed one
     requested: int | None = None  # by the last slice
 
-    def whole(part: Any, node: s.Node | None) -> Value | None:
+    def whole(part: Any, node: s.SyntaxNode | None) -> Value | None:
         at = node or call.node
         return None if part is None else coerce(call.on(at), part, INT, "a bound is an Int")
 

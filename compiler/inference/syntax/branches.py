@@ -173,7 +173,7 @@ _MISSING = _Missing()
 
 
 @dataclass(frozen=True)
-class _Slot:
+class _ResultSlot:
     """The number of a result of the operation that is being closed."""
 
     number: int
@@ -247,10 +247,10 @@ class Joint:
         with self.here.builder.inside(self.regions[arm]):
             return coerce(self.here, value, type)
 
-    def slot(self, a: Value, b: Value, weak: str | None) -> _Slot:
+    def slot(self, a: Value, b: Value, weak: str | None) -> _ResultSlot:
         self.pairs.append((a, b))
         self.weak.append(weak)
-        return _Slot(len(self.pairs) - 1)
+        return _ResultSlot(len(self.pairs) - 1)
 
     def flag(self, a: Any, b: Any) -> Any:
         """Whether the arm that ran left in some way."""
@@ -294,7 +294,7 @@ class Joint:
 
     def resolve(self, value: Any, results: list[Value]) -> Any:
         """A merged value with result slots filled in; itself where none is in it: branches around compare by it."""
-        if isinstance(value, _Slot):
+        if isinstance(value, _ResultSlot):
             return results[value.number]
         parts = parts_of(value)
         if parts is not None:

@@ -24,8 +24,8 @@ from ..recovery import Cascade
 from ..values.compile_time import Closure, Poisoned, StructValue, StubRef, Undefined, is_poisoned
 from ..values.describe import describe
 from ..values.flow import ABSENT, NeverReturns
-from ..values.index import Index
-from ..values.tensors import Tensor
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor
 
 
 @expression(s.Constant)
@@ -71,7 +71,7 @@ def attribute_of(here: Point, node: s.Attribute) -> Any:
 def subscript_of(here: Point, node: s.Subscript) -> Any:
     owner, index = here.expr_or_poison(node.value), here.expr_or_poison(node.index)
     if is_poisoned((owner, index)):
-        if isinstance(owner, Tensor) and not any(isinstance(part, s.Slice) for part in s.walk(node.index)):
+        if isinstance(owner, KernelTensor) and not any(isinstance(part, s.Slice) for part in s.walk(node.index)):
             return Value(SIMDType(owner.dtype))  # whichever element it is
         raise Cascade
     here.locate()
@@ -116,7 +116,7 @@ def starred_values(here: Point, nodes: tuple[s.Expr, ...]) -> list[Any]:
 
 def items(here: Point, value: Any) -> tuple[Any, ...]:
     """The items of a tuple or an index, for stars and unpacking."""
-    if isinstance(value, Index):
+    if isinstance(value, BodyIndex):
         return value.components(here.builder)
     if isinstance(value, tuple):
         return value

@@ -15,13 +15,13 @@ from ..evaluator import Point, expression
 from ..values.aggregates import parts_of
 from ..values.compile_time import FormattedValue, StructValue
 from ..values.describe import describe
-from ..values.index import Index
+from ..values.index import BodyIndex
 
 
 @expression(s.Formatted)
 def formatted(here: Point, node: s.Formatted) -> Any:
     values = here.values(node.parts)
-    if any(isinstance(v, Value | Index | tuple | StructValue) for v in values):
+    if any(isinstance(v, Value | BodyIndex | tuple | StructValue) for v in values):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):
             check_format(here.on(part), value, spec)
         return FormattedValue(tuple(zip(values, node.formats, strict=True)))
@@ -43,7 +43,7 @@ def check_format(here: Point, value: Any, spec: str) -> None:
     if overlong(spec):
         text = f"the format '{spec[:40]}' requests more than {MAX_ITEMS} characters"
         raise here.error("EK0210", text)
-    if isinstance(value, FormattedValue | Index):
+    if isinstance(value, FormattedValue | BodyIndex):
         raise here.error("EK0210", f"{describe(value)} takes no format")
     if isinstance(value, tuple | StructValue):
         for item in parts_of(value) or ():

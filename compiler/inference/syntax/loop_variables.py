@@ -31,12 +31,12 @@ from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, repl
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Abandoned
-from ..values.tensors import Tensor
+from ..values.tensors import KernelTensor
 from ..widening import may_widen
 from .statements import undefined
 
 
-class Loop(Scoped):
+class RuntimeLoop(Scoped):
     """A run-time loop and the variables that go round in it."""
 
     def __init__(self, here: Point, node: s.For | s.While, extra: list[str]) -> None:
@@ -322,7 +322,7 @@ class Loop(Scoped):
             return f"'{name}' is assigned in a run-time loop and cannot change there: it is {describe(value)}"
 
         hint = "use another name in the loop; only numbers, also in tuples and structs, can change from round to round"
-        if isinstance(value, Tensor) and value.rank:
+        if isinstance(value, KernelTensor) and value.rank:
             hint = (
                 "take one tensor with an axis more and change a number, as in buffer[stage, i], or change pointers: "
                 f"p, q = {name}.pointer(), other.pointer()"

@@ -26,10 +26,10 @@ from ..values.aggregates import PLAIN, is_number, parts_of, with_parts
 from ..values.compile_time import LoopRange, Poisoned, Unrolled, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import NEXT, Absent, Flow, ended
-from ..values.index import Index
+from ..values.index import BodyIndex
 from .branches import unless_left
 from .expressions import items
-from .loop_variables import Loop
+from .loop_variables import RuntimeLoop
 from .statements import bind
 
 GO_ON = "$go_on"  # the variable that says whether another round may come; no author can name it
@@ -50,7 +50,7 @@ def for_(here: Point, node: s.For) -> Flow:
     iterable = here.expr_or_poison(node.iterable)
     if isinstance(iterable, Poisoned):
         _rounds_unknown(here, node)
-    if isinstance(iterable, Unrolled | tuple | Index):
+    if isinstance(iterable, Unrolled | tuple | BodyIndex):
         values = iterable.values if isinstance(iterable, Unrolled) else items(here, iterable)
         return unrolled(here, node, values)
     if not isinstance(iterable, LoopRange):
@@ -70,7 +70,7 @@ def for_(here: Point, node: s.For) -> Flow:
 
     if can_leave(node):
         return _for_that_leaves(here, node, low, high, step, bind_index)
-    loop = Loop(here.on(node), node, [])
+    loop = RuntimeLoop(here.on(node), node, [])
 
     def body() -> None:
         index = Value(INT)
@@ -259,7 +259,7 @@ def _for_that_leaves(
     exits = Exits(here.on(node), node)
     name = f"$index of {id(node)}"  # loops nest
     here.frame.env[name] = low
-    loop = Loop(here.on(node), node, [GO_ON, name])
+    loop = RuntimeLoop(here.on(node), node, [GO_ON, name])
 
     def condition() -> Value:
         more = builder.compare("lt", here.frame.env[name], high)
@@ -282,7 +282,7 @@ def while_(here: Point, node: s.While) -> Flow:
     builder = here.builder
     leaves = can_leave(node)
     exits = Exits(here.on(node), node) if leaves else None
-    loop = Loop(here.on(node), node, [GO_ON] if leaves else [])
+    loop = RuntimeLoop(here.on(node), node, [GO_ON] if leaves else [])
     endless = False
 
     def condition() -> Value:

@@ -36,8 +36,8 @@ from ..spelling import spelled
 from ..values.compile_time import Closure, FormattedValue, Frame, Poisoned, StructValue, Undefined
 from ..values.describe import describe
 from ..values.flow import NEVER, Flow, ended
-from ..values.index import Index
-from ..values.tensors import Tensor
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor
 from ..widening import may_widen, widen
 from .expressions import items
 
@@ -105,7 +105,7 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
             if is_pointer(owner):
                 write_element(call, owner, index, value)
                 return
-            if not isinstance(owner, Tensor):
+            if not isinstance(owner, KernelTensor):
                 call.node = target.value
                 hint = "use stack[T](n) for storage that changes" if isinstance(owner, tuple) else None
                 raise call.error("EK0207", f"{describe(owner)} has no elements to store into", hint=hint)
@@ -128,7 +128,7 @@ def _bind_poisoned(here: Point, target: s.Expr, value: Poisoned) -> None:
             here.values((target.value,))
         case s.Subscript():
             owner, index = here.values((target.value, target.index))
-            if isinstance(owner, Tensor) and not isinstance(index, slice):
+            if isinstance(owner, KernelTensor) and not isinstance(index, slice):
                 call = here.on(target)
                 call.nodes = {**call.nodes, "index": target.index}
                 to_index(call, owner, index)
@@ -202,7 +202,7 @@ def _aug_assign(here: Point, node: s.AugAssign) -> None:
         if is_pointer(owner):
             write_element(call, owner, index, new)
             return
-        if not isinstance(owner, Tensor):
+        if not isinstance(owner, KernelTensor):
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
         store_into(call, owner, to_index(call, owner, index), new)
         return
@@ -304,7 +304,7 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
             for part, part_spec in value.parts:
                 add(part, part_spec)
             return
-        if isinstance(value, Index):
+        if isinstance(value, BodyIndex):
             value = value.components(here.builder)
         if isinstance(value, Value):
             if value.weak is not None:

@@ -32,12 +32,12 @@ class Frame(Scoped):
     typevars: dict[str, DType]
     caller: Location | None
     path: tuple[int, ...]
-    stack: tuple[syntax.Node, ...] = ()
+    stack: tuple[syntax.SyntaxNode, ...] = ()
     origins: dict[str, Place] = field(default_factory=dict)
     end: str = "function"  # what comes after the statement that is being evaluated; see `Evaluator.block`
     given: tuple[tuple[str, Any], ...] = ()  # the arguments of a call, for messages
 
-    def runs(self, function: syntax.Node) -> bool:
+    def runs(self, function: syntax.SyntaxNode) -> bool:
         """Whether a call of a function is being evaluated."""
         return id(function) in map(id, self.stack)
 
@@ -54,10 +54,10 @@ class Frame(Scoped):
             dict(self.origins),
         )
 
-    def place(self, node: syntax.Node) -> Place:
+    def place(self, node: syntax.SyntaxNode) -> Place:
         return place_of(self.file, node.span)
 
-    def location(self, node: syntax.Node) -> Location:
+    def location(self, node: syntax.SyntaxNode) -> Location:
         name = function_name(self.stack[-1]) if self.stack else ""
         return Location(place_of(self.file, node.span), self.caller, name, self.given)
 
@@ -68,7 +68,7 @@ def place_of(file: str, span: syntax.Span) -> Place:
     return Place(file, *span)
 
 
-def function_name(function: syntax.Node) -> str:
+def function_name(function: syntax.SyntaxNode) -> str:
     """How Python shows a function of the author's."""
     return function.name if isinstance(function, syntax.Function) else "<lambda>"
 

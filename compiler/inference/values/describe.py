@@ -26,7 +26,7 @@ from .compile_time import (
     TargetValue,
     Unrolled,
 )
-from .index import Index
+from .index import BodyIndex
 
 
 def literal_text(value: Any) -> str:
@@ -53,7 +53,7 @@ def describe(value: Any) -> str:
             return "unknown"
         case tuple():
             return f"a tuple of {len(value)}"
-        case Index():
+        case BodyIndex():
             return f"an index of {plural(len(value.dims), 'axis')}"
         case DType():
             return f"the dtype {value}"

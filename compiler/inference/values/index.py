@@ -23,7 +23,7 @@ class NeedComponents(Exception):
 _serials = itertools.count()
 
 
-class Index:
+class BodyIndex:
     """The index that a `foreach` body gets: one Int per axis, or one linear position over the same dims.
 
     A contiguous tensor of these dims is addressed by the position alone, so that elementwise work over any rank is
@@ -97,13 +97,13 @@ class Index:
                 builder.remember(("made of", result.serial), (self._components, self.dims))
         return result  # type: ignore[no-any-return]
 
-    def ahead(self, builder: Builder, count: Value) -> Index:
+    def ahead(self, builder: Builder, count: Value) -> BodyIndex:
         """The index of the element that lies `count` elements further on, in a row or in row-major order."""
         if self._components is None:
             assert self.linear is not None
-            return Index(self.dims, linear=builder.iadd(self.linear, count), divisible=self.divisible)
+            return BodyIndex(self.dims, linear=builder.iadd(self.linear, count), divisible=self.divisible)
         *outer, inner = self._components
-        return Index(self.dims, components=(*outer, builder.iadd(inner, count)))
+        return BodyIndex(self.dims, components=(*outer, builder.iadd(inner, count)))
 
     def key(self) -> tuple[Any, ...]:
         """Equal for indices that are made of the same values."""

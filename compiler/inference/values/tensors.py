@@ -17,12 +17,12 @@ from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Value
-from .index import Index, NeedPairs, ravel, same_dims, value_key
+from .index import BodyIndex, NeedPairs, ravel, same_dims, value_key
 
 _serials = itertools.count()
 
 
-class Tensor:
+class KernelTensor:
     """A tensor argument. `dims` are Ints; `fixed` holds the sizes that the signature itself states."""
 
     def __init__(
@@ -60,16 +60,16 @@ class Tensor:
             out.append(builder.imul(out[-1], dim))
         return tuple(reversed(out[: len(self.dims)]))
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         """The element at `index`, or `width` elements from there on along the last axis."""
         raise NotImplementedError
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         """Stores a scalar, or a vector along the last axis."""
         raise NotImplementedError
 
 
-class Stored(Tensor):
+class Stored(KernelTensor):
     """Row-major elements behind a pointer."""
 
     def __init__(self, pointer: Value, *args: Any, **kwargs: Any) -> None:
@@ -82,13 +82,13 @@ class Stored(Tensor):
         assert isinstance(self.pointer.type, PointerType)
         return self.pointer.type.space != "global"
 
-    def offset(self, builder: Builder, index: Index) -> Value:
+    def offset(self, builder: Builder, index: BodyIndex) -> Value:
         """The element's position behind the pointer."""
         if same_dims(index.dims, self.dims):
             return index.position(builder)
         return ravel(builder, index.components(builder), self.dims)
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         if self.dtype.is_packed() and index.flat and same_dims(index.dims, self.dims):
             raise NeedPairs
         offset = self.offset(builder, index)
@@ -101,7 +101,7 @@ class Stored(Tensor):
         assert isinstance(result, Value)
         return result
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         builder.add("store", [value, self.pointer, self.offset(builder, index)])
 
 
@@ -118,38 +118,38 @@ class Strided(Stored):
     def strides(self, builder: Builder) -> tuple[Value, ...]:
         return self.steps
 
-    def offset(self, builder: Builder, index: Index) -> Value:
+    def offset(self, builder: Builder, index: BodyIndex) -> Value:
         total = builder.int_(0)
         for component, step in zip(index.components(builder), self.steps, strict=True):
             total = builder.iadd(total, builder.imul(component, step))
         return total
 
-    def _in_a_row(self, index: Index) -> bool:
+    def _in_a_row(self, index: BodyIndex) -> bool:
         """Whether elements from here on along the last axis are neighbours in memory."""
         return self.steps[-1].const == 1 and index.linear is None
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         if width > 1 and not self._in_a_row(index):
             return side_by_side(self, builder, index, width)
         return super().load(builder, index, width)
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         if width_of(value) > 1 and not self._in_a_row(index):
             store_apart(self, builder, index, value)
         else:
             super().store(builder, index, value)
 
 
-class Fused(Tensor):
+class Fused(KernelTensor):
     """Elements of a producer, each computed where it is read."""
 
-    def __init__(self, element: Callable[[Index], Value], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, element: Callable[[BodyIndex], Value], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.element = element
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         if not same_dims(index.dims, self.dims):
-            index = Index(self.dims, components=index.components(builder))
+            index = BodyIndex(self.dims, components=index.components(builder))
         if width != 1:
             return side_by_side(self, builder, index, width)
         key = ("element", self.serial, index.key())
@@ -161,7 +161,7 @@ class Fused(Tensor):
         return result
 
 
-def side_by_side(tensor: Tensor, builder: Builder, index: Index, width: int) -> Value:
+def side_by_side(tensor: KernelTensor, builder: Builder, index: BodyIndex, width: int) -> Value:
     """`width` elements from `index` on, computed one by one into storage; LLVM makes vectors of it."""
     storage = builder.one("alloca", [], PointerType(tensor.dtype, "stack"), count=width, zeroed=False)
     loop = builder.for_loop(builder.int_(0), builder.int_(width))
@@ -172,7 +172,7 @@ def side_by_side(tensor: Tensor, builder: Builder, index: Index, width: int) -> 
     return builder.one("load", [storage, builder.int_(0)], SIMDType(tensor.dtype, width))
 
 
-def store_apart(tensor: Tensor, builder: Builder, index: Index, value: Value) -> None:
+def store_apart(tensor: KernelTensor, builder: Builder, index: BodyIndex, value: Value) -> None:
     """Stores the lanes of a vector one by one."""
     for lane in range(width_of(value)):
         one = builder.one("extract", [value], SIMDType(tensor.dtype), lane=lane)
@@ -183,40 +183,40 @@ def width_of(value: Value) -> int:
     return value.type.width if isinstance(value.type, SIMDType) else 1
 
 
-class Filled(Tensor):
+class Filled(KernelTensor):
     """One number in every element."""
 
     def __init__(self, value: bool | int | float | complex, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.value = value
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         return builder.const(self.value, SIMDType(self.dtype, width))
 
 
-class Uniform(Tensor):
+class Uniform(KernelTensor):
     """One number in every element, which the call passes."""
 
     def __init__(self, value: Value, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.value = value
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         return self.value if width == 1 else builder.one("splat", [self.value], SIMDType(self.dtype, width))
 
 
-class Demand(Tensor):
+class Demand(KernelTensor):
     """The output of a kernel of which one element is wanted: `foreach` requests `index` and leaves the value here."""
 
-    def __init__(self, index: Index, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, index: BodyIndex, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.index = index
         self.value: Value | None = None
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         raise NotElementwise
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         raise NotElementwise
 
 
@@ -224,16 +224,16 @@ class NotElementwise(Exception):
     """The kernel does more than one `foreach` over its outputs, so that no single element can be computed alone."""
 
 
-class Epilogue(Tensor):
+class Epilogue(KernelTensor):
     """An output whose elements go to the kernel that follows as they are stored."""
 
-    def __init__(self, consume: Callable[[Index, Value], None], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, consume: Callable[[BodyIndex, Value], None], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.consume = consume
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         if not same_dims(index.dims, self.dims):
-            index = Index(self.dims, components=index.components(builder))
+            index = BodyIndex(self.dims, components=index.components(builder))
         if value.type == SIMDType(self.dtype):
             self.consume(index, value)
             return
@@ -247,37 +247,37 @@ class Epilogue(Tensor):
             builder.end()
 
 
-class Given(Tensor):
+class EpilogueOperand(KernelTensor):
     """The operand of an epilogue: the one element that is just being stored."""
 
-    def __init__(self, index: Index, value: Value, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, index: BodyIndex, value: Value, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.index = index
         self.value = value
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         if width != 1 or not (same_dims(index.dims, self.index.dims) and index.key() == self.index.key()):
             raise InternalError(f"the epilogue reads '{self.name}' elsewhere than where it is stored")
         return self.value
 
 
-class Probe(Tensor):
+class Probe(KernelTensor):
     """Records where an input is read, to find out what fuses."""
 
-    def __init__(self, index: Index, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, index: BodyIndex, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.at = index
         self.other_elements = False
         self.loads = 0
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         self.loads += 1
         if width != 1 or not (same_dims(index.dims, self.at.dims) and index.key() == self.at.key()):
             self.other_elements = True
         return builder.one("load", [Value(PointerType(self.dtype)), Value(INT)], SIMDType(self.dtype, width))
 
 
-class View(Tensor):
+class View(KernelTensor):
     """A slice of another tensor: `mapping` turns this view's components into the base's.
 
     In an `unbroken` one neighbours along the last axis are neighbours of the base. `steps` says of each axis which axis
@@ -287,7 +287,7 @@ class View(Tensor):
 
     def __init__(
         self,
-        base: Tensor,
+        base: KernelTensor,
         dims: tuple[Value, ...],
         mapping: Callable[[Builder, tuple[Value, ...]], tuple[Value, ...]],
         unbroken: bool,
@@ -307,20 +307,20 @@ class View(Tensor):
         base = self.base.strides(builder)
         return tuple(builder.imul(base[axis], step) for axis, step in self.steps)
 
-    def mapped(self, builder: Builder, index: Index) -> Index:
+    def mapped(self, builder: Builder, index: BodyIndex) -> BodyIndex:
         """The index of the base that an index of the view stands for."""
-        return Index(self.base.dims, components=self.mapping(builder, index.components(builder)))
+        return BodyIndex(self.base.dims, components=self.mapping(builder, index.components(builder)))
 
-    def _in_a_row(self, index: Index) -> bool:
+    def _in_a_row(self, index: BodyIndex) -> bool:
         """Whether elements from here on are neighbours of the base, and not the end of a row and the next one."""
         return self.unbroken and (index.linear is None or self.rank == 1)
 
-    def load(self, builder: Builder, index: Index, width: int = 1) -> Value:
+    def load(self, builder: Builder, index: BodyIndex, width: int = 1) -> Value:
         if width > 1 and not self._in_a_row(index):
             return side_by_side(self, builder, index, width)
         return self.base.load(builder, self.mapped(builder, index), width)
 
-    def store(self, builder: Builder, index: Index, value: Value) -> None:
+    def store(self, builder: Builder, index: BodyIndex, value: Value) -> None:
         if width_of(value) > 1 and not self._in_a_row(index):
             store_apart(self, builder, index, value)
         else:

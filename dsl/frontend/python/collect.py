@@ -24,7 +24,7 @@ from ...types.dtype import DType, SIMDType
 from .. import syntax
 from ..program import GlobalEntry, PortableKernel, SourceFunction
 from ..reads import Reads
-from .names import Reported, Unresolved
+from .names import AlreadyReported, Unresolved
 from .register import BrokenKernel, Kernel, implementation
 from .statements import lines_of_head, parse_function
 from .statements import text_file as text_of_function
@@ -109,7 +109,7 @@ class _Collector:
         """Follows what a kernel's function names."""
         try:
             self.function(function)
-        except Reported:
+        except AlreadyReported:
             pass
         except CompileError as error:
             self.mistakes.append(error)
@@ -148,13 +148,13 @@ class _Collector:
             if parsed is not None:
                 self.functions[index] = SourceFunction(parsed, file_of(what))
         if self.seen_functions[what] in self.unusable:
-            raise Reported
+            raise AlreadyReported
         return self.seen_functions[what]
 
     def resolve(self, value: Any, name: str, place: Place) -> int:
         try:
             entry = self.entry(value, name)
-        except (EinkornError, Reported, Unresolved, RecursionError):
+        except (EinkornError, AlreadyReported, Unresolved, RecursionError):
             raise
         except Exception as error:  # raised by a class of the author's, whose object is inspected
             raise Unresolved(f"looking at it raises {type(error).__name__}") from None
@@ -178,7 +178,7 @@ class _Collector:
     def entry(self, value: Any, name: str) -> GlobalEntry:
         match value:
             case Broken():
-                raise Reported(value.error)
+                raise AlreadyReported(value.error)
             case UnknownName():
                 raise Unresolved(value.text, did_you_mean(value.text.split("'")[-2], value.known))
             case Stub(kind="library"):

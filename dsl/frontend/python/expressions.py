@@ -23,7 +23,7 @@ from ...language.stubs import STUBS, UnknownName
 from ...types.dtype import DType
 from .. import syntax as s
 from ..reads import Reads
-from .names import BINARY, CLOSED, COMPARE, UNARY, Reported, Unresolved, names_assigned, names_bound
+from .names import BINARY, CLOSED, COMPARE, UNARY, AlreadyReported, Unresolved, names_assigned, names_bound
 from .unsupported import UNSUPPORTED
 
 Resolve = Callable[[Any, str, Place], int]
@@ -211,7 +211,7 @@ class ExpressionParser:
         except CompileError as error:
             self.note(error)
             self.parts(node)
-        except Reported as reported:
+        except AlreadyReported as reported:
             self.note(reported.error)
         finally:
             self.depth -= 1
@@ -252,7 +252,7 @@ class ExpressionParser:
 
     def expr_name(self, node: ast.Name) -> s.Expr:
         if node.id in self.lost:
-            raise Reported
+            raise AlreadyReported
         if any(node.id in scope for scope in self.scopes):
             return s.Name(node.id, span=self.span(node))
         return self.global_(self.lookup(node), node)
@@ -263,7 +263,7 @@ class ExpressionParser:
                 self.note_read(names, node.id)
                 return names[node.id]
         if node.id in self.names.get(BROKEN, {}):
-            raise Reported(self.names[BROKEN][node.id])
+            raise AlreadyReported(self.names[BROKEN][node.id])
         known = {*self.closure, *self.names, *(name for scope in self.scopes for name in scope)}
         known |= {name for name in STUBS if hasattr(builtins, name)}
         known = {name for name in known if not name.startswith("__")}
@@ -452,7 +452,7 @@ class ExpressionParser:
         finally:
             self.scopes.pop()
         if stars:
-            raise Reported
+            raise AlreadyReported
         return s.Lambda(params, body, span=self.span(node))
 
     def expr_formatted(self, node: ast.JoinedStr) -> s.Expr:

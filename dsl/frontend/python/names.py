@@ -33,7 +33,7 @@ class Unresolved(Exception):
         self.hint = hint
 
 
-class Reported(Exception):
+class AlreadyReported(Exception):
     """Raised for the use of something with a mistake in it, which says nothing more.
 
     `error` is that mistake, where it has been noted for another text.

@@ -31,7 +31,7 @@ from ..base import Reference
 from ..call_types import CalledAs, Inputs, Outputs, Whole
 from ..caller import Called, show_help
 from .auxiliary import late_dims, make_reference
-from .names import Reported
+from .names import AlreadyReported
 from .statements import find_function, text_file
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _recorded(function: Callable[..., Any], promises: OpSchema) -> Kernel:
             code="EK0107",
             place=user_place(),
         )
-    reader = _Reader(promises.name, function)
+    reader = _SignatureReader(promises.name, function)
     schema = reader.schema(promises)
     mistakes = [*reader.errors, *schema_mistakes(schema, whole=reader.sound)]
     registered = _registered(function.__globals__, promises.name)
@@ -309,7 +309,7 @@ def _unknown(schema: OpSchema, unread: set[str], mistakes: list[CompileError]) -
     return unknown | {a.name for a in schema.tensors if not (a.count in ("", *counts) or a.count.isdecimal())}
 
 
-class _Reader:
+class _SignatureReader:
     """Reads the schema off a function's signature."""
 
     def __init__(self, name: str, function: FunctionType) -> None:
@@ -355,7 +355,7 @@ class _Reader:
             except CompileError as error:
                 self.note(error)
                 self.unknown.add(parameter.name)
-            except Reported as reported:
+            except AlreadyReported as reported:
                 self.sound, self.cause = False, reported.error
                 self.unknown.add(parameter.name)
         if self.sound and not any(isinstance(a, TensorArgument) and a.role is not Role.INPUT for a in arguments):
@@ -377,7 +377,7 @@ class _Reader:
     def argument(self, parameter: inspect.Parameter) -> TensorArgument | ContextArgument:
         annotation = self.annotation(parameter)
         if isinstance(annotation, Broken):
-            raise Reported(annotation.error)
+            raise AlreadyReported(annotation.error)
         if annotation is DeviceContext:
             return ContextArgument(parameter.name)
         if isinstance(annotation, TypeVar | DType) or (isinstance(annotation, SIMDType) and annotation.is_scalar):
@@ -418,7 +418,7 @@ class _Reader:
             except Exception as error:
                 raise_if_of_handler(error)
                 if isinstance(error, NameError) and error.name in self.function.__globals__.get(BROKEN, {}):
-                    raise Reported(self.function.__globals__[BROKEN][error.name]) from None
+                    raise AlreadyReported(self.function.__globals__[BROKEN][error.name]) from None
                 reason = error.message if isinstance(error, EinkornError) else error
                 unknown = error.name if isinstance(error, NameError) else None
                 hint = of_unknown(unknown, self.function.__globals__) if unknown else None
@@ -435,7 +435,7 @@ class _Reader:
             self.typevars[dtype.__name__] = self.bound(dtype, argument)
             return dtype.__name__
         if isinstance(dtype, Broken):
-            raise Reported(dtype.error)
+            raise AlreadyReported(dtype.error)
         raise self.fail(
             f"argument '{argument}' of op '{self.name}' needs a dtype, not {_named(dtype)}",
             "EK0301",
@@ -473,7 +473,7 @@ class _Reader:
         if not isinstance(annotation, str) or annotation not in ("bool", "int", "float", "str", "DType"):
             annotation = self.annotation(parameter)
             if isinstance(annotation, Broken):
-                raise Reported(annotation.error)
+                raise AlreadyReported(annotation.error)
             of_ints = getattr(annotation, "__origin__", None) is tuple and {*annotation.__args__} <= {int, Ellipsis}
             annotation = "tuple" if of_ints else getattr(annotation, "__name__", str(annotation))
             annotation = "tuple of others" if annotation == "tuple" and not of_ints else annotation

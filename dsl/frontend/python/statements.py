@@ -18,7 +18,7 @@ from ...diagnostics.text import believe, file_of
 from .. import syntax as s
 from ..reads import Reads
 from .expressions import ExpressionParser, Resolve
-from .names import BINARY, Reported, names_assigned, names_bound, sizes_of, yields
+from .names import BINARY, AlreadyReported, names_assigned, names_bound, sizes_of, yields
 from .unsupported import UNSUPPORTED
 
 AGAIN = "run the program again, or reload the module"
@@ -68,7 +68,7 @@ def _parsed(parser: Parser, node: ast.FunctionDef | ast.Lambda) -> s.Function | 
         return parser.function(node, [])
     try:
         tree = parser.expr_lambda(node)
-    except Reported:
+    except AlreadyReported:
         return None
     returned = s.Return(tree.body, span=parser.span(node.body))
     return s.Function("lambda", tree.params, (returned,), span=tree.span)
@@ -206,7 +206,7 @@ class Parser(ExpressionParser):
             except CompileError as error:
                 self.note(error)
                 out += self.in_place_of(node)
-            except Reported as reported:
+            except AlreadyReported as reported:
                 self.note(reported.error)
                 out += self.in_place_of(node)
         return tuple(out)

@@ -16,7 +16,7 @@ from ...language.structs import INFO, StructInfo
 from .. import syntax as s
 from ..reads import Reads
 from .expressions import Resolve
-from .names import Reported
+from .names import AlreadyReported
 from .statements import AGAIN, Parser, where_to_define
 
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property"}
@@ -31,7 +31,7 @@ def parse_struct(cls: type, resolve: Resolve, reads: Reads) -> tuple[s.Struct | 
     info: StructInfo = getattr(cls, INFO)
     node = _find(cls, info)
     parser = Parser(text_file(cls), info.names, {}, resolve, reads)
-    reader = _Reader(cls, parser)
+    reader = _StructReader(cls, parser)
     sound = True
     for part in node.body:
         try:
@@ -39,7 +39,7 @@ def parse_struct(cls: type, resolve: Resolve, reads: Reads) -> tuple[s.Struct | 
         except CompileError as error:
             parser.note(error)
             sound = False
-        except Reported as reported:
+        except AlreadyReported as reported:
             parser.note(reported.error)
             sound = False
     parts = (tuple(reader.fields), tuple(reader.methods), tuple(reader.constants))
@@ -80,7 +80,7 @@ def _codes(cls: type, info: StructInfo) -> list[CodeType]:
     return [code for code in codes if code.co_filename == info.file]
 
 
-class _Reader:
+class _StructReader:
     """Collects what the body of a struct defines."""
 
     def __init__(self, cls: type, parser: Parser) -> None:
@@ -124,7 +124,7 @@ class _Reader:
         broken = self.parser.names.get(BROKEN, {})
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Name) and decorator.id in broken:
-                raise Reported(broken[decorator.id])
+                raise AlreadyReported(broken[decorator.id])
             if not isinstance(decorator, ast.Name) or decorator.id not in _KINDS or len(node.decorator_list) > 1:
                 hint = "methods may be under @staticmethod, @classmethod or @property"
                 raise self.parser.refuse(decorator, "this decorator of a method", hint)
@@ -135,5 +135,5 @@ class _Reader:
             return  # defined again below, or generated
         function = self.parser.function(node, [])
         if function is None:
-            raise Reported
+            raise AlreadyReported
         self.methods.append(s.Method(function, kind, span=self.parser.span(node)))

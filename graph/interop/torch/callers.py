@@ -15,7 +15,7 @@ from .graph_op import graph_op as graph_op
 from .library import CustomOpLibrary as CustomOpLibrary
 from .library import found_kernel
 from .names import untraced
-from .op import Op as Op
+from .op import TorchOp as Op
 from .op import op_of
 
 

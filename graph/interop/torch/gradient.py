@@ -21,7 +21,7 @@ from ....dsl.signature.parameters import bind_parameters
 from ....dsl.signature.schema import OpSchema
 from ...engine.session import InferenceSession
 from ...types.tensor_type import ShapedType
-from ..gradients import BackwardGraph, Context, backward_graph, gradients
+from ..gradients import BackwardGraph, GradientContext, backward_graph, gradients
 from ..specialise import AnyKernel, Specialisation
 from ..uses import Uses, uses_of
 from .names import defined, library_of
@@ -52,7 +52,7 @@ class TorchRunner:
         result: Sequence[torch.Tensor] = op.torch([_tensor(*pair, device) for pair in zip(args, types, strict=True)])
         return result
 
-    def specialisation(self, kernel: AnyKernel, context: Context) -> Specialisation:
+    def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
         self._special = self._fallback.specialisation(Arguments(list(context.inputs), None, context.parameters))
         return self._special
 
@@ -117,7 +117,7 @@ class KernelRule:
     ) -> list[Any]:
         here = self._fallback()
         bound = bind_parameters(here.schema, here.parameters(parameters))
-        context = Context(tuple(inputs), tuple(outputs), bound, tuple(needs))
+        context = GradientContext(tuple(inputs), tuple(outputs), bound, tuple(needs))
         return gradients(here.kernel, context, _materialised(grads, outputs), TorchRunner(here, self._run), kept)
 
 

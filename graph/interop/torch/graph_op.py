@@ -25,7 +25,7 @@ import torch
 from ....dsl.diagnostics.errors import GraphError, plural, shown_value
 from ....dsl.diagnostics.forks import fork_lock
 from ....dsl.diagnostics.places import user_place
-from ....dsl.package.library import KernelLibrary as Library
+from ....dsl.package.library import LoadedLibrary as Library
 from ....dsl.package.library import load_library
 from ...engine.model import Model
 from ...engine.session import InferenceSession

@@ -16,8 +16,8 @@ import torch
 from ....dsl.diagnostics.errors import DTypeError, PackageError, did_you_mean, shown_value
 from ....dsl.diagnostics.places import user_place
 from ....dsl.diagnostics.shield import raise_if_of_handler
-from ....dsl.package.library import KernelLibrary as Library
 from ....dsl.package.library import LibraryKernel, LoadedKernel
+from ....dsl.package.library import LoadedLibrary as Library
 from ....dsl.signature.parameters import bind_parameters
 from ...staging.kernels import Extension, KernelLibrary, Kernels
 from ..specialise import AnyKernel

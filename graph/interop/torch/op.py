@@ -1,4 +1,4 @@
-"""Registers kernels with PyTorch: an `Op` is a kernel that is an op of `torch.library`.
+"""Registers kernels with PyTorch: an `TorchOp` is a kernel that is an op of `torch.library`.
 
 An op lives as long as the process. One name stands for one kernel: where a kernel is defined again under its name, in a
 notebook for example, with an equal schema, the name stands for the new one from then on, and the old one gets another
@@ -74,7 +74,7 @@ class Registered:
         if not into:
             register_batching(name, library, lambda: self.fallback, self.overload)
         self.split()
-        self.ops: weakref.WeakSet[Op] = weakref.WeakSet()
+        self.ops: weakref.WeakSet[TorchOp] = weakref.WeakSet()
 
     def replace(self, fallback: PythonFallback) -> None:
         """Lets the name stand for another kernel."""
@@ -135,7 +135,7 @@ class Registered:
             self.fallback.check_gradients(call)
 
 
-class Op:
+class TorchOp:
     """A kernel as an op of PyTorch: called with tensors, and parameters by name.
 
     Attributes:
@@ -250,10 +250,10 @@ class Op:
     def __reduce__(self) -> tuple[Any, ...]:
         return op_of, (self.kernel,)
 
-    def __copy__(self) -> Op:
+    def __copy__(self) -> TorchOp:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Op:
+    def __deepcopy__(self, memo: Any) -> TorchOp:
         return self
 
     def __repr__(self) -> str:
@@ -283,10 +283,10 @@ def _as_tensor(value: Any) -> Any:
     return value
 
 
-_ops: weakref.WeakKeyDictionary[Any, Op] = weakref.WeakKeyDictionary()
+_ops: weakref.WeakKeyDictionary[Any, TorchOp] = weakref.WeakKeyDictionary()
 
 
-def op_of(kernel: AnyKernel | LoadedKernel) -> Op:
+def op_of(kernel: AnyKernel | LoadedKernel) -> TorchOp:
     """The op of a kernel; one for each kernel object."""
     entry = _ops.get(kernel)
     if entry is None:
@@ -294,7 +294,7 @@ def op_of(kernel: AnyKernel | LoadedKernel) -> Op:
             entry = _ops.get(kernel)
             if entry is None:
                 one = LibraryKernel(kernel) if isinstance(kernel, LoadedKernel) else kernel
-                entry = _ops[kernel] = Op(one)
+                entry = _ops[kernel] = TorchOp(one)
     entry.renew()
     return entry
 
@@ -346,7 +346,7 @@ def _let_record(name: str) -> None:
 _let_record._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it as it traces
 
 
-def _define_into(op: Op) -> None:
+def _define_into(op: TorchOp) -> None:
     """Defines the op that is given its outputs, unless it is."""
     if op._into is None:
         op._into = register(op._fallback, into=True).overload

@@ -31,7 +31,7 @@ from .names import untraced
 from .tensors import flat, tensors_of
 
 
-class Rule(Protocol):
+class DerivativeRule(Protocol):
     """How derivatives of an op are computed."""
 
     @property
@@ -153,7 +153,7 @@ def in_backward() -> bool:
     return bool(active) and threading.get_ident() in active
 
 
-def record(name: str, library: torch.library.Library, rule: Rule) -> Callable[..., Any]:
+def record(name: str, library: torch.library.Library, rule: DerivativeRule) -> Callable[..., Any]:
     """Registers with the dispatcher what an op does where a derivative may be requested, and returns it as a function
     of the op's arguments."""
     namespace, _, plain = name.partition("::")
@@ -204,7 +204,7 @@ def _below(op: Any, keys: Any, inputs: Sequence[Any], parameters: Mapping[str, A
         return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs, **parameters)
 
 
-def _function_of(op: Any, name: str, rule: Rule) -> Any:
+def _function_of(op: Any, name: str, rule: DerivativeRule) -> Any:
     """The function of autograd that records an op on one level."""
 
     def forward(ctx: Any, this: _Call, *values: Any) -> tuple[torch.Tensor, ...]:
@@ -251,7 +251,7 @@ def _function_of(op: Any, name: str, rule: Rule) -> Any:
 
 
 def _forward_mode(
-    op: Any, rule: Rule, this: _Call, inputs: list[Any], outputs: list[Any], tangents: Sequence[Any]
+    op: Any, rule: DerivativeRule, this: _Call, inputs: list[Any], outputs: list[Any], tangents: Sequence[Any]
 ) -> tuple[Any, ...]:
     """The tangent of each output."""
     if any(tensor.requires_grad for value in inputs for tensor in tensors_of(value)):

@@ -13,7 +13,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import Dim
 from ..call import NodeCall
-from ..known import Known
+from ..known import KnownTensor
 from ..table import MICROSOFT, Value, onnx_op
 from .attention import merged_heads, refuse, split_heads
 from .encoders import rotated
@@ -146,7 +146,7 @@ def _cached(
 def _length(call: NodeCall, old: Dim, new: Dim, total: TensorValue) -> Dim:
     """The larger of the cache's length and the longest item's."""
     given = call.inputs[6]
-    if isinstance(given, Known):
+    if isinstance(given, KnownTensor):
         (longest,) = given.array.reshape(-1)
         return Dim(longest).maximum(old)
     size = ops.maximum(total, ops.shape_to_tensor([old]))

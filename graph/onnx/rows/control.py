@@ -20,7 +20,7 @@ from ...types.dims import Dim, StaticDim
 from ...types.tensor_type import TensorType
 from ..agreement import with_sizes
 from ..call import NodeCall
-from ..known import Known, dims_from, known_dims
+from ..known import KnownTensor, dims_from, known_dims
 from ..table import Value, onnx_op
 
 MOST_ROUNDS = 256
@@ -47,7 +47,7 @@ def _types_of(call: NodeCall, condition: Value, graph: Any) -> list[TensorType]:
 @onnx_op("If")
 def if_(call: NodeCall, condition: Value, *, then_branch: Any, else_branch: Any) -> Any:
     """One of two graphs."""
-    if isinstance(condition, Known):
+    if isinstance(condition, KnownTensor):
         chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch
         return tuple(call.run_graph(chosen, []))
     types, others = (_types_of(call, condition, graph) for graph in (then_branch, else_branch))
@@ -98,11 +98,11 @@ def loop(call: NodeCall, trips: Value, condition: Value, *initial: Value, body: 
     scans = len(body.output) - 1 - carried
     if scans < 0:
         call.fail("its body returns fewer values than it carries")
-    known_trips = trips is None or isinstance(trips, Known)
-    known_condition = condition is None or isinstance(condition, Known)
+    known_trips = trips is None or isinstance(trips, KnownTensor)
+    known_condition = condition is None or isinstance(condition, KnownTensor)
     if known_trips and known_condition:
-        most = int(trips.numbers().reshape(-1)[0]) if isinstance(trips, Known) else None
-        goes = bool(condition.numbers().reshape(-1)[0]) if isinstance(condition, Known) else True
+        most = int(trips.numbers().reshape(-1)[0]) if isinstance(trips, KnownTensor) else None
+        goes = bool(condition.numbers().reshape(-1)[0]) if isinstance(condition, KnownTensor) else True
         found = _unrolled(call, body, list(initial), most, goes, scans)
         if found is not None:
             return tuple(found)
@@ -125,11 +125,11 @@ def _unrolled(
             while goes and (most is None or number < most):
                 if number >= MOST_ROUNDS:
                     raise _Undo
-                flags: list[Value] = [_number(number), Known(np.array(True), DType.bool)]
+                flags: list[Value] = [_number(number), KnownTensor(np.array(True), DType.bool)]
                 going, *results = call.run_graph(body, [*flags, *values])
-                if not isinstance(going, Known) and most is None:
+                if not isinstance(going, KnownTensor) and most is None:
                     raise _Undo
-                if not isinstance(going, Known):
+                if not isinstance(going, KnownTensor):
                     raise _Undo
                 values, goes = list(results[: len(start)]), bool(going.numbers().reshape(-1)[0])
                 for place, value in zip(collected, results[len(start) :], strict=True):
@@ -141,8 +141,8 @@ def _unrolled(
     return [*values, *stacked]
 
 
-def _number(number: int) -> Known:
-    return Known(np.array(number, np.int64), DType.int64)
+def _number(number: int) -> KnownTensor:
+    return KnownTensor(np.array(number, np.int64), DType.int64)
 
 
 def _stacked(call: NodeCall, values: list[Value], axis: int = 0) -> Value:

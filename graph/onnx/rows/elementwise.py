@@ -19,7 +19,7 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim, dim_max, dim_min
 from ..agreement import broadcast_sizes
 from ..call import NodeCall
-from ..known import Array, Known, choose, divide, elementwise, known, quotient, same
+from ..known import Array, KnownTensor, choose, divide, elementwise, known, quotient, same
 from ..table import Value, onnx_op, same_op
 from ..tensors import CODES, DTYPES
 
@@ -254,13 +254,13 @@ def clip(call: NodeCall, x: TensorValue, min: Value = None, max: Value = None) -
 # *** casts ***
 
 
-def _known_cast(x: Array, to: int) -> Known:
+def _known_cast(x: Array, to: int) -> KnownTensor:
     dtype = DTYPES[to]
     if x.dtype == object:
         return known(x, dtype)
     if x.dtype.kind == "f" and not dtype.is_float():
         x = np.trunc(x) if dtype is not DType.bool else x != 0
-    return Known(np.asarray(x.astype(dtype.to_numpy())), dtype)
+    return KnownTensor(np.asarray(x.astype(dtype.to_numpy())), dtype)
 
 
 @onnx_op("Cast", known=_known_cast, unlimited=True)
@@ -281,8 +281,8 @@ def bit_cast(call: NodeCall, x: TensorValue, *, to: int) -> TensorValue:
 @onnx_op("CastLike")
 def cast_like(call: NodeCall, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
     """The dtype of another tensor."""
-    dtype = target.dtype if isinstance(target, Known) else call.tensor(target).dtype
-    if isinstance(x, Known) and not dtype.is_storage() and not x.dtype.is_storage():
+    dtype = target.dtype if isinstance(target, KnownTensor) else call.tensor(target).dtype
+    if isinstance(x, KnownTensor) and not dtype.is_storage() and not x.dtype.is_storage():
         return _known_cast(x.array, CODES[dtype])
     return _cast_to(call, call.tensor(x), dtype, saturate, round_mode)
 

@@ -26,7 +26,7 @@ _MEAN_POOLS = {1: ops.avg_pool1d, 2: ops.avg_pool2d, 3: ops.avg_pool3d}
 
 
 @dataclass(frozen=True)
-class Windows:
+class ImageWindows:
     """Windows over the axes of places: sizes, strides, dilations, and paddings before and after each axis."""
 
     kernel: list[int]
@@ -43,7 +43,7 @@ def windows(
     dilations: Sequence[int] | None,
     pads: Sequence[int] | None,
     auto_pad: str,
-) -> Windows:
+) -> ImageWindows:
     """What ONNX says of windows, with the padding worked out."""
     axes = x.rank - 2
     if axes not in _CONVOLUTIONS:
@@ -53,13 +53,13 @@ def windows(
         call.fail(f"has windows of another number of axes than the {axes} of its input")
     if auto_pad in ("NOTSET", ""):
         given = list(pads or [0] * 2 * axes)
-        return Windows(list(kernel), by, apart, [given[k // 2 + (k % 2) * axes] for k in range(2 * axes)])
+        return ImageWindows(list(kernel), by, apart, [given[k // 2 + (k % 2) * axes] for k in range(2 * axes)])
     flat = []
     for k, dim in enumerate(x.shape[2:]):
         total = 0 if auto_pad == "VALID" else _same(call, dim, (kernel[k] - 1) * apart[k] + 1, by[k])
         less, more = total // 2, total - total // 2
         flat += [less, more] if auto_pad == "SAME_UPPER" else [more, less]
-    return Windows(list(kernel), by, apart, flat)
+    return ImageWindows(list(kernel), by, apart, flat)
 
 
 def _same(call: NodeCall, dim: Dim, extent: int, stride: int) -> int:

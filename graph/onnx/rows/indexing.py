@@ -18,7 +18,7 @@ from ...ops.stage import current
 from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim, ceildiv
 from ..call import NodeCall
-from ..known import Array, Known, dims_in
+from ..known import Array, KnownTensor, dims_in
 from ..table import Ints, Value, onnx_op
 
 
@@ -197,7 +197,12 @@ def _known_range(start: Array, limit: Array, delta: Array) -> Array:
 @onnx_op("Range", known=_known_range)
 def range_(call: NodeCall, start: Value, limit: Value, delta: Value) -> TensorValue:
     """start, start + delta, ... up to limit, which is left out."""
-    if isinstance(start, Known) and isinstance(delta, Known) and isinstance(limit, Known) and limit.symbolic:
+    if (
+        isinstance(start, KnownTensor)
+        and isinstance(delta, KnownTensor)
+        and isinstance(limit, KnownTensor)
+        and limit.symbolic
+    ):
         first, step, (end,) = start.array.reshape(()), delta.array.reshape(()), dims_in(limit.array)
         if not start.symbolic and not delta.symbolic and first == int(first) and step == int(step) and step >= 1:
             span = end if first == 0 else (end - int(first)).maximum(0)

@@ -17,7 +17,7 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim, ceildiv, is_below_zero
 from ..agreement import equal_size, same_sizes, with_sizes
 from ..call import NodeCall
-from ..known import Array, Known, Undecided, dims_in, known_dims
+from ..known import Array, KnownTensor, UnknownAtImport, dims_in, known_dims
 from ..table import Ints, Value, onnx_op
 from .indexing import new_dim
 
@@ -71,10 +71,10 @@ def slice_(
     call: NodeCall, data: TensorValue, starts: Value, ends: Value, axes: Ints | None = None, steps: Ints | None = None
 ) -> TensorValue:
     """A range of some axes; bounds beyond an axis are cut off."""
-    known = isinstance(starts, Known) and isinstance(ends, Known) and not starts.symbolic
+    known = isinstance(starts, KnownTensor) and isinstance(ends, KnownTensor) and not starts.symbolic
     if not known:
         return _slice_by_dims(call, data, starts, ends, axes, steps)
-    assert isinstance(starts, Known) and isinstance(ends, Known)
+    assert isinstance(starts, KnownTensor) and isinstance(ends, KnownTensor)
     by = steps or [1] * starts.array.size
     if ends.symbolic and (min(starts.array.reshape(-1)) < 0 or any(step != 1 for step in by)):
         return _slice_by_dims(call, data, starts, ends, axes, steps)
@@ -154,7 +154,7 @@ def _known_split(
 ) -> tuple[Array, ...]:
     if split is None:
         if num_outputs not in (None, outputs):
-            raise Undecided
+            raise UnknownAtImport
         each = -(-data.shape[axis] // outputs)
         ends = np.arange(1, outputs) * each
     else:

@@ -15,7 +15,7 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim, StaticDim
 from ...types.layouts import ConvInputLayout
 from ..call import NodeCall
-from ..known import Known
+from ..known import KnownTensor
 from ..table import Array, Dims, Value, onnx_op
 
 
@@ -74,7 +74,7 @@ def resize(
         factors = _whole(given, over, [1.0] * x.rank)
     elif sizes is None:
         call.fail("has neither scales nor sizes")
-    elif isinstance(sizes, Known) and not sizes.symbolic and all(isinstance(x.shape[a], StaticDim) for a in over):
+    elif isinstance(sizes, KnownTensor) and not sizes.symbolic and all(isinstance(x.shape[a], StaticDim) for a in over):
         wanted, given = _fitted(x, [int(size) for size in sizes.array], over, keep_aspect_ratio_policy)
         target = _whole(wanted, over, x.shape)
         factors = _whole(given, over, [1.0] * x.rank)

@@ -11,7 +11,7 @@ from ... import ops
 from ...staging.value import TensorValue
 from ...types.dims import StaticDim
 from ..call import NodeCall
-from ..known import Known
+from ..known import KnownTensor
 from ..table import Ints, Items, Value, onnx_op
 
 
@@ -56,9 +56,9 @@ def sequence_at(call: NodeCall, items: Items, position: Ints) -> Value:
 
 
 @onnx_op("SequenceLength")
-def sequence_length(items: Items) -> Known:
+def sequence_length(items: Items) -> KnownTensor:
     """How many items there are."""
-    return Known(np.array(len(items), np.int64), DType.int64)
+    return KnownTensor(np.array(len(items), np.int64), DType.int64)
 
 
 @onnx_op("ConcatFromSequence")
@@ -100,9 +100,9 @@ def optional(value: Value = None, *, type: Any = None) -> Any:
 
 
 @onnx_op("OptionalHasElement")
-def optional_has_element(value: Value = None) -> Known:
+def optional_has_element(value: Value = None) -> KnownTensor:
     """Whether there is a value."""
-    return Known(np.array(value is not None), DType.bool)
+    return KnownTensor(np.array(value is not None), DType.bool)
 
 
 @onnx_op("OptionalGetElement")

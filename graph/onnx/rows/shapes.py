@@ -20,28 +20,28 @@ from ...staging.value import TensorValue
 from ...types.dims import Dim, Shape, StaticDim
 from ..agreement import broadcast_to_sizes, differ_by_number, equal_size, with_sizes
 from ..call import NodeCall
-from ..known import LIMIT, Array, Known, Undecided, dims_from, dims_in, known, known_dims
+from ..known import LIMIT, Array, KnownTensor, UnknownAtImport, dims_from, dims_in, known, known_dims
 from ..table import Dims, Ints, Value, onnx_op
 
 
 def shape_of(value: Value) -> list[Dim]:
     """The sizes of a value's axes."""
-    if isinstance(value, Known):
+    if isinstance(value, KnownTensor):
         return [Dim(size) for size in value.array.shape]
     assert isinstance(value, TensorValue)
     return list(value.shape)
 
 
 @onnx_op("Shape")
-def shape(call: NodeCall, data: Value, *, start: int = 0, end: int | None = None) -> Known:
+def shape(call: NodeCall, data: Value, *, start: int = 0, end: int | None = None) -> KnownTensor:
     """The sizes from one axis to another, as int64."""
-    return known_dims(shape_of(data if isinstance(data, Known) else call.tensor(data))[slice(start, end)])
+    return known_dims(shape_of(data if isinstance(data, KnownTensor) else call.tensor(data))[slice(start, end)])
 
 
 @onnx_op("Size")
-def size(call: NodeCall, data: Value) -> Known:
+def size(call: NodeCall, data: Value) -> KnownTensor:
     """The number of elements, as int64."""
-    sizes = shape_of(data if isinstance(data, Known) else call.tensor(data))
+    sizes = shape_of(data if isinstance(data, KnownTensor) else call.tensor(data))
     return known(np.array(Shape(sizes).num_elements, object), DType.int64)
 
 
@@ -62,7 +62,7 @@ def constant(
     value_ints: list[int] | None = None,
 ) -> Value:
     """A literal."""
-    if isinstance(value, Known):
+    if isinstance(value, KnownTensor):
         return value
     for number, dtype in ((value_float, DType.float32), (value_floats, DType.float32)):
         if number is not None:
@@ -76,7 +76,7 @@ def constant(
 @onnx_op("ConstantOfShape")
 def constant_of_shape(call: NodeCall, shape: Dims, *, value: Any = None) -> Value:
     """One number everywhere."""
-    item = value if isinstance(value, Known) else Known(np.zeros(1, np.float32), DType.float32)
+    item = value if isinstance(value, KnownTensor) else KnownTensor(np.zeros(1, np.float32), DType.float32)
     if item.array.size != 1:
         call.fail("its value has to have one element", argument="value")
     count = Shape(shape).num_elements
@@ -105,7 +105,7 @@ def _known_reshape(data: Array, shape: Array, allowzero: int = 0) -> Array:
 @onnx_op("Reshape", known=_known_reshape, unlimited=True)
 def reshape(call: NodeCall, data: TensorValue, shape: Value, *, allowzero: int = 0) -> TensorValue:
     """The same elements under another shape."""
-    if isinstance(shape, Known):
+    if isinstance(shape, KnownTensor):
         sizes = resolve(call, data.shape.num_elements, dims_in(shape.array), list(data.shape), allowzero)
         return _reshape_to(call, data, _with_rest(data, sizes))
     return _reshape_to(call, data, _computed_sizes(call, data, call.tensor(shape), allowzero))
@@ -161,7 +161,7 @@ def flatten(x: TensorValue, *, axis: int) -> TensorValue:
 def _known_expand(x: Array, shape: Array) -> Array:
     sizes = np.broadcast_shapes(x.shape, tuple(int(size) for size in shape))
     if math.prod(sizes) > LIMIT:
-        raise Undecided
+        raise UnknownAtImport
     return np.broadcast_to(x, sizes)
 
 

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 if find_spec("torch") is None:
     raise ModuleNotFoundError("einkorn.torch needs PyTorch: pip install torch", name="torch")
 
-from einkorn.graph.interop.torch.callers import CustomOpLibrary, Op, graph_op, op
+from einkorn.graph.interop.torch.callers import CustomOpLibrary, graph_op, op
+from einkorn.graph.interop.torch.op import TorchOp as Op
 
 __all__ = ["CustomOpLibrary", "Op", "graph_op", "op"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from einkorn.graph import DType, Graph, TensorType
-from einkorn.graph.ir import Constant, Control, External, GraphIR, Item, Node
+from einkorn.graph.ir import ConstantTensor, Control, External, GraphIR, Item, Node
 from einkorn.graph.passes.merge_equal import own_memory
 from einkorn.graph.renumbering import Rewriting
 from einkorn.graph.types.dims import StaticDim
@@ -47,9 +47,9 @@ def redundant(ir: GraphIR, seed: int) -> GraphIR:
 
 def with_weights(ir: GraphIR) -> tuple[GraphIR, dict[str, np.ndarray[Any, Any]]]:
     """A graph with weights in the place of its constants of several elements, and these weights by their names."""
-    weights = {f"w{item.result}": item for item in ir.nodes if isinstance(item, Constant) and item.array.size > 1}
+    weights = {f"w{item.result}": item for item in ir.nodes if isinstance(item, ConstantTensor) and item.array.size > 1}
     made = {item: External(name, item.type, item.result) for name, item in weights.items()}
-    nodes = tuple(made.get(item, item) if isinstance(item, Constant) else item for item in ir.nodes)
+    nodes = tuple(made.get(item, item) if isinstance(item, ConstantTensor) else item for item in ir.nodes)
     return dataclasses.replace(ir, nodes=nodes), {name: item.array for name, item in weights.items()}
 
 
@@ -120,7 +120,7 @@ class _Redundant(Rewriting):
     def _number(self, type: TensorType, number: float) -> int:
         array = np.full((), number, type.dtype.to_numpy())
         array.setflags(write=False)
-        return self.add(Constant(array, type.with_shape([]), 0))[0]
+        return self.add(ConstantTensor(array, type.with_shape([]), 0))[0]
 
     def _folded(self, node: Node) -> int | None:
         """Times a one that is computed of a constant."""
