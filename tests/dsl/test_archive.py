@@ -156,11 +156,6 @@ def test_aligned_members_begin_at_pages(demo: Archive) -> None:
         ("b", b"x"),
         ("e", Content((), aligned=True)),
     ]
-        ("a.json", b"{}"),
-        ("w", Content(pieces, aligned=True)),
-        ("b", b"x"),
-        ("e", Content((), aligned=True)),
-    ]
     archive = written("aligned.pkg", *contents, ("w2", Content((b"12",), aligned=True)))
     assert [archive.members[name].start % PAGE for name in ("w", "e", "w2")] == [0, 0, 0]
     assert archive.members["w2"].start == 4 * PAGE + PAGE and archive.members["b"].start % PAGE
