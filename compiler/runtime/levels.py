@@ -62,7 +62,8 @@ _XGETBV: Final = bytes.fromhex("31c9 0f01d0 c3")
 
 def baseline(target: Target) -> Target:
     """The target for code that runs before a level is chosen: that of the lowest level of its architecture."""
-    return lookup(next(iter(LEVELS)) if target.architecture == "x86_64" else "aarch64")
+    lowest = map(lookup, (*LEVELS, "aarch64"))
+    return next(each for each in lowest if each.architecture == target.architecture)
 
 
 def levels_object(names: Sequence[str], target: Target, function: str = abi.ENTRY) -> ObjectFile:

@@ -20,7 +20,7 @@ from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs
 from ...dsl.environment.log import LEVELS, show_log
-from ...dsl.environment.tracebacks import without_internals
+from ...dsl.environment.tracebacks import placed, without_internals
 from ..arguments import CODE, choice_of, flag_of, int_of, list_of, wrong
 from ..driver.devices import CPU, Device, DeviceRef, placed_on
 from ..findings.prints import STYLES, PrintOptions
@@ -243,6 +243,7 @@ class InferenceSession:
         return self._kept(compiled.model(weights_registry))
 
     @compiling
+    @placed
     def _from_package(self, path: str | PathLike[str], name: str | None, checks: str | None) -> Model:
         with shielded():
             from .packaged_model import load_graph_package  # most graphs are staged

@@ -45,10 +45,10 @@ def packaged_loader(
         code = _best(record)
         if code is None or ir.patterns or ir.traced:
             return load_graph(ir, checks=checks)
-        data = package.graph_code(code)
+        data, chosen = package.graph_code(code), code.target
         try:
             read_reports(read_shared_object(data, architecture(code.target)))
-            parts = partition_from_json(groups[code.target], ir)
+            parts = partition_from_json(groups[chosen], ir)
         except (Misread, KeyError, TypeError, ValueError) as wrong:
             raise PackageError(
                 f"{code.code.member!r} in {package.archive.shown!r} is not code as Einkorn writes it: it {wrong}",

@@ -408,6 +408,12 @@ def _model() -> Any:
     return InferenceSession(interpret=True).load(graph)
 
 
+@functools.cache
+def _compiled() -> Any:
+    graph = Graph("model", lambda x, s: x + s, [TensorType(F32, ["n", 2]), TensorType(F32, [])])
+    return InferenceSession().load(graph)
+
+
 X = np.zeros((3, 2), np.float32)
 SCALAR = (np.float32(1).tobytes(), F32)
 
@@ -601,6 +607,12 @@ OTHERS: dict[str, Callable[[], Call]] = {
         lambda key: _captured().debug_verify_replay(key, X, 1.0),
         [1],
     ),
+    "Model.export": lambda: (
+        lambda path, name, outputs, targets, weights: _compiled().export(
+            path, name=name, output_names=outputs, targets=targets, weights=weights
+        ),
+        ["model.so", "model", ["y"], "host", "inside"],
+    ),
     "Model.set_active_extent": lambda: (lambda n: _model().set_active_extent(n=n), [2]),
     "set_log_level": lambda: (InferenceSession().set_log_level, ["notset"]),
     "set_mojo_log_level": lambda: (InferenceSession().set_mojo_log_level, ["notset"]),
@@ -772,7 +784,7 @@ CLASSES = (
 FOR_OPS = {
     *("stage", "stage_constant", "stage_weight", "transaction", "require", "define_dims", "has_dim", "unused_dim"),
     *("has_size", "changes_in_body", "stage_control", "maker", "value", "check_value"),
-    *("verify_fusion", "profile"),  # of a model; sessions call them
+    *("verify_fusion", "profile", "export_source"),  # of a model; sessions and `export` call them
 }
 
 
