@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NoReturn
 
@@ -136,6 +137,20 @@ def text_of(argument: str, value: Any, wanted: str = "a text") -> str:
         GraphError: something else.
     """
     return str(value) if isinstance(value, str) else wrong(argument, value, wanted)
+
+
+def path_of(argument: str, value: Any, code: str = CODE) -> str:
+    """The path of a file or folder.
+
+    Raises:
+        GraphError: no text and no path of Python's.
+    """
+    try:
+        if isinstance(path := os.fspath(value), str) and "\0" not in path:
+            return str(path)
+    except Exception as error:  # a class of the user's may raise what it likes
+        raise_if_of_handler(error)
+    wrong(argument, value, "a path", code=code)
 
 
 def choice_of(argument: str, value: Any, known: Iterable[str], code: str) -> str:

@@ -44,11 +44,12 @@ from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.files import replace_file, replacing
+from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.anchors import place_at
 from ...dsl.signature.dims import DimNumber, Expression
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
-from ..arguments import choice_of
+from ..arguments import choice_of, flag_of, list_of, path_of, text_of
 from ..calling.doors import expression, small_call
 from ..calling.stages import Stage, stages_of
 from ..driver.device import Storage
@@ -103,8 +104,18 @@ class ExportOptions:
 
     @staticmethod
     def of(targets: str | Sequence[str], weights: str, threads: bool, debug: bool) -> ExportOptions:
-        """The options; one target may be given as a text."""
-        return ExportOptions((targets,) if isinstance(targets, str) else tuple(targets), weights, threads, debug)
+        """The options; one target may be given as a text.
+
+        Raises:
+            GraphError: an argument is of a wrong type, or of no value that there is.
+        """
+        names = [targets] if isinstance(targets, str) else list_of("targets", targets, "names of targets", CODE)
+        return ExportOptions(
+            tuple(text_of(f"targets[{number}]", name, "the name of a target") for number, name in enumerate(names)),
+            choice_of("weights", weights, ("inside", "beside", "given"), CODE),
+            flag_of("threads", threads),
+            flag_of("debug", debug),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +137,7 @@ class ExportSource:
     input_names: Sequence[str] | None = None
 
 
+@placed
 def packed_for(ir: GraphIR, options: ExportOptions) -> int | None:
     """The width of vectors for which weights have to be packed anew: 0 for none, where they stay as they were given.
 
@@ -152,6 +164,7 @@ class ExportedModel:
 
 
 @compiling
+@placed
 def export_models(
     models: Sequence[ExportSource],
     path: str | PathLike[str],
@@ -160,8 +173,10 @@ def export_models(
     options: ExportOptions,
 ) -> None:
     """Writes the file of some models, and its header; see `Model.export`."""
-    choice_of("weights", options.weights, ("inside", "beside", "given"), CODE)
-    target = Path(path)
+    target = Path(path_of("path", path, CODE))
+    if header is not None:
+        header = path_of("header", header, CODE)
+    models = [_with_texts(model) for model in models]
     if target.suffix == PACKAGE and len(models) == 1:
         one = models[0]
         write_graph_package(target, one.ir, one.weights, one.checks, one.name, one.output_names, options.targets)
@@ -195,6 +210,21 @@ def export_models(
         )
     if header is not None:
         replace_file(Path(header), [header_code([each.spec for each in made], Path(header).name).encode()])
+
+
+def _with_texts(source: ExportSource) -> ExportSource:
+    """The source, whose names are texts.
+
+    Raises:
+        GraphError: a name is something else.
+    """
+    name, outputs = source.name, source.output_names
+    if name is not None:
+        name = text_of("name", name)
+    if outputs is not None:
+        listed = list_of("output_names", outputs, "names", CODE)
+        outputs = [text_of(f"output_names[{number}]", each) for number, each in enumerate(listed)]
+    return replace(source, name=name, output_names=outputs)
 
 
 def _write_apart(path: Path, made: Sequence[ExportedModel]) -> list[ExportedModel]:
@@ -277,7 +307,7 @@ class _Exporting:
 
     def __init__(self, source: ExportSource, code: ExportedCode, options: ExportOptions) -> None:
         self.source, self.ir, self.code, self.plan, self.options = source, source.ir, code, code.plan, options
-        self.name = source.name or _identifier(source.ir.name)
+        self.name = _identifier(source.ir.name) if source.name is None else source.name
         self.output_names = source.output_names
         self.stages: list[Stage] = stages_of(self.ir, self.plan)
         self.messages: list[Message] = []

@@ -16,7 +16,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import dtype_of, list_of, wrong
+from ..arguments import dtype_of, list_of, path_of, wrong
 from ..driver.arrays import rounded
 from ..driver.buffer import Buffer
 from ..driver.devices import Device, DeviceRef
@@ -416,7 +416,4 @@ def _found(files: Sequence[File], tensors: Iterable[str] | None, chosen: Mapping
 def paths_of(argument: str, paths: Any) -> list[str]:
     """A list of paths, from one of them or several."""
     listed = list_of(argument, [paths] if isinstance(paths, os.PathLike) else paths, "paths", CODE)
-    for position, path in enumerate(listed):
-        if not isinstance(path, str | os.PathLike):
-            wrong(f"{argument}[{position}]", path, "a path", code=CODE)
-    return [os.fspath(path) for path in listed]
+    return [path_of(f"{argument}[{position}]", path, CODE) for position, path in enumerate(listed)]

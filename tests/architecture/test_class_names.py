@@ -14,7 +14,6 @@ SHARED_NAMES = {
     "AnyDType": "an annotation of kernels, which type checkers read as the protocol of its members",
     "AnyTensor": "an annotation of kernels, which type checkers read as the protocol of its members",
     "Generator": "an expression of Python's syntax tree, which packages store by name; public in `graph.nn`",
-    "Parts": "an annotation of kernels, which type checkers read as the protocol of its members",
     "Target": "kernels see as `target` what the compiler's record of a target says",
     "Value": "LLVM's and MLIR's word for a result of an operation; public in `graph`",
 }
