@@ -9,7 +9,6 @@ import bisect
 import hashlib
 import json
 import logging
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -68,29 +67,15 @@ from ..loading.compile import (
 )
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import BufferType, bytes_of_static, shown
+from .c_names import CODE, CNames, c_identifier, check_name
 from .exported_weights import StoredWeight, lay_out, write_weights
 from .graph_package import write_graph_package
 
 _log = logging.getLogger("einkorn.export")
 
-CODE = "EK0483"
 SHARED, OBJECT, PACKAGE = ".so", ".o", ".pkg"
 MIN_APART = 256  # bytes of a weight: smaller ones stay with the code
 INT = DType.int64
-
-# Names that a parameter cannot have in C or C++, and those of the parameters that every function has.
-RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        auto break case char const continue default do double else enum extern float for goto if inline int long
-        register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-        bool true false alignas alignof and asm bitand bitor catch class compl concept constexpr decltype delete
-        explicit export friend mutable namespace new noexcept not nullptr operator or private protected public requires
-        template this throw try typeid typename using virtual xor why plan workspace
-        """,
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -274,40 +259,12 @@ def _refused(ir: GraphIR, text: str, expected: str, hint: str | None = None, pla
     )
 
 
-def _identifier(text: str) -> str:
-    """A name in C that is like a text."""
-    name = re.sub(r"\W", "_", text, flags=re.ASCII) or "_"
-    name = f"_{name}" if name[0].isdigit() else name
-    return f"{name}_" if name in RESERVED else name
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in RESERVED:
-        text, wanted = f"{name!r} is not a name in C", "letters, digits and _, and no digit first"
-        raise GraphError(text, code=CODE, place=user_place(), argument="name", expected=wanted, got=name)
-
-
-class _CNames:
-    """Names in C, each given once."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-
-    def new(self, text: str) -> str:
-        name = first = _identifier(text)
-        number = 2
-        while name in self.taken:
-            name, number = f"{first}_{number}", number + 1
-        self.taken.add(name)
-        return name
-
-
 class _Exporting:
     """Makes the spec of a model's door."""
 
     def __init__(self, source: ExportSource, code: ExportedCode, options: ExportOptions) -> None:
         self.source, self.ir, self.code, self.plan, self.options = source, source.ir, code, code.plan, options
-        self.name = _identifier(source.ir.name) if source.name is None else source.name
+        self.name = c_identifier(source.ir.name) if source.name is None else source.name
         self.output_names = source.output_names
         self.stages: list[Stage] = stages_of(self.ir, self.plan)
         self.messages: list[Message] = []
@@ -319,8 +276,8 @@ class _Exporting:
 
     def run(self) -> ExportedModel:
         ir, plan = self.ir, self.plan
-        _check_name(self.name)
-        taken = _CNames()
+        check_name(self.name)
+        taken = CNames()
         given = self.source.input_names or ir.names or [f"input{k}" for k in range(len(ir.inputs))]
         names = [taken.new(each) for each in given]
         outputs = [taken.new(each) for each in self._output_names()]
