@@ -367,6 +367,20 @@ def export(
     commands.export(source, output, header, name, targets, weights)
 
 
+@einkorn.command(short_help="Build the C API with the system's C compiler.")
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="Where include/ and lib/ go.")
+@click.option("--static", is_flag=True, help="Build libeinkorn.a in place of libeinkorn.so.")
+@_format
+def runtime(output: str, static: bool) -> None:
+    """Build the library, the headers and the pkg-config file with which C programs run exported models.
+
+    The compiler is cc, or the one that the environment variable CC names.
+    """
+    from . import commands
+
+    commands.runtime(output, static)
+
+
 @einkorn.command(short_help="List the tensors of files of weights.")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the table and the metadata as JSON.")

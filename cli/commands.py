@@ -164,6 +164,14 @@ def export(
     print(f"{output}: {_size(Path(output).stat().st_size)}")
 
 
+def runtime(output: str, static: bool) -> None:
+    """Builds the C API and prints the files that were written."""
+    from ..graph.c_api.building import build_runtime
+
+    for file in build_runtime(output, static=static):
+        print(file)
+
+
 def new(name: str, into: str) -> None:
     """Makes a new kernel library and says what is in it."""
     from ..dsl.package.skeleton import make_skeleton

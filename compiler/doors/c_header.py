@@ -102,13 +102,16 @@ typedef struct einkorn_model {
 
 
 def header_text(specs: Sequence[ExportSpec], file: str) -> str:
-    """The header of some graphs; `file` is its name."""
+    """The header of some graphs; of none: the types that all exports share. `file` is its name."""
+    types = _SHARED.replace("@ABI@", str(EXPORT_ABI))
+    if not specs:
+        return types
     guard = re.sub(r"\W", "_", file.upper(), flags=re.ASCII)
     parts = [
         f"/* {', '.join(spec.name for spec in specs)}: exported by Einkorn. Workspaces begin at multiples of"
         f" {ALIGNMENT} bytes. */",
         f"#ifndef EINKORN_{guard}\n#define EINKORN_{guard}\n",
-        _SHARED.replace("@ABI@", str(EXPORT_ABI)),
+        types,
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         *(_functions(spec) for spec in specs),
         "#ifdef __cplusplus\n}\n#endif\n",

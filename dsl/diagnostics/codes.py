@@ -177,6 +177,7 @@ MEANINGS: dict[str, str] = {
     "EK0481": "The shape of indices or updates does not match the tensor.",
     "EK0482": "The size of a result is computed at run time, and has no name.",
     "EK0483": "A graph cannot be exported, or cannot be exported in this way.",
+    "EK0484": "The C API cannot be built.",
     "EK0490": "A window, stride, dilation or padding is invalid.",
     "EK0491": "The channels of images, filters and groups do not match.",
     "EK0492": "An image or its blocks do not have the sizes that the op requires.",

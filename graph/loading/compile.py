@@ -338,7 +338,7 @@ def write_export(
 
 
 def header_code(specs: Sequence[ExportSpec], name: str) -> str:
-    """The header of exported graphs."""
+    """The header of exported graphs; of none: the types that all of them share."""
     with shielded():
         from ...compiler.doors.c_header import header_text
 

@@ -48,7 +48,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("calling",),
         ("profiling", "checking"),
         ("ops", "engine", "weights"),
-        ("onnx", "drawing"),
+        ("onnx", "drawing", "c_api"),
         ("tuning", "bench"),
         ("interop", "eager"),
         ("nn",),

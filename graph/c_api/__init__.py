@@ -1,0 +1,1 @@
+"""The C API: C sources with which programs run exported models, and the program that builds them."""
