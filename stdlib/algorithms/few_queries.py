@@ -25,6 +25,7 @@ from ...dsl import (
     select,
     stack,
     store,
+    struct,
     tile,
     unroll,
 )
@@ -37,7 +38,25 @@ GROUP = 16  # queries of a task at most, which share a head of keys
 KEYS = 64  # keys of a page: what is read of them stays in the cache for all queries of a task
 
 
-def ends(first: Index, last: Index, n: Index, causal: bool, window: int) -> Any:
+@struct
+class Part:
+    """Numbers of a working memory, from `at` on."""
+
+    memory: AnyTensor
+    at: Index
+
+
+@struct
+class Page:
+    """The rows of a matrix of keys, or of values, from `first` on: `count` of them."""
+
+    matrix: AnyTensor
+    there: tuple[Index, ...]
+    first: Index
+    count: Index
+
+
+def ends(first: Index, last: Index, n: Index, causal: bool, window: int) -> tuple[Index, Index]:
     """Between which keys those lie that queries `first` to `last` see at most."""
     low = max(first - window + 1, 0) if window > 0 else 0
     high = min(n, last + 1) if causal else n
@@ -46,7 +65,6 @@ def ends(first: Index, last: Index, n: Index, causal: bool, window: int) -> Any:
 
 def by_query(
     wide: AnyDType,
-    outer: tuple[Index, ...],
     group: Index,
     lanes: int,
     tensors: tuple[AnyTensor, ...],
@@ -58,7 +76,6 @@ def by_query(
 
     Args:
         wide: the dtype of sums.
-        outer: the axes before the queries.
         group: how many heads of queries share one of keys.
         tensors: the result, queries, keys and values.
         mask: what is added to a score.
@@ -70,7 +87,7 @@ def by_query(
     shared = key.dim(-3)
     most = max(min(group * m, GROUP), 1)  # queries of a task
     parts = max(ceildiv(group * m, most), 1)
-    leads = outer[:-1]
+    leads = out.shape[:-3]
 
     def one(task: Index):
         first = task % parts * most
@@ -94,16 +111,17 @@ def by_query(
             for r in range(count):
                 i = (first + r) % m
                 own = head * group + (first + r) // m
-                score_keys(wide, lanes, key, there, page, keys, depth, numbers, r * DEPTH, scores, r * KEYS)
+                own_numbers, own_scores = Part(numbers, r * DEPTH), Part(scores, r * KEYS)
+                score_keys(wide, lanes, Page(key, there, page, keys), own_numbers, own_scores)
                 seen = ends(i + offset, i + offset, length, how[0], how[1])
                 hide_keys(scores, r * KEYS, page, keys, seen, lambda j: mask(wide, lead, own, i, j))  # noqa: B023
-                weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
+                weigh_page(wide, lanes, own_scores, keys, (tops, totals, changes), r)
 
             def share(k: Index, width: int, page: Index = page, keys: Index = keys):
                 for r in range(count // 2):
-                    share_values(2, width, scores, 2 * r, keys, value, there, page, k, sums, changes)
+                    share_values(2, width, scores, 2 * r, Page(value, there, page, keys), k, sums, changes)
                 if count % 2 > 0:
-                    share_values(1, width, scores, count - 1, keys, value, there, page, k, sums, changes)
+                    share_values(1, width, scores, count - 1, Page(value, there, page, keys), k, sums, changes)
 
             tile(e, (2 * lanes, lanes, 1), share)
         for r in range(count):
@@ -118,17 +136,12 @@ def by_query(
 def score_keys(
     wide: AnyDType,
     lanes: int,
-    key: AnyTensor,
-    there: tuple[Index, ...],
-    page: Index,
-    keys: Index,
-    depth: Index,
-    numbers: AnyTensor,
-    at: Index,
-    scores: AnyTensor,
-    to: Index,
+    page: Page,
+    numbers: Part,
+    scores: Part,
 ) -> None:
     """The scores of the keys of a page; those behind the last key are -inf, up to a whole vector."""
+    key, depth = page.matrix, page.matrix.dim(-1)
     whole = depth // lanes * lanes
 
     def block(j: Index, count: int):
@@ -136,20 +149,21 @@ def score_keys(
         for _ in unroll(count):
             products = (*products, SIMD[wide, lanes](0))
         for k in range(0, whole, lanes):
-            factors = numbers.load(at + k, width=lanes)
+            factors = numbers.memory.load(numbers.at + k, width=lanes)
             new: Any = ()
             for c in unroll(count):
-                new = (*new, fma(key.load(*there, page + j + c, k, width=lanes).cast(wide), factors, products[c]))
+                some = key.load(*page.there, page.first + j + c, k, width=lanes).cast(wide)
+                new = (*new, fma(some, factors, products[c]))
             products = new
         for c in unroll(count):
             total = products[c].reduce_add()
             for k in range(whole, depth):
-                total = fma(key[(*there, page + j + c, k)].cast(wide), numbers[at + k], total)
-            scores[to + j + c] = total
+                total = fma(key[(*page.there, page.first + j + c, k)].cast(wide), numbers.memory[numbers.at + k], total)
+            scores.memory[scores.at + j + c] = total
 
-    tile(keys, (4, 1), block)
-    for j in range(keys, ceildiv(keys, lanes) * lanes):
-        scores[to + j] = wide(-inf)
+    tile(page.count, (4, 1), block)
+    for j in range(page.count, ceildiv(page.count, lanes) * lanes):
+        scores.memory[scores.at + j] = wide(-inf)
 
 
 def hide_keys(
@@ -164,26 +178,27 @@ def hide_keys(
 def weigh_page(
     wide: AnyDType,
     lanes: int,
-    scores: AnyTensor,
-    at: Index,
+    scores: Part,
     keys: Index,
-    tops: AnyTensor,
-    totals: AnyTensor,
-    changes: AnyTensor,
+    running: tuple[AnyTensor, ...],
     r: Index,
 ) -> None:
-    """Makes powers of the scores of a query for a page; goes on with its largest score and its sum of powers."""
+    """Makes powers of the scores of a query for a page; goes on with its largest score and its sum of powers.
+
+    `running`: of all queries the largest scores, the sums of powers, and how much the last page changed these.
+    """
+    tops, totals, changes = running
     before = tops[r]
     highest = SIMD[wide, lanes](before)
     for j in range(0, keys, lanes):
-        result = scores.load(at + j, width=lanes)
+        result = scores.memory.load(scores.at + j, width=lanes)
         highest = select(result > highest, result, highest)
     top = highest.reduce_max()
     shift = select(top == -inf, wide(0), top)
     added = SIMD[wide, lanes](0)
     for j in range(0, keys, lanes):
-        power = exp(scores.load(at + j, width=lanes) - shift)
-        scores.store(power, at + j)
+        power = exp(scores.memory.load(scores.at + j, width=lanes) - shift)
+        scores.memory.store(power, scores.at + j)
         added = added + power
     changes[r] = exp(before - shift)
     totals[r] = totals[r] * changes[r] + added.reduce_add()
@@ -195,10 +210,7 @@ def share_values(
     width: int,
     powers: AnyTensor,
     r: Index,
-    keys: Index,
-    value: AnyTensor,
-    there: tuple[Index, ...],
-    page: Index,
+    page: Page,
     k: Index,
     sums: AnyTensor,
     changes: AnyTensor,
@@ -207,8 +219,8 @@ def share_values(
     totals: Any = ()
     for c in unroll(rows):
         totals = (*totals, sums.load((r + c) * VALUES + k, width=width) * changes[r + c])
-    for j in range(keys):
-        some = value.load(*there, page + j, k, width=width).cast(sums.dtype)
+    for j in range(page.count):
+        some = page.matrix.load(*page.there, page.first + j, k, width=width).cast(sums.dtype)
         new: Any = ()
         for c in unroll(rows):
             new = (*new, fma(powers[(r + c) * KEYS + j], some, totals[c]))

@@ -17,14 +17,41 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from ...dsl import SIMD, AnyDType, AnyTensor, Index, ceildiv, exp, float32, fma, max, min, select, tile, unroll
-from .few_queries import weigh_page
+from ...dsl import SIMD, AnyDType, AnyTensor, Index, ceildiv, exp, float32, fma, max, min, select, struct, tile, unroll
+from .few_queries import Part, weigh_page
 
 DEPTH = 256  # numbers of a head at most
 GROUP = 16  # queries of a task at most, rows by heads
 KEYS = 64  # keys of a block
 SPAN = 8 * KEYS  # keys of a span
 SCALE = 4  # bytes of the scale of a place
+
+
+@struct
+class Cache:
+    """Where the keys and values of a head of a sequence lie.
+
+    Attributes:
+        pages: the memory (pages, 2, layers, heads, places * numbers).
+        room: places of a page.
+        page_of: a function: the page of a number of a page of the sequence.
+        there: the layer and the head of keys.
+    """
+
+    pages: AnyTensor
+    room: Index
+    page_of: Any
+    there: tuple[int, Index]
+
+
+@struct
+class Head:
+    """The keys, or the values, of a head of a page: `room` places of `size` numbers."""
+
+    pages: AnyTensor
+    there: tuple[Index, int, int, Index]
+    room: Index
+    size: Index
 
 
 def places_of(pages: AnyTensor, size: Index) -> Any:
@@ -42,13 +69,14 @@ def scales_of(pages: AnyTensor, there: tuple[Index, int, int, Index], room: Inde
     return pages.pointer(*there, room * size).bitcast(float32)
 
 
+def _scales(head: Head) -> Any:
+    return scales_of(head.pages, head.there, head.room, head.size)
+
+
 def attend(
     wide: AnyDType,
     lanes: int,
-    pages: AnyTensor,
-    room: Index,
-    page_of: Callable[[Index], Index],
-    there: tuple[int, Index],
+    cache: Cache,
     places: tuple[Index, ...],
     work: tuple[AnyTensor, ...],
     window: int,
@@ -59,10 +87,7 @@ def attend(
     Args:
         wide: the dtype of sums.
         lanes: of a vector.
-        pages: the memory (pages, 2, layers, heads, places * numbers).
-        room: places of a page.
-        page_of: the page of a number of a page of the sequence.
-        there: the layer and the head of keys.
+        cache: the keys and values.
         places: of the first row, how many rows, and how many heads.
         work: numbers of queries, scores, sums, largest scores, sums of powers, changes.
         window: how many places a row sees; 0 for all.
@@ -70,7 +95,7 @@ def attend(
     """
     first, rows, heads = places
     count = rows * heads
-    size = _numbers_of(pages, room)
+    size = _numbers_of(cache.pages, cache.room)
     high = min(first + rows, (span + 1) * SPAN)
     low = max(first - window + 1, span * SPAN) if window > 0 else span * SPAN
     for start in range(low // KEYS * KEYS, high, KEYS):
@@ -83,49 +108,43 @@ def attend(
             return min(bottom, keys), max(min(place + 1 - start, keys), 0)
 
         block = (start, keys, count)
-        _score_keys(wide, lanes, pages, room, page_of, there, block, work)
+        _score_keys(wide, lanes, cache, block, work)
         _weigh(wide, lanes, count, keys, size, work, range_of)
-        _share_values(lanes, pages, room, page_of, there, block, work, range_of)
+        _share_values(lanes, cache, block, work, range_of)
 
 
 def _score_keys(
     wide: AnyDType,
     lanes: int,
-    pages: AnyTensor,
-    room: Index,
-    page_of: Callable[[Index], Index],
-    there: tuple[int, Index],
+    cache: Cache,
     block: tuple[Index, ...],
     work: tuple[AnyTensor, ...],
 ) -> None:
     """Scores of all queries of a task for the keys of a block: the first key, how many, and how many queries."""
     start, keys, count = block
     last = start + keys
-    size = _numbers_of(pages, room)
+    room, size = cache.room, _numbers_of(cache.pages, cache.room)
     for number in range(start // room, ceildiv(last, room)):
         at = max(number * room, start)
         some = min(number * room + room, last) - at
-        by_number = (page_of(number), 0, *there)
+        keys_of_page = Head(cache.pages, (cache.page_of(number), 0, *cache.there), room, size)
 
         def score(
             r: Index,
             many: int,
             at: Index = at,
             some: Index = some,
-            by_number: tuple[Index, int, int, Index] = by_number,
+            keys_of_page: Head = keys_of_page,
             number: Index = number,
         ):
-            _score(wide, many, pages, by_number, room, size, at - number * room, some, work, r, at - start, lanes)
+            _score(wide, many, keys_of_page, (at - number * room, some), work, r, at - start, lanes)
 
         tile(count, (4, 2, 1), score)
 
 
 def _share_values(
     lanes: int,
-    pages: AnyTensor,
-    room: Index,
-    page_of: Callable[[Index], Index],
-    there: tuple[int, Index],
+    cache: Cache,
     block: tuple[Index, ...],
     work: tuple[AnyTensor, ...],
     range_of: Callable[[Index], tuple[Index, Index]],
@@ -134,30 +153,30 @@ def _share_values(
     start, keys, count = block
     last = start + keys
     scores, sums = work[1], work[2]
-    size = _numbers_of(pages, room)
+    room, size = cache.room, _numbers_of(cache.pages, cache.room)
     for number in range(start // room, ceildiv(last, room)):
         at = max(number * room, start)
         some = min(number * room + room, last) - at
-        by_place = (page_of(number), 1, *there)
+        values = Head(cache.pages, (cache.page_of(number), 1, *cache.there), room, size)
 
         def share(
             r: Index,
             many: int,
             at: Index = at,
             some: Index = some,
-            by_place: tuple[Index, int, int, Index] = by_place,
+            values: Head = values,
             number: Index = number,
         ):
             to = at - start
             within = at - number * room
             bottom, top = range_of(r + many - 1)[0], range_of(r)[1]
             if (bottom <= to) & (top >= to + some):
-                _share(many, lanes, pages, by_place, room, size, within - to, (to, to + some), scores, r, sums)
+                _share(many, lanes, values, within - to, (to, to + some), scores, r, sums)
             else:  # a query that does not see a key takes nothing of it, not even 0 times an infinity
                 for one in range(r, r + many):
                     seen = range_of(one)
                     ends = (max(seen[0], to), min(seen[1], to + some))
-                    _share(1, lanes, pages, by_place, room, size, within - to, ends, scores, one, sums)
+                    _share(1, lanes, values, within - to, ends, scores, one, sums)
 
         tile(count, (4, 2, 1), share)
 
@@ -196,47 +215,44 @@ def _weigh(
     range_of: Callable[[Index], tuple[Index, Index]],
 ) -> None:
     """Makes powers of the scores of a block, of which a query sees a range, and scales its sums by what changed."""
-    _, scores, sums, tops, totals, changes = work
+    scores, sums, running = work[1], work[2], work[3:]
     for r in range(count):
         bottom, top = range_of(r)
         for j in range(bottom):
             scores[r * KEYS + j] = wide(-inf)
         for j in range(top, ceildiv(keys, lanes) * lanes):
             scores[r * KEYS + j] = wide(-inf)
-        weigh_page(wide, lanes, scores, r * KEYS, keys, tops, totals, changes, r)
+        weigh_page(wide, lanes, Part(scores, r * KEYS), keys, running, r)
         for k in range(size):
-            sums[r * DEPTH + k] = sums[r * DEPTH + k] * changes[r]
+            sums[r * DEPTH + k] = sums[r * DEPTH + k] * running[2][r]
 
 
 def _score(
     wide: AnyDType,
     many: int,
-    pages: AnyTensor,
-    there: tuple[Index, int, int, Index],
-    room: Index,
-    size: Index,
-    within: Index,
-    some: Index,
+    head: Head,
+    part: tuple[Index, Index],
     work: tuple[AnyTensor, ...],
     r: Index,
     to: Index,
     lanes: int,
 ) -> None:
-    """Scores of some queries for neighbouring keys of a page."""
+    """Scores of some queries for neighbouring keys of a page; `part`: the first of these keys, and how many."""
+    within, some = part
     numbers, scores = work[0], work[1]
-    is_scaled = pages.dtype.bits == 8
+    is_scaled = head.pages.dtype.bits == 8
 
     def vector(j: Index, width: int):
         totals: Any = ()
         for _ in unroll(many):
             totals = (*totals, SIMD[wide, width](0))
-        for k in range(size):
-            key = pages.load(*there, k * room + within + j, width=width).cast(wide)
+        for k in range(head.size):
+            key = head.pages.load(*head.there, k * head.room + within + j, width=width).cast(wide)
             new: Any = ()
             for i in unroll(many):
                 new = (*new, fma(key, numbers[(r + i) * DEPTH + k], totals[i]))
             totals = new
-        scales = scales_of(pages, there, room, size).load(within + j, width=width).cast(wide) if is_scaled else 1
+        scales = _scales(head).load(within + j, width=width).cast(wide) if is_scaled else 1
         for i in unroll(many):
             scores.store(totals[i] * scales if is_scaled else totals[i], (r + i) * KEYS + to + j)
 
@@ -246,10 +262,7 @@ def _score(
 def _share(
     many: int,
     lanes: int,
-    pages: AnyTensor,
-    there: tuple[Index, int, int, Index],
-    room: Index,
-    size: Index,
+    head: Head,
     shift: Index,
     ends: tuple[Index, Index],
     powers: AnyTensor,
@@ -257,16 +270,16 @@ def _share(
     sums: AnyTensor,
 ) -> None:
     """Adds the values of keys `ends` of a block to the sums of some queries, as much of each as the powers say."""
-    is_scaled = pages.dtype.bits == 8
+    is_scaled = head.pages.dtype.bits == 8
 
     def vector(k: Index, width: int):
         totals: Any = ()
         for i in unroll(many):
             totals = (*totals, sums.load((r + i) * DEPTH + k, width=width))
         for j in range(ends[0], ends[1]):
-            value = pages.load(*there, (shift + j) * size + k, width=width).cast(sums.dtype)
+            value = head.pages.load(*head.there, (shift + j) * head.size + k, width=width).cast(sums.dtype)
             if is_scaled:
-                value = value * scales_of(pages, there, room, size).load(shift + j).cast(sums.dtype)
+                value = value * _scales(head).load(shift + j).cast(sums.dtype)
             new: Any = ()
             for i in unroll(many):
                 new = (*new, fma(value, powers[(r + i) * KEYS + j], totals[i]))
@@ -274,4 +287,4 @@ def _share(
         for i in unroll(many):
             sums.store(totals[i], (r + i) * DEPTH + k)
 
-    tile(size, (2 * lanes, lanes, 1), vector)
+    tile(head.size, (2 * lanes, lanes, 1), vector)

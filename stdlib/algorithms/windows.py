@@ -137,9 +137,9 @@ def windows(
 
         parallel_for(out.size, element)
     elif first:
-        _along_places(out, inner, outer, channels, shape, folded, finish, one, at)
+        _along_places(out, (inner, outer), channels, shape, folded, finish, one, at)
     else:
-        _along_channels(out, x, inner, outer, channels, shape, folded, finish, at)
+        _along_channels(out, x, (inner, outer), channels, shape, folded, finish, at)
 
 
 def padded_windows(
@@ -195,15 +195,15 @@ def _shared(value: Floating, each: int, number: int) -> Any:
 def _along_channels(
     out: AnyTensor,
     x: AnyTensor,
-    inner: tuple[Index, ...],
-    outer: tuple[Index, ...],
+    places: tuple[tuple[Index, ...], ...],
     channels: Index,
     shape: tuple[Parts, ...],
     folded: Callable[[Index, Index, tuple[Index, ...], tuple[tuple[Index, ...], ...], int, Parts], Parts],
     finish: Callable[[Parts, tuple[Index, ...]], Parts],
     at: Callable[[Index, Index, tuple[Index, ...]], tuple[Index, ...]],
 ) -> None:
-    """A task takes a row of places; a vector holds channels."""
+    """A task takes a row of places; a vector holds channels. `places`: the sizes of x and of the result."""
+    inner, outer = places
     lanes = _lanes(x)
 
     def row(task: Index):
@@ -236,8 +236,7 @@ def _along_channels(
 
 def _along_places(
     out: AnyTensor,
-    inner: tuple[int, Index, Index],
-    outer: tuple[int, Index, Index],
+    places: tuple[tuple[Index, ...], ...],
     channels: Index,
     shape: tuple[Parts, ...],
     folded: Callable[[Index, Index, tuple[Index, ...], tuple[tuple[Index, ...], ...], int, Parts], Parts],
@@ -245,7 +244,11 @@ def _along_places(
     one: Callable[[Index, Index, tuple[Index, ...]], None],
     at: Callable[[Index, Index, tuple[Index, ...]], tuple[Index, ...]],
 ) -> None:
-    """A task takes a row of places of one channel; a vector holds places whose windows lie inside along the row."""
+    """A task takes a row of places of one channel; a vector holds places whose windows lie inside along the row.
+
+    `places`: the sizes of x and of the result.
+    """
+    inner, outer = places
     sizes, strides, dilations, before = shape
     reach = (sizes[2] - 1) * dilations[2]
     low = min(ceildiv(before[2], strides[2]), outer[2])

@@ -40,7 +40,7 @@ from ...dsl import (
     unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype
-from ..algorithms.few_queries import DEPTH, VALUES, WORK, by_query, ends
+from ..algorithms.few_queries import DEPTH, VALUES, WORK, Part, by_query, ends
 from ..algorithms.references import Array
 from ..algorithms.teams import across_warp, by_warps
 
@@ -79,7 +79,7 @@ def attention(
 
 @attention.reference
 def attention_reference(query: Array, key: Array, value: Array, *, causal: bool, window: int, scale: float):
-    return _reference(query, key, value, 0.0, causal, window, scale)
+    return _reference(query, key, value, 0.0, (causal, window, scale))
 
 
 @register("masked_attention", writes_once=True, reads={"query": 1, "key": 1, "value": 1, "mask": 1})
@@ -108,7 +108,7 @@ def masked_attention(
 def masked_attention_reference(
     query: Array, key: Array, value: Array, mask: Array, *, causal: bool, window: int, scale: float
 ):
-    return _reference(query, key, value, mask.astype(np.float64), causal, window, scale)
+    return _reference(query, key, value, mask.astype(np.float64), (causal, window, scale))
 
 
 @register("bounded_attention", writes_once=True, reads={"query": 1, "key": 1, "value": 1, "lengths": 1, "offsets": 1})
@@ -136,7 +136,7 @@ def bounded_attention(
 def bounded_attention_reference(
     query: Array, key: Array, value: Array, lengths: Array, offsets: Array, *, causal: bool, window: int, scale: float
 ):
-    return _reference(query, key, value, 0.0, causal, window, scale, lengths, offsets)
+    return _reference(query, key, value, 0.0, (causal, window, scale), lengths, offsets)
 
 
 @register(
@@ -181,7 +181,7 @@ def masked_bounded_attention_reference(
     window: int,
     scale: float,
 ):
-    return _reference(query, key, value, mask.astype(np.float64), causal, window, scale, lengths, offsets)
+    return _reference(query, key, value, mask.astype(np.float64), (causal, window, scale), lengths, offsets)
 
 
 def _bounds(length: int, offset: int, n: int) -> Any:
@@ -194,12 +194,11 @@ def _reference(
     key: Array,
     value: Array,
     mask: Array | float,
-    causal: bool,
-    window: int,
-    scale: float,
+    how: tuple[bool, int, float],
     lengths: Array | None = None,
     offsets: Array | int = 0,
-):
+) -> Array:
+    causal, window, scale = how
     q, k, v = (x.astype(np.float64) for x in (query, key, value))
     group = q.shape[-3] // max(k.shape[-3], 1)
     k, v = np.repeat(k, group, -3), np.repeat(v, group, -3)
@@ -227,16 +226,15 @@ def _attend(
     """`bounds` gives for the axes before the heads how many keys count, and at which place the first query stands."""
     out, query, key, _ = tensors
     wide = wide_dtype(out.dtype)
-    outer = out.shape[:-2]
     group = max(out.dim(-3) // max(key.dim(-3), 1), 1)
     lanes = ctx.target.vector_bits // wide.bits
     if ctx.target.is_gpu:
-        _by_warp(wide, outer, group, tensors, mask, how, bounds)
+        _by_warp(wide, group, tensors, mask, how, bounds)
     elif (query.dim(-2) <= SINGLE_QUERIES) & (query.dim(-1) <= DEPTH) & (out.dim(-1) <= VALUES):
-        by_query(wide, outer, group, lanes, tensors, mask, how, bounds)
+        by_query(wide, group, lanes, tensors, mask, how, bounds)
     else:
         rows = 14 if ctx.target.vector_bits >= 512 else 8
-        _by_block(wide, outer, group, lanes, rows, tensors, mask, masked, how, bounds)
+        _by_block(wide, group, (rows, lanes), tensors, mask, masked, how, bounds)
 
 
 def _sees(i: Index, j: Index, causal: bool, window: int) -> Any:
@@ -250,7 +248,6 @@ def _sees(i: Index, j: Index, causal: bool, window: int) -> Any:
 
 def _by_warp(
     wide: AnyDType,
-    outer: tuple[Index, ...],
     group: Index,
     tensors: tuple[AnyTensor, ...],
     mask: Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating],
@@ -259,6 +256,7 @@ def _by_warp(
 ) -> None:
     """Each lane computes the score of a key; then all add the values of each of these keys, one after the other."""
     out, query, key, value = tensors
+    outer = out.shape[:-2]
     causal, window, scale = how
     m, e, depth = out.dim(-2), out.dim(-1), key.dim(-1)
     parts = ceildiv(e, GPU_VALUES)
@@ -316,18 +314,21 @@ def _by_warp(
 
 def _by_block(
     wide: AnyDType,
-    outer: tuple[Index, ...],
     group: Index,
-    lanes: int,
-    rows: int,
+    tile: tuple[int, int],
     tensors: tuple[AnyTensor, ...],
     mask: Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating],
     masked: bool,
     how: tuple[bool, int, float],
     bounds: Callable[[tuple[Index, ...]], tuple[Index, int]],
 ) -> None:
-    """A task takes some vectors of queries of one head, all keys, and some numbers of the values."""
+    """A task takes some vectors of queries of one head, all keys, and some numbers of the values.
+
+    `tile`: how many keys and queries a tile of scores has; its queries are the lanes of a vector.
+    """
     out, query, key, value = tensors
+    outer = out.shape[:-2]
+    _, lanes = tile
     m, e, n, depth = out.dim(-2), out.dim(-1), key.dim(-2), key.dim(-1)
     span = max(min(ceildiv(m, lanes), QUERIES), 1) * lanes
     blocks = max(ceildiv(m, span), 1)
@@ -352,7 +353,7 @@ def _by_block(
 
         length, offset = bounds(lead)
         sizes = (min(m - first, span), length, depth, min(e - left, VALUES))
-        _attend_block(wide, lanes, rows, sizes, offset + first, reads, masked, how, put)
+        _attend_block(wide, tile, sizes, offset + first, reads, masked, how, put)
 
     grain = ceildiv(WORK, span * n * (depth + min(e, VALUES)) + 16)
     parallel_for(product(outer) * ceildiv(m, span) * ceildiv(e, VALUES), block, grain=grain)
@@ -360,8 +361,7 @@ def _by_block(
 
 def _attend_block(
     wide: AnyDType,
-    lanes: int,
-    rows: int,
+    tile: tuple[int, int],
     sizes: tuple[Index, ...],
     place: Index,
     reads: tuple[Callable[[Index, Index], Floating], ...],
@@ -371,6 +371,7 @@ def _attend_block(
 ) -> None:
     """put(i, k, number) for all numbers of the result of a task, whose first query stands at `place`."""
     here, n, depth, many = sizes
+    rows, lanes = tile
     query, key, value, mask = reads
     causal, window, _ = how
     keys = STRIPS * rows
@@ -402,13 +403,13 @@ def _attend_block(
                 _copy_strip(strip, count - s * rows, steps, rows, lambda j, k: key(first_key + s * rows + j, first + k))  # noqa: B023
                 for p in range(ceildiv(here, lanes)):
                     at = (p * keys + s * rows) * lanes
-                    _score_tile(strip, turned, p * DEPTH * lanes, scores, at, first == 0, steps, rows, lanes)
+                    _score_tile(strip, Part(turned, p * DEPTH * lanes), Part(scores, at), first == 0, steps, tile)
         if masked or causal or window > 0:
-            _hide(scores, here, count, lanes, keys, (place, first_key), mask, masked, how)
+            _hide(scores, (here, count), lanes, keys, (place, first_key), mask, masked, how)
         for p in range(ceildiv(here, lanes)):
             _weigh(scores, p * keys * lanes, running, p * lanes, count, lanes)
         _copy_values(slab, count, many, keys, width, lambda j, k: value(first_key + j, k))  # noqa: B023
-        _share(scores, slab, sums, running[2], here, many, count, keys, lanes)
+        _share(scores, slab, sums, running[2], (here, many, count), keys, lanes)
     for q in range(here):
         total = running[1][q]
         factor = select(total == 0, wide(0), 1 / total)
@@ -456,8 +457,7 @@ def _copy_values(
 
 def _hide(
     scores: AnyTensor,
-    here: Index,
-    count: Index,
+    sizes: tuple[Index, Index],
     lanes: int,
     keys: int,
     places: tuple[Index, Index],
@@ -466,6 +466,7 @@ def _hide(
     how: tuple[bool, int, float],
 ) -> None:
     """Adds the mask to the scores, and makes -inf of what a query does not see."""
+    here, count = sizes
     causal, window, _ = how
     for p in range(ceildiv(here, lanes)):
         for j in range(count):
@@ -505,61 +506,55 @@ def _share(
     slab: AnyTensor,
     sums: AnyTensor,
     changes: AnyTensor,
-    here: Index,
-    many: Index,
-    count: Index,
+    sizes: tuple[Index, Index, Index],
     keys: int,
     lanes: int,
 ) -> None:
     """Adds the values of a block of keys, as much of each as the powers say."""
+    here, many, count = sizes
     some = min(ROWS, lanes)
     width = VECTORS * lanes
     for r in range(ceildiv(here, some)):
         at = r * some // lanes * (keys * lanes) + r * some % lanes
         for v in range(ceildiv(many, width)):
             to = (v * QUERIES * lanes + r * some) * width
-            _share_tile(scores, at, slab, v * keys * width, sums, to, changes, r * some, count, some, lanes)
+            powers, values = Part(scores, at), Part(slab, v * keys * width)
+            _share_tile(powers, values, Part(sums, to), Part(changes, r * some), count, some, lanes)
 
 
 def _score_tile(
     strip: AnyTensor,
-    turned: AnyTensor,
-    at_query: Index,
-    scores: AnyTensor,
-    at: Index,
+    queries: Part,
+    scores: Part,
     is_first: bool | Bool,
     steps: Index,
-    rows: int,
-    lanes: int,
+    tile: tuple[int, int],
 ) -> None:
     """scores = keys of a strip * a vector of queries, added to what they were unless these are the first numbers."""
+    rows, lanes = tile
     totals: tuple[Any, ...] = ()
     for _ in unroll(rows):
-        totals = (*totals, SIMD[scores.dtype, lanes](0))
+        totals = (*totals, SIMD[scores.memory.dtype, lanes](0))
     if not is_first:
         before: tuple[Any, ...] = ()
         for i in unroll(rows):
-            before = (*before, scores.load(at + i * lanes, width=lanes))
+            before = (*before, scores.memory.load(scores.at + i * lanes, width=lanes))
         totals = before
     for k in range(steps):
-        queries = turned.load(at_query + k * lanes, width=lanes)
+        some = queries.memory.load(queries.at + k * lanes, width=lanes)
         new: tuple[Any, ...] = ()
         for i in unroll(rows):
-            new = (*new, fma(strip[i * DEPTH + k], queries, totals[i]))
+            new = (*new, fma(strip[i * DEPTH + k], some, totals[i]))
         totals = new
     for i in unroll(rows):
-        scores.store(totals[i], at + i * lanes)
+        scores.memory.store(totals[i], scores.at + i * lanes)
 
 
 def _share_tile(
-    powers: AnyTensor,
-    at_power: Index,
-    slab: AnyTensor,
-    at_value: Index,
-    sums: AnyTensor,
-    at: Index,
-    changes: AnyTensor,
-    at_change: Index,
+    powers: Part,
+    values: Part,
+    sums: Part,
+    changes: Part,
     count: Index,
     rows: int,
     lanes: int,
@@ -569,18 +564,18 @@ def _share_tile(
     totals: tuple[Any, ...] = ()
     for i in unroll(rows):
         for v in unroll(VECTORS):
-            before = sums.load(at + i * width + v * lanes, width=lanes)
-            totals = (*totals, before * changes[at_change + i])
+            before = sums.memory.load(sums.at + i * width + v * lanes, width=lanes)
+            totals = (*totals, before * changes.memory[changes.at + i])
     for j in range(count):
         row: tuple[Any, ...] = ()
         for v in unroll(VECTORS):
-            row = (*row, slab.load(at_value + j * width + v * lanes, width=lanes))
+            row = (*row, values.memory.load(values.at + j * width + v * lanes, width=lanes))
         new: tuple[Any, ...] = ()
         for i in unroll(rows):
-            factor = powers[at_power + j * lanes + i]
+            factor = powers.memory[powers.at + j * lanes + i]
             for v in unroll(VECTORS):
                 new = (*new, fma(factor, row[v], totals[i * VECTORS + v]))
         totals = new
     for i in unroll(rows):
         for v in unroll(VECTORS):
-            sums.store(totals[i * VECTORS + v], at + i * width + v * lanes)
+            sums.memory.store(totals[i * VECTORS + v], sums.at + i * width + v * lanes)

@@ -49,7 +49,19 @@ from ...dsl import (
 )
 from ..algorithms.algorithm import wide_dtype
 from ..algorithms.few_queries import WORK
-from ..algorithms.paged_attention import DEPTH, GROUP, KEYS, SCALE, SPAN, attend, begin, merge, places_of, scales_of
+from ..algorithms.paged_attention import (
+    DEPTH,
+    GROUP,
+    KEYS,
+    SCALE,
+    SPAN,
+    Cache,
+    attend,
+    begin,
+    merge,
+    places_of,
+    scales_of,
+)
 from ..algorithms.references import Array
 
 T = TypeVar("T", bound=Floating)
@@ -170,7 +182,7 @@ def flash_attention_ragged(
                 low, high = max(low, task % pieces), select(apart, min(high, task % pieces + 1), high)
                 for span in range(low, high):
                     begin(wide, (stop - row) * heads, size, work)
-                    attend(wide, lanes, pages, room, page_of, (layer, head), places, work, window, span)
+                    attend(wide, lanes, Cache(pages, room, page_of, (layer, head)), places, work, window, span)
                     if apart:
                         _keep(results, task * numbers, heads, size, work)
                     else:

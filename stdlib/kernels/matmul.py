@@ -201,7 +201,7 @@ def multiply(
         strip_rows = 14 if ctx.target.vector_bits >= 512 else 6
         held = dtype if is_paired(dtype) else wide
         a, b, columns = elements(held)
-        _by_tile(sizes, wide, held, lanes, strip_rows, a, b, columns, save)
+        _by_tile(sizes, wide, held, (strip_rows, lanes), a, b, columns, save)
 
 
 # *** few rows ***
@@ -465,8 +465,7 @@ def _by_tile(
     sizes: tuple[Index, ...],
     wide: AnyDType,
     held: AnyDType,
-    lanes: int,
-    strip_rows: int,
+    shape: tuple[int, int],
     a: Callable[..., Parts],
     b: Callable[..., Parts],
     across: Callable[..., Parts],
@@ -474,8 +473,9 @@ def _by_tile(
 ) -> None:
     """A task computes a block of tiles; their sums wait in memory from slab to slab.
 
-    What is copied is of the dtype `held`.
+    What is copied is of the dtype `held`. `shape`: the rows of a strip and the lanes of a vector.
     """
+    strip_rows, lanes = shape
     batches, m, n, depth = sizes
     width = VECTORS * lanes
     tile = strip_rows * width
@@ -508,7 +508,7 @@ def _by_tile(
                 for p in range(ceildiv(columns, width)):
                     panel = panel_in(slab, p, lanes)
                     at = (s * PANELS + p) * tile
-                    packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
+                    packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, shape)
 
         def store_strip(s: Index):
             for i in range(strip_height(s)):
@@ -544,10 +544,13 @@ def packed_tile(
     at: Index,
     is_first: bool | Bool,
     steps: Index,
-    strip_rows: int,
-    lanes: int,
+    shape: tuple[int, int],
 ) -> None:
-    """A tile of a strip: the lowest of a few heights that has the rows of the strip."""
+    """A tile of a strip: the lowest of a few heights that has the rows of the strip, of which there are `height`.
+
+    `shape`: the rows of a full strip and the lanes of a vector.
+    """
+    strip_rows, lanes = shape
     if height <= strip_rows // 3:
         multiply_tile(strip, panel, sums, at, is_first, steps, strip_rows // 3, lanes)
     elif height <= strip_rows * 4 // 7:

@@ -130,29 +130,29 @@ def conv_packed(
         direct: whether the images are not split.
         small: "yes" or "no", whether a result has few places; "" where the call decides.
     """
+    window = (taps, stride, dilation)
     if small == "yes":
-        _by_results(out, x, strips, taps, stride, dilation, groups, rows)
+        _by_results(out, x, strips, window, groups, rows)
     elif small == "no":
-        _by_places(out, x, strips, taps, stride, dilation, groups, rows, direct)
+        _by_places(out, x, strips, window, groups, rows, direct)
     elif product(out.shape[2:]) <= rows + rows // 2:
-        _by_results(out, x, strips, taps, stride, dilation, groups, rows)
+        _by_results(out, x, strips, window, groups, rows)
     else:
-        _by_places(out, x, strips, taps, stride, dilation, groups, rows, direct)
+        _by_places(out, x, strips, window, groups, rows, direct)
 
 
 def _by_places(
     out: AnyTensor,
     x: AnyTensor,
     strips: AnyTensor,
-    taps: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
+    window: tuple[tuple[int, ...], ...],
     groups: int,
     rows: int,
     direct: bool,
 ) -> None:
     """Vectors hold neighbouring places of a result."""
     T = out.dtype
+    taps, stride, dilation = window
     places, counts = three_axes(out.shape[2:]), three_axes(taps)
     strides, dilations = three_axes(stride), three_axes(dilation)
     phases, sizes = planes_of(places, counts, strides, dilations)
@@ -205,9 +205,7 @@ def _by_results(
     out: AnyTensor,
     x: AnyTensor,
     strips: AnyTensor,
-    taps: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
+    window: tuple[tuple[int, ...], ...],
     groups: int,
     rows: int,
 ) -> None:
@@ -217,6 +215,7 @@ def _by_results(
     """
     T = out.dtype
     axes = out.rank - 2
+    taps, stride, dilation = window
     places, counts = three_axes(out.shape[2:]), three_axes(taps)
     strides, dilations = three_axes(stride), three_axes(dilation)
     phases, sizes = planes_of(places, counts, strides, dilations)

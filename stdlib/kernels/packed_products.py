@@ -185,7 +185,7 @@ def by_panels(
                 for p in range(panels):
                     at = (s * PANELS + p) * tile
                     panel = b(first_panel + p, first)
-                    packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, strip_rows, lanes)
+                    packed_tile(strip_height(s), strip, panel, sums, at, first == 0, steps, (strip_rows, lanes))
 
         def store_strip(s: Index):
             for i in range(strip_height(s)):

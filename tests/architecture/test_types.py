@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from .test_architecture import modules, tree
 
 LEFT = 0
-LONG = 18
+LONG = 0
 MOST = 8  # arguments of a function of the library; an op has those that its callers pass
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

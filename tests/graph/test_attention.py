@@ -112,7 +112,7 @@ def test_keys_that_count(queries: int, masked: bool, causal: bool, window: int |
         with pytest.raises(KernelError, match="valid_length 151 is out of range for 150 keys"):
             model(q, k, v, mask, np.array([151, 0, 0], np.int32), offsets)
     k, v = np.nan_to_num(k), np.nan_to_num(v)
-    wanted = _reference(q, k, v, mask if masked else 0.0, causal, window or 0, size**-0.5, lengths, offsets)
+    wanted = _reference(q, k, v, mask if masked else 0.0, (causal, window or 0, size**-0.5), lengths, offsets)
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(one, wanted[1:2], rtol=1e-4, atol=1e-5)
 
