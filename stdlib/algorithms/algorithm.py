@@ -32,19 +32,19 @@ from ...dsl import (
 # *** dtypes ***
 
 
-def wide_dtype(dtype: AnyDType) -> Any:
+def wide_dtype(dtype: AnyDType) -> AnyDType:
     """The dtype in which elements of `dtype` are accumulated: float32 for half types, else `dtype` itself."""
     return float32 if dtype.is_half() else dtype
 
 
-def sum_dtype(dtype: AnyDType) -> Any:
+def sum_dtype(dtype: AnyDType) -> AnyDType:
     """The dtype of sums and products, as in NumPy: int64 or uint64 of integers, int64 of bools, else `dtype` itself."""
     if dtype.is_float():
         return dtype
     return int64 if dtype == bool8 or dtype.is_signed() else uint64
 
 
-def block_dtype(dtype: AnyDType) -> Any:
+def block_dtype(dtype: AnyDType) -> AnyDType:
     """The dtype in which at most 16384 elements are added up: 32 bits wide for integers of 16 bits and less."""
     if dtype.is_float():
         return wide_dtype(dtype)
@@ -53,7 +53,7 @@ def block_dtype(dtype: AnyDType) -> Any:
     return sum_dtype(dtype)
 
 
-def total_dtype(dtype: AnyDType) -> Any:
+def total_dtype(dtype: AnyDType) -> AnyDType:
     """The dtype in which sums of many elements are added up: float64 for floats, int64 or uint64 for integers."""
     return float64 if dtype.is_float() else sum_dtype(dtype)
 

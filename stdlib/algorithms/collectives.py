@@ -143,7 +143,7 @@ def _present() -> Any:
 # *** states ***
 
 
-def _is_known(part: Parts) -> Any:
+def _is_known(part: Parts) -> bool:
     return isinstance(part, (bool, int, float))
 
 

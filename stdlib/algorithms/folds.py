@@ -45,13 +45,13 @@ AT_ONCE = 32  # elements that are given to a `fold` at least
 HALVINGS = 10  # of at most 1024 lanes
 
 
-def pieces_of(n: Index) -> Any:
+def pieces_of(n: Index) -> tuple[Index, Index]:
     """Into how many pieces n elements are cut, and how many elements each but the last has: 16384, or n / 64."""
     size = max(ceildiv(ceildiv(n, PIECES), BLOCK) * BLOCK, PIECE)
     return max(ceildiv(n, size), 1), size
 
 
-def column_pieces_of(n: Index) -> Any:
+def column_pieces_of(n: Index) -> tuple[Index, Index]:
     """As `pieces_of` for a column: 256 elements each, or n / 16."""
     size = max(ceildiv(ceildiv(n, COLUMN_PIECES), COLUMN_BLOCK) * COLUMN_BLOCK, COLUMN_BLOCK)
     return max(ceildiv(n, size), 1), size
@@ -110,7 +110,7 @@ def _any_number(dtype: AnyDType) -> Any:
 # *** states ***
 
 
-def is_one_number(state: Parts) -> Any:
+def is_one_number(state: Parts) -> bool:
     """Whether a state is a number, and no tuple or struct of these."""
     return isinstance(map_parts(lambda _: 0, state), int)
 

@@ -48,12 +48,12 @@ def times_plus(a: Numeric, b: Numeric, total: Numeric) -> Any:
     return fma(a, b, total) if b.dtype.is_float() else a * b + total
 
 
-def is_paired(dtype: AnyDType) -> Any:
+def is_paired(dtype: AnyDType) -> bool:
     """Whether products of `dtype` are computed in pairs of steps, by `dot2`."""
     return dtype == bfloat16 and compiled_for().supports("bf16_dot")
 
 
-def steps_together(dtype: AnyDType) -> Any:
+def steps_together(dtype: AnyDType) -> int:
     """How many steps along the inner axis tiles take at a time whose strips are of `dtype`.
 
     Strips of uint8 are those of `byte_products`; products of uint8 that wrap to uint8 have none.
@@ -130,7 +130,7 @@ def blocked_product(
     parallel_for(batches * row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * depth + 16))
 
 
-def panel_at(k: int, j: Index, width: int) -> Any:
+def panel_at(k: int, j: Index, width: int) -> Index:
     """Where the element of step k and column j lies in a slab: `width` columns of a step, then those of the next."""
     return (j // width * DEPTH + k) * width + j % width
 
@@ -158,7 +158,7 @@ def fill_step(
             slab[(whole * DEPTH + k) * width + j] = slab.dtype(0)
 
 
-def _blocks(m: Index, n: Index, depth: Index, width: int) -> Any:
+def _blocks(m: Index, n: Index, depth: Index, width: int) -> tuple[Index, Index]:
     """Into how many blocks rows and columns are cut: few, since each copies its parts, but enough for all threads."""
     wanted = min(m * n * depth // BLOCK_WORK, TASKS)
     least = ceildiv(n, PANELS * width)

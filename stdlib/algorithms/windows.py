@@ -56,7 +56,7 @@ def three_axes(sizes: tuple[Index, ...], missing: int = 1) -> Any:
     return (*(missing, missing)[: 3 - len(sizes)], *sizes)
 
 
-def taps(shape: tuple[Parts, ...], size: Index, axis: int, place: Index) -> Any:
+def taps(shape: tuple[Parts, ...], size: Index, axis: int, place: Index) -> tuple[Index, Index]:
     """(low, high): which elements of the window at `place` lie inside of an axis of this size."""
     sizes, strides, dilations, before = shape
     start = place * strides[axis] - before[axis]

@@ -22,7 +22,7 @@ def _soft(x: Floating) -> Any:
     return dsl.max(x, 0) + dsl.log1p(dsl.exp(-dsl.abs(x)))
 
 
-def _soft_reference(x: Array) -> Any:
+def _soft_reference(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 

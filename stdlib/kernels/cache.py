@@ -235,20 +235,20 @@ def _merge_spans(
     parallel_for(out.dim(0) * shared * ceildiv(group, GROUP), merged, grain=1)
 
 
-def _part(task: Index, group: Index, shared: Index) -> Any:
+def _part(task: Index, group: Index, shared: Index) -> tuple[Index, ...]:
     """The head of keys of a task, the first and the number of its heads of queries, and which rows it has."""
     parts = ceildiv(group, GROUP)
     head, part = task // parts % shared, task % parts * GROUP
     return head, head * group + part, min(group - part, GROUP), task // parts // shared
 
 
-def _place(offsets: AnyTensor, lengths: AnyTensor, row: Index) -> Any:
+def _place(offsets: AnyTensor, lengths: AnyTensor, row: Index) -> tuple[Index, Index]:
     """The sequence of a row, and the place of the row in it."""
     s = _sequence(offsets, lengths.dim(0), row)
     return s, lengths[s].cast(int64) + row - offsets[s].cast(int64)
 
 
-def _memory(wide: AnyDType) -> Any:
+def _memory(wide: AnyDType) -> tuple[AnyTensor, ...]:
     """Numbers of queries, scores, sums, largest scores, sums of powers, and changes, for the queries of a task."""
     numbers = stack[wide](GROUP * DEPTH, zeroed=False)
     scores = stack[wide](GROUP * KEYS, zeroed=False)
@@ -256,7 +256,7 @@ def _memory(wide: AnyDType) -> Any:
     return numbers, scores, sums, stack[wide](GROUP), stack[wide](GROUP), stack[wide](GROUP)
 
 
-def _spans(place: Index, rows: Index, window: int) -> Any:
+def _spans(place: Index, rows: Index, window: int) -> tuple[Index, Index]:
     """From which span on, and up to which one, rows from a place on see something."""
     low = max(place - window + 1, 0) // SPAN if window > 0 else 0
     return low, (place + rows - 1) // SPAN + 1

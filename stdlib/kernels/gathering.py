@@ -66,7 +66,7 @@ def gather(
 
 
 @gather.reference
-def gather_reference(x: Array, indices: Array, *, axis: int) -> Any:
+def gather_reference(x: Array, indices: Array, *, axis: int) -> Array:
     return np.take(x, indices.astype(np.int64), axis)
 
 

@@ -525,7 +525,7 @@ def _by_tile(
     parallel_for(batches * row_blocks * column_blocks, block, grain=ceildiv(WORK, height * breadth * depth + 16))
 
 
-def block_counts(m: Index, n: Index, depth: Index, width: int) -> Any:
+def block_counts(m: Index, n: Index, depth: Index, width: int) -> tuple[Index, Index]:
     """Into how many blocks rows and columns are cut: few, since each copies a and b, but enough for all threads.
 
     Columns are cut first: to copy the rows of a once more costs less than the columns of b.

@@ -302,7 +302,7 @@ def _tile_of_results(
         sums.store(value, t * lanes)
 
 
-def _first_of(column: Index, total: Index, width: int) -> Any:
+def _first_of(column: Index, total: Index, width: int) -> Index:
     """Where the panel of a column begins: the last one so early that it ends with the last column, if it can."""
     return min(column, total - width) if total >= width else column
 
