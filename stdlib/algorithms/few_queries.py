@@ -47,7 +47,7 @@ class Part:
 
 
 @struct
-class Page:
+class PageRows:
     """The rows of a matrix of keys, or of values, from `first` on: `count` of them."""
 
     matrix: AnyTensor
@@ -112,16 +112,16 @@ def by_query(
                 i = (first + r) % m
                 own = head * group + (first + r) // m
                 own_numbers, own_scores = Part(numbers, r * DEPTH), Part(scores, r * KEYS)
-                score_keys(wide, lanes, Page(key, there, page, keys), own_numbers, own_scores)
+                score_keys(wide, lanes, PageRows(key, there, page, keys), own_numbers, own_scores)
                 seen = ends(i + offset, i + offset, length, how[0], how[1])
                 hide_keys(scores, r * KEYS, page, keys, seen, lambda j: mask(wide, lead, own, i, j))  # noqa: B023
                 weigh_page(wide, lanes, own_scores, keys, (tops, totals, changes), r)
 
             def share(k: Index, width: int, page: Index = page, keys: Index = keys):
                 for r in range(count // 2):
-                    share_values(2, width, scores, 2 * r, Page(value, there, page, keys), k, sums, changes)
+                    share_values(2, width, scores, 2 * r, PageRows(value, there, page, keys), k, sums, changes)
                 if count % 2 > 0:
-                    share_values(1, width, scores, count - 1, Page(value, there, page, keys), k, sums, changes)
+                    share_values(1, width, scores, count - 1, PageRows(value, there, page, keys), k, sums, changes)
 
             tile(e, (2 * lanes, lanes, 1), share)
         for r in range(count):
@@ -136,7 +136,7 @@ def by_query(
 def score_keys(
     wide: AnyDType,
     lanes: int,
-    page: Page,
+    page: PageRows,
     numbers: Part,
     scores: Part,
 ) -> None:
@@ -210,7 +210,7 @@ def share_values(
     width: int,
     powers: AnyTensor,
     r: Index,
-    page: Page,
+    page: PageRows,
     k: Index,
     sums: AnyTensor,
     changes: AnyTensor,

@@ -28,7 +28,7 @@ SCALE = 4  # bytes of the scale of a place
 
 
 @struct
-class Cache:
+class PagedHead:
     """Where the keys and values of a head of a sequence lie.
 
     Attributes:
@@ -76,7 +76,7 @@ def _scales(head: Head) -> Any:
 def attend(
     wide: AnyDType,
     lanes: int,
-    cache: Cache,
+    cache: PagedHead,
     places: tuple[Index, ...],
     work: tuple[AnyTensor, ...],
     window: int,
@@ -116,7 +116,7 @@ def attend(
 def _score_keys(
     wide: AnyDType,
     lanes: int,
-    cache: Cache,
+    cache: PagedHead,
     block: tuple[Index, ...],
     work: tuple[AnyTensor, ...],
 ) -> None:
@@ -144,7 +144,7 @@ def _score_keys(
 
 def _share_values(
     lanes: int,
-    cache: Cache,
+    cache: PagedHead,
     block: tuple[Index, ...],
     work: tuple[AnyTensor, ...],
     range_of: Callable[[Index], tuple[Index, Index]],

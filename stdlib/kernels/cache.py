@@ -55,7 +55,7 @@ from ..algorithms.paged_attention import (
     KEYS,
     SCALE,
     SPAN,
-    Cache,
+    PagedHead,
     attend,
     begin,
     merge,
@@ -182,7 +182,7 @@ def flash_attention_ragged(
                 low, high = max(low, task % pieces), select(apart, min(high, task % pieces + 1), high)
                 for span in range(low, high):
                     begin(wide, (stop - row) * heads, size, work)
-                    attend(wide, lanes, Cache(pages, room, page_of, (layer, head)), places, work, window, span)
+                    attend(wide, lanes, PagedHead(pages, room, page_of, (layer, head)), places, work, window, span)
                     if apart:
                         _keep(results, task * numbers, heads, size, work)
                     else:
