@@ -11,7 +11,6 @@ import linecache
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 
 from ..diagnostics.errors import did_you_mean
@@ -48,6 +47,8 @@ def of_unknown(name: str, known: Iterable[str]) -> str | None:
     if (line := import_of(name)) is not None:
         return f"write `{line}` at the top of the file"
     names = set(known)
+    from difflib import get_close_matches  # few names are wrong
+
     similar = get_close_matches(name, exported_names(), 1, 0.75)
     return of_name(name, names) or did_you_mean(name, names.union(similar))
 

@@ -9,7 +9,6 @@ See also `compiler.explorer.stage` (kernels of libraries), `load` (code that run
 from __future__ import annotations
 
 import re
-import runpy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -110,6 +109,8 @@ def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], 
     file, colon, name = source.rpartition(":")
     if not colon or Path(file).suffix != ".py":
         return None
+    import runpy  # few processes inspect files
+
     with running(file):
         names = runpy.run_path(file)
     entry = names.get(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -86,6 +85,8 @@ class Setting(Generic[T]):
 
 
 def _crash_traces(wanted: bool) -> None:
+    import faulthandler  # few processes need it
+
     if wanted:
         faulthandler.enable()
     else:

@@ -5,13 +5,13 @@ See also `graph.engine.export` (how files are made).
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import placed
@@ -20,12 +20,13 @@ from ..arguments import list_of, wrong
 from ..engine.model import Model
 from ..engine.session import InferenceSession
 from ..staging.graph import Graph
-from .tools import Compiled
 
 if TYPE_CHECKING:
     from ..engine.export import ExportOptions, ExportSource
+    from .tools import Compiled
 
 CODE = "EK0483"
+COMPILED: ExtensionPoint[type[Compiled]] = ExtensionPoint("graph.interop.tools", "Compiled")
 
 
 @placed
@@ -64,7 +65,7 @@ def export(
 
 def source_of(value: Any, options: ExportOptions, name: str | None = None) -> ExportSource:
     """What is exported of a model or a compiled kernel."""
-    if isinstance(value, Model | Compiled):
+    if isinstance(value, (Model, COMPILED.get())):
         return value.export_source(options, name)
     wrong("models", value, "models and compiled kernels", code=CODE)
 
@@ -85,14 +86,16 @@ def exported_by_name(source: str) -> Model | Compiled:
             expected="FILE.py:NAME, the name of a graph, a model, a compiled kernel, or a function that returns one",
             got=source,
         )
+    import runpy  # few processes export
+
+    known = (Graph, Model, COMPILED.get())
     with running(file):
         names = runpy.run_path(file)
         entry = names.get(name)
-        known = Graph | Model | Compiled
-        made = entry() if callable(entry) and not isinstance(entry, known | type) else entry
+        made = entry() if callable(entry) and not isinstance(entry, (*known, type)) else entry
     if isinstance(made, Graph):
         return InferenceSession().load(made)
-    if isinstance(made, Model | Compiled):
+    if isinstance(made, (Model, COMPILED.get())):
         return made
     there = [each for each, value in names.items() if isinstance(value, known)]
     raise GraphError(

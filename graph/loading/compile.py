@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
-from ...dsl.contract.exports import ExportSpec, Shown
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
 from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
@@ -48,6 +47,7 @@ from .progress import OnProgress
 if TYPE_CHECKING:
     from ...compiler.groups import EntryObjects
     from ...compiler.targets import Target
+    from ...dsl.contract.exports import ExportSpec, Shown
 
 _log = logging.getLogger("einkorn.load")
 Built = TypeVar("Built")
