@@ -335,11 +335,47 @@ def package_info(path: str, as_json: bool) -> None:
 
 @pkg.command("verify")
 @click.argument("path")
-def package_verify(path: str) -> None:
-    """Check every member of the package PATH against its manifest."""
+@click.option("--key", "keys", multiple=True, metavar="FILE", help="A public key that signed it; may be repeated.")
+@_format
+def package_verify(path: str, keys: Sequence[str]) -> None:
+    """Check every member of the package PATH against its manifest, and its signatures."""
     from . import commands
 
-    commands.package_verify(path)
+    commands.package_verify(path, keys)
+
+
+@pkg.command("keygen")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The private key to write, name.pem.")
+@_format
+def package_keygen(output: str) -> None:
+    """Make a key for signatures: the private one in FILE, the public one in name.pub.pem next to it."""
+    from . import commands
+
+    commands.package_keygen(output)
+
+
+@pkg.command("sign")
+@click.argument("path")
+@click.option("--key", required=True, metavar="FILE", help="The private key, Ed25519 in PEM form.")
+@click.option("-o", "--output", metavar="FILE", help="The package to write; by default PATH is replaced.")
+@_format
+def package_sign(path: str, key: str, output: str | None) -> None:
+    """Sign the package PATH. Signatures by other keys stay."""
+    from . import commands
+
+    commands.package_sign(path, key, output)
+
+
+@pkg.command("diff")
+@click.argument("old")
+@click.argument("new")
+@click.option("--check", is_flag=True, help="Exit with 1 where the version of NEW says less than its changes.")
+@_format
+def package_diff(old: str, new: str, check: bool) -> None:
+    """Show what changed between two versions of a package, and whether that is major, minor or patch."""
+    from . import commands
+
+    commands.package_diff(old, new, check)
 
 
 @einkorn.command(short_help="Write a model as a file with C functions.")

@@ -206,16 +206,23 @@ def _write(output: str, text: str) -> None:
 
 def package_info(path: str, as_json: bool) -> None:
     """Prints what a package holds, from its manifest alone."""
-    package = read_package(path)
+    package = read_package(path, check_trust=False)
     if as_json:
         print(json.dumps(json.loads(Archive(package.path).read(MANIFEST)), indent=2))
     else:
         _show_package(package)
 
 
-def package_verify(path: str) -> None:
-    """Checks every member of a package, and reads its programs and its code for CPUs as loading does."""
+def package_verify(path: str, keys: Sequence[str]) -> None:
+    """Checks every member of a package, and its signatures by these keys.
+
+    Its programs and its code for CPUs are read as loading does."""
+    from ..dsl.package.keys import read_public_key
+
+    wanted = [read_public_key(key) for key in keys]
     package = read_package(path)
+    for key in wanted:
+        package.check_signature(key)
     count = package.verify()
     for op in package.ops:
         read_program(package.program(op.schema.name), package.program_name(op.schema.name), op.schema)
@@ -227,6 +234,39 @@ def package_verify(path: str) -> None:
         for variant in ready:
             ready_pieces(package, variant, architecture(variant.target))
     print(f"{package.archive.shown}: all {count} members match the manifest (SHA-256 {package.digest})")
+    for name, key in zip(keys, wanted, strict=True):
+        print(f"{package.archive.shown}: signed by {name} ({key.fingerprint})")
+
+
+def package_keygen(output: str) -> None:
+    """Makes a key for signatures."""
+    from ..dsl.package.keys import generate_key
+
+    public, key = generate_key(output)
+    print(f"{output}: the private key; keep it secret")
+    print(f"{public}: the public key, {key.fingerprint}")
+    print(f"in a trust policy: {key.inline}")
+
+
+def package_sign(path: str, key: str, output: str | None) -> None:
+    """Signs a package."""
+    from ..dsl.package.keys import PrivateKey
+
+    private = PrivateKey(key)
+    signed = read_package(path, check_trust=False).signed(private, output)
+    count = plural(len(signed.signatures), "signature")
+    print(f"{signed.archive.shown}: signed by {private.public.fingerprint}; {count}")
+
+
+def package_diff(old: str, new: str, check: bool) -> None:
+    """Prints what changed between two packages; with `check`, a version that says less than that is an error."""
+    from ..dsl.package.difference import check_version, compare
+
+    packages = [read_package(path, check_trust=False) for path in (old, new)]
+    difference = compare(*packages)
+    print(difference)
+    if check:
+        check_version(difference, *packages)
 
 
 LONGEST_VALUE = 60  # characters of a value of metadata that are shown
@@ -302,6 +342,8 @@ def _show_package(package: Package) -> None:
     made = ", ".join(f"{tool} {version}" for tool, version in manifest.producers)
     by = f", made by {made}" if made else ""
     print(f"format {manifest.format[0]}.{manifest.format[1]}, ABI {manifest.abi}, {_size(package.archive.size)}{by}")
+    for mark, _ in package.signatures:
+        print(f"signed by {mark} (not checked: einkorn pkg verify --key FILE does)")
     ops = _table("op", "arguments", "parameters")
     for record in manifest.ops:
         schema = record.schema

@@ -218,6 +218,13 @@ MEANINGS: dict[str, str] = {
     "EK0560": "A package has no such op or source.",
     "EK0561": "A package cannot be written.",
     "EK0562": "The code in a package is not well-formed.",
+    "EK0563": "A package lacks a required signature.",
+    "EK0564": "A signature of a package is not valid.",
+    "EK0565": "A package is signed by a revoked key.",
+    "EK0566": "The trust policy cannot be used.",
+    "EK0567": "A key for signatures cannot be read or written.",
+    "EK0568": "Signatures require the package cryptography.",
+    "EK0569": "The version of a package does not reflect its changes.",
     # EK06: targets and the toolchain
     "EK0601": "A target is unknown.",
     "EK0602": "A tool that compilation requires is missing, too old, or cannot be loaded.",

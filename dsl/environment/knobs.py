@@ -246,6 +246,13 @@ class Knobs:
         _parse_count,
         "How many threads a CPU op may use, instead of one for each core.",
     )
+    trust: Knob[Path | None] = Knob(
+        "EINKORN_TRUST",
+        "a file",
+        None,
+        lambda text: Path(os.path.expanduser(text)),
+        "The trust policy, instead of trust.toml in the user's configuration folder.",
+    )
     sim_seed: Knob[int] = Knob(
         "EINKORN_SIM_SEED",
         "a whole number from 0 to 2**63 - 1",

@@ -52,12 +52,16 @@ _MODE = 0o100644 << 16
 
 @dataclass(frozen=True)
 class Member:
-    """Where one member lies: `start` and `size` count bytes of the file; `crc` is the CRC-32 of its data."""
+    """Where one member lies: `start` and `size` count bytes of the file; `crc` is the CRC-32 of its data.
+
+    `aligned` says that its header ends with zeros, so that its data begins at a page.
+    """
 
     name: str
     start: int
     size: int
     crc: int
+    aligned: bool = False
 
 
 def refuse(path: Path, code: str, what: str, hint: str | None = None) -> NoReturn:
@@ -254,6 +258,10 @@ class Archive:
         member = self.members[name]
         return memoryview(self._mapped)[member.start : member.start + member.size]
 
+    def content(self, name: str) -> Content:
+        """A member, which must exist, as it is written again."""
+        return Content((self.map(name),), self.members[name].aligned)
+
     def check(self, name: str) -> None:
         """Compares a member, which must exist, with its CRC-32."""
         crc = 0
@@ -280,7 +288,7 @@ class Archive:
                 refuse(self.path, "EK0554", f"holds a member whose name {trouble}: {member.name!r}", _NOT_OURS)
             begin = self._start(stream, member, header, expected)
             names.add(folded(member.name))
-            members.append(replace(member, start=begin))
+            members.append(replace(member, start=begin, aligned=begin != member.start))
             expected = begin + member.size
         if at != length or expected != offset:
             self._damaged("its members do not fill it")

@@ -9,6 +9,7 @@
     graph/<name>.json      a graph: what it computes, and the groups of its kernels for each target
     graph/<name>/<target>.so      its code
     graph/<name>.safetensors      its constants and weights
+    signatures/<fingerprint of a key>     an Ed25519 signature of the manifest (optional); last, and not in the manifest
 
 The same contents give the same bytes, in any process and on any machine. `read_package` reads the manifest only;
 every other member is read when requested and handed out only when size and SHA-256 are those of the manifest.
@@ -31,6 +32,7 @@ from ..diagnostics.shield import raise_if_of_handler
 from ..signature.schema import OpSchema
 from .archive import Archive, Content, refuse, write_archive
 from .findings import TunedCalls, print_findings, read_findings
+from .keys import SIGNATURE_BYTES, PrivateKey, PublicKey
 from .manifest import (
     ABI,
     FORMAT,
@@ -50,6 +52,7 @@ from .manifest import (
     parse_numbers,
     print_manifest,
 )
+from .trust import PREFIX, enforce
 
 __all__ = [
     "ABI",
@@ -68,6 +71,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 TUNING = "tuning.json"
+SIGNATURES = "signatures/"  # what the members begin with that hold them; the fingerprint of the key follows
 MAX_MANIFEST = MAX_PROGRAM = 16 << 20  # bytes; a hundred times what large libraries have
 
 
@@ -129,12 +133,16 @@ class PackageContents:
 
 @dataclass(frozen=True)
 class Package:
-    """A package on disk. `digest`, the SHA-256 of the manifest, stands for all that it holds."""
+    """A package on disk. `digest`, the SHA-256 of the manifest, stands for all that it holds.
+
+    `signatures` are pairs of the fingerprint of a key and a signature; they are not checked by being here.
+    """
 
     path: Path
     manifest: Manifest
     digest: str
     archive: Archive = field(repr=False, compare=False)
+    signatures: tuple[tuple[str, bytes], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def ops(self) -> tuple[OpRecord, ...]:
@@ -259,7 +267,56 @@ class Package:
         manifest = replace(self.manifest, tuning=record, format=form)
         file = self.path if path is None else Path(path)
         write_archive(file, [(MANIFEST, print_manifest(manifest)), *members, (TUNING, text), *graphs])
-        return read_package(file)
+        return read_package(file, check_trust=False)
+
+    def signed(self, key: PrivateKey, path: str | Path | None = None) -> Package:
+        """Writes this package with a signature by `key` next to those it has; to another file if one is given.
+
+        The other bytes stay as they are, and the same key gives the same signature.
+
+        Raises:
+            PackageError: EK0559 a member was changed, EK0561 the file cannot be written.
+        """
+        self.verify()
+        signatures = dict(self.signatures) | {key.public.fingerprint: key.sign(self._message())}
+        contents = [
+            (name, self.archive.content(name)) for name in self.archive.members if not name.startswith(SIGNATURES)
+        ]
+        file = self.path if path is None else Path(path)
+        write_archive(file, [*contents, *((SIGNATURES + mark, data) for mark, data in sorted(signatures.items()))])
+        return read_package(file, check_trust=False)
+
+    def check_signature(self, key: PublicKey) -> None:
+        """Checks that this package is signed by a key.
+
+        Raises:
+            PackageError: EK0563 it is not, EK0564 the signature is not valid, EK0568 `cryptography` is missing.
+        """
+        signature = dict(self.signatures).get(key.fingerprint)
+        expected = f"a signature by {key.fingerprint}"
+        if signature is None:
+            got = ", ".join(mark for mark, _ in self.signatures) or "no signature"
+            what, code = "is not signed by this key", "EK0563"
+        elif not key.verifies(signature, self._message()):
+            got = "a signature of something else"
+            what, code = "is not what was signed: the signature by this key does not fit its manifest", "EK0564"
+        else:
+            return
+        raise PackageError(
+            f"{self.archive.shown!r} {what}",
+            code=code,
+            expected=expected,
+            got=got,
+            notes=[f"expected {expected}", f"got {got}"],
+            hint="fetch it again from where you trust",
+        )
+
+    def _message(self) -> bytes:
+        """What signatures of this package sign."""
+        text = self.archive.read(MANIFEST, limit=MAX_MANIFEST)
+        if hashlib.sha256(text).hexdigest() != self.digest:
+            refuse(self.path, "EK0536", "was replaced after it was loaded", "load the package again")
+        return PREFIX + text
 
     def verify(self) -> int:
         """Checks every member against the manifest and says how many there are. Raises PackageError."""
@@ -345,7 +402,7 @@ def write_package(path: str | Path, contents: PackageContents) -> Package:
         graphs=graphs,
     )
     write_archive(path, [(MANIFEST, print_manifest(manifest)), *members])
-    return read_package(path)
+    return read_package(path, check_trust=False)
 
 
 def _store_graph(graph: GraphContents, store: Callable[[str, bytes | Content], MemberRecord]) -> GraphRecord:
@@ -379,12 +436,16 @@ def _file_name(name: str) -> str:
     return encoded
 
 
-def read_package(path: str | Path) -> Package:
-    """Opens a package and reads its manifest.
+def read_package(path: str | Path, *, check_trust: bool = True) -> Package:
+    """Opens a package, holds it to the user's trust policy, and reads its manifest.
+
+    Args:
+        check_trust: without it the policy is not applied: for packages that were just written, or are only read.
 
     Raises:
         PackageError: EK0551 to EK0555 when it is not a package or its file is not whole (see `Archive`), EK0556 when
-            the manifest is not valid, EK0557 for another format, EK0558 for another ABI.
+            the manifest is not valid, EK0557 for another format, EK0558 for another ABI, EK0563 to EK0568 when the
+            policy refuses it or cannot be used (see `trust.enforce`).
     """
     path = Path(path)
     archive = Archive(path)
@@ -398,7 +459,11 @@ def read_package(path: str | Path) -> Package:
     except ManifestError as error:
         refuse(path, "EK0556", f"cannot be used: its manifest {error}", _BUILD_AGAIN)
     _check_members(archive, manifest)
-    return Package(path, manifest, hashlib.sha256(text).hexdigest(), archive)
+    marks = [name for name in archive.members if name.startswith(SIGNATURES)]
+    signatures = tuple((name.removeprefix(SIGNATURES), archive.read(name, limit=SIGNATURE_BYTES)) for name in marks)
+    if check_trust:
+        enforce(path, archive.shown, manifest.name, text, signatures)
+    return Package(path, manifest, hashlib.sha256(text).hexdigest(), archive, signatures)
 
 
 def _check_numbers(archive: Archive, form: tuple[int, int], abi: int) -> None:
@@ -426,6 +491,14 @@ def _check_members(archive: Archive, manifest: Manifest) -> None:
             what = f"was tampered with: {record.member!r} has {member.size} bytes, the manifest declares {record.size}"
             refuse(archive.path, "EK0559", what, "nothing of it was loaded; fetch it again from where you trust")
         listed.add(record.member)
+    signatures = [name for name in archive.members if name.startswith(SIGNATURES)]
+    for name in signatures:
+        if not _SIGNATURE.fullmatch(name) or archive.members[name].size != SIGNATURE_BYTES or name in listed:
+            what = f"holds {name!r}, which is not a signature: {SIGNATURE_BYTES} bytes, named after their key"
+            refuse(archive.path, "EK0556", what)
+    if list(archive.members)[len(archive.members) - len(signatures) :] != sorted(signatures):
+        refuse(archive.path, "EK0556", "holds its signatures in another order or place than packages do", _BUILD_AGAIN)
+    listed.update(signatures)
     unspoken = [name for name in archive.members if name not in listed]
     if manifest.format[1] > FORMAT[1]:
         return
@@ -437,9 +510,10 @@ def _check_members(archive: Archive, manifest: Manifest) -> None:
         [(variant.op, variant.target, variant.kind) for variant in manifest.variants],
         [graph.name for graph in manifest.graphs],
     )
-    in_order = [MANIFEST, *(record.member for record in manifest.members())]
+    in_order = [MANIFEST, *(record.member for record in manifest.members()), *signatures]
     if list(archive.members) != in_order or any(part != sorted(part) for part in ordered):
         refuse(archive.path, "EK0556", "holds its members in another order than packages do", _BUILD_AGAIN)
 
 
+_SIGNATURE = re.compile(rf"{SIGNATURES}[0-9a-f]{{64}}")
 _BUILD_AGAIN = "build it again with `einkorn build`"

@@ -118,7 +118,7 @@ def load(path: str | os.PathLike[str]) -> Library:
     Each call reads the path anew; libraries that were loaded before keep their ops.
 
     Raises:
-        PackageError: EK0501 to EK0503 the path holds no kernel library, EK0551 to EK0562 a package cannot be used.
+        PackageError: EK0501 to EK0503 the path holds no kernel library, EK0551 to EK0568 a package cannot be used.
         CompileError: a kernel file is not valid Python, or a signature is wrong.
     """
     if not isinstance(path, str | os.PathLike):

@@ -34,7 +34,7 @@ def load_graph_package(
     """A model out of a package.
 
     Raises:
-        PackageError: EK0551 to EK0562, the file is no package, was changed, or has no such graph.
+        PackageError: EK0551 to EK0568, the file is no package, was changed, is not trusted, or has no such graph.
     """
     package = read_package(fspath(path))
     record = package.graph(name)

@@ -39,6 +39,7 @@ PROSE = {
     ),
     "EK0536": "a package that is replaced while a program runs",
     "EK0562": "a package made by another tool",
+    **dict.fromkeys((f"EK056{number}" for number in range(3, 10)), "keys and signatures, which need an extra"),
     "EK0602": "an installation without MLIR or LLVM",
     "EK0605": "a machine of another architecture",
     "EK0624": "a device that refuses a launch",
