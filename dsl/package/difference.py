@@ -30,7 +30,7 @@ _NAME = re.compile(r"\*?[^\W\d]\w*")  # an axis, or a pack of axes
 
 
 @dataclass(frozen=True)
-class Change:
+class PackageChange:
     """One change: an index into `LEVELS`, what it is in (`op mine::scale`), and a text."""
 
     level: int
@@ -42,11 +42,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PackageDifference:
     """All changes between two packages, the greatest first. `names` are the packages with their versions."""
 
     names: tuple[str, str]
-    changes: tuple[Change, ...]
+    changes: tuple[PackageChange, ...]
 
     @property
     def level(self) -> int:
@@ -64,7 +64,7 @@ class Difference:
         return "\n".join([" -> ".join(self.names), *map(str, self.changes), end])
 
 
-def compare(old: Package, new: Package) -> Difference:
+def compare(old: Package, new: Package) -> PackageDifference:
     """What changed from one package to another.
 
     Raises:
@@ -74,10 +74,10 @@ def compare(old: Package, new: Package) -> Difference:
     changes += _graph_changes(old, new)
     changes.sort(key=lambda change: (-change.level, change.where, change.what))
     names = [f"{package.archive.shown} {package.manifest.version}" for package in (old, new)]
-    return Difference((names[0], names[1]), tuple(changes))
+    return PackageDifference((names[0], names[1]), tuple(changes))
 
 
-def check_version(difference: Difference, old: Package, new: Package) -> None:
+def check_version(difference: PackageDifference, old: Package, new: Package) -> None:
     """Checks that the new version says as much as the changes.
 
     Before 1.0 the second number counts as the first one does later, and the third as the second.
@@ -137,21 +137,21 @@ def _least(before: tuple[int, int, int], level: int) -> str:
 # ---------------------------------------------------------------------------------------------- parts of a package
 
 
-def _package_changes(old: Package, new: Package) -> Iterator[Change]:
+def _package_changes(old: Package, new: Package) -> Iterator[PackageChange]:
     before, after = old.manifest, new.manifest
     for name, level in (("name", MAJOR), ("abi", MAJOR), ("licence", PATCH), ("producers", PATCH)):
         first, second = getattr(before, name), getattr(after, name)
         if first != second:
-            yield Change(level, "package", f"{name}: {_shown(first)} becomes {_shown(second)}")
+            yield PackageChange(level, "package", f"{name}: {_shown(first)} becomes {_shown(second)}")
     sources = [{source.member: source.sha256 for source in each.sources} for each in (before, after)]
     if sources[0] != sources[1]:
-        yield Change(PATCH, "package", "its sources differ")
+        yield PackageChange(PATCH, "package", "its sources differ")
     tuning = [each.tuning and each.tuning.sha256 for each in (before, after)]
     if tuning[0] != tuning[1]:
-        yield Change(PATCH, "package", "its findings of tuning differ")
+        yield PackageChange(PATCH, "package", "its findings of tuning differ")
 
 
-def _op_changes(old: Package, new: Package) -> Iterator[Change]:
+def _op_changes(old: Package, new: Package) -> Iterator[PackageChange]:
     before, after = ({op.schema.name: op for op in package.ops} for package in (old, new))
     yield from _added_and_removed("op", before, after)
     for name in sorted(before.keys() & after.keys()):
@@ -163,7 +163,7 @@ def _op_changes(old: Package, new: Package) -> Iterator[Change]:
         if before[name].program.sha256 != after[name].program.sha256:
             programs = [_portable(package, name) for package in (old, new)]
             if not _equal(*programs):
-                yield Change(PATCH, where, f"its program differs: {NUMBERS}")
+                yield PackageChange(PATCH, where, f"its program differs: {NUMBERS}")
 
 
 def _portable(package: Package, name: str) -> PortableKernel:
@@ -178,7 +178,7 @@ def _equal(old: PortableKernel, new: PortableKernel) -> bool:
     return shapes and old.digest == replace(new, schema=old.schema).digest
 
 
-def _variant_changes(old: Package, new: Package) -> Iterator[Change]:
+def _variant_changes(old: Package, new: Package) -> Iterator[PackageChange]:
     def variants(package: Package) -> dict[tuple[str, str, str, str], Variant]:
         return {(each.target, each.op, str(each.instance), each.kind): each for each in package.variants}
 
@@ -192,48 +192,48 @@ def _variant_changes(old: Package, new: Package) -> Iterator[Change]:
             continue  # said already
         where, what = f"target {target}", f"code for {op}" + (f" with {instance}" if instance else "")
         if key not in after:
-            yield Change(MAJOR, where, f"{what} removed")
+            yield PackageChange(MAJOR, where, f"{what} removed")
         elif key not in before:
-            yield Change(MINOR, where, f"{what} added")
+            yield PackageChange(MINOR, where, f"{what} added")
         else:
             yield from _needs_changes(where, what, before[key].requirements, after[key].requirements)
             if before[key].checks != after[key].checks:
-                yield Change(PATCH, where, f"{what} checks {after[key].checks}, {before[key].checks} before")
+                yield PackageChange(PATCH, where, f"{what} checks {after[key].checks}, {before[key].checks} before")
             digests = [[member.sha256 for member in each[key].members] for each in (before, after)]
             if digests[0] != digests[1]:
-                yield Change(PATCH, where, f"{what} differs")
+                yield PackageChange(PATCH, where, f"{what} differs")
 
 
-def _needs_changes(where: str, what: str, before: Collection[str], after: Collection[str]) -> Iterator[Change]:
+def _needs_changes(where: str, what: str, before: Collection[str], after: Collection[str]) -> Iterator[PackageChange]:
     for feature in sorted(set(after) - set(before)):
-        yield Change(MAJOR, where, f"{what} requires {feature}")
+        yield PackageChange(MAJOR, where, f"{what} requires {feature}")
     for feature in sorted(set(before) - set(after)):
-        yield Change(MINOR, where, f"{what} no longer requires {feature}")
+        yield PackageChange(MINOR, where, f"{what} no longer requires {feature}")
 
 
-def _graph_changes(old: Package, new: Package) -> Iterator[Change]:
+def _graph_changes(old: Package, new: Package) -> Iterator[PackageChange]:
     before, after = ({graph.name: graph for graph in package.manifest.graphs} for package in (old, new))
     yield from _added_and_removed("graph", before, after)
     for name in sorted(before.keys() & after.keys()):
         yield from _changes_of_graph(f"graph {name}", before[name], after[name])
 
 
-def _changes_of_graph(where: str, old: GraphRecord, new: GraphRecord) -> Iterator[Change]:
+def _changes_of_graph(where: str, old: GraphRecord, new: GraphRecord) -> Iterator[PackageChange]:
     fits = True
     for kind, values in (("input", (old.inputs, new.inputs)), ("output", (old.outputs, new.outputs))):
         before, after = values
         if kind == "input" and [each.name for each in before] != [each.name for each in after]:
             fits = False
-            yield Change(MAJOR, where, f"inputs: {_named(before)} become {_named(after)}")
+            yield PackageChange(MAJOR, where, f"inputs: {_named(before)} become {_named(after)}")
         elif len(before) != len(after):
             fits = False
             more = kind == "output" and after[: len(before)] == before
-            yield Change(MINOR if more else MAJOR, where, f"{kind}s: {_named(before)} become {_named(after)}")
+            yield PackageChange(MINOR if more else MAJOR, where, f"{kind}s: {_named(before)} become {_named(after)}")
         else:
             for number, (first, second) in enumerate(zip(before, after, strict=True)):
                 if first.dtype != second.dtype:
                     named = f"{kind} {second.name or number}"
-                    yield Change(MAJOR, where, f"{named}: {first.dtype} becomes {second.dtype}")
+                    yield PackageChange(MAJOR, where, f"{named}: {first.dtype} becomes {second.dtype}")
     if fits:
         dims = [[list(value.shape) for value in (*each.inputs, *each.outputs)] for each in (old, new)]
         names = [value.name for value in (*new.inputs, *new.outputs)]
@@ -241,53 +241,53 @@ def _changes_of_graph(where: str, old: GraphRecord, new: GraphRecord) -> Iterato
     targets = [{code.target: code for code in each.code} for each in (old, new)]
     for target in sorted(targets[0].keys() | targets[1].keys()):
         if target not in targets[1]:
-            yield Change(MAJOR, where, f"code for {target} removed")
+            yield PackageChange(MAJOR, where, f"code for {target} removed")
         elif target not in targets[0]:
-            yield Change(MINOR, where, f"code for {target} added")
+            yield PackageChange(MINOR, where, f"code for {target} added")
         else:
             code = targets[0][target], targets[1][target]
             yield from _needs_changes(where, f"code for {target}", code[0].requirements, code[1].requirements)
             if code[0].code.sha256 != code[1].code.sha256:
-                yield Change(PATCH, where, f"code for {target} differs")
+                yield PackageChange(PATCH, where, f"code for {target} differs")
     if old.graph.sha256 != new.graph.sha256:
-        yield Change(PATCH, where, f"what it computes differs: {NUMBERS}")
+        yield PackageChange(PATCH, where, f"what it computes differs: {NUMBERS}")
     weights = [each.weights and each.weights.sha256 for each in (old, new)]
     if weights[0] != weights[1]:
-        yield Change(PATCH, where, f"its weights differ: {NUMBERS}")
+        yield PackageChange(PATCH, where, f"its weights differ: {NUMBERS}")
 
 
 # ---------------------------------------------------------------------------------------------- contracts of ops
 
 
-def _argument_changes(where: str, old: OpSchema, new: OpSchema) -> Iterator[Change]:
+def _argument_changes(where: str, old: OpSchema, new: OpSchema) -> Iterator[PackageChange]:
     before, after = (
         {argument.name: argument for argument in (*schema.inputs, *schema.outputs)} for schema in (old, new)
     )
-    yield from (Change(MAJOR, where, f"argument {name!r} removed") for name in before if name not in after)
-    yield from (Change(MAJOR, where, f"argument {name!r} added") for name in after if name not in before)
+    yield from (PackageChange(MAJOR, where, f"argument {name!r} removed") for name in before if name not in after)
+    yield from (PackageChange(MAJOR, where, f"argument {name!r} added") for name in after if name not in before)
     if before.keys() != after.keys():
         return
     if list(before) != list(after):
-        yield Change(MAJOR, where, f"order of arguments: {', '.join(before)} becomes {', '.join(after)}")
+        yield PackageChange(MAJOR, where, f"order of arguments: {', '.join(before)} becomes {', '.join(after)}")
         return
     for name, first in before.items():
         second = after[name]
         for field in ("role", "form", "count"):
             if getattr(first, field) != getattr(second, field):
-                yield Change(MAJOR, where, f"argument '{first}' becomes '{second}'")
+                yield PackageChange(MAJOR, where, f"argument '{first}' becomes '{second}'")
                 break
         dtypes = [
             {dtype.name for dtype in schema.allowed(argument.dtype)}
             for schema, argument in ((old, first), (new, second))
         ]
         if lost := sorted(dtypes[0] - dtypes[1]):
-            yield Change(MAJOR, where, f"argument {name!r} no longer takes {', '.join(lost)}")
+            yield PackageChange(MAJOR, where, f"argument {name!r} no longer takes {', '.join(lost)}")
         if gained := sorted(dtypes[1] - dtypes[0]):
-            yield Change(MINOR, where, f"argument {name!r} also takes {', '.join(gained)}")
+            yield PackageChange(MINOR, where, f"argument {name!r} also takes {', '.join(gained)}")
     kinds = [[[str(argument.dtype)] for argument in each.values()] for each in (before, after)]
     fixed = {str(a.dtype) for each in (before, after) for a in each.values() if not isinstance(a.dtype, str)}
     if not _covers(kinds[1], kinds[0], fixed):
-        yield Change(MAJOR, where, "which arguments have one dtype differs")
+        yield PackageChange(MAJOR, where, "which arguments have one dtype differs")
     dims = [[_items(argument) for argument in each.values()] for each in (before, after)]
     parameters = {parameter.name for schema in (old, new) for parameter in schema.parameters}
     yield from _dims_changes(where, list(after), dims[0], dims[1], parameters)
@@ -299,7 +299,7 @@ def _items(argument: TensorArgument) -> list[str]:
 
 def _dims_changes(
     where: str, names: Sequence[str], old: list[list[str]], new: list[list[str]], fixed: Collection[str]
-) -> Iterator[Change]:
+) -> Iterator[PackageChange]:
     if _covers(new, old, fixed):
         if _covers(old, new, fixed):
             return  # the names of dims at most
@@ -309,7 +309,7 @@ def _dims_changes(
     for name, before, after in zip(names, old, new, strict=True):
         if before != after:
             summary = f"dims of {name!r}: [{', '.join(before)}] becomes [{', '.join(after)}]"
-            yield Change(level, where, summary + (", which takes more" if level == MINOR else ""))
+            yield PackageChange(level, where, summary + (", which takes more" if level == MINOR else ""))
 
 
 def _covers(general: Sequence[Sequence[str]], special: Sequence[Sequence[str]], fixed: Collection[str]) -> bool:
@@ -357,54 +357,58 @@ def _replaced(text: str, meaning: Mapping[str, tuple[str, ...]]) -> str:
     return _WORD.sub(lambda found: " ".join(meaning.get(found[0], (found[0],))), text)
 
 
-def _parameter_changes(where: str, old: OpSchema, new: OpSchema) -> Iterator[Change]:
+def _parameter_changes(where: str, old: OpSchema, new: OpSchema) -> Iterator[PackageChange]:
     before, after = ({parameter.name: parameter for parameter in schema.parameters} for schema in (old, new))
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
-            yield Change(MAJOR, where, f"parameter {name!r} removed")
+            yield PackageChange(MAJOR, where, f"parameter {name!r} removed")
         elif name not in before:
             level, kind = (MAJOR, "required") if after[name].required else (MINOR, "optional")
-            yield Change(level, where, f"{kind} parameter {name!r} added")
+            yield PackageChange(level, where, f"{kind} parameter {name!r} added")
         else:
             yield from _changes_of_parameter(where, before[name], after[name])
 
 
-def _changes_of_parameter(where: str, old: Parameter, new: Parameter) -> Iterator[Change]:
+def _changes_of_parameter(where: str, old: Parameter, new: Parameter) -> Iterator[PackageChange]:
     if old.kind != new.kind:
-        yield Change(MAJOR, where, f"parameter {old.name!r}: {old.kind} becomes {new.kind}")
+        yield PackageChange(MAJOR, where, f"parameter {old.name!r}: {old.kind} becomes {new.kind}")
     elif old.required != new.required:
         level, kind = (MAJOR, "required") if new.required else (MINOR, "optional")
-        yield Change(level, where, f"parameter {old.name!r} is {kind} now")
+        yield PackageChange(level, where, f"parameter {old.name!r} is {kind} now")
     elif repr(old.default) != repr(new.default):
-        yield Change(MAJOR, where, f"default of {old.name!r}: {_shown(old.default)} becomes {_shown(new.default)}")
+        yield PackageChange(
+            MAJOR, where, f"default of {old.name!r}: {_shown(old.default)} becomes {_shown(new.default)}"
+        )
 
 
-def _promise_changes(where: str, old: OpRecord, new: OpRecord) -> Iterator[Change]:
+def _promise_changes(where: str, old: OpRecord, new: OpRecord) -> Iterator[PackageChange]:
     if old.backward != new.backward:
         level = MINOR if not old.backward else PATCH if new.backward else MAJOR
         what = f"backward: {old.backward or 'none'} becomes {new.backward or 'none'}"
-        yield Change(level, where, what + (f": {NUMBERS}" if level == PATCH else ""))
+        yield PackageChange(level, where, what + (f": {NUMBERS}" if level == PATCH else ""))
     before, after = old.schema, new.schema
     if before.batch != after.batch:
-        yield Change(MINOR if not before.batch else MAJOR, where, "what it promises about batches differs")
+        yield PackageChange(MINOR if not before.batch else MAJOR, where, "what it promises about batches differs")
     if before.effects != after.effects:
-        yield Change(MAJOR, where, "it has effects now" if after.effects else "it has no effects now")
+        yield PackageChange(MAJOR, where, "it has effects now" if after.effects else "it has no effects now")
     if before.override != after.override:
-        yield Change(MAJOR, where, "it replaces another op now" if after.override else "it replaces no other op now")
+        yield PackageChange(
+            MAJOR, where, "it replaces another op now" if after.override else "it replaces no other op now"
+        )
     if before.fastmath != after.fastmath:
-        yield Change(PATCH, where, f"its use of fastmath differs: {NUMBERS}")
+        yield PackageChange(PATCH, where, f"its use of fastmath differs: {NUMBERS}")
     for name, what in (("fuse", "fusion"), ("writes_once", "fusion"), ("reads", "fusion"), ("move", "its moves")):
         if getattr(before, name) != getattr(after, name):
-            yield Change(PATCH, where, f"what it says about {what} differs ({name})")
+            yield PackageChange(PATCH, where, f"what it says about {what} differs ({name})")
     if (before.laws, before.neutral) != (after.laws, after.neutral):
-        yield Change(PATCH, where, f"its laws differ: {NUMBERS}")
+        yield PackageChange(PATCH, where, f"its laws differ: {NUMBERS}")
     if before.doc != after.doc:
-        yield Change(PATCH, where, "its documentation differs")
+        yield PackageChange(PATCH, where, "its documentation differs")
 
 
-def _added_and_removed(what: str, old: Collection[str], new: Collection[str]) -> Iterator[Change]:
-    yield from (Change(MAJOR, f"{what} {name}", "removed") for name in sorted(set(old) - set(new)))
-    yield from (Change(MINOR, f"{what} {name}", "added") for name in sorted(set(new) - set(old)))
+def _added_and_removed(what: str, old: Collection[str], new: Collection[str]) -> Iterator[PackageChange]:
+    yield from (PackageChange(MAJOR, f"{what} {name}", "removed") for name in sorted(set(old) - set(new)))
+    yield from (PackageChange(MINOR, f"{what} {name}", "added") for name in sorted(set(new) - set(old)))
 
 
 def _named(values: Sequence[ValueRecord]) -> str:

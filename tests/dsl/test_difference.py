@@ -11,7 +11,7 @@ from support.trusting import SCALE, built
 from einkorn.cli.application import run
 from einkorn.dsl.diagnostics.errors import PackageError
 from einkorn.dsl.package.container import read_package
-from einkorn.dsl.package.difference import LEVELS, Difference, _covers, _least, _said, check_version, compare
+from einkorn.dsl.package.difference import LEVELS, PackageDifference, _covers, _least, _said, check_version, compare
 
 ANOTHER = SCALE + SCALE[SCALE.index("@register") :].replace("scale", "other")
 VARIABLE = SCALE.replace(
@@ -24,7 +24,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def compared(old: str, new: str, before: Sequence[str] = (), after: Sequence[str] = ()) -> Difference:
+def compared(old: str, new: str, before: Sequence[str] = (), after: Sequence[str] = ()) -> PackageDifference:
     built("mine", old, targets=before)
     Path("mine.pkg").rename("old.pkg")
     built("mine", new, targets=after)
