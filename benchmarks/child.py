@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from mathematics import plainly
 from measure import interleave
-from workloads import Sizes, Workload, workloads
+from workloads import Workload, WorkloadSizes, workloads
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         peers[name] = importlib.import_module(f"with_{name}")
         if hasattr(peers[name], "use_threads"):
             peers[name].use_threads(threads)
-    sizes = Sizes(request["elements"], tuple((m, k, n) for m, k, n in request["products"]))
+    sizes = WorkloadSizes(request["elements"], tuple((m, k, n) for m, k, n in request["products"]))
     for workload in workloads(sizes, request["sections"], request["functions"]):
         answer = _measure(workload, peers, request["rounds"], request["pause"])
         print(json.dumps({**asdict(workload), "threads": threads, **answer}), flush=True)

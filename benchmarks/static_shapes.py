@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from with_einkorn import KERNELS, Entry
+from with_einkorn import KERNELS, NativeEntry
 from workloads import TWENTY
 
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
@@ -164,7 +164,7 @@ def compiled(case: StaticCase, mode: str, sizes: dict[str, int]) -> CompiledCase
         array = random.standard_normal(shape).astype(np.float32)
         arrays.append(array > -0.5 if dtype is DType.bool else array)
     output = np.empty_like(model(*arrays)[0].to_numpy())
-    return CompiledCase(Entry(model, arrays, output, sizes), seconds, sum(code.stat().st_size for code in made))
+    return CompiledCase(NativeEntry(model, arrays, output, sizes), seconds, sum(code.stat().st_size for code in made))
 
 
 def measured(variants: Sequence[CompiledCase], rounds: int, least: float) -> list[float]:

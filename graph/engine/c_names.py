@@ -23,6 +23,28 @@ RESERVED = frozenset(
     )
 )
 
+# Names that the function of a model cannot have: those of the C library that files call or programs often include, and
+# those of functions and tables within the file.
+NOT_FUNCTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        main abort exit malloc calloc realloc aligned_alloc free memcpy memmove memset memcmp strlen strcmp strtod
+        snprintf printf open close read write lseek mmap munmap syscall dladdr clock_gettime sched_yield
+        call call_here call_in call_there called choose chosen create dim_names fail float_mode forget_key given
+        given_masks given_names given_offsets given_pointers key look lowest nanoseconds pauses plain_floats pointers
+        pool prepare process processors report rows run run_checked set_float_mode stack start started temps
+        tensor_records tensors threads wanted weights weights_base weights_head weights_suffix worker workspace
+        """,
+    )
+)
+
+
+def function_name(text: str) -> str:
+    """The name in C of a model's function that is like a text."""
+    name = c_identifier(text)
+    return f"{name}_" if name in NOT_FUNCTIONS else name
+
 
 def c_identifier(text: str) -> str:
     """A name in C that is like a text."""
@@ -37,8 +59,10 @@ def check_name(name: str) -> None:
     Raises:
         GraphError: EK0483.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in RESERVED:
-        text, wanted = f"{name!r} is not a name in C", "letters, digits and _, and no digit first"
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in RESERVED | NOT_FUNCTIONS:
+        used = name in NOT_FUNCTIONS
+        text = f"{name!r} is the name of another function in the file" if used else f"{name!r} is not a name in C"
+        wanted = "another name" if used else "letters, digits and _, and no digit first"
         raise GraphError(text, code=CODE, place=user_place(), argument="name", expected=wanted, got=name)
 
 

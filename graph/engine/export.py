@@ -67,7 +67,7 @@ from ..loading.compile import (
 )
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import BufferType, bytes_of_static, shown
-from .c_names import CODE, CNames, c_identifier, check_name
+from .c_names import CODE, CNames, check_name, function_name
 from .exported_weights import StoredWeight, lay_out, write_weights
 from .graph_package import write_graph_package
 
@@ -264,7 +264,7 @@ class _Exporting:
 
     def __init__(self, source: ExportSource, code: ExportedCode, options: ExportOptions) -> None:
         self.source, self.ir, self.code, self.plan, self.options = source, source.ir, code, code.plan, options
-        self.name = c_identifier(source.ir.name) if source.name is None else source.name
+        self.name = function_name(source.ir.name) if source.name is None else source.name
         self.output_names = source.output_names
         self.stages: list[Stage] = stages_of(self.ir, self.plan)
         self.messages: list[Message] = []

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...dsl.diagnostics.errors import brief
 from ...dsl.types.dtype import DType
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.tensor_type import TensorType, shown
@@ -14,7 +15,7 @@ from .stage import builtin, fail, op
 
 _FAMILY = "token_sampling"
 _RANGES = {"temperature": (0, math.inf), "top_k": (0, (1 << 31) - 1), "top_p": (0, 1), "min_p": (0, 1)}
-_HOST_ONLY = "a row takes memory of the size of the vocabulary, which a thread of a GPU has not"
+_HOST_ONLY = "a row takes memory of the size of the vocabulary, which a thread of a GPU cannot allocate"
 
 
 @op(
@@ -118,19 +119,17 @@ def _by_row(name: str, argument: str, value: TensorValueLike, x: TensorValue, dt
         low, high = _RANGES.get(argument, (-math.inf, math.inf))
         number = value.item() if isinstance(value, np.generic) else value
         if isinstance(number, int | float) and not (low <= number <= high and abs(number) < math.inf):
-            text = f"argument '{argument}' is {value}"
-            fail(
-                name, text, code="EK0414", argument=argument, expected=f"a number from {low} to {high}", got=str(value)
-            )
+            got, wanted = brief(number), f"a number from {low} to {high}"
+            fail(name, f"argument '{argument}' is {got}", code="EK0414", argument=argument, expected=wanted, got=got)
         return expand(scalar(name, argument, value, TensorType(dtype, [], x.device)), [x.shape[0]])
-    found = tensor(name, argument, value)
-    check_kind(name, argument, found, "numeric" if dtype.is_float() else "index")
-    found = cast_to(found, dtype)
-    same_device(name, {"logits": x, argument: found})
-    if found.rank == 0:
-        found = as_shape(found, [1])
-        return expand(found, [x.shape[0]])
-    if found.rank != 1 or found.shape[0] != x.shape[0]:
-        text = f"argument '{argument}' is {shown(found.shape)}, and there are {x.shape[0]} rows of logits"
-        fail(name, text, code="EK0427", argument=argument, expected=f"({x.shape[0]})", got=shown(found.shape))
-    return found
+    rows = tensor(name, argument, value)
+    check_kind(name, argument, rows, "numeric" if dtype.is_float() else "index")
+    rows = cast_to(rows, dtype)
+    same_device(name, {"logits": x, argument: rows})
+    if rows.rank == 0:
+        rows = as_shape(rows, [1])
+        return expand(rows, [x.shape[0]])
+    if rows.rank != 1 or rows.shape[0] != x.shape[0]:
+        text = f"argument '{argument}' is {shown(rows.shape)}, and there are {x.shape[0]} rows of logits"
+        fail(name, text, code="EK0427", argument=argument, expected=f"({x.shape[0]})", got=shown(rows.shape))
+    return rows

@@ -28,6 +28,7 @@ PROSE = {
     "EK0504": "an installation that is broken",
     "EK0510": "a package made by another tool",
     "EK0514": "a machine that is older than x86-64-v2",
+    "EK0484": "a machine without a C compiler",
     "EK0517": "a machine where no file can be written",
     "EK0518": "a machine whose file systems run no code",
     "EK0520": "a fault of Einkorn, or a kernel that gives other results each time",

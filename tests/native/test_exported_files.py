@@ -18,6 +18,7 @@ from support.exported import Exported
 import einkorn.graph
 from einkorn.dsl.contract import exports
 from einkorn.dsl.package import elf
+from einkorn.errors import GraphError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
 F32 = np.float32
@@ -260,3 +261,13 @@ def test_the_command_says_what_it_cannot_find(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "einkorn", "export", source, "-o", "a.so"]
         done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
         assert done.returncode == 1 and "error[EK0483]" in done.stderr, done
+
+
+@pytest.mark.parametrize("name", ["call", "run", "free", "rows", "memcpy", "float"])
+def test_names_that_are_taken_get_an_underscore(name: str, tmp_path: Path) -> None:
+    kind = TensorType(DType.float32, ["n"], DeviceRef.CPU())
+    model = InferenceSession().load(Graph(name, forward=lambda x: x + 1, input_types=[kind]))
+    model.export(tmp_path / "model.so", header=tmp_path / "model.h")
+    assert f"int32_t {name}_(const float *" in (tmp_path / "model.h").read_text()
+    with pytest.raises(GraphError, match=f"'{name}' is (the name of another function in the file|not a name in C)"):
+        model.export(tmp_path / "again.so", name=name)
