@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 PYTEST_ARGS ?=
 FUZZ_MINUTES ?= 60
 FUZZ_MUTANTS ?= 10000
+FUZZ_EXPORTED ?= 200
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -93,9 +94,10 @@ test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wan
 ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime, JAX; writes docs/ops-speed.md
 	$(BIN)/python benchmarks/ops.py --update
 
-fuzz: $(READY)  ## random kernels and networks, hostile packages and ONNX files (FUZZ_MINUTES=60, FUZZ_MUTANTS=10000)
+fuzz: $(READY)  ## random kernels and networks, exported files, hostile packages and ONNX files (FUZZ_MINUTES=60 …)
 	@$(BIN)/python tests/fuzz/packages.py --mutants $(FUZZ_MUTANTS)
 	@$(BIN)/python tests/fuzz/onnx_files.py --mutants $(FUZZ_MUTANTS)
+	@$(BIN)/python tests/fuzz/exported.py --networks $(FUZZ_EXPORTED)
 	@$(BIN)/python tests/fuzz/campaign.py --minutes $(FUZZ_MINUTES)
 
 clean:  ## remove .venv and everything built

@@ -104,6 +104,7 @@ def public_symbols(spec: ExportSpec) -> tuple[str, ...]:
     names += [] if spec.stages > 1 else ["_in", "_workspace", "_prepare", "_run"]
     names += ["_free"] if any(each.stage for each in spec.outputs) else []
     names += ["_set_threads", "_set_parallel", "_close"] if spec.threads else []
+    names += ["_set_print"] if spec.prints else []
     names += ["_set_weight" if spec.file is None else "_open_weights"] if spec.given else []
     return tuple(f"{spec.name}{name}" for name in names)
 
@@ -123,7 +124,7 @@ def _graph_object(graph: ExportGraph) -> ObjectFile:
     door = emit_object(c_text(spec, base), base, level=2)
     names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
     parts.append(renamed(door, names))
-    parts.append(renamed(emit_object(messages_text(spec.messages, hook=False), base, level=2), {}))
+    parts.append(renamed(emit_object(messages_text(spec.messages, hook=spec.prints), base, level=2), {}))
     return only(parts, public_symbols(spec))
 
 

@@ -9,6 +9,7 @@
     void    NAME_set_threads(threads)                          these three: see `compiler.runtime.native_threads`
     void    NAME_set_parallel(parallel, pool, threads)
     void    NAME_close(void)
+    void    NAME_set_print(print, data)                        of models that print
     const einkorn_model NAME_model
 
 Each of them passes its arguments on as arrays: sizes, and the addresses of tensors. The functions that take arrays are
@@ -70,6 +71,8 @@ class _PublicText:
             host = ["ptr %parallel", "ptr %pool", "i64 %threads"]
             yield self._handing("_set_parallel", host, "@ek_threads_host", result="void")
             yield self._handing("_close", [], "@ek_threads_close", result="void")
+        if self.spec.prints:
+            yield self._handing("_set_print", ["ptr %print", "ptr %data"], "@ek_set_print", result="void")
         if self.spec.stages == 1:
             tensors = [*self.inputs, *self.sizes, *self.outputs, "ptr %workspace", "ptr %why"]
             yield self._handing("_in", tensors, "@call_in")

@@ -1,7 +1,8 @@
 """Writes the header of exported graphs, for C11 and for C++.
 
 The types that all exports share stand behind a guard of their own, so that headers of several files can be included
-together. In C++, namespace NAME has the same functions with spans, which know the sizes of what they point to.
+together. C++20 has functions with spans in namespace `einkorn`, which compare the size of each span with that of its
+tensor, and of the workspace.
 
 See also `doors.c` (the functions), `dsl.contract.exports` (the records, whose layout a test compares).
 """
@@ -15,7 +16,7 @@ from typing import Final
 from ...dsl.contract.exports import ALIGNMENT, EXPORT_ABI, ExportSpec, ExportTensor
 from ...dsl.types.dtype import DType
 from .c import shown_late
-from .c_sizes import plan_words
+from .c_sizes import PLAN_BYTES, PlanLayout, plan_words
 
 C_TYPES: Final = {
     DType.bool: "bool",
@@ -96,6 +97,23 @@ typedef struct einkorn_model {
 
 #ifdef __cplusplus
 }
+#if __cplusplus >= 202002L
+#include <span>
+namespace einkorn {
+/* Whether spans have the bytes of their tensors, inputs first; else a status. */
+template <size_t count>
+int32_t sizes_fit(const size_t (&bytes)[count], const int64_t *expected, einkorn_failure *why) {
+  for (size_t k = 0; k < count; k++)
+    if (bytes[k] != static_cast<size_t>(expected[k])) {
+      if (why) {
+        *why = {EINKORN_WRONG_SIZE, static_cast<int32_t>(k), -1, -1, expected[k], static_cast<int64_t>(bytes[k]), {}};
+      }
+      return EINKORN_WRONG_SIZE;
+    }
+  return EINKORN_OK;
+}
+} // namespace einkorn
+#endif
 #endif
 #endif
 """
@@ -114,7 +132,9 @@ def header_text(specs: Sequence[ExportSpec], file: str) -> str:
         types,
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         *(_functions(spec) for spec in specs),
-        "#ifdef __cplusplus\n}\n#endif\n",
+        "#ifdef __cplusplus\n}\n#if __cplusplus >= 202002L\nnamespace einkorn {\n",
+        *(_span_functions(spec) for spec in specs if spec.stages == 1 and spec.tensors),
+        "} // namespace einkorn\n#endif\n#endif\n",
         "#endif\n",
     ]
     return "\n".join(parts)
@@ -163,9 +183,60 @@ def _functions(spec: ExportSpec) -> str:
         text += "\n/* Gives back the memory of an output that the call has allocated; null is allowed. */\n"
         text += _function("void", f"{name}_free", ["void *memory"])
     text += _thread_functions(name) if spec.threads else ""
+    if spec.prints:
+        text += (
+            "\n/* Calls `print` with each text that kernels print, from any thread; null: writes to standard output."
+        )
+        text += "\n   Call it while no call of the model runs. */\n"
+        hook = "void (*print)(const char *text, size_t bytes, void *data)"
+        text += _function("void", f"{name}_set_print", [hook, "void *data"])
     text += "\n/* Writes the text of a failure, as snprintf does; its length. */\n"
     text += _function("size_t", f"{name}_describe", ["const einkorn_failure *why", "char *text", "size_t room"])
     return f"{text}\nextern const einkorn_model {name}_model;\n"
+
+
+def _span_functions(spec: ExportSpec) -> str:
+    """The functions of C++20. A prepared plan knows the bytes of each tensor, and of the workspace."""
+    name, layout = spec.name, PlanLayout(spec)
+    inputs, outputs = (
+        [f"std::span<{'' if k >= len(spec.inputs) or each.changed else 'const '}{c_type(each.dtype)}> {each.name}"
+         for k, each in enumerate(spec.tensors) if (k >= len(spec.inputs)) == late]
+        for late in (False, True)
+    )  # fmt: skip
+    sizes = [f"int64_t {each}" for each in spec.dims]
+    given_inputs, given_outputs = (
+        [f"{each.name}.data()" for each in tensors] for tensors in (spec.inputs, spec.outputs)
+    )
+    why, room = "einkorn_failure *why = nullptr", "std::span<std::byte> workspace"
+    known = f"const size_t einkorn_bytes[] = {{{', '.join(f'{each.name}.size_bytes()' for each in spec.tensors)}}}"
+    fits = f"sizes_fit(einkorn_bytes, {{}}plan{{}}words + {layout.bytes // 8}, why)"
+    prepare = f"::{name}_prepare({', '.join([*spec.dims, '&plan', 'why'])})"
+    call = f"::{name}({', '.join([*given_inputs, *spec.dims, *given_outputs, 'why'])})"
+    run = f"::{name}_run({', '.join(['&plan', *given_inputs, *given_outputs, 'workspace.data()', 'why'])})"
+    return f"""\
+/* As ::{name}; spans of wrong sizes are refused. */
+inline int32_t {name}({", ".join([*inputs, *sizes, *outputs, why])}) {{
+  ::{name}_plan plan;
+  {known};
+  int32_t einkorn_status = {prepare};
+  if (einkorn_status == EINKORN_OK) einkorn_status = {fits.format("", ".")};
+  return einkorn_status == EINKORN_OK ? {call} : einkorn_status;
+}}
+
+/* As ::{name}_run; spans of wrong sizes, and a workspace that is too small, are refused. */
+inline int32_t {name}_run({", ".join([f"const ::{name}_plan &plan", *inputs, *outputs, room, why])}) {{
+  {known};
+  int32_t einkorn_status = {fits.format("", ".")};
+  if (einkorn_status == EINKORN_OK && workspace.size() < static_cast<size_t>(plan.words[{PLAN_BYTES // 8}])) {{
+    if (why) {{
+      const int64_t einkorn_got = static_cast<int64_t>(workspace.size());
+      *why = {{EINKORN_WRONG_WORKSPACE, -1, -1, -1, plan.words[{PLAN_BYTES // 8}], einkorn_got, {{}}}};
+    }}
+    return EINKORN_WRONG_WORKSPACE;
+  }}
+  return einkorn_status == EINKORN_OK ? {run} : einkorn_status;
+}}
+"""
 
 
 def _thread_functions(name: str) -> str:

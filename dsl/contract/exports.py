@@ -332,6 +332,11 @@ class ExportSpec:
         return len(self.late) + 1
 
     @property
+    def prints(self) -> bool:
+        """Whether a kernel prints."""
+        return any(message.status == 0 for message in self.messages)
+
+    @property
     def looks_at_stacks(self) -> bool:
         """Whether a call looks how much of its thread's stack is left."""
         return self.stack > PLAIN_STACK

@@ -3,9 +3,11 @@
     python examples/export/export_minilm.py FOLDER
     cc -O2 -IFOLDER examples/export/rank.c FOLDER/libminilm.so -lm -Wl,-rpath,FOLDER -o FOLDER/rank
     FOLDER/rank FOLDER/sentences.txt                     from C
+    c++ -std=c++20 -O2 -IFOLDER examples/export/rank.cpp FOLDER/libminilm.so -lm -Wl,-rpath,FOLDER -o FOLDER/rank
+    rustc -O examples/export/rank.rs -L FOLDER -C link-arg=-Wl,-rpath,FOLDER -o FOLDER/rank
     python examples/export/rank.py FOLDER                from Python, without Einkorn and without NumPy
 
-Both programs print which sentences of a book are nearest to each question, as examples/models/sentence_embeddings.py
+All programs print which sentences of a book are nearest to each question, as examples/models/sentence_embeddings.py
 does.
 """
 

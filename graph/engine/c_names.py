@@ -18,7 +18,7 @@ RESERVED = frozenset(
         register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
         bool true false alignas alignof and asm bitand bitor catch class compl concept constexpr decltype delete
         explicit export friend mutable namespace new noexcept not nullptr operator or private protected public requires
-        template this throw try typeid typename using virtual xor why plan workspace
+        template this throw try typeid typename using virtual xor why plan workspace einkorn
         """,
     )
 )

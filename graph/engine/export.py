@@ -75,6 +75,8 @@ _log = logging.getLogger("einkorn.export")
 
 SHARED, OBJECT, PACKAGE = ".so", ".o", ".pkg"
 MIN_APART = 256  # bytes of a weight: smaller ones stay with the code
+MOST_IN_OBJECT = 1 << 30  # bytes of weights in an object: system linkers place them within 2 GiB of the code
+SLOW_TARGET = "x86-64-v2"
 INT = DType.int64
 
 
@@ -175,6 +177,16 @@ def export_models(
             expected=(SHARED, OBJECT),
             got=target.suffix,
         )
+    if SLOW_TARGET in options.targets:
+        _log.warning("%s has no fused multiply-add: calls of fmaf take its place, and products are slow", SLOW_TARGET)
+    if target.suffix == OBJECT and options.weights == "inside" and _weight_bytes(models) > MOST_IN_OBJECT:
+        _log.warning(
+            "the weights have more than %d bytes, too many for an object: they are written to %s.safetensors, which "
+            "programs open by NAME_open_weights",
+            MOST_IN_OBJECT,
+            target.name,
+        )
+        options = replace(options, weights="beside")
     made = [export_model(model, options) for model in models]
     if len({each.spec.name for each in made}) < len(made):
         raise _refused(
@@ -210,6 +222,12 @@ def _with_texts(source: ExportSource) -> ExportSource:
         listed = list_of("output_names", outputs, "names", CODE)
         outputs = [text_of(f"output_names[{number}]", each) for number, each in enumerate(listed)]
     return replace(source, name=name, output_names=outputs)
+
+
+def _weight_bytes(models: Sequence[ExportSource]) -> int:
+    """The bytes of the weights of some models, those that they share once."""
+    weights = {id(weight): weight for model in models for weight in model.weights.values()}
+    return sum(weight.nbytes for weight in weights.values() if isinstance(weight, np.ndarray))
 
 
 def _write_apart(path: Path, made: Sequence[ExportedModel]) -> list[ExportedModel]:

@@ -146,10 +146,12 @@ def program() -> str:
     return PROGRAM.replace("CHECKS", "\n".join(checks))
 
 
-def built(exported: Exported, folder: Path, compiler: list[str], file: Path, source: str) -> str:
+def built(
+    exported: Exported, folder: Path, compiler: list[str], file: Path, source: str, program_text: str | None = None
+) -> str:
     """What a program prints that is linked with an exported file."""
     text = folder / source
-    text.write_text(program())
+    text.write_text(program_text or program())
     command = [*compiler, "-Wall", "-Wextra", "-Werror", f"-I{exported.path.parent}", str(text), str(file)]
     subprocess.run([*command, f"-Wl,-rpath,{file.parent}", "-lm", "-o", str(folder / "program")], check=True)
     return subprocess.run([folder / "program"], check=True, capture_output=True, text=True).stdout
@@ -179,6 +181,93 @@ def test_a_c_program_calls_an_object_that_is_linked_into_it(exported: Exported, 
 def test_a_cpp_program_includes_the_header(exported: Exported, tmp_path: Path) -> None:
     assert CXX is not None
     assert built(exported, tmp_path, [CXX, "-std=c++17"], exported.path, "program.cpp") == expected(exported)
+
+
+SPANS = """
+#include "scaled.h"
+#include <cstdio>
+#include <vector>
+int main() {
+  std::vector<float> x(10 * 7), w(7 * 9), y(10 * 9), z(10 * 9);
+  for (int k = 0; k < 10 * 7; k++) x[k] = 0.01f * (float)k;
+  for (int k = 0; k < 7 * 9; k++) w[k] = 0.5f - 0.02f * (float)k;
+  einkorn_failure why;
+  if (einkorn::scaled(x, w, 10, 7, 9, y, &why) != EINKORN_OK) return 1;
+  scaled_plan plan;
+  if (scaled_prepare(10, 7, 9, &plan, &why) != EINKORN_OK) return 2;
+  std::vector<std::byte> memory(scaled_workspace(10, 7, 9) + 64);
+  std::byte *begin = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  std::span<std::byte> room(begin, scaled_workspace(10, 7, 9));
+  if (einkorn::scaled_run(plan, x, w, z, room) != EINKORN_OK || y != z) return 3;
+  if (einkorn::scaled_run(plan, x, w, z, room.first(room.size() - 64), &why) != EINKORN_WRONG_WORKSPACE) return 4;
+  if (why.got != (int64_t)room.size() - 64 || why.expected != (int64_t)room.size()) return 5;
+  if (einkorn::scaled(x, std::span(w).first(62), 10, 7, 9, y, &why) != EINKORN_WRONG_SIZE) return 6;
+  if (why.argument != 1 || why.got != 62 * 4 || why.expected != 63 * 4) return 7;
+  if (einkorn::scaled(x, w, 10, 7, 9, std::span(y).first(0)) != EINKORN_WRONG_SIZE) return 8;
+  if (einkorn::scaled(x, w, 10, -7, 9, y, &why) != EINKORN_WRONG_SIZE) return 9;
+  char text[200];
+  scaled_describe(&why, text, sizeof text);
+  std::printf("%s\\n%.9g %s\\n", text, (double)y[89], scaled_model.tensors[2].name);
+}
+"""
+
+
+@needs_cxx
+def test_spans_know_their_sizes(exported: Exported, tmp_path: Path) -> None:
+    assert CXX is not None
+    (tmp_path / "empty.cpp").write_text("#include <span>\n")
+    known = subprocess.run([CXX, "-std=c++20", "-fsyntax-only", "empty.cpp"], cwd=tmp_path, capture_output=True)
+    if known.returncode:
+        pytest.skip("the compiler has no C++20")
+    assert built(exported, tmp_path, [CXX, "-std=c++20"], exported.path, "spans.cpp", SPANS) == expected(exported)
+
+
+PRINTS = """
+#include "prints.h"
+#include <stdio.h>
+#include <string.h>
+static void hook(const char *text, size_t bytes, void *data) { memcpy((char *)data + strlen(data), text, bytes); }
+int main(void) {
+  float x[2] = {1.5f, -2}, y[2];
+  char seen[4096] = "";
+  prints_set_print(hook, seen);
+  if (prints(x, 2, y, NULL) != 0) return 1;
+  printf("hooked: %s", seen);
+  fflush(stdout);
+  prints_set_print(NULL, NULL);
+  return prints(x, 2, y, NULL);
+}
+"""
+
+
+@needs_cc
+def test_prints_go_to_standard_output_or_to_the_program(exported: Exported, tmp_path: Path) -> None:
+    assert CC is not None and "set_print" not in (exported.path.parent / "scaled.h").read_text()
+    (tmp_path / "said.py").write_text(PRINTING)
+    command = [sys.executable, "-m", "einkorn", "export", "said.py:graph", "-o", "prints.so", "--header", "prints.h"]
+    subprocess.run([*command, "--target", "host"], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "a.c").write_text(PRINTS)
+    command = [CC, "-std=c11", "-Wall", "-Wextra", "-Werror", "a.c", "./prints.so", "-o", "a", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    shown = subprocess.run([tmp_path / "a"], check=True, capture_output=True, text=True).stdout
+    assert shown == "hooked: x 1.5\nx -2.0\nx 1.5\nx -2.0\n"
+
+
+PRINTING = """
+from einkorn.dsl import *
+from einkorn.graph import DeviceRef, DType, Graph, TensorType
+
+
+@register("said")
+def said(out: OutputTensor[Float32, "n"], x: InputTensor[Float32, "n"]):
+    for i in range(x.shape[0]):
+        print(f"x {x[i]}")
+        out[i] = x[i]
+
+
+def graph():
+    return Graph("prints", lambda x: said(x), [TensorType(DType.float32, ("n",), DeviceRef.CPU())])
+"""
 
 
 @needs_cc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,22 @@ def test_several_levels_in_one_file(model: Model, tmp_path: Path) -> None:
     best = [name for name in names if fits(name)][-1]
     alone = Exported(model, tmp_path, "attn", targets=best)(*given)[0].tobytes()
     assert Exported(model, tmp_path, "attn", targets=names)(*given)[0].tobytes() == alone
+
+
+def test_the_slow_level_is_named_in_a_warning(model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Code for x86-64-v2 has the same bits; it calls fmaf."""
+    from einkorn.compiler.targets import host
+
+    if host().architecture != "x86_64":
+        pytest.skip("this level is x86-64's")
+    given = arrays(33, 17, 70)
+    with caplog.at_level(logging.WARNING, "einkorn.export"):
+        slow = Exported(model, tmp_path, "attn", targets="x86-64-v2")
+        assert "x86-64-v2 has no fused multiply-add" in caplog.text
+        caplog.clear()
+        Exported(model, tmp_path, "attn", targets="x86-64-v3")
+        assert not caplog.text
+    assert slow(*given)[0].tobytes() == graphs.results(model, *given)[0].tobytes()
 
 
 def test_other_symbols_stay_inside(exported: Exported) -> None:

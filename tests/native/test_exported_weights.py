@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.exported import CallFailed, Exported
 
 from einkorn.dsl.contract import exports
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
+from einkorn.graph.engine import export
 from einkorn.graph.engine.model import Model
 from einkorn.graph.ir import PreparedValue
 
@@ -78,6 +80,21 @@ def test_weights_in_a_file_next_to_the_code(model: Model, tmp_path: Path) -> Non
     path = ctypes.c_char_p(str(file).encode())
     assert exported.library.layer_open_weights(path, ctypes.byref(failure)) == 0
     same(model, exported)
+
+
+def test_large_weights_are_written_beside_an_object(
+    model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "layer.o.safetensors"
+    model.export(tmp_path / "layer.o", targets="host")
+    assert not file.exists()
+    monkeypatch.setattr(export, "MOST_IN_OBJECT", SIZE * SIZE)
+    with caplog.at_level(logging.WARNING, "einkorn.export"):
+        model.export(tmp_path / "layer.so", targets="host")
+        assert not caplog.text and not (tmp_path / "layer.so.safetensors").exists()
+        model.export(tmp_path / "layer.o", targets="host", header=tmp_path / "layer.h")
+    assert "written to layer.o.safetensors" in caplog.text and file.stat().st_size > SIZE * SIZE * 4
+    assert "_open_weights" in (tmp_path / "layer.h").read_text()
 
 
 def test_weights_that_the_program_gives(model: Model, held: dict[str, graphs.Array], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 model = load(graph)
 exported = Exported(model, folder)
 exported(*arrays)                 the outputs, or `CallFailed` with the text of the failure
+check_equal(model, exported, arrays)
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.graphs import Array
+from support.graphs import Array, results
 
 from einkorn.dsl.contract import exports
+from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.dsl.package.library import LoadedKernel
 from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
@@ -78,11 +80,11 @@ class Exported:
             pack(a) if t.dtype.is_packed() else np.ascontiguousarray(a) for a, t in zip(arrays, types, strict=True)
         ]
         sizes = self.sizes([np.shape(a) for a in arrays])
-        results = self.call(given, sizes)
+        found = self.call(given, sizes)
         for array, memory, type in zip(arrays, given, types, strict=True):
             if isinstance(type, BufferType) and memory is not array and not type.dtype.is_packed():
                 array[...] = memory
-        return results
+        return found
 
     def call(self, given: Sequence[Array | None], sizes: Sequence[int]) -> list[Array]:
         record = self.record
@@ -105,7 +107,7 @@ class Exported:
         if status:
             raise CallFailed(status, self.describe(failure), failure)
         known = dict(zip(self._names(), numbers, strict=False))
-        results = []
+        found = []
         for k, output in enumerate(outputs):
             tensor = record.tensors[record.inputs + k]
             dtype, shape = DType[tensor.dtype.decode()], self._shape(tensor, known)
@@ -114,8 +116,8 @@ class Exported:
                 ctypes.memmove(memory.ctypes.data, output, memory.nbytes)
                 self.library[f"{self._prefix()}_free"](output)
                 output = memory
-            results.append(unpack(output, dtype, shape) if dtype.is_packed() else output)
-        return results
+            found.append(unpack(output, dtype, shape) if dtype.is_packed() else output)
+        return found
 
     def describe(self, failure: exports.ExportedFailure) -> str:
         text = ctypes.create_string_buffer(4096)
@@ -141,6 +143,23 @@ def _room(dtype: DType, shape: tuple[int, ...]) -> Array:
     return np.zeros(shape, dtype.to_numpy())
 
 
+def check_equal(model: Model, exported: Exported, arrays: Sequence[Array]) -> None:
+    """Compares calls of both: they give the same outputs, change their inputs alike, or both fail."""
+    ours, theirs = ([array.copy() for array in arrays] for _ in range(2))
+    try:
+        wanted = results(model, *ours)
+    except EinkornError:
+        try:
+            exported(*theirs)
+        except CallFailed:
+            return
+        raise AssertionError("the exported call does not fail") from None
+    found = exported(*theirs)
+    for k, (a, b) in enumerate(zip([*wanted, *ours], [*found, *theirs], strict=True)):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), k
+        assert a.tobytes() == b.tobytes(), f"tensor {k}: {a!r} and {b!r}"
+
+
 def results_by_export(
     kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Any
 ) -> list[Array] | None:
@@ -157,8 +176,8 @@ def results_by_export(
     device = device_of_call(op, names, operands)
     kinds = [kind_of(operand) for operand in operands]
     made = specialised(kernel, state, kinds, counts, parameters, device, None, None, None)
-    results = _exported(made.model)(*arrays)
-    return results + [a for argument, a in zip(schema.inputs, arrays, strict=True) if argument.role is Role.MUTABLE]
+    found = _exported(made.model)(*arrays)
+    return found + [a for argument, a in zip(schema.inputs, arrays, strict=True) if argument.role is Role.MUTABLE]
 
 
 @functools.lru_cache(maxsize=64)
