@@ -100,6 +100,7 @@ LONG = (
     "language/test_random_programs.py::test_random_program",
     "models",
     "native/test_exported_equal.py",
+    "native/test_exported_sanitized.py",
     "numerics/test_math.py",
     "numerics/test_math_code.py::test_gpu_code_has_no_calls_and_no_approximations",
     "numerics/test_math_code.py::test_loops_become_vector_code",
