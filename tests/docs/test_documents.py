@@ -6,7 +6,9 @@ In a document,
 - a ```python block runs, in order, in one namespace and one temporary folder; it may define kernels, as a cell does;
 - a ```python block whose first line is `# path/to/file.py` is written to that file instead;
 - a ```text block right after a ```python block is what that block prints;
-- a ```console block holds commands (`$ einkorn ...` is run, others are not) and the lines that they print.
+- a ```c block whose first line is `// path/to/file.c` is written to that file;
+- a ```console block holds commands and the lines that they print: `$ einkorn ...` is run, so are `$ cc ...` and
+  `$ ./program` where there is a `cc`; others are not.
 
 In shown output `...` stands for anything: within a line, or alone for any number of lines. Lines at the end may be left
 out. Paths in the temporary folder are shown relative to it.
@@ -21,6 +23,7 @@ import linecache
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -39,7 +42,7 @@ FIRST = ("README.md", "tour.md", "index.md")  # what is read first is run with a
 # page -> the library, an extra, that its code calls kernels from
 WANTS = {"torch.md": "torch", "jax.md": "jax", "numba.md": "numba"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# ([\w./-]+\.(?:py|json))\n")
+FILE = re.compile(r"(?:#|//) ([\w./-]+\.(?:py|json|c))\n")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Reader:
         for block in blocks_of(document.read_text(encoding="utf-8")):
             where = f"{document.name}:{block.line}"
             file = FILE.match(block.text)
-            if block.kind in ("python", "json") and file:
+            if block.kind in ("python", "json", "c") and file:
                 path = self.folder / file[1]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(block.text.split("\n", 1)[1] if block.kind == "json" else block.text)
@@ -117,10 +120,12 @@ class Reader:
             words = shlex.split(command)
             settings = [word for word in words if re.match(r"EINKORN_\w+=", word)]
             words = words[len(settings) :]
-            if words[0].rpartition("/")[2] != "einkorn":
+            if words[0].rpartition("/")[2] == "einkorn":
+                words = [sys.executable, "-m", "einkorn", *words[1:]]
+            elif shutil.which("cc") is None or not (words[0] == "cc" or words[0].startswith("./")):
                 continue
             done = subprocess.run(
-                [sys.executable, "-m", "einkorn", *words[1:]],
+                words,
                 cwd=self.folder,
                 env=dict(os.environ) | dict(word.split("=", 1) for word in settings),
                 capture_output=True,
