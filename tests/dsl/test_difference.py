@@ -135,5 +135,6 @@ def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str]) ->
         said = capsys.readouterr()
         assert "op mine::other: removed" in said.out
         assert ("EK0569" in said.err) is bool(status)
+    old, new = read_package("old.pkg"), read_package("mine.pkg")
     with pytest.raises(PackageError, match="cannot be compared"):
-        check_version(compare(*(package := [read_package(p) for p in ("old.pkg", "mine.pkg")])), *package)
+        check_version(compare(old, new), old, new)
