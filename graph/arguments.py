@@ -153,6 +153,16 @@ def path_of(argument: str, value: Any, code: str = CODE) -> str:
     wrong(argument, value, "a path", code=code)
 
 
+def texts_of(argument: str, value: Any, items: str, code: str = CODE) -> list[str]:
+    """The texts that a sequence or a generator lists; `items` says what they are, as in "names".
+
+    Raises:
+        GraphError: it lists nothing, or something else.
+    """
+    listed = list_of(argument, value, items, code)
+    return [text_of(f"{argument}[{number}]", each) for number, each in enumerate(listed)]
+
+
 def choice_of(argument: str, value: Any, known: Iterable[str], code: str) -> str:
     """One of some texts.
 

@@ -48,7 +48,7 @@ from ...dsl.frontend.anchors import place_at
 from ...dsl.signature.dims import DimNumber, Expression
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
-from ..arguments import choice_of, flag_of, list_of, path_of, text_of
+from ..arguments import choice_of, flag_of, path_of, text_of, texts_of
 from ..calling.doors import expression, small_call
 from ..calling.stages import Stage, stages_of
 from ..driver.device import Storage
@@ -96,9 +96,9 @@ class ExportOptions:
         Raises:
             GraphError: an argument is of a wrong type, or of no value that there is.
         """
-        names = [targets] if isinstance(targets, str) else list_of("targets", targets, "names of targets", CODE)
+        names = [targets] if isinstance(targets, str) else texts_of("targets", targets, "names of targets", CODE)
         return ExportOptions(
-            tuple(text_of(f"targets[{number}]", name, "the name of a target") for number, name in enumerate(names)),
+            tuple(names),
             choice_of("weights", weights, ("inside", "beside", "given"), CODE),
             flag_of("threads", threads),
             flag_of("debug", debug),
@@ -210,18 +210,13 @@ def export_models(
 
 
 def _with_texts(source: ExportSource) -> ExportSource:
-    """The source, whose names are texts.
-
-    Raises:
-        GraphError: a name is something else.
-    """
+    """The source, whose names are texts; refuses others."""
     name, outputs = source.name, source.output_names
-    if name is not None:
-        name = text_of("name", name)
-    if outputs is not None:
-        listed = list_of("output_names", outputs, "names", CODE)
-        outputs = [text_of(f"output_names[{number}]", each) for number, each in enumerate(listed)]
-    return replace(source, name=name, output_names=outputs)
+    return replace(
+        source,
+        name=None if name is None else text_of("name", name),
+        output_names=None if outputs is None else texts_of("output_names", outputs, "names", CODE),
+    )
 
 
 def _weight_bytes(models: Sequence[ExportSource]) -> int:
