@@ -196,7 +196,7 @@ def _functions(spec: ExportSpec) -> str:
 
 
 def _span_functions(spec: ExportSpec) -> str:
-    """The functions of C++20. A prepared plan knows the bytes of each tensor, and of the workspace."""
+    """The functions of C++20. A prepared plan holds the sizes in bytes of each tensor and of the workspace."""
     name, layout = spec.name, PlanLayout(spec)
     inputs, outputs = (
         [f"std::span<{'' if k >= len(spec.inputs) or each.changed else 'const '}{c_type(each.dtype)}> {each.name}"

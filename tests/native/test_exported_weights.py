@@ -82,7 +82,7 @@ def test_weights_in_a_file_next_to_the_code(model: Model, tmp_path: Path) -> Non
     same(model, exported)
 
 
-def test_large_weights_are_written_beside_an_object(
+def test_large_weights_are_written_next_to_an_object(
     model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "layer.o.safetensors"
