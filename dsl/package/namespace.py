@@ -70,7 +70,7 @@ class OpNamespace:
         return name in self.__ops or self.__find(name) is not None
 
     def __dir__(self) -> Iterable[str]:
-        return sorted(name for name in vars(self) if not name.startswith("_Namespace__"))
+        return sorted(name for name in vars(self) if not name.startswith(f"_{OpNamespace.__name__}__"))
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.__ops)

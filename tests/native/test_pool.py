@@ -210,10 +210,10 @@ import ctypes, os, sys, threading
 from pathlib import Path
 from einkorn.dsl.contract.abi import ParallelFunction, TaskFunction
 from einkorn.graph.driver.shared_library import SharedLibrary
-from einkorn.graph.driver.threads import Pool
+from einkorn.graph.driver.threads import ThreadPool
 
 assert "einkorn.compiler" not in sys.modules
-pool = Pool(SharedLibrary(Path(sys.argv[1])), 3)
+pool = ThreadPool(SharedLibrary(Path(sys.argv[1])), 3)
 run = ParallelFunction(pool.run)
 done = []
 task = TaskFunction(lambda argument, chunk: done.append(chunk))
