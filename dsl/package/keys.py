@@ -193,7 +193,7 @@ def _cryptography() -> tuple[Any, Any]:
             "signatures require the package cryptography, which is not installed",
             code="EK0568",
             expected="cryptography",
-            hint="pip install cryptography; the extra einkorn[sign] brings it",
+            hint="pip install cryptography; it is the extra [sign]",
         ) from None
     return ed25519, serialization
 
