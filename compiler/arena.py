@@ -3,8 +3,8 @@
     int64_t ek_arena(const int64_t *sizes, const int64_t *first, const int64_t *last,
                      int64_t *offsets, int64_t *work, int64_t count)
 
-`sizes` are bytes, of which each is a multiple of the alignment, `work` is storage of 2 * count numbers. It returns the
-size of the arena, or -1 where the sum of the sizes does not fit an int64. It calls nothing and cannot fail otherwise.
+`sizes` are in bytes, and each is a multiple of the alignment. `work` has room for 2 * count numbers. The result is the
+size of the arena in bytes, or -1 where the sum of the sizes does not fit an int64. No other function is called.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ See also `compiler.doors.c` (the door), `codegen.elf` (linking), `graph.engine.e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, Final
 
 from ..dsl.contract.abi import ENTRY, LIBCALLS
 from ..dsl.contract.exports import DOOR_CALLS, ExportSpec
@@ -26,6 +26,9 @@ from .runtime.messages import messages_text
 from .runtime.native_threads import stack_object, threads_object
 from .targets import Target, host, lookup
 from .targets.cpu import LEVELS
+
+# Begins the public symbols of a door as it is compiled; no other symbol and no name in C does.
+_DOOR: Final = "door."
 
 
 def export_targets(names: Sequence[str]) -> tuple[Target, ...]:
@@ -121,10 +124,11 @@ def _graph_object(graph: ExportGraph) -> ObjectFile:
     for target, made in zip(graph.targets, graph.objects, strict=True):
         parts.append(renamed(only(made.objects, [ENTRY]), {ENTRY: f"{ENTRY}__{target.name}"}))
     parts.append(levels_object([target.name for target in graph.targets], base))
-    door = emit_object(c_text(spec, base), base, level=2)
+    private = replace(spec, name=_DOOR)
     names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
-    parts.append(renamed(door, names))
-    parts.append(renamed(emit_object(messages_text(spec.messages, hook=spec.prints), base, level=2), {}))
+    names |= dict(zip(public_symbols(private), public_symbols(spec), strict=True))
+    parts.append(renamed(emit_object(c_text(private, base), base, level=2), names))
+    parts.append(read_object(emit_object(messages_text(spec.messages, hook=spec.prints), base, level=2)))
     return only(parts, public_symbols(spec))
 
 

@@ -5,7 +5,6 @@ Both give the same offsets. See also `passes.memory_plan` (the rule), `stdlib.ke
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -61,7 +60,7 @@ class StageLayout:
     """The offsets of the temporaries that one stage of a plan is the first to write; see `Plan.place`."""
 
     def __init__(self, plan: Plan, stage: int) -> None:
-        numbers = [n for n in plan.temps if bisect.bisect_right(plan.stages, plan.buffers[n].first) == stage]
+        numbers = plan.temps_of(stage)
         self.arena = ArenaLayout(plan, numbers)
         self._dims: dict[Dim, int] = {}
         shapes: dict[tuple[int, ...], int] = {}

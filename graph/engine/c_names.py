@@ -1,11 +1,13 @@
-"""Makes names in C from names of graphs, inputs and outputs."""
+"""Makes names of exports: in C from those of graphs and inputs, and of outputs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
+from ..ir import GraphIR
 
 CODE = "EK0483"
 
@@ -23,26 +25,25 @@ RESERVED = frozenset(
     )
 )
 
-# Names that the function of a model cannot have: those of the C library that files call or programs often include, and
-# those of functions and tables within the file.
+# Names that the function of a model cannot have: those of the C library that files call or programs often include.
 NOT_FUNCTIONS = frozenset(
     re.findall(
         r"\w+",
         """
         main abort exit malloc calloc realloc aligned_alloc free memcpy memmove memset memcmp strlen strcmp strtod
         snprintf printf open close read write lseek mmap munmap syscall dladdr clock_gettime sched_yield
-        call call_here call_in call_there called choose chosen create dim_names fail float_mode forget_key given
-        given_masks given_names given_offsets given_pointers key look lowest nanoseconds pauses plain_floats pointers
-        pool prepare process processors report rows run run_checked set_float_mode stack start started temps
-        tensor_records tensors threads wanted weights weights_base weights_head weights_suffix worker workspace
         """,
     )
 )
+
+OWN = "ek_"  # begins the names of the functions within a file
 
 
 def function_name(text: str) -> str:
     """The name in C of a model's function that is like a text."""
     name = c_identifier(text)
+    if name.startswith(OWN):
+        return f"model_{name}"
     return f"{name}_" if name in NOT_FUNCTIONS else name
 
 
@@ -59,11 +60,36 @@ def check_name(name: str) -> None:
     Raises:
         GraphError: EK0483.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in RESERVED | NOT_FUNCTIONS:
-        used = name in NOT_FUNCTIONS
-        text = f"{name!r} is the name of another function in the file" if used else f"{name!r} is not a name in C"
-        wanted = "another name" if used else "letters, digits and _, and no digit first"
+    text, wanted = "", "another name"
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in RESERVED:
+        text, wanted = f"{name!r} is not a name in C", "letters, digits and _, and no digit first"
+    elif name in NOT_FUNCTIONS:
+        text = f"{name!r} is a function of the C library"
+    elif name.startswith(OWN):
+        text = f"{name!r} begins with {OWN}, as functions within exported files do"
+    if text:
         raise GraphError(text, code=CODE, place=user_place(), argument="name", expected=wanted, got=name)
+
+
+def names_of_outputs(ir: GraphIR, given: Sequence[str] | None) -> Sequence[str]:
+    """What the outputs are called: as given, or "y", or "y0", "y1" and so on.
+
+    Raises:
+        GraphError: EK0483 another number of names than of outputs is given.
+    """
+    count = len(ir.outputs)
+    if given is None:
+        return ["y"] if count == 1 else [f"y{k}" for k in range(count)]
+    if len(given) != count:
+        raise GraphError(
+            f"graph '{ir.name}' has {count} outputs, and {len(given)} names are given",
+            code=CODE,
+            place=user_place(),
+            argument="output_names",
+            expected=count,
+            got=len(given),
+        )
+    return given
 
 
 class CNames:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
@@ -15,7 +14,7 @@ from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.knobs import STAGES, Knobs, knobs
 from ...dsl.environment.log import LEVELS, show_log
 from ...dsl.environment.tracebacks import show_internals
-from ..arguments import CODE, choice_of, flag_of, text_of, wrong
+from ..arguments import CODE, choice_of, flag_of, path_of, text_of
 from ..findings.prints import PrintOptions
 from ..staging.debug import GRAPH_DEBUG
 from ..staging.graph import Graph
@@ -48,12 +47,6 @@ def _print_style(name: str, value: Any) -> PrintStyle:
         return value
     given = value.lower() if isinstance(value, str) else value
     return PrintStyle(choice_of(name, given, [style.value for style in PrintStyle], CODE))
-
-
-def _folder(name: str, value: Any) -> str:
-    if not isinstance(value, str | PathLike):
-        wrong(name, value, "a path")
-    return str(fspath(value))
 
 
 class Setting(Generic[T]):
@@ -122,7 +115,7 @@ class DebugConfig:
     print_style = Setting(PrintStyle.COMPACT, _print_style, "How `ops.print` shows tensors unless a session sets it.")
     ir_output_dir = Setting(
         "",
-        _folder,
+        path_of,
         "Where the texts of each graph that is loaded go: NAME.graph, .typed, .mlir and so on; '' for none.",
     )
 

@@ -5,10 +5,10 @@ See also `dsl.contract.exports` (what the door of a graph is written from), `com
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -67,7 +67,7 @@ from ..loading.compile import (
 )
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import BufferType, bytes_of_static, shown
-from .c_names import CODE, CNames, check_name, function_name
+from .c_names import CODE, CNames, check_name, function_name, names_of_outputs
 from .exported_weights import StoredWeight, lay_out, write_weights
 from .graph_package import write_graph_package
 
@@ -194,12 +194,12 @@ def export_models(
         )
     if options.weights == "beside":
         made = _write_apart(target, made)
-    arrays: dict[int, Any] = {}  # by identity: equal ones are found by the linker
-    numbers = [[_number(arrays, array) for array in each.arrays] for each in made]
+    arrays = {id(array): array for each in made for array in each.arrays}  # the linker finds the equal ones
+    number = {key: k for k, key in enumerate(arrays)}
     with replacing(target) as file:
         write_export(
             file,
-            [(each.spec, each.code, tuple(known)) for each, known in zip(made, numbers, strict=True)],
+            [(each.spec, each.code, tuple(number[id(array)] for array in each.arrays)) for each in made],
             [*arrays.values()],
             relocatable=target.suffix == OBJECT,
             soname=target.name,
@@ -245,11 +245,6 @@ def _with_file(made: ExportedModel, file: WeightsFile, place: Mapping[int, int])
     return replace(made.spec, given=given, file=file if given else None)
 
 
-def _number(arrays: dict[int, Any], array: Any) -> int:
-    arrays.setdefault(id(array), array)
-    return list(arrays).index(id(array))
-
-
 def export_model(source: ExportSource, options: ExportOptions) -> ExportedModel:
     """What the file of a model is written from.
 
@@ -278,7 +273,6 @@ class _Exporting:
     def __init__(self, source: ExportSource, code: ExportedCode, options: ExportOptions) -> None:
         self.source, self.ir, self.code, self.plan, self.options = source, source.ir, code, code.plan, options
         self.name = function_name(source.ir.name) if source.name is None else source.name
-        self.output_names = source.output_names
         self.stages: list[Stage] = stages_of(self.ir, self.plan)
         self.messages: list[Message] = []
         self.rows: dict[str, int] = {}
@@ -293,7 +287,7 @@ class _Exporting:
         taken = CNames()
         given = self.source.input_names or ir.names or [f"input{k}" for k in range(len(ir.inputs))]
         names = [taken.new(each) for each in given]
-        outputs = [taken.new(each) for each in self._output_names()]
+        outputs = [taken.new(each) for each in names_of_outputs(ir, self.source.output_names)]
         self.dims: dict[str, str] = {}
         for type in ir.inputs:
             for dim in type.shape:
@@ -340,21 +334,6 @@ class _Exporting:
         )
         spec = replace(spec, digest=hashlib.sha256(f"{spec!r} {self.code.digest}".encode()).hexdigest())
         return ExportedModel(spec, self.code, tuple(self.arrays), tuple(self.stored))
-
-    def _output_names(self) -> Sequence[str]:
-        count = len(self.ir.outputs)
-        if self.output_names is None:
-            return ["y"] if count == 1 else [f"y{k}" for k in range(count)]
-        if len(self.output_names) != count:
-            raise GraphError(
-                f"graph '{self.ir.name}' has {count} outputs, and {len(self.output_names)} names are given",
-                code=CODE,
-                place=user_place(),
-                argument="output_names",
-                expected=count,
-                got=len(self.output_names),
-            )
-        return self.output_names
 
     def _size(self, dim: Dim) -> Expression:
         return expression(dim, self.dims)
@@ -534,11 +513,9 @@ class _Exporting:
 
     def _pointers(self) -> tuple[tuple[tuple[str, int], ...], tuple[ExportTemporary, ...]]:
         plan = self.plan
-        staged: list[list[int]] = [[] for _ in self.stages]
-        for number in plan.temps:
-            staged[bisect.bisect_right(plan.stages, plan.buffers[number].first)].append(number)
         temps = []
-        for stage, numbers in enumerate(staged):
+        for stage in range(len(self.stages)):
+            numbers = plan.temps_of(stage)
             known = all(isinstance(dim, StaticDim) for number in numbers for dim in plan.buffers[number].shape)
             offsets = plan.place({}, stage)[0] if known else {}
             for number in numbers:
@@ -561,37 +538,31 @@ class _Exporting:
     def _weight(self, number: int, dtype: DType) -> tuple[str, int]:
         """The pointer of a constant."""
         node = self.ir.nodes[number]
+        alignment = 1 if dtype.is_packed() else dtype.part.size_in_bytes
         if isinstance(node, ConstantTensor):
             array: Any = pack(node.array) if dtype.is_packed() else node.array
             name = f"constant{number}"
         else:
             assert isinstance(node, External)
-            array, name = self._storage(number, node), node.name
+            if self.options.weights == "given":
+                size = dtype.bytes_for(math.prod(int(dim) for dim in node.type.shape))
+                return self._outside(GivenWeight(node.name, alignment, size)) if size else ("empty", 0)
+            array, name = self.source.weights[number], node.name
         contiguous = np.ascontiguousarray(np.asarray(array))
         data = contiguous.reshape(-1).view(np.uint8)
         if not data.size:
             return "empty", 0
-        if self._is_outside(node, data.size):
-            alignment = 1 if dtype.is_packed() else dtype.part.size_in_bytes
-            self.given.append(GivenWeight(name, alignment, data.size))
+        if self.options.weights == "beside" and data.size >= MIN_APART:
             self.stored.append(StoredWeight(name, dtype, np.shape(array), data, array))
-            return "given", len(self.given) - 1
+            return self._outside(GivenWeight(name, alignment, data.size))
         self.arrays.append(data)
         self.weights.append(ExportWeight(name, data.size))
         return "weight", len(self.weights) - 1
 
-    def _storage(self, number: int, node: External) -> Any:
-        """The elements of a weight; of one that the program gives, memory that has only its size."""
-        if self.options.weights == "given":
-            count = int(np.prod([int(dim) for dim in node.type.shape], dtype=np.int64))
-            return np.broadcast_to(np.zeros(1, np.uint8), (node.type.dtype.bytes_for(count),))
-        return self.source.weights[number]
-
-    def _is_outside(self, node: ConstantTensor | External, size: int) -> bool:
-        """Whether a weight is not written into the file of the code."""
-        if self.options.weights == "given":
-            return isinstance(node, External)
-        return self.options.weights == "beside" and size >= MIN_APART
+    def _outside(self, weight: GivenWeight) -> tuple[str, int]:
+        """The pointer of a weight that is not in the file of the code."""
+        self.given.append(weight)
+        return "given", len(self.given) - 1
 
 
 def _shown(place: Place) -> str:

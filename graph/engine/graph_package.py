@@ -30,6 +30,7 @@ from ..loading.reproducer import graph_to_json
 from ..loading.target_code import code_for_targets
 from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
+from .c_names import CODE, names_of_outputs
 
 _LINE = 64  # what the first weight is aligned to, and all whose sizes are multiples of it
 
@@ -61,11 +62,11 @@ def write_graph_package(
     if len(ir.devices) > 1 or not ir.device.to_device().is_host:
         raise GraphError(
             f"graph '{ir.name}' runs on {', '.join(map(str, ir.devices))}, and packages hold graphs of the host",
-            code="EK0483",
+            code=CODE,
             place=user_place(),
             expected="a graph of the host",
         )
-    outputs = _output_names(ir, output_names)
+    outputs = names_of_outputs(ir, output_names)
     graph, arrays = _without_arrays(ir, weights)
     made = code_for_targets(ir, targets, checks)
     known = chosen_checks(checks) or Checks()
@@ -86,22 +87,6 @@ def write_graph_package(
         made[0].made.plan.place({})[1] if static else None,
     )
     write_package(fspath(path), PackageContents(name or Path(path).stem, "0.1.0", (), graphs=(contents,)))
-
-
-def _output_names(ir: GraphIR, names: Sequence[str] | None) -> Sequence[str]:
-    count = len(ir.outputs)
-    if names is None:
-        return ["y"] if count == 1 else [f"y{k}" for k in range(count)]
-    if len(names) != count:
-        raise GraphError(
-            f"graph '{ir.name}' has {count} outputs, and {len(names)} names are given",
-            code="EK0483",
-            place=user_place(),
-            argument="output_names",
-            expected=count,
-            got=len(names),
-        )
-    return names
 
 
 def _without_arrays(ir: GraphIR, weights: Mapping[int, Storage]) -> tuple[GraphIR, dict[int, Array]]:

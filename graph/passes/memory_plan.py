@@ -94,6 +94,10 @@ class Plan:
         late = {name: number for number, step in enumerate(self.steps, 1) for name in step.names}
         return max((late.get(name, 0) for dim in dims for name in dim.parameters), default=0)
 
+    def temps_of(self, stage: int) -> list[int]:
+        """The temporaries that a stage is the first to write."""
+        return [n for n in self.temps if bisect.bisect_right(self.stages, self.buffers[n].first) == stage]
+
     def place(self, sizes: Mapping[str, int], stage: int = 0) -> tuple[dict[int, int], int]:
         """Offsets in the arena of a stage, for these sizes of the symbols, and the arena's size in bytes.
 
@@ -101,8 +105,7 @@ class Plan:
         """
         counts = {
             number: math.prod(dim.evaluate(sizes) for dim in self.buffers[number].shape)
-            for number in self.temps
-            if bisect.bisect_right(self.stages, self.buffers[number].first) == stage
+            for number in self.temps_of(stage)
         }
         return self.placed(counts)
 

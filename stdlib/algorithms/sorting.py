@@ -65,8 +65,7 @@ def sort(
         descending: whether the largest come first.
         key: a function of an element; what it gives is compared.
         limit: how many elements a row has at most, known at compile time: it sets the size of the storage. A longer
-        row stops
-            the op with a `KernelError`.
+            row stops the op with a `KernelError`.
     """
     same_sizes(out, x)
     _sorted(x, axis, descending, key, limit, lambda at, place, value: out.store(value, *at))

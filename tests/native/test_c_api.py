@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import graphs
+from support.exported import attention
 
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
@@ -30,10 +31,6 @@ PAGE = ROOT / "docs" / "c-api.md"
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
 HOST = DeviceRef.CPU()
 F32 = np.float32
-
-
-def attention(x: Any, w: Any) -> Any:
-    return ops.softmax(ops.matmul(ops.exp(ops.softmax(ops.matmul(x, w))), ops.transpose(w, 0, 1)))
 
 
 def graph(name: str, forward: Any, *types: TensorType) -> Model:

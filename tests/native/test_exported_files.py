@@ -352,11 +352,29 @@ def test_the_command_says_what_it_cannot_find(tmp_path: Path) -> None:
         assert done.returncode == 1 and "error[EK0483]" in done.stderr, done
 
 
-@pytest.mark.parametrize("name", ["call", "run", "free", "rows", "memcpy", "float"])
-def test_names_that_are_taken_get_an_underscore(name: str, tmp_path: Path) -> None:
+def adding(name: str) -> Model:
     kind = TensorType(DType.float32, ["n"], DeviceRef.CPU())
-    model = InferenceSession().load(Graph(name, forward=lambda x: x + 1, input_types=[kind]))
+    return InferenceSession().load(Graph(name, forward=lambda x: x + 1, input_types=[kind]))
+
+
+@pytest.mark.parametrize("name", ["free", "memcpy", "float"])
+def test_names_that_are_taken_get_an_underscore(name: str, tmp_path: Path) -> None:
+    model = adding(name)
     model.export(tmp_path / "model.so", header=tmp_path / "model.h")
     assert f"int32_t {name}_(const float *" in (tmp_path / "model.h").read_text()
-    with pytest.raises(GraphError, match=f"'{name}' is (the name of another function in the file|not a name in C)"):
+    with pytest.raises(GraphError, match=f"'{name}' is (a function of the C library|not a name in C)"):
         model.export(tmp_path / "again.so", name=name)
+
+
+@pytest.mark.parametrize("name", ["call", "run", "rows", "fail", "plan_1"])
+def test_a_model_may_have_the_name_of_a_function_within_the_file(name: str, tmp_path: Path) -> None:
+    model, x = adding(name), np.arange(4, dtype=F32)
+    assert Exported(model, tmp_path, name)(x)[0].tobytes() == graphs.results(model, x)[0].tobytes()
+
+
+def test_names_that_begin_as_those_of_functions_within_the_file(tmp_path: Path) -> None:
+    model = adding("ek_entry")
+    model.export(tmp_path / "model.so", header=tmp_path / "model.h")
+    assert "int32_t model_ek_entry(const float *" in (tmp_path / "model.h").read_text()
+    with pytest.raises(GraphError, match="'ek_threads' begins with ek_"):
+        model.export(tmp_path / "again.so", name="ek_threads")

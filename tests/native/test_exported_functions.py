@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import graphs
-from support.exported import CallFailed, Exported
+from support.exported import CallFailed, Exported, attention, attention_arrays
 
 from einkorn.dsl.contract import exports
 from einkorn.dsl.diagnostics.errors import EinkornError
@@ -18,11 +18,6 @@ from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
 F32 = np.float32
-
-
-def attention(x: Any, w: Any) -> Any:
-    """Products, and a softmax over them: several groups with temporaries between them."""
-    return ops.softmax(ops.matmul(ops.exp(ops.softmax(ops.matmul(x, w))), ops.transpose(w, 0, 1)))
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +30,9 @@ def exported(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Exported
     return Exported(model, tmp_path_factory.mktemp("export"), "attn")
 
 
-def arrays(b: int = 5, k: int = 7, n: int = 9) -> list[graphs.Array]:
-    return [graphs.numbers((b, k), F32, 1), graphs.numbers((k, n), F32, 2)]
-
-
 def test_results_are_those_of_python(model: Model, exported: Exported) -> None:
     for sizes in ((5, 7, 9), (1, 1, 1), (0, 3, 4), (33, 17, 70)):
-        given = arrays(*sizes)
+        given = attention_arrays(*sizes)
         for ours, theirs in zip(graphs.results(model, *given), exported(*given), strict=True):
             assert ours.tobytes() == theirs.tobytes()
 
@@ -63,7 +54,7 @@ def test_a_workspace_of_the_bytes_that_are_said_is_enough(model: Model, exported
     """Nothing behind the workspace is written."""
     library = exported.library
     library.attn_workspace.restype = ctypes.c_int64
-    x, w = arrays()
+    x, w = attention_arrays()
     size = library.attn_workspace(*_sizes(5, 7, 9))
     assert size > 0 and size % 64 == 0
     memory, skip = _aligned(size + 4096)
@@ -81,7 +72,7 @@ def test_a_plan_serves_many_calls(model: Model, exported: Exported) -> None:
     before = list(plan)
     memory, skip = _aligned(library.attn_workspace(*_sizes(5, 7, 9)))
     for seed in range(3):
-        x, w = (graphs.numbers(a.shape, F32, seed) for a in arrays())
+        x, w = (graphs.numbers(a.shape, F32, seed) for a in attention_arrays())
         y = np.zeros((5, 7), F32)
         assert library.attn_run(plan, _address(x), _address(w), _address(y), _address(memory, skip), None) == 0
         assert y.tobytes() == graphs.results(model, x, w)[0].tobytes()
@@ -94,7 +85,7 @@ def _failed(exported: Exported, status: int, failure: exports.ExportedFailure) -
 
 
 def test_wrong_arguments_have_a_status_and_a_text(exported: Exported) -> None:
-    x, w = arrays()
+    x, w = attention_arrays()
     y = np.zeros((5, 7), F32)
     function = exported.library.attn
     failure = exports.ExportedFailure()
@@ -125,7 +116,7 @@ def test_wrong_arguments_have_a_status_and_a_text(exported: Exported) -> None:
 
 def test_wrong_workspaces_and_plans_have_a_status(exported: Exported) -> None:
     library, failure = exported.library, exports.ExportedFailure()
-    x, w = arrays()
+    x, w = attention_arrays()
     y = np.zeros((5, 7), F32)
     given = (_address(x), _address(w), *_sizes(5, 7, 9), _address(y))
     memory, skip = _aligned(1 << 16)

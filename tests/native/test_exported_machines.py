@@ -12,20 +12,14 @@ import numpy as np
 import pytest
 from support import graphs
 from support.elf_files import ElfFile
-from support.exported import CallFailed, Exported
+from support.exported import CallFailed, Exported, attention, attention_arrays
 
 from einkorn.dsl.contract import exports
 from einkorn.dsl.contract.abi import ParallelFunction, TaskFunction
-from einkorn.graph import ops
 from einkorn.graph.engine.model import Model
 
 F32 = np.float32
 LARGE = (700, 300, 400)  # sizes of a call that is done by several threads
-
-
-def attention(x: Any, w: Any) -> Any:
-    """Products, and a softmax over them: several groups with temporaries between them."""
-    return ops.softmax(ops.matmul(ops.exp(ops.softmax(ops.matmul(x, w))), ops.transpose(w, 0, 1)))
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +30,6 @@ def model() -> Model:
 @pytest.fixture(scope="module")
 def exported(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return Exported(model, tmp_path_factory.mktemp("export"), "attn")
-
-
-def arrays(b: int, k: int, n: int) -> list[graphs.Array]:
-    return [graphs.numbers((b, k), F32, 1), graphs.numbers((k, n), F32, 2)]
 
 
 def address(array: graphs.Array) -> ctypes.c_void_p:
@@ -61,7 +51,7 @@ def test_a_workspace_has_the_bytes_of_pythons_arena(model: Model, exported: Expo
 @pytest.mark.parametrize("threads", [0, 1, 2, 5])
 def test_any_number_of_threads_gives_the_same_bits(model: Model, exported: Exported, threads: int) -> None:
     exported.library.attn_set_threads(ctypes.c_int64(threads))
-    given = arrays(*LARGE)
+    given = attention_arrays(*LARGE)
     expected = graphs.results(model, *given)[0].tobytes()
     try:
         for _ in range(3):
@@ -88,11 +78,11 @@ def test_the_host_may_run_the_parallel_work(model: Model, exported: Exported) ->
     mine = ParallelFunction(parallel)
     exported.library.attn_set_parallel(mine, ctypes.c_void_p(64), ctypes.c_int64(3))
     try:
-        given = arrays(*LARGE)
+        given = attention_arrays(*LARGE)
         assert exported(*given)[0].tobytes() == graphs.results(model, *given)[0].tobytes()
         assert calls and all(pool == 64 for pool, _ in calls)
         before = len(calls)
-        exported(*arrays(2, 3, 4))  # too small for several threads
+        exported(*attention_arrays(2, 3, 4))  # too small for several threads
         assert len(calls) == before
     finally:
         exported.library.attn_set_parallel(None, None, ctypes.c_int64(0))
@@ -103,7 +93,7 @@ def test_without_threads_nothing_of_them_is_in_the_file(model: Model, tmp_path: 
     file = ElfFile(alone.path.read_bytes())
     assert not file.exported() & {"attn_set_threads", "attn_set_parallel", "attn_close"}
     assert "libpthread.so.0" not in file.needed or alone.record.stack_bytes > exports.PLAIN_STACK
-    given = arrays(*LARGE)
+    given = attention_arrays(*LARGE)
     assert alone(*given)[0].tobytes() == graphs.results(model, *given)[0].tobytes()
 
 
@@ -121,7 +111,7 @@ def stack_of_this_thread() -> int:
 def test_a_thread_with_too_small_a_stack(model: Model, exported: Exported) -> None:
     """The plain form finds a stack elsewhere; the others return a status. Nothing overflows."""
     need = exported.record.stack_bytes
-    given = arrays(*LARGE)
+    given = attention_arrays(*LARGE)
     expected = graphs.results(model, *given)[0].tobytes()
     results: list[Any] = []
     stacks: list[int] = []
@@ -162,7 +152,7 @@ def test_a_machine_below_the_lowest_level(model: Model, tmp_path: Path) -> None:
 
     if host().architecture != "x86_64":
         pytest.skip("these levels are x86-64's")
-    given = arrays(5, 7, 9)
+    given = attention_arrays(5, 7, 9)
     for target in ("x86-64-v3", "x86-64-v4"):
         made = Exported(model, tmp_path, "attn", targets=target)
         if fits(target):
@@ -179,7 +169,7 @@ def test_several_levels_in_one_file(model: Model, tmp_path: Path) -> None:
     if host().architecture != "x86_64":
         pytest.skip("these levels are x86-64's")
     names = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-    given = arrays(33, 17, 70)
+    given = attention_arrays(33, 17, 70)
     best = [name for name in names if fits(name)][-1]
     alone = Exported(model, tmp_path, "attn", targets=best)(*given)[0].tobytes()
     assert Exported(model, tmp_path, "attn", targets=names)(*given)[0].tobytes() == alone
@@ -191,7 +181,7 @@ def test_the_slow_level_is_named_in_a_warning(model: Model, tmp_path: Path, capl
 
     if host().architecture != "x86_64":
         pytest.skip("this level is x86-64's")
-    given = arrays(33, 17, 70)
+    given = attention_arrays(33, 17, 70)
     with caplog.at_level(logging.WARNING, "einkorn.export"):
         slow = Exported(model, tmp_path, "attn", targets="x86-64-v2")
         assert "x86-64-v2 has no fused multiply-add" in caplog.text

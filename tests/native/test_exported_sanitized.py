@@ -6,13 +6,11 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from support import graphs
-
-from einkorn.graph import ops
+from support.exported import attention
 
 F32 = np.float32
 GCC = shutil.which("gcc")
@@ -99,11 +97,6 @@ int main(void) {
   return 0;
 }
 """
-
-
-def attention(x: Any, w: Any) -> Any:
-    """Products, and a softmax over them: several groups with temporaries between them."""
-    return ops.softmax(ops.matmul(ops.exp(ops.softmax(ops.matmul(x, w))), ops.transpose(w, 0, 1)))
 
 
 @pytest.mark.skipif(GCC is None, reason="there is no gcc")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.graphs import Array, results
+from support.graphs import Array, numbers, results
 
 from einkorn.dsl.contract import exports
 from einkorn.dsl.diagnostics.errors import EinkornError
@@ -25,7 +25,7 @@ from einkorn.dsl.package.library import LoadedKernel
 from einkorn.dsl.signature.schema import OpSchema, Role
 from einkorn.dsl.types.dtype import DType
 from einkorn.dsl.types.packing import pack, unpack
-from einkorn.graph import BufferType
+from einkorn.graph import BufferType, ops
 from einkorn.graph.calling.inputs import sizes_of
 from einkorn.graph.engine.model import Model
 from einkorn.graph.interop.direct import kind_of
@@ -34,6 +34,16 @@ from einkorn.graph.interop.specialise import prepared, specialised
 from einkorn.graph.interop.spread import spread_of
 
 _numbers = itertools.count()
+
+
+def attention(x: Any, w: Any) -> Any:
+    """Products, and a softmax over them: several groups with temporaries between them."""
+    return ops.softmax(ops.matmul(ops.exp(ops.softmax(ops.matmul(x, w))), ops.transpose(w, 0, 1)))
+
+
+def attention_arrays(b: int = 5, k: int = 7, n: int = 9) -> list[Array]:
+    """Inputs of `attention`."""
+    return [numbers((b, k), np.float32, 1), numbers((k, n), np.float32, 2)]
 
 
 class CallFailed(Exception):
