@@ -22,7 +22,7 @@ import click
 
 from ..dsl.diagnostics.errors import EinkornError, InternalError
 from ..dsl.diagnostics.shield import passes_signals
-from ..dsl.environment.knobs import STAGES, knobs
+from ..dsl.environment.knobs import SHOWN_STAGES, knobs
 from ..dsl.frontend.python.import_file import printing_to
 from .console import COLORS, FORMATS, Printer
 
@@ -163,12 +163,15 @@ def build(
 @einkorn.command(short_help="Show what a kernel becomes, stage by stage.")
 @click.argument("source")
 @click.option("--target", default="host", show_default=True, metavar="NAME", help="What to compile for.")
-@click.option("--stage", type=click.Choice(STAGES), default=STAGES[0], show_default=True, help="What to show.")
+@click.option(
+    "--stage", type=click.Choice(SHOWN_STAGES), default=SHOWN_STAGES[0], show_default=True, help="What to show."
+)
 @click.option("--input", "inputs", multiple=True, metavar="TYPE", help="A tensor of ops.NAME, such as float32[m,64].")
 @_instance_options
 @_format
 def inspect(source: str, target: str, stage: str, inputs: tuple[str, ...], **wanted: Any) -> None:
-    """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR or the target's assembly.
+    """Show what a kernel of SOURCE becomes: the typed program, MLIR, LLVM IR, the target's assembly, or
+    the machine code of NVIDIA's GPUs (sass), where ptxas and nvdisasm are installed.
 
     SOURCE may be a graph as well, FILE.py:NAME or FILE.onnx, or a built-in op, ops.NAME. The device of the target need
     not be here.

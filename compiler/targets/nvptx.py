@@ -236,11 +236,16 @@ def newest_for(architecture: str) -> Target | None:
 
 def find_ptxas() -> str | None:
     """The path of ptxas: on PATH, else in the wheel `nvidia-cuda-nvcc`, else None."""
-    if result := shutil.which("ptxas"):
+    return find_tool("ptxas")
+
+
+def find_tool(name: str) -> str | None:
+    """The path of a program of the CUDA toolkit: on PATH, else in one of NVIDIA's wheels, else None."""
+    if result := shutil.which(name):
         return result
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec else ():
-        for candidate in sorted(Path(folder).glob("*/bin/ptxas")):
+        for candidate in sorted(Path(folder).glob(f"*/bin/{name}")):
             if os.access(candidate, os.X_OK):
                 return str(candidate)
     return None

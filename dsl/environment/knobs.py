@@ -18,6 +18,8 @@ from ..diagnostics.errors import EinkornError, did_you_mean, nearest
 
 PREFIX = "EINKORN_"
 STAGES = ("typed", "mlir", "llvm", "asm")
+SASS = "sass"  # machine code of NVIDIA's GPUs: a stage that is shown, and that no compilation goes through
+SHOWN_STAGES = (*STAGES, SASS)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 T = TypeVar("T")

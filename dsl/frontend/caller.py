@@ -125,7 +125,7 @@ class Called:
         return TOOLS.get().compiled(self, examples, checks, parameters)
 
     def inspect(self, *examples: Any, stage: str = "typed", target: str = "host", **parameters: Any) -> str:
-        """The text of a stage of the compilation for such arguments: "typed", "mlir", "llvm" or "asm"."""
+        """The text of a stage of the compilation for such arguments: "typed", "mlir", "llvm", "asm" or "sass"."""
         return TOOLS.get().inspected(self, examples, stage, target, parameters)
 
     def explore(self, *examples: Any, target: str | tuple[str, ...] = "host", **parameters: Any) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, each_of
+from ...dsl.environment.knobs import SASS
 from ...dsl.environment.tracebacks import placed
 from ...dsl.frontend.python.user_programs import running
 from ...dsl.types.dtype import DType
@@ -40,7 +41,8 @@ def code(graph: Graph, stage: str = "typed", target: str = "host") -> str:
     parts = []
     for number, segment in enumerate(segments):
         near = segment.device == DeviceRef.CPU() and has_grids(target)
-        text = graph_stage(segment.ir, "host" if near else target, stage)
+        own = "asm" if near and stage == SASS else stage
+        text = graph_stage(segment.ir, "host" if near else target, own)
         parts.append(f"// segment {number} of {len(segments)}, on {segment.device}\n{text}")
     return "\n".join(parts)
 

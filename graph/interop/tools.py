@@ -147,7 +147,7 @@ class Compiled(Rich):
         return self.made
 
     def code(self, stage: str = "typed", target: str = "host") -> str:
-        """The text of a stage of its compilation: "typed", "mlir", "llvm" or "asm"."""
+        """The text of a stage of its compilation: "typed", "mlir", "llvm", "asm" or "sass"."""
         return stage_text(self.made.loaded, _instance(self.made, self.given), target, stage)
 
     @placed

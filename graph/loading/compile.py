@@ -357,20 +357,20 @@ def graph_stage(ir: GraphIR, target: str, stage: str, checks: Checks | None = No
     """One stage of a graph's compilation for a target, whose devices need not be here.
 
     Raises:
-        TargetError: an unknown target.
+        TargetError: an unknown target, or one without machine code that can be shown here.
         CompileError: a mistake in a kernel, or an unknown stage.
     """
     with shielded():
-        from ...compiler.explorer.stage import check_stage
+        from ...compiler.explorer.stage import check_stage, shown
         from ...compiler.pipeline import compile_entry
         from ...compiler.targets import lookup
 
-    check_stage(stage)
     machine = lookup(target)
+    check_stage(stage, machine)
     with reproducing_faults(ir, True, checks):
         known = chosen_checks(checks) or SAFE
         _, _, artifact = _built(ir, machine, True, known, None, lambda unit: compile_entry(unit, machine))
-    return str(getattr(artifact, stage))
+    return shown(artifact, stage)
 
 
 def named_targets(names: Sequence[str]) -> list[Target]:

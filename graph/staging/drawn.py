@@ -31,7 +31,7 @@ class DrawnGraph:
     __slots__ = ()
 
     def code(self, stage: str = "typed", target: str = "host") -> str:
-        """The text of a stage of the graph's compilation: "typed", "mlir", "llvm" or "asm".
+        """The text of a stage of the graph's compilation: "typed", "mlir", "llvm", "asm" or "sass".
 
         The devices of the graph need not be here. Of a graph whose values lie on several devices each segment is shown;
         where the target is a GPU, those of the host are compiled for this machine.

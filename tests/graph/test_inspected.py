@@ -13,7 +13,8 @@ from support.ptx_joined import assemble_all
 
 from einkorn.cli import application as cli
 from einkorn.compiler.targets import lookup
-from einkorn.compiler.targets.nvptx import find_ptxas
+from einkorn.compiler.targets.machine_code import disassemble
+from einkorn.compiler.targets.nvptx import find_ptxas, find_tool
 from einkorn.dsl.diagnostics.errors import CompileError, TargetError
 from einkorn.graph import DeviceRef, DType, Graph, TensorType, ops
 from einkorn.graph.drawing.inspected import op_graph
@@ -148,3 +149,35 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     check_code(capsys.readouterr().out, "sm_80")
     assert run("ops.softmax", "--input", "float32[m, n]", "--param", "axis=0", "--target", "gfx942") == 0
     check_code(capsys.readouterr().out, "gfx942")
+
+
+# *** machine code ***
+
+
+def test_machine_code_of_ops_and_graphs() -> None:
+    if find_tool("ptxas") is None or find_tool("nvdisasm") is None:
+        pytest.skip("ptxas or nvdisasm is not installed")
+    text = op_graph("add", ["float32[m]", "float32[m]"], {}, "sm_90a").code("sass", "sm_90a")
+    assert "FADD" in text and "LDG.E.128" in text and ", line " in text
+    assert "EXIT" in layer(GPU).code("sass", "sm_80")
+
+
+def test_machine_code_that_cannot_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TargetError, match="gfx942 is none") as other:
+        op_graph("add", ["float32[m]"] * 2, {}, "gfx942").code("sass", "gfx942")
+    assert other.value.code == "EK0602" and "--stage asm" in str(other.value.hint)
+    for missing, package in (("ptxas", "nvidia-cuda-nvcc"), ("nvdisasm", "nvidia-cuda-nvdisasm")):
+        found = lambda tool, missing=missing: None if tool == missing else tool  # noqa: E731
+        monkeypatch.setattr("einkorn.compiler.targets.machine_code.find_tool", found)
+        with pytest.raises(TargetError, match=f"{missing} is not installed") as error:
+            op_graph("add", ["float32[m]"] * 2, {}, "sm_90a").code("sass", "sm_90a")
+        assert package in str(error.value.hint)
+
+
+def test_old_disassemblers_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "nvdisasm"
+    tool.write_text("#!/bin/sh\necho nvdisasm fatal: unknown architecture >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("einkorn.compiler.targets.machine_code.find_tool", lambda _: str(tool))
+    with pytest.raises(TargetError, match="nvdisasm cannot read the code for sm_90a: nvdisasm fatal"):
+        disassemble(b"no code", lookup("sm_90a"))

@@ -1,0 +1,69 @@
+"""Shows the machine code of NVIDIA's GPUs: ptxas assembles the PTX, nvdisasm writes what came out as text.
+
+Neither needs a GPU. Both come with the CUDA toolkit and as packages: `nvidia-cuda-nvcc` and `nvidia-cuda-nvdisasm`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from ...dsl.diagnostics.errors import TargetError
+from .base import Target
+from .nvptx import assemble, find_tool
+
+KIND: Final = "cuda"  # of targets that have such code
+
+
+def check_disassembly(target: Target) -> None:
+    """Raises TargetError EK0602 unless machine code of the target can be shown here."""
+    if target.kind != KIND:
+        raise TargetError(
+            f"the stage 'sass' shows machine code of NVIDIA's GPUs, and {target.name} is none",
+            code="EK0602",
+            expected="a target such as sm_90a",
+            got=target.name,
+            hint="--stage asm shows the assembly of this target, an instruction a line",
+        )
+    for tool, package in (("ptxas", "nvidia-cuda-nvcc"), ("nvdisasm", "nvidia-cuda-nvdisasm")):
+        if find_tool(tool) is None:
+            raise TargetError(
+                f"{tool} is not installed, and machine code for {target.name} cannot be shown without it",
+                code="EK0602",
+                hint=f"pip install {package}, or put the CUDA toolkit's bin folder on PATH; --stage asm shows the PTX",
+            )
+
+
+def machine_code(ptx: str, target: Target) -> str:
+    """The machine code of PTX as text, an instruction a line, with the lines of the source where they are known.
+
+    Raises:
+        TargetError: EK0602 a tool is missing or too old, or the target is none of NVIDIA's.
+        InternalError: ptxas refused the text.
+    """
+    check_disassembly(target)
+    return disassemble(assemble(ptx, target), target)
+
+
+def disassemble(cubin: bytes, target: Target) -> str:
+    """The text of a cubin.
+
+    Raises:
+        TargetError: EK0602 nvdisasm is missing, or too old to know the code.
+    """
+    check_disassembly(target)
+    with tempfile.TemporaryDirectory(prefix="einkorn-") as folder:
+        file = Path(folder, "kernel.cubin")
+        file.write_bytes(cubin)
+        command = [str(find_tool("nvdisasm")), "--print-code", "--print-line-info", str(file)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        first = (run.stderr + run.stdout).strip().splitlines()[:1]
+        raise TargetError(
+            f"the installed nvdisasm cannot read the code for {target.name}: {(first or ['no reason given'])[0]}",
+            code="EK0602",
+            hint="pip install --upgrade nvidia-cuda-nvdisasm",
+        )
+    return run.stdout
