@@ -7,9 +7,9 @@ instances are the default one, and for each type variable and each pack of axes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.errors import EinkornError, InternalError, Remark, each_of, has_more, is_endless, without_repeats
 from ..dsl.diagnostics.shield import passes_signals
 from ..dsl.package.container import Instance

@@ -6,11 +6,12 @@ See also `compiler.doors.c` (the door), `codegen.elf` (linking), `graph.engine.e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, BinaryIO, Final
 
 from ..dsl.contract.abi import ENTRY, LIBCALLS
 from ..dsl.contract.exports import DOOR_CALLS, ExportSpec
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.errors import TargetError
 from ..dsl.frontend.program import PortableKernel
 from .arena import arena_object

@@ -15,12 +15,13 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..dsl.contract.groups import Numbering
 from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics import forks
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.errors import CompileError, EinkornError, joined
 from ..dsl.diagnostics.shield import shielded
 from ..dsl.environment.cache import content_key, shared_cache

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from ..dsl.contract.unit import EntrySpec, op_entry
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.errors import CompileError, GraphError, PackageError, did_you_mean
 from ..dsl.frontend.program import PortableKernel
 from ..dsl.package.container import Instance

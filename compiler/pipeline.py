@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from ..dsl.contract.unit import EntrySpec, Piece
 from ..dsl.diagnostics.cached import cached
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.errors import CompileError, EinkornError, InternalError
 from ..dsl.environment.compiling import compiling
 from ..dsl.environment.knobs import STAGES, Knob, Knobs, knobs

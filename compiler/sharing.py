@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..dsl.contract.groups import Numbering
 from ..dsl.contract.unit import (
@@ -26,6 +26,7 @@ from ..dsl.contract.unit import (
     Size,
     Slot,
 )
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.places import is_shipped
 from ..dsl.types.dtype import DType
 

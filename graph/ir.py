@@ -33,12 +33,12 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
 from ..dsl.diagnostics.cached import cached
+from ..dsl.diagnostics.dataclass import dataclass
 from ..dsl.diagnostics.errors import GraphError
 from ..dsl.diagnostics.places import Place, user_place
 from ..dsl.types.dtype import DType

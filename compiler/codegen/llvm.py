@@ -15,11 +15,12 @@ import re
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from ...dsl.diagnostics import forks
 from ...dsl.diagnostics.cached import cached
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import interruptible, shielded

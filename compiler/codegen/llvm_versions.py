@@ -15,9 +15,9 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from dataclasses import dataclass
 from typing import Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 
 # Attributes and intrinsics that moved between the two versions: text to look for -> text to write.

@@ -14,9 +14,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError, TargetError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import interruptible, shielded

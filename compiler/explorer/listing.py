@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place
 from ..codegen.locations import places_of
 from ..ir.printer import program_lines

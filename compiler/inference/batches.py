@@ -19,11 +19,11 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.contract.unit import NodeSpec, Size, Slot
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError, InternalError
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.types.dtype import INT, DType, SIMDType

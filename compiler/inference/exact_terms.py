@@ -14,9 +14,9 @@ See also `accumulators` (which values are added to an accumulator).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import is_shipped
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.opcodes import CAST, CONST, IF, REDUCE, SELECT

@@ -6,9 +6,9 @@ See also `graph.passes.fusion`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ...dsl.contract.unit import NodeSpec, Size, Slot
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.signature.schema import Form
 from ...dsl.types.dtype import INT, DType

@@ -5,10 +5,10 @@ See also `dsl.frontend.python.collect` (how the table is made).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import did_you_mean
 from ...dsl.frontend.program import GlobalEntry
 from .evaluator import Point

@@ -6,11 +6,12 @@ So code that reads too early reads uninitialised memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.program import Op
 from .machine import Evaluate, Machine, evaluates
 from .pointers import InterpretedPointer, load, store

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from inspect import isgeneratorfunction
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import KernelError
 from ..ir.indices import WITHIN_BLOCKS, WITHIN_CLUSTERS
 from ..ir.opcodes import CLUSTER_SYNC

@@ -16,11 +16,12 @@ See also there (control flow), `interpreter.rows` (regular operations).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op, Program

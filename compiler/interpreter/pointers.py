@@ -6,11 +6,11 @@ is a `KernelError` with the kernel's line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.types.dtype import DType
 from ..ir.program import Location

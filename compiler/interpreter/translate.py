@@ -13,10 +13,10 @@ from __future__ import annotations
 import ast
 from collections import Counter, namedtuple
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place
 from ..ir.opcodes import COMPLEX, CONST, ENQUEUE, IRREGULAR, LAUNCH, OPCODES
 from ..ir.program import Location, Op, ProgramFunction, Region, Value, captures, walk

@@ -11,8 +11,8 @@ See also `scopes` (which values are what).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from .program import Scope
 
 Axes = tuple[int, int, int]

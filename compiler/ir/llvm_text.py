@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
+
+from ...dsl.diagnostics.dataclass import dataclass
 
 Number = str | int
 NO_ADDRESS: Final = "zeroinitializer"  # as a `ptr`

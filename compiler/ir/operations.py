@@ -15,10 +15,10 @@ import cmath
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType, SIMDType
 from . import integers
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any
 
 from ...dsl.contract.unit import Size, Step, groups_in
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend.program import PortableKernel

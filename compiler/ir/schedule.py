@@ -16,8 +16,10 @@ read them, and the printer shows them on demand only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
+
+from ...dsl.diagnostics.dataclass import dataclass
 
 BUDGET: Final = 1 << 22  # operations between two polls: about a millisecond, a hundred where every access waits
 

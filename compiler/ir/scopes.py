@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import INT
 from .lanes import Lanes, LinearForm
 from .native_opcodes import POINTER_CAST

@@ -7,8 +7,7 @@ exchange.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import BOOL
 from ..ir.program import Op, PointerType, Value
 from .arithmetic import row

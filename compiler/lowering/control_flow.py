@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.opcodes import YIELD
 from ..ir.program import Op, Region, Value
 from ..ir.schedule import Cut, LoopHints

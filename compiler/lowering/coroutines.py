@@ -19,8 +19,8 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ..ir.program import Op, Scope, Value, captures
 from ..ir.simulation import (

@@ -6,8 +6,7 @@ with its top bit flipped, plus 128. Sums wrap, so that all forms give the same b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
 from ..ir.program import Op, Value
 from ..targets.base import DotOperations

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
 from ...dsl.contract.unit import Slot
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.opcodes import OPCODES
 from ..ir.operations import ROWS
 from ..ir.program import PointerType, Program, ProgramFunction, has_reports

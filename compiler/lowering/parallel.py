@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.program import Op, PointerType, Value, captures
 from .entry import spreading
 from .types import register_bytes

@@ -8,8 +8,7 @@ See also `targets` (how a target spells it).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.types.dtype import BOOL, DType, SIMDType
 from ..ir.program import Op, Scope, Value

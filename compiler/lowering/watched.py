@@ -12,9 +12,8 @@ See also `simulation.shadow_memory` (the findings), `lowering.watched_values` (u
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dsl.contract.checking import CheckState, What
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir.native_opcodes import CONSTANT_TABLE
 from ..ir.opcodes import (
     ALLOCA,

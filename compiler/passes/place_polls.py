@@ -11,8 +11,8 @@ See also `runtime.thread_pool` (loops whose rounds are known and few; GPUs; what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import SIMDType
 from ..ir.opcodes import FOR, PRINT, WHILE
 from ..ir.program import Op, Program, Region, Value, walk

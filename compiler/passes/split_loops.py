@@ -22,8 +22,9 @@ which are read as one vector and sorted.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
 from ..ir.opcodes import CONST, IF, SELECT

@@ -13,8 +13,9 @@ without copies has a place, and need not be awaited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.diagnostics.places import Label
 from ..ir.opcodes import COPY_ASYNC, COPY_COMMIT, COPY_WAIT, LAUNCH

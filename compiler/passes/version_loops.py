@@ -15,8 +15,7 @@ See also `passes.hoist_checks`, which runs before (checks that every round makes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import INT
 from ..ir.builder import Builder
 from ..ir.opcodes import CAST, FOR, IF, SELECT

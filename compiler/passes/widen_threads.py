@@ -17,8 +17,9 @@ multiple too, and goes on by one, and `i // n` stays. Otherwise threads also pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
 from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from ...dsl.contract.code_formats import CodeFormat
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import TargetError, did_you_mean
 
 FULL: Final = 3  # the level of LLVM's optimisation of code that is not compiled in a hurry

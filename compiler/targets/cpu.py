@@ -6,12 +6,13 @@ import functools
 import hashlib
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ...dsl.contract.abi import LIBCALLS
 from ...dsl.contract.code_formats import SHARED_OBJECT
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import TargetError
 from ...dsl.environment.knobs import knobs
 from .base import COMMON_INTRINSICS, DotOperations, Intrinsics, Target, ThreadSystem

@@ -11,9 +11,9 @@ See also `compiler.inference.runtime_checks`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import EinkornError, brief, did_you_mean
 from ..diagnostics.places import user_place
 

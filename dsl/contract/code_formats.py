@@ -6,8 +6,9 @@ See also `compiler.targets` (which target has which format).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from ..diagnostics.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ See also `compiler.doors`, `graph.calling.doors`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..diagnostics.dataclass import dataclass
 from ..signature.dims import DimName, DimNumber, Expression, names_in
 from ..types.dtype import DType
 from . import abi

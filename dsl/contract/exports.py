@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from ..diagnostics.dataclass import dataclass
 from ..signature.dims import Expression
 from ..types.dtype import DType
 from . import abi

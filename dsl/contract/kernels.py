@@ -7,9 +7,10 @@ it holds a byte of the name `abi.STAMP` and the table's digest.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
 from ..types.dtype import DType
 from . import abi

@@ -8,9 +8,9 @@ element, or where it stores one (the epilogue). Sizes that are not known are slo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from ..frontend.program import PortableKernel
 from ..signature import dims
 from ..signature.parse_dims import parse_dims

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from .dataclass import dataclass
 
 _LINE = "1px solid rgba(128,128,128,.35)"
 _MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.92em"

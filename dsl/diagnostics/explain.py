@@ -12,11 +12,11 @@ A test runs every example: the wrong one gives its code, the right one gives no 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
 from .codes import MEANINGS
+from .dataclass import dataclass
 from .errors import EinkornError, did_you_mean
 
 KERNEL_PRELUDE: Final = """from typing import TypeVar

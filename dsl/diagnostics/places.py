@@ -7,11 +7,11 @@ import linecache
 import os
 import sys
 import unicodedata
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
 from types import CodeType
 
+from .dataclass import dataclass
 from .installation import is_below, is_between
 from .text import cell_name
 

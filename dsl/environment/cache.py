@@ -27,10 +27,10 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError
 from ..diagnostics.shield import shielded
 from .files import is_own, open_own

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from ..contract.checks import parse_checks
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import EinkornError, did_you_mean, nearest
 
 PREFIX = "EINKORN_"

@@ -12,10 +12,10 @@ See also `readers` (which frontends there are).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import CompileError, EinkornError
 from ..diagnostics.places import Place, user_place
 from ..signature.schema import OpSchema

@@ -13,11 +13,12 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Any
 
 from ..diagnostics.cached import cached
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import EinkornError, joined
 from ..diagnostics.places import SHIPPED, is_shipped
 from ..signature.schema import OpSchema

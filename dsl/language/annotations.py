@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..diagnostics.collecting import Broken, collect
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import CompileError
 from ..diagnostics.places import user_place
 from ..signature.schema import Form, Role

@@ -19,9 +19,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import CompileError
 from ..diagnostics.places import Place, user_place
 from ..diagnostics.rich import Rich

@@ -19,11 +19,12 @@ import struct
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 from ..diagnostics.cached import cached
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError
 from ..diagnostics.places import shown_path
 from ..diagnostics.shield import raise_if_of_handler

@@ -20,12 +20,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from ..contract.code_formats import FORMATS
 from ..diagnostics.cached import cached
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.json_reading import read_json
 from ..diagnostics.shield import raise_if_of_handler

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError, plural
 from ..frontend.program import PortableKernel
 from ..frontend.read_program import read_program

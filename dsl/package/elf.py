@@ -8,8 +8,9 @@ The numbers are those of the System V ABI, its processor supplements, and LLVM's
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from ..diagnostics.dataclass import dataclass
 
 FILE_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 PROGRAM_HEADER: Final = struct.Struct("<IIQQQQQQ")

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.forks import fork_lock
 from ..diagnostics.json_reading import read_json
 from ..diagnostics.shield import raise_if_of_handler

@@ -11,11 +11,11 @@ import binascii
 import hashlib
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ..diagnostics.cached import cached
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError
 from ..diagnostics.places import shown_path
 from ..diagnostics.shield import raise_if_of_handler, shielded

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.cached import cached
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import EinkornError, PackageError, did_you_mean, joined, without_repeats
 from ..diagnostics.rich import Rich
 from ..diagnostics.shield import passes_signals, raise_if_of_handler, shielded

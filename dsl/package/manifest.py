@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..contract.abi import ABI_VERSION, SILENT_ABI
 from ..contract.code_formats import FORMATS
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.json_reading import Misread, read_json, shown
 from ..diagnostics.shield import raise_if_of_handler
 from ..signature.read_schema import declared, read_schema

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..contract import abi
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.json_reading import Misread
 from . import elf
 

@@ -11,10 +11,11 @@ import fnmatch
 import logging
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import PackageError, did_you_mean
 from ..diagnostics.places import shown_path
 from ..diagnostics.shield import raise_if_of_handler, shielded

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from .dims import Axis, Computed, DimItem, DimName, DimNumber, Expression, FixedAxis, Pack, evaluate, names_in
 from .parse_dims import parse_dims
 from .schema import OpSchema, TensorArgument

@@ -12,8 +12,8 @@ inputs; else an int parameter of its name; else the output types that the caller
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import DTypeError
 from ..diagnostics.places import Place
 from ..types.dtype import DType

@@ -7,9 +7,10 @@ disagree. Element types are unified here; shapes, the larger half, in `signature
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import DTypeError, EinkornError, GraphError, plural
 from ..diagnostics.places import Place
 from ..types.dtype import DType

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import CompileError, Remark, did_you_mean, joined
 from .dims import (
     AnyAxis,

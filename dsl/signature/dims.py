@@ -13,8 +13,10 @@ Here are its syntax tree, the print of it, and what expressions mean.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from ..diagnostics.dataclass import dataclass
 
 
 class DimLike(Protocol):

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from ..diagnostics.cached import cached
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.places import Place
 from ..types.dtype import DType, scalar_name
 

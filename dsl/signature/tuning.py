@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import CompileError, GraphError, did_you_mean
 from ..diagnostics.places import Place
 from ..types.dtype import DType

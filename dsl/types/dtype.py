@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import builtins
 import importlib
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics.dataclass import dataclass
 from ..diagnostics.errors import DTypeError
 from ..diagnostics.shield import shielded
 from .formats import FloatFormat

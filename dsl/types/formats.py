@@ -20,9 +20,10 @@ Code for targets does the same in `compiler.lowering.narrow_floats`, and tests h
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from ..diagnostics.dataclass import dataclass
 
 if TYPE_CHECKING:
     from fractions import Fraction

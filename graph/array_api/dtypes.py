@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import copy as python_copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DTypeError
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType

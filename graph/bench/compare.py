@@ -10,10 +10,10 @@ import json
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.environment.files import replace_file
 from ..profiling.profile_page import shown_time

@@ -14,10 +14,11 @@ import itertools
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.frontend.python.user_programs import running
 from ..arguments import list_of, wrong

@@ -13,9 +13,10 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import shown_value
 from ..arguments import int_of, number_of, wrong
 from ..profiling.profile_page import shown_time

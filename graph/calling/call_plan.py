@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.program import PortableKernel
 from ..driver.device import Driver, Storage

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..loading.background import BACKGROUND
 
 MAX_KINDS: Final = 64  # kinds of calls that are counted

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir import Constraint, GraphIR
 from ..passes.memory_plan import Plan
 from ..types.dims import Dim

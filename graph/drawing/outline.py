@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..ir import Branch, Carried, ConstantTensor, Control, External, GraphIR, Item, Loop, Node, shown_array
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import plural
 from ...dsl.diagnostics.forks import fork_lock
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.types.dtype import DType

@@ -13,10 +13,10 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError, GraphError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded

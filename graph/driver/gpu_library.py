@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
+
+from ...dsl.diagnostics.dataclass import dataclass
 
 # Of copies, as in `dsl.contract.abi`.
 WITHIN: Final = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable, read_kernels
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import PackageError
 from .device import CodeFile, Entry, ScratchSize
 from .shared_library import SharedLibrary, scratch_size

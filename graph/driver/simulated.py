@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from ...dsl.contract import abi
 from ...dsl.contract.checking import Check, CheckState, FindingRecord
 from ...dsl.contract.schedules import STAGE_BITS, Schedule, Switch, parse_schedule, schedule_of
 from ...dsl.diagnostics.cached import cached
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import raise_if_of_handler

@@ -6,9 +6,9 @@ See also `devices` (which devices there are).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError
 from ..arguments import choice_of, int_of, list_of, wrong
 from .devices import CPU, Accelerator, Device, DeviceRef

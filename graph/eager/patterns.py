@@ -12,9 +12,9 @@ See also `programs` (code).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded

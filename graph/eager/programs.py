@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.shield import raise_if_of_handler, shielded

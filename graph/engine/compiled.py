@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...dsl.contract.checks import Checks
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.knobs import knobs

@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.types.packing import pack
 from ..calling.call import Caller

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from ...dsl.contract.exports import (
     SizeRelation,
     WeightsFile,
 )
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.environment.compiling import compiling

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, Final
 
 from ...dsl.contract.exports import ALIGNMENT, WeightsFile
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
 
 _CHUNK: Final = 1 << 24

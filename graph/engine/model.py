@@ -12,11 +12,11 @@ import dataclasses
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.contract.checks import Checks
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, GraphError, KernelError, of_call
 from ...dsl.diagnostics.forks import fork_lock, in_child
 from ...dsl.diagnostics.places import user_place

@@ -7,11 +7,12 @@ Compiled code reports where a loop begins, and the accesses to elements that a c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from .reports import Failure, Report, detail_of
 
 BEGIN = "parallel"

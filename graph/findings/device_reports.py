@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.forks import fork_lock
 from ..driver.arrays import address_of
 from ..driver.device import Driver, Entry

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.diagnostics.json_reading import Misread, count, expected, listed, of_fields, one_of, read_json, text
 from ...dsl.diagnostics.places import InnerPlace, Place, is_shipped

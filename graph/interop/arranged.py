@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from .spread import common_shape
 
 Order = tuple[int, ...]  # of an axis: which axis of the call's arrays it is

@@ -6,9 +6,9 @@ See also `kinds` (what the values are), `dsl.signature.parameters` (what values 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, did_you_mean, plural
 from ...dsl.diagnostics.places import user_place
 from ...dsl.signature.parameters import bind_parameters

@@ -10,7 +10,6 @@ derivatives differentiate the operations of the backward: operations of JAX, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from .jax_callee import Callee, Levels, at_front, is_inexact, members, varying_alike, varying_axes

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 

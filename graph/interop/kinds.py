@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DeviceError, DTypeError, EinkornError, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType

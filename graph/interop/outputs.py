@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import DTypeError, EinkornError, GraphError, plural, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from ...dsl.contract.checks import parse_checks
 from ...dsl.diagnostics.cached import cached
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.places import user_place

@@ -6,13 +6,13 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dsl.diagnostics.cards import Card, CardTable, Note
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.rich import Rich

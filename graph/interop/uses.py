@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import CodeType
 from typing import Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.frontend.base import Gradient
 from ...dsl.frontend.python.register import Kernel

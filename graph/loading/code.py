@@ -6,9 +6,10 @@ See also `loading.load` (where the files come from), `calling.call` (the memory 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.dataclass import dataclass
 from ..driver.device import Code, CodeFile, Entry
 from ..driver.devices import CPU, Device
 from ..findings.prints import PrintOptions

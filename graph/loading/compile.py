@@ -15,12 +15,13 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from ...dsl.contract.checks import SAFE, Checks, parse_checks
 from ...dsl.contract.doors import DoorSpec
 from ...dsl.contract.unit import EntrySpec, NodeSpec, Piece, Size, Slot
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError, DeviceError, EinkornError, InternalError
 from ...dsl.diagnostics.places import InnerPlace, shown_path, user_place
 from ...dsl.diagnostics.shield import shielded

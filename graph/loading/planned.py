@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.shield import shielded
 from ..driver.devices import DeviceRef
 from ..ir import GraphIR, Node

@@ -6,9 +6,9 @@ See also `engine.graph_package`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...dsl.contract.checks import SAFE, Checks
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import TargetError
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.log import start_log

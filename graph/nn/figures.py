@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from .cache import PagedKVCacheManager
 
 MOST_TIMES = 10_000  # that are kept

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..eager import functional as F
 from ..ops.cache import flash_attention_ragged, kv_cache_store
 

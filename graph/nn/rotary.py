@@ -7,11 +7,11 @@ et al. 2023), and that of Llama 3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of
 from ..driver.devices import Device, DeviceRef

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of, plural
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import raise_if_of_handler

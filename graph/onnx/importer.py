@@ -10,12 +10,13 @@ See also `rows` (how one op type is converted), `model_file`, `tensors` (reading
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 import numpy as np
 import onnx
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import passes_signals

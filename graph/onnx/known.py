@@ -8,11 +8,11 @@ be decided of a symbolic size raises, and the node is then staged like any other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from .. import ops

@@ -10,13 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import onnx
 from google.protobuf.message import DecodeError
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import shown_path, user_place
 from .initialisers import take_out

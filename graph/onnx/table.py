@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...dsl.diagnostics.cached import cached
+from ...dsl.diagnostics.dataclass import dataclass
 from ..staging.value import TensorValue
 from ..types.dims import Dim
 from .known import Array, KnownTensor

@@ -19,12 +19,13 @@ See also `passes.control_flow` (where the values lie).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, shown_value
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.dtype import DType

@@ -8,9 +8,9 @@ wanted are those of a batch, axes that are wanted no more those of a matrix prod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..arguments import text_of
 from ..staging.value import TensorValue, TensorValueLike
 from ..types.dims import Dim, Shape, StaticDim

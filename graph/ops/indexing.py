@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import ElementError, GraphError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType

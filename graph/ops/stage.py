@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import EinkornError, GraphError, each_of
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ..arguments import int_of, list_of, wrong
 from ..staging.value import TensorValue
 from ..types.dims import Dim, Shape, ceildiv

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ..driver.devices import DeviceRef
 from ..ir import (

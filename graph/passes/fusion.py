@@ -30,9 +30,9 @@ build a group, the graph retries with this group's root `apart`: what was to be 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.signature.schema import Form
 from ..driver.devices import DeviceRef

@@ -19,9 +19,10 @@ See also `fusion` (which kernels run when).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.signature.schema import Role
 from ..ir import Branch, GraphIR, Node
 from ..types.dims import Dim, Shape, StaticDim

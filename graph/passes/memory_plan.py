@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...dsl.contract.unit import (
     BufferSpec,
@@ -27,6 +26,7 @@ from ...dsl.contract.unit import (
     Store,
     WhileStep,
 )
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import InternalError
 from ...dsl.signature.schema import TensorArgument
 from ...dsl.types.dtype import DType

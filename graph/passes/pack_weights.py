@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ...dsl.diagnostics.cached import cached
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.package.library import LoadedKernel
 from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Held, Item, Node

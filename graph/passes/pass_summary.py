@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from ...dsl.diagnostics.dataclass import dataclass
 
 PREFIX: Final = "graph."  # of the names of passes
 

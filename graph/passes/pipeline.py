@@ -19,9 +19,10 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import CompileError
 from ...dsl.environment.knobs import Knob, Knobs, knobs
 from ..ir import GraphIR, Node, PreparedValue

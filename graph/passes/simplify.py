@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.signature.schema import OpSchema
 from ...dsl.types.dtype import DType
 from ..ir import ConstantTensor, GraphIR, Item, Node, fits

@@ -7,8 +7,8 @@ way is put into words.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place, shown_path
 from ..ir import GraphIR, Node
 from .fusion import MAX_INLINE_COST, MAX_INLINE_DEPTH, MAX_RECOMPUTED_COST, UNBOUNDED, Facts, Fusion, Group, Partition

@@ -6,9 +6,10 @@ See also `memory_counters` (how they are counted).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.places import Place, shown_path
 
 SECTOR: Final = 32

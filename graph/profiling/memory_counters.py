@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from ...dsl.contract.checking import LAUNCH, What
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.environment.files import replace_file
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel

@@ -16,11 +16,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...dsl.contract import abi
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.forks import fork_lock
 from ...dsl.diagnostics.rich import Rich
 from ...dsl.diagnostics.shield import shielded

@@ -8,9 +8,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.rich import Rich
 
 

@@ -8,9 +8,9 @@ change. Shapes and dims are in `dims`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType

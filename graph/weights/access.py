@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, did_you_mean
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType

@@ -17,11 +17,11 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import raise_if_of_handler

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...dsl.diagnostics.cached import cached
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, brief
 from ...dsl.diagnostics.json_reading import Misread, count, expected, field, listed, of_fields, one_of, read_json, text
 from ...dsl.diagnostics.places import user_place

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import mmap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import IO, Any, Final
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.package import elf
 from .object_file import ObjectFile, Section, Symbol, fault
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.package import elf
 from .blobs import Stream
 from .object_file import ObjectFile, Symbol, fault

@@ -6,8 +6,9 @@ See also `codegen.elf.linker`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.package import elf
 from .object_file import ObjectFile, Relocation, Section, Symbol, fault
 

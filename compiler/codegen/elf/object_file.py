@@ -6,8 +6,7 @@ what it is. See also `codegen.elf.linker`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.diagnostics.errors import InternalError
 from ....dsl.package import elf
 

@@ -6,9 +6,9 @@ The same input gives the same bytes. See also `codegen.elf.object_file`, which r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import IO
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.package import elf
 from .blobs import Stream
 from .image import Strings

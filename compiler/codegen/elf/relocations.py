@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.package import elf
 from .object_file import fault
 

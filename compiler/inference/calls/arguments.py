@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.diagnostics.errors import CompileError, did_you_mean, plural
 from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax

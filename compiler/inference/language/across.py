@@ -14,8 +14,8 @@ of short bodies, for in long ones memory is not what counts, and of such as do n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import INT, SIMDType
 from ...ir.opcodes import LOAD
 from ...ir.polynomials import split

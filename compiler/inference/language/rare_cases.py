@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import BOOL, INT
 from ...ir.builder import Builder
 from ...ir.opcodes import CONST, FOR, IF, LOAD, STORE, YIELD

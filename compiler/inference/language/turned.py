@@ -17,9 +17,9 @@ The rows of a tile lie along one axis, or along several of which the elements of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import INT, UNSIGNED, DType, SIMDType
 from ...ir.opcodes import LOAD
 from ...ir.polynomials import Poly, minus, plus, split, times

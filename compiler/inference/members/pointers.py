@@ -8,9 +8,9 @@ Registers methods in the table of members. See also `tensor_memory` (the tensor 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.frontend import syntax as s
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value

@@ -9,9 +9,9 @@ See also `inference.members.pointers` and `tensor_memory` (what the author wrote
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Region, Value

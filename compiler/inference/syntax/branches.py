@@ -10,9 +10,9 @@ Registers the handlers of `If`, `Rest` and `Conditional`. See `inference.evaluat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.diagnostics.errors import CompileError
 from ....dsl.diagnostics.places import is_shipped
 from ....dsl.frontend import syntax as s

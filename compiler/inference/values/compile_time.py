@@ -9,10 +9,11 @@ See also `values.describe` (their names in messages).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.diagnostics.errors import CompileError
 from ....dsl.diagnostics.places import Place
 from ....dsl.frontend import syntax

@@ -7,9 +7,10 @@ A block may run off its end (`next`), or leave by `break`, `continue` or `return
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.frontend import syntax
 from ...ir.opcodes import NOTE
 from ...ir.program import Region

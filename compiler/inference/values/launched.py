@@ -5,8 +5,7 @@ See also `language.grids` (how launches are made).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....dsl.diagnostics.dataclass import dataclass
 from ...ir.program import Region, Value
 
 

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -23,6 +22,7 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from ...diagnostics.collecting import collect, collecting
+from ...diagnostics.dataclass import dataclass
 from ...diagnostics.errors import EinkornError, joined
 from ...diagnostics.forks import fork_lock, in_child
 from ...diagnostics.installation import PACKAGE

@@ -15,7 +15,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import torch
@@ -24,6 +24,7 @@ from torch.autograd import forward_ad
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 from torch.autograd.function import _SingleLevelFunction
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.diagnostics.errors import GraphError
 from ....dsl.diagnostics.places import user_place
 from ..uses import Uses

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue

@@ -6,9 +6,9 @@ See also `sampling` (resizing).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue

@@ -6,10 +6,10 @@ The products of all steps with the input's weights are one product; each step ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
