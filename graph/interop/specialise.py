@@ -491,7 +491,7 @@ def _operand(graph: Graph, names: AxisNames, number: int) -> Value:
     sizes = _sizes(graph, names)
     shape = [Dim(evaluate(wanted[axis], sizes)) if axis in wanted else dim for axis, dim in enumerate(value.shape)]
     if not isinstance(value, BufferValue):
-        return rebind(value, shape)
+        return rebind(value.tensor, shape)
     for axis in wanted:
         text = f"axis {axis} has to have size {wanted[axis]}"
         require(graph.name, "equal", value.shape[axis], shape[axis], text)

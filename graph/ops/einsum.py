@@ -52,7 +52,7 @@ def einsum(equation: str, *operands: TensorValueLike) -> TensorValue:
         DTypeError: bool tensors, or dtypes that do not go together.
     """
     terms, result = _parsed(text_of("equation", equation), len(operands))
-    values = tensors(_NAME, **{f"operands[{k}]": operand for k, operand in enumerate(operands)})
+    values = tensors(_NAME, None, **{f"operands[{k}]": operand for k, operand in enumerate(operands)})
     for k, value in enumerate(values):
         check_kind(_NAME, f"operands[{k}]", value, "numeric")
     named = [_Named(value, _names(term, value, k)) for k, (term, value) in enumerate(zip(terms, values, strict=True))]

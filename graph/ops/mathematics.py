@@ -157,11 +157,11 @@ def _held(name: str, x: TensorValueLike, low: TensorValueLike | None, high: Tens
     for argument, one in (("x", value), ("min", low), ("max", high)):
         if isinstance(one, TensorValue):
             check_kind(name, argument, one, "numeric")
-    if low is None and high is None:
-        fail(name, "takes a bound: min, max or both", code="EK0478", argument="min", expected="a bound", got="None")
+    if low is None:
+        if high is None:
+            fail(name, "takes a bound: min, max or both", code="EK0478", argument="min", expected="a bound", got="None")
+        return minimum(value, high)
     if high is None:
         return maximum(value, low)
-    if low is None:
-        return minimum(value, high)
     first, bottom, top = tensors(name, x=value, min=low, max=high)
     return builtin("elementwise", "clamp", broadcast(name, {"x": first, "min": bottom, "max": top}))[0]

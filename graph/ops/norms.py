@@ -162,7 +162,7 @@ def _weight(name: str, argument: str, given: TensorValueLike, value: TensorValue
         check_kind(name, argument, weight, "float")
         same_device(name, {"input": value, argument: weight})
     else:
-        weight = tensors(name, **{"input": value, argument: given})[1]
+        weight = tensors(name, None, **{"input": value, argument: given})[1]
     wanted = value.shape[axis]
     if weight.rank == 0:
         return expand(weight, [wanted])

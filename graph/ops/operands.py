@@ -447,8 +447,9 @@ def buffer_of(name: str, argument: str, value: Any) -> BufferValue:
             got=type(value).__name__,
             hint="take it as an input of a BufferType, or make one with ops.buffer_create(type)",
         )
-    if value.graph is not current(name):
-        tensor(name, argument, value)  # the error of a value of another graph
+    graph = current(name)
+    if value.graph is not graph:
+        raise foreign_value(name, argument, value, graph, user_place())
     return value
 
 

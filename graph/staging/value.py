@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+import numpy as np
+
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.types.dtype import DType
 from ..driver.devices import Device, DeviceRef
+from ..driver.dlpack import DLPackArray
 from ..types.dims import Dim, Shape
 from ..types.tensor_type import BufferType, ShapedType, TensorType
 
 NO_METHOD: ExtensionPoint[Callable[[Any, str], NoReturn]] = ExtensionPoint("graph.ops.other_names", "no_method")
-TensorValueLike = Any  # TensorValue, int, float, NumPy scalar or array, any DLPack array, static Dim
 Axes = int | tuple[int, ...] | None
 
 
@@ -145,7 +147,7 @@ class TensorValue(Value):
         return self // other, self % other
 
     def __rdivmod__(self, other: TensorValueLike) -> tuple[TensorValue, TensorValue]:
-        return other // self, other % self
+        return self.__rfloordiv__(other), self.__rmod__(other)
 
     __hash__ = object.__hash__  # a value is hashed by what it is, not by what it equals
 
@@ -229,6 +231,18 @@ class TensorValue(Value):
         def __le__(self, other: TensorValueLike) -> TensorValue: ...
         def __gt__(self, other: TensorValueLike) -> TensorValue: ...
         def __ge__(self, other: TensorValueLike) -> TensorValue: ...
+
+
+class HoldsTensorValue(Protocol):
+    """An object that stands for a tensor of the graph that is being built, such as a parameter of a layer."""
+
+    def __tensorvalue__(self) -> TensorValue: ...
+
+
+# What an operand of an op may be: a value of the graph, sizes, a number, or an array of any library.
+Sizes = Dim | Shape
+Numbers = int | float | complex | np.generic
+TensorValueLike = TensorValue | HoldsTensorValue | Sizes | Numbers | np.ndarray[Any, Any] | DLPackArray
 
 
 def _unanswerable(what: str, hint: str) -> NoReturn:

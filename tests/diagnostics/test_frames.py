@@ -12,7 +12,7 @@ import pytest
 from einkorn.compiler.build import build_package
 from einkorn.dsl.diagnostics.errors import EinkornError, InternalError
 from einkorn.dsl.environment.tracebacks import without_internals
-from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, TensorValue, ops
 
 HERE = Path(__file__).name
 KERNEL = """
@@ -26,7 +26,7 @@ FOUR = TensorType(DType.int32, (4,), DeviceRef.CPU())
 
 
 def load(path: Path) -> None:
-    def forward(x: object) -> object:
+    def forward(x: TensorValue) -> object:
         return ops.custom("frames::wrong", device=DeviceRef.CPU(), values=[x])[0]
 
     InferenceSession().load(Graph("wrong", forward=forward, input_types=[FOUR], custom_extensions=[path]))
@@ -51,7 +51,7 @@ def open_nothing(path: Path) -> None:
 
 
 def within_forward(path: Path) -> None:
-    def forward(x: object) -> object:
+    def forward(x: TensorValue) -> object:
         return ops.reshape(x, (3,))
 
     Graph("staged", forward=forward, input_types=[FOUR])

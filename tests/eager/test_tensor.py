@@ -254,7 +254,7 @@ def test_realization() -> None:
         assert current_realization_context() is context
     state = context.add_source(x)
     with context.graph:
-        value = ops.exp(state.value)
+        value = ops.exp(state.value.tensor)
     made = context.create_unrealized(value)
     assert isinstance(made, Tensor) and not made.real and made.state is not None
     further = made * 2 + 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from einkorn.dsl.types.dtype import DType
 from einkorn.graph import Graph, TensorType, TensorValue, ops
+from einkorn.graph.staging.value import TensorValueLike
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -65,7 +68,7 @@ def test_unfinished_graphs_print() -> None:
         (np.arange(1000.0).reshape(10, 100), DType.bfloat16, "[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, ...]"),
     ],
 )
-def test_constants(value: object, dtype: DType | None, text: str) -> None:
+def test_constants(value: TensorValueLike | list[Any], dtype: DType | None, text: str) -> None:
     with Graph("g") as graph:
         ops.constant(value, dtype)
     assert f"%0 = constant {text} : " in str(graph)

@@ -16,7 +16,7 @@ from einkorn.dsl.diagnostics.places import Place
 from einkorn.dsl.frontend import syntax
 from einkorn.dsl.frontend.anchors import anchors_of, place_at
 from einkorn.dsl.package.library import load_library
-from einkorn.graph import DeviceRef, ops
+from einkorn.graph import DeviceRef, TensorValue, ops
 from einkorn.graph.engine.model import Model
 
 KERNEL = """{before}from einkorn.dsl import InputTensor, Int32, OutputTensor, float32, int32, parallel_for, register
@@ -49,7 +49,7 @@ def write(file: Path, before: str = "", comment: str = "") -> None:
 
 
 def load(library: Path) -> Model:
-    def forward(x: object, at: object) -> object:
+    def forward(x: TensorValue, at: TensorValue) -> object:
         return ops.custom("picked", device=DeviceRef.CPU(), values=[x, at])
 
     return graphs.load(forward, (np.float32, ["m"]), (np.int32, ["n"]), extensions=[library])
