@@ -256,7 +256,8 @@ def _entry(
     taking = {code.symbol for code in codes if code.scratch}
     text = mlir.lower_to_llvm(emit_entry(program, target, fallible, sites, records, taking), target)
     elsewhere = {*HELPERS, *(code.symbol for code in codes), *(size_name(symbol) for symbol in taking)}
-    return llvm.compile_module(text, target, elsewhere=elsewhere).code
+    # The entry is as it is written: to allocate registers well for a thousand calls takes as long as a large group.
+    return llvm.compile_module(text, target, level=0, elsewhere=elsewhere).code
 
 
 def _helpers(target: Target) -> bytes:

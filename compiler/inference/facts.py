@@ -71,10 +71,14 @@ class _FactProber(GroupEvaluator):
         return self.probes[number]
 
 
+_GIVING = frozenset(["foreach", "fill"])  # what computes single elements of an output: see `Demand`
+
+
 def find_facts(node: NodeSpec, shapes: tuple[tuple[DType, tuple[Size, ...]], ...], target: Target) -> KernelFacts:
     """What `node` allows; `shapes` are its inputs' dtypes and shapes. A kernel with a mistake allows nothing."""
     schema = node.kernel.schema
-    if not schema.fuse or schema.mutable or len({shape for _, shape in node.outputs}) != 1:
+    single = schema.fuse and not schema.mutable and len({shape for _, shape in node.outputs}) == 1
+    if not single or _GIVING.isdisjoint(node.kernel.names):  # to evaluate a product takes long
         return KernelFacts(False)
     prober = _FactProber(node, shapes, target)
     region = Region()

@@ -108,7 +108,12 @@ def _calls(program: Program, fallible: Set[str], symbol: str, steps: Sequence[St
     writer.steps(steps)
     head = f"llvm.func {symbol}({_PARAMETERS}) -> i32 {_PLAIN}"
     first = f"    %zero = arith.constant 0 : i32\n{_FOR_CONDITIONS if program.on_device and program.steps else ''}"
-    return f"  {head} {{\n{first}{''.join(writer.lines)}    llvm.return %zero : i32\n  }}\n"
+    last = _LEAVE if writer.leaves else ""
+    return f"  {head} {{\n{first}{''.join(writer.lines)}    llvm.return %zero : i32\n{last}  }}\n"
+
+
+_LEAVING = "^leaving"  # the block that ends a function whose call is given up
+_LEAVE = f"  {_LEAVING}:\n    %failure = arith.constant 1 : i32\n    llvm.return %failure : i32\n"
 
 
 # Of a device, where a condition is brought to.
@@ -131,6 +136,7 @@ class _Calls:
         self.lines: list[str] = []
         self.known: dict[str, str] = {}  # what was loaded in this block
         self.called = False
+        self.leaves = False
         self.names = itertools.count()
         self.blocks = itertools.count(1)
 
@@ -186,7 +192,7 @@ class _Calls:
         if callee.name in self.fallible:
             failed = self.name()
             self.line(f"{failed} = arith.cmpi ne, {result}, %zero : i32")
-            self.line(f"scf.if {failed} {{ {LEAVE} }}")
+            self.leave_if(failed)
         if self.program.traced:
             self.report_site(abi.ends(number))
 
@@ -215,7 +221,18 @@ class _Calls:
         status, none, ended = self.field(abi.STATUS_OFFSET, "i64"), self.name(), self.name()
         self.line(f"{none} = arith.constant 0 : i64")
         self.line(f"{ended} = arith.cmpi ne, {status}, {none} : i64")
-        self.line(f"scf.if {ended} {{ {LEAVE} }}")
+        self.leave_if(ended)
+
+    def leave_if(self, condition: str) -> None:
+        """Returns 1 where a condition holds.
+
+        This is a branch and not an `scf.if`: an entry may have a thousand calls, and MLIR takes longer to lower so many
+        structured exits than LLVM takes for the rest.
+        """
+        after = f"^bb{next(self.blocks)}"
+        self.line(f"llvm.cond_br {condition}, {_LEAVING}, {after}")
+        self.lines.append(f"  {after}:\n")  # what this block loaded stays known: it is the only way here
+        self.leaves = True
 
     def report_site(self, site: int) -> None:
         """Reports that a group begins or ends."""
@@ -278,6 +295,6 @@ class _Calls:
                 self.line(f"llvm.store {value}, {self.address('pointer', buffer)} : !llvm.ptr, !llvm.ptr")
         stop = self.name()  # short kernels do not poll, and a loop may have no end
         self.line(f"{stop} = llvm.call @ek.poll(%ctx, %zero) : (!llvm.ptr, i32) -> i1")
-        self.line(f"scf.if {stop} {{ {LEAVE} }}")
+        self.leave_if(stop)
         self.line(f"llvm.br {head}")
         self.begin(after)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from ..diagnostics.shield import passes_signals
-from .process_settings import ProcessSetting
+from .process_settings import ProcessSetting, rare_collections
 from .stacks import has_room, on_large_stack
 
 EVALUATION_FRAMES: Final = 8000  # of Python, that the evaluation of nested kernels and functions may take
@@ -50,7 +50,7 @@ def _with_room(work: Callable[[], T]) -> T:
 def _inside(work: Callable[[], T]) -> T:
     _local.inside = True
     try:
-        with _recursion.changed():
+        with _recursion.changed(), rare_collections.changed():
             return work()
     finally:
         _local.inside = False

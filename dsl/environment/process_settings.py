@@ -5,6 +5,7 @@ Each thread that put back what it found would undo what another one needs, or ke
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -71,6 +72,19 @@ SWITCHING: Final = 1e-4  # seconds; Python's own are 50 times as many
 # waits for it holds up MLIR and LLVM, for which it needs it between their steps alone; and calls of other threads would
 # wait for one that compiles in the background.
 quick_switching = ProcessSetting(sys.getswitchinterval, sys.setswitchinterval, lambda before: min(before, SWITCHING))
+
+COLLECTING: Final = 100_000  # new objects; Python's own are 700
+
+
+def _rarely(before: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The thresholds of the collector while much is made; 0 says that it is off, and stays."""
+    young, middle, old = before
+    return max(young, COLLECTING) if young else 0, middle, old
+
+
+# Imports and compilations make millions of objects that live until the end and have few cycles. To search them for
+# garbage as often as Python does by itself takes up to an eighth of the time.
+rare_collections = ProcessSetting(gc.get_threshold, lambda counts: gc.set_threshold(*counts), _rarely)
 
 
 @in_child

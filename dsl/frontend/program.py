@@ -82,6 +82,13 @@ class PortableKernel:
         content = [schema, functions, [_global_to_json(g) for g in self.globals]]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
+    @cached
+    def names(self) -> frozenset[str]:
+        """What it uses of the language: names such as `foreach`, and those of members such as `fill`."""
+        parts = (part for function in self.functions for part in syntax.walk(function.syntax))
+        members = {part.name for part in parts if isinstance(part, syntax.Attribute)}
+        return frozenset(members | {entry.value for entry in self.globals if entry.kind == "stub"})
+
     def expanded(self, counts: Mapping[str, int]) -> PortableKernel:
         """The program for so many tensors of each variadic argument; see `variadic`."""
         if not self.schema.variadic:

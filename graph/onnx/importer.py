@@ -20,6 +20,7 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import passes_signals
+from ...dsl.environment.process_settings import rare_collections
 from ..driver.devices import Device, DeviceRef
 from ..staging.graph import Graph
 from ..staging.value import TensorValue
@@ -47,7 +48,8 @@ def import_model(
     """See `from_onnx`."""
     read = read_model(model)
     try:
-        return _import(read, name, shapes, constants, device)
+        with rare_collections.changed():
+            return _import(read, name, shapes, constants, device)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, EinkornError):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from einkorn.compiler.pipeline import GroupCompilation, compile_entry
 from einkorn.compiler.reproducer import read_reproducer
 from einkorn.compiler.targets import lookup
 from einkorn.dsl.diagnostics.errors import CompileError, InternalError, KernelError
-from einkorn.dsl.environment.process_settings import SWITCHING
+from einkorn.dsl.environment.process_settings import COLLECTING, SWITCHING
 from einkorn.graph import DeviceRef, ops
 from einkorn.graph.loading import compile as compiling
 from einkorn.graph.loading import load as loading
@@ -248,6 +249,29 @@ def test_threads_switch_more_often_while_they_compile(monkeypatch: pytest.Monkey
     monkeypatch.setattr(GroupCompilation, "make", noted)
     graphs.load(layers(2), X)
     assert seen and max(seen) <= min(usual, SWITCHING) * 1.01 and sys.getswitchinterval() == usual
+
+
+def test_garbage_is_collected_more_rarely_while_a_graph_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    """And as before afterwards; a program that has switched the collector off keeps it so."""
+    seen: list[tuple[int, int, int]] = []
+    make, usual = GroupCompilation.make, gc.get_threshold()
+
+    def noted(self: GroupCompilation) -> bytes:
+        seen.append(gc.get_threshold())
+        return make(self)
+
+    monkeypatch.setattr(GroupCompilation, "make", noted)
+    graphs.load(layers(2), X)
+    assert {counts[0] for counts in seen} == {max(usual[0], COLLECTING)} and gc.get_threshold() == usual
+    seen.clear()
+    gc.set_threshold(0)
+    try:
+        graphs.load(layers(2, ops.tanh), X)
+        assert {counts[0] for counts in seen} == {0} and gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*usual)
 
 
 def test_ctrl_c_ends_the_work(tmp_path: Path) -> None:
