@@ -19,6 +19,8 @@ from ...dsl.diagnostics.errors import EinkornError
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
 from ..driver.devices import DeviceRef
+from ..ir import GraphIR, Node
+from ..quantization.encodings import ENCODINGS
 from ..types.dims import Dim
 from ..types.tensor_type import TensorType
 from .cache import CODE, NO_PAGE, PagedKVCacheManager, tokens_of
@@ -30,8 +32,10 @@ from .rotary import RotaryEmbedding
 from .sampling import SamplingParams, sample
 from .state import misused
 
-# A product of fewer rows may sum in another order, so that a step always has as many rows and sequences.
+# A product of floats with fewer rows may sum in another order: a step of a model that has one always has as many rows
+# and sequences. Products of quantised blocks sum in one order.
 LEAST_ROWS = 4
+BLOCK_PRODUCTS = frozenset(row.product[1] for row in ENCODINGS.values() if row.activation)
 
 
 class Tokenizer(Protocol):
@@ -68,10 +72,12 @@ class Request:
         logprobs: the logarithms of their likelihoods.
         is_finished: whether there will be no more.
         error: why not, if it failed.
+        owner: what the requests of a generator have in common.
     """
 
-    def __init__(self, prompt: list[int], params: SamplingParams) -> None:
+    def __init__(self, prompt: list[int], params: SamplingParams, owner: object = None) -> None:
         self.prompt, self.params = prompt, params
+        self.owner = owner
         self.new: list[int] = []
         self.logprobs: list[float] = []
         self.is_finished = False
@@ -99,15 +105,17 @@ class _OpenRequest:
     def __init__(self, generator: Generator, request: Request) -> None:
         self.request = request
         self._generator, self._place = generator, 0
+        self._lock = threading.Lock()  # several threads may take tokens of one stream
 
     def __del__(self) -> None:
         self._generator.cancel(self.request)
 
     def _next(self) -> int | None:
-        if not self._generator.advance(self.request, self._place):
-            return None
-        self._place += 1
-        return self.request.new[self._place - 1]
+        with self._lock:
+            if not self._generator.advance(self.request, self._place):
+                return None
+            self._place += 1
+            return self.request.new[self._place - 1]
 
 
 class TokenStream(_OpenRequest, Iterator[int]):
@@ -191,10 +199,12 @@ class Generator:
         rooms = [cache.num_pages * cache.params.page_size, *(each.max_sequence_length for each in tables)]
         self.max_length = min(rooms if max_length is None else [size_of("max_length", max_length), *rooms])
         self.vocabulary = int(self._compiled.model.output_metadata[0].shape[1] or 0)
+        self._least_rows = _least_rows(self._compiled.model.ir)
         self._running: list[Request] = []  # the oldest first
         self._waiting: deque[Request] = deque()
         self._figures = ServingFigures()
         self._cancelled: list[Request] = []
+        self._owner = object()
         self._is_stepping = False
         self._lock = threading.RLock()
 
@@ -218,7 +228,7 @@ class Generator:
             text = f"a prompt of {len(tokens)} tokens"
             wanted = f"1 to {self.max_length - 1} tokens"
             raise misused(text, "prompt", wanted, len(tokens), code=CODE)
-        request = Request(tokens, chosen)
+        request = Request(tokens, chosen, self._owner)
         with self._lock:
             if chosen.max_new_tokens == 0:
                 request.is_finished = True
@@ -228,7 +238,12 @@ class Generator:
 
     @placed
     def cancel(self, request: Request) -> None:
-        """Ends a request, and frees its pages."""
+        """Ends a request, and frees its pages.
+
+        Raises:
+            GraphError: EK0479, something else than a request of this generator.
+        """
+        self._check(request)
         with self._lock:
             if self._is_stepping:  # a stream is collected in the middle of a step
                 self._cancelled.append(request)
@@ -246,9 +261,20 @@ class Generator:
         return AsyncTokenStream(self, self.submit(prompt, params))
 
     @placed
-    def generate(self, prompts: Sequence[Any], params: SamplingParams | Sequence[SamplingParams]) -> list[Any]:
-        """The texts behind some prompts, which run together."""
-        each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
+    def generate(
+        self, prompts: Sequence[Any], params: SamplingParams | Sequence[SamplingParams] | None = None
+    ) -> list[Any]:
+        """The texts behind some prompts, which run together; parameters are those of all, or one for each.
+
+        Raises:
+            GraphError: EK0479 one text instead of a sequence, another number of parameters than of prompts, and the
+                errors of `submit` and `advance`.
+        """
+        if isinstance(prompts, str | bytes):
+            text = "prompts are a sequence of texts, and this is a text"
+            raise misused(text, "prompts", "a list", type(prompts).__name__, "generate([prompt])", code=CODE)
+        chosen = SamplingParams() if params is None else params
+        each = [chosen] * len(prompts) if isinstance(chosen, SamplingParams) else list(chosen)
         if len(each) != len(prompts):
             text = f"{len(each)} parameters for {len(prompts)} prompts"
             raise misused(text, "params", str(len(prompts)), len(each), code=CODE)
@@ -269,8 +295,10 @@ class Generator:
         """Steps until a request has a token at a place; whether it gets one.
 
         Raises:
-            GraphError: EK0474 the request needs more pages than there are, EK0479 its logits allow no token.
+            GraphError: EK0474 the request needs more pages than there are, EK0479 its logits allow no token, or it is
+                not one of this generator.
         """
+        self._check(request)
         while True:
             with self._lock:
                 if len(request.new) > place:
@@ -286,6 +314,12 @@ class Generator:
         """How fast tokens came, and how many pages are in use."""
         with self._lock:
             return self._figures.now(self.cache, len(self._running), len(self._waiting))
+
+    def _check(self, request: Request) -> None:
+        """A request of this generator is passed."""
+        if not isinstance(request, Request) or request.owner is not self._owner:
+            got = "a request of another generator" if isinstance(request, Request) else type(request).__name__
+            raise misused("a generator works on its own requests", "request", "one that submit gave", got, code=CODE)
 
     # *** steps ***
 
@@ -368,7 +402,7 @@ class Generator:
         counts = [len(tokens) for _, tokens in planned]
         batch = self.cache.batch([_sequence(request) for request, _ in planned], counts)
         rows, sequences = sum(counts), len(planned)
-        more, others = max(LEAST_ROWS - rows, 0), max(LEAST_ROWS - sequences, 0)
+        more, others = (max(self._least_rows - count, 0) for count in (rows, sequences))
         tokens = np.array([token for _, some in planned for token in some] + [0] * more, np.int64)
         logits = self._compiled(
             tokens,
@@ -400,7 +434,7 @@ class Generator:
             request.new.append(token)
             request.logprobs.append(logprob)
             self._figures.add_token(request.clock)
-            if request.params.is_finished(request.new) or len(request.tokens) >= self.max_length:
+            if request.params.is_finished(request.new, self.tokenizer.decode) or len(request.tokens) >= self.max_length:
                 self._finish(request)
 
     def _finish(self, request: Request, error: EinkornError | None = None) -> None:
@@ -419,6 +453,13 @@ class Generator:
 def _sequence(request: Request) -> int:
     assert request.sequence is not None
     return request.sequence
+
+
+def _least_rows(ir: GraphIR) -> int:
+    """How many rows a step has at least, so that no result depends on how many there are."""
+    nodes = [item for item in ir.nodes if isinstance(item, Node)]
+    products = (node for node in nodes if "matmul" in node.name and node.name not in BLOCK_PRODUCTS)
+    return LEAST_ROWS if any(products) or not all(node.kernel.shipped for node in nodes) else 1
 
 
 def _compiled(model: Module[..., Any], cache: PagedKVCacheManager) -> CompiledModule[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..eager.tensor import Tensor
 from .state import misused
 
 LARGEST_SEED = (1 << 63) - 1
+MOST_EMPTY = 8  # tokens without text in the middle of a text that ends a sequence
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class SamplingParams:
         frequency_penalty: what is subtracted for each time that a token has occurred.
         presence_penalty: what is subtracted for a token that has occurred.
         seed: draws depend on it and on the step, not on the batch.
-        stop: tokens, and sequences of tokens, that end a sequence.
+        stop: tokens, sequences of tokens, and texts that end a sequence; it has them then. A text may begin and end
+            within tokens.
         max_new_tokens: how many tokens a sequence gets at most; None for any number.
 
     Raises:
@@ -45,7 +47,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     seed: int = 0
-    stop: tuple[int | tuple[int, ...], ...] = ()
+    stop: tuple[int | str | tuple[int, ...], ...] = ()
     max_new_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -61,8 +63,9 @@ class SamplingParams:
             self._check("max_new_tokens", 0, LARGEST_SEED, whole=True)
         for end in self.stop if isinstance(self.stop, tuple) else [None]:
             tokens = end if isinstance(end, tuple) else (end,)
-            if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in tokens):
-                wanted = "a tuple of tokens, and of tuples of tokens"
+            is_text = isinstance(end, str) and end
+            if not is_text and not (tokens and all(map(_is_token, tokens))):
+                wanted = "a tuple of tokens, of tuples of tokens, and of texts"
                 raise misused(f"stop is {self.stop!r}", "stop", wanted, repr(self.stop), code="EK0473")
 
     def _check(self, name: str, low: float, high: float, *, open_below: bool = False, whole: bool = False) -> None:
@@ -79,12 +82,26 @@ class SamplingParams:
         """Whether earlier tokens change the logits."""
         return (self.repetition_penalty, self.frequency_penalty, self.presence_penalty) != (1, 0, 0)
 
-    def is_finished(self, tokens: Sequence[int]) -> bool:
-        """Whether the new tokens of a sequence end it."""
+    def is_finished(self, tokens: Sequence[int], decode: Callable[[Sequence[int]], Any] | None = None) -> bool:
+        """Whether the new tokens of a sequence end it; `decode` makes a text of tokens, for texts in `stop`."""
         if self.max_new_tokens is not None and len(tokens) >= self.max_new_tokens:
             return True
-        ends = (each if isinstance(each, tuple) else (each,) for each in self.stop)
-        return any(end and tuple(tokens[-len(end) :]) == end for end in ends)
+        return any(_ends(tokens, each, decode) for each in self.stop)
+
+
+def _ends(tokens: Sequence[int], end: int | str | tuple[int, ...], decode: Callable[..., Any] | None) -> bool:
+    if not isinstance(end, str):
+        wanted = end if isinstance(end, tuple) else (end,)
+        return tuple(tokens[-len(wanted) :]) == wanted
+    if decode is None:
+        raise misused(f"tokens have no text {end!r}", "decode", "the decode of a tokenizer", None, code="EK0473")
+    within = end.encode()
+    text = decode(tokens[-len(within) - MOST_EMPTY :])  # a token has a byte or more of a text, but for special ones
+    return within in (text if isinstance(text, bytes) else str(text).encode())
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
 
 
 def sample(

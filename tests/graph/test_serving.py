@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 from einkorn.tensor import Tensor
 
+from einkorn import functional as F
 from einkorn.errors import EinkornError
 from einkorn.graph import DeviceRef, Dim, DType, Graph, InferenceSession, TensorType, nn, ops
 from einkorn.graph.driver.buffer import Buffer
 from einkorn.graph.nn import paged
+from einkorn.graph.quantization import QuantizationEncoding
 
 HEADS, SHARED, SIZE, LAYERS, PAGE = 4, 2, 8, 2, 4
 CPU = DeviceRef.CPU()
@@ -314,11 +317,11 @@ def test_a_fork_copies_the_last_page_when_it_writes() -> None:
 
 
 class Layer(nn.Module):
-    def __init__(self, number: int, rope: nn.RotaryEmbedding, dim: int) -> None:
+    def __init__(self, number: int, rope: nn.RotaryEmbedding, dim: int, hidden: int) -> None:
         self.number = number
         self.norm = nn.RMSNorm(dim)
         self.attn = nn.Attention(dim, HEADS, SHARED, SIZE, rope=rope)
-        self.mlp = nn.MLP(dim, dim + 38)
+        self.mlp = nn.MLP(dim, hidden)
 
     def forward(self, x: Any, cache: paged.PagedCache) -> Any:
         x = x + self.attn.paged(self.norm(x), cache, self.number)
@@ -326,10 +329,10 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    def __init__(self, dim: int = 33, vocabulary: int = 256) -> None:
+    def __init__(self, dim: int = 33, vocabulary: int = 256, hidden: int | None = None) -> None:
         self.embedding = nn.Embedding(vocabulary, dim)
         rope = nn.RotaryEmbedding.of(SIZE, 128)
-        self.layers = nn.ModuleList(Layer(number, rope, dim) for number in range(LAYERS))
+        self.layers = nn.ModuleList(Layer(number, rope, dim, hidden or dim + 38) for number in range(LAYERS))
         self.last = nn.Linear(dim, vocabulary, bias=False)
 
     def forward(self, tokens: Any, cache: paged.PagedCache) -> Any:
@@ -411,6 +414,19 @@ def test_caches_of_narrow_types_give_the_same_in_any_batch(network: Network, dty
     ]
 
 
+@pytest.mark.as_shipped
+@pytest.mark.parametrize("encoding", [QuantizationEncoding.Q8_0, QuantizationEncoding.Q4_0])
+def test_quantised_networks_give_the_same_in_any_batch(encoding: QuantizationEncoding) -> None:
+    """A step of a single sequence has a single row."""
+    quantised = Network(96, hidden=160)
+    for _, each in quantised.descendants:
+        if isinstance(each, nn.Linear):
+            each.encoding, each.weight = encoding, F.quantize(encoding, each.weight)
+    each_alone = [run(generator(quantised), [prompt], [one])[0] for prompt, one in zip(PROMPTS, PARAMS, strict=True)]
+    assert run(generator(quantised)) == each_alone
+    assert run(generator(quantised, pages=20, tokens_per_step=32)) == each_alone
+
+
 def test_wider_networks_give_the_same_in_any_batch() -> None:
     """Their products go other ways in few rows than in many."""
     wide = Network(320, 1001)
@@ -466,6 +482,51 @@ def test_streams_of_several_threads_run_together(network: Network, alone: Any) -
     with ThreadPoolExecutor(5) as pool:
         found = list(pool.map(lambda number: list(made.stream(PROMPTS[number], PARAMS[number])), range(5)))
     assert found == [tokens for tokens, _ in alone]
+
+
+def test_consumers_of_one_stream_share_its_tokens(network: Network, alone: Any) -> None:
+    made = generator(network)
+
+    async def every() -> list[list[int]]:
+        stream = made.stream_async(PROMPTS[1], PARAMS[1])
+
+        async def some() -> list[int]:
+            return [token async for token in stream]
+
+        return list(await asyncio.gather(some(), some()))
+
+    assert sorted(token for tokens in asyncio.run(every()) for token in tokens) == sorted(alone[1][0])
+    assert made.cache.pages_in_use == 0
+
+
+class Pairs:
+    """Two letters are a token."""
+
+    LETTERS = "abcdefghijklmno\u00e9"
+
+    def encode(self, text: str) -> list[int]:
+        numbers = [self.LETTERS.index(letter) for letter in text]
+        return [16 * a + b for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
+
+    def decode(self, tokens: Any) -> str:
+        return "".join(self.LETTERS[token // 16] + self.LETTERS[token % 16] for token in tokens)
+
+
+@pytest.mark.parametrize("cut", [(3, 7), (4, 8), (5, 6), (9, 14)])
+def test_a_text_that_ends_a_sequence_may_begin_and_end_within_tokens(network: Network, cut: tuple[int, int]) -> None:
+    params = nn.SamplingParams(seed=9, max_new_tokens=12)
+    made = generator(network, tokenizer=Pairs())
+    (whole,) = made.generate(["abcd"], params)
+    end = whole[cut[0] : cut[1]]
+    (text,) = made.generate(["abcd"], dataclasses.replace(params, stop=(end,)))
+    assert text == whole[: 2 * math.ceil((whole.index(end) + len(end)) / 2)]
+
+
+def test_bytes_end_where_a_text_does(network: Network, alone: Any) -> None:
+    params = nn.SamplingParams(stop=("\u00e9",))
+    assert params.is_finished([7, 0xC3, 0xA9], bytes) and not params.is_finished([0xA9, 0xC3], bytes)
+    with pytest.raises(EinkornError, match="have no text"):
+        params.is_finished([1])
 
 
 def test_a_sequence_ends_where_the_positions_of_the_model_end(network: Network) -> None:
@@ -606,3 +667,20 @@ def test_a_page_that_there_is_not_is_an_error_when_it_is_read() -> None:
         with pytest.raises(EinkornError, match="page"):
             model(query, one, one, cache.pages, offsets, np.array(lengths, np.uint32), np.array(table, np.uint32))
     assert isinstance(cache.pages, Buffer) and not cache.pages.to_numpy().any()
+
+
+@pytest.mark.parametrize("call", [nn.Generator.cancel, lambda made, request: made.advance(request, 0)])
+@pytest.mark.parametrize("whose", ["another generator's", "nobody's"])
+def test_a_generator_refuses_requests_that_are_not_its_own(network: Network, call: Any, whose: str) -> None:
+    made, other = generator(network), generator(network)
+    request: Any = other.submit("a", PARAMS[0]) if whose.startswith("another") else "a"
+    with pytest.raises(EinkornError) as caught:
+        call(made, request)
+    assert (caught.value.code, caught.value.argument) == ("EK0479", "request")
+    assert other.figures.waiting == (whose != "nobody's")
+
+
+def test_one_text_is_no_list_of_prompts(network: Network) -> None:
+    with pytest.raises(EinkornError) as caught:
+        generator(network).generate("abc", PARAMS[0])
+    assert (caught.value.code, caught.value.argument) == ("EK0479", "prompts")

@@ -223,8 +223,8 @@ def test_what_is_no_row_of_integers_is_refused(argument: str, given: Any) -> Non
     assert caught.value.place is not None and caught.value.place.file == __file__
 
 
-@pytest.mark.parametrize("stop", [[3], 3, (1.5,), ("a",), ((1, -2),), (True,), (None,)])
-def test_stops_are_tokens(stop: Any) -> None:
+@pytest.mark.parametrize("stop", [[3], 3, "a", (1.5,), ("",), ((),), (b"a",), ((1, -2),), (True,), (None,)])
+def test_stops_are_tokens_and_texts(stop: Any) -> None:
     with pytest.raises(EinkornError) as caught:
         nn.SamplingParams(stop=stop)
     assert caught.value.argument == "stop"
