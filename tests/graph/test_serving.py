@@ -670,14 +670,14 @@ def test_a_page_that_there_is_not_is_an_error_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("call", [nn.Generator.cancel, lambda made, request: made.advance(request, 0)])
-@pytest.mark.parametrize("whose", ["another generator's", "nobody's"])
-def test_a_generator_refuses_requests_that_are_not_its_own(network: Network, call: Any, whose: str) -> None:
+@pytest.mark.parametrize("kind", ["request", "text"])
+def test_a_generator_refuses_requests_that_are_not_its_own(network: Network, call: Any, kind: str) -> None:
     made, other = generator(network), generator(network)
-    request: Any = other.submit("a", PARAMS[0]) if whose.startswith("another") else "a"
+    request: Any = other.submit("a", PARAMS[0]) if kind == "request" else "a"
     with pytest.raises(EinkornError) as caught:
         call(made, request)
     assert (caught.value.code, caught.value.argument) == ("EK0479", "request")
-    assert other.figures.waiting == (whose != "nobody's")
+    assert other.figures.waiting == (kind == "request")
 
 
 def test_one_text_is_no_list_of_prompts(network: Network) -> None:
