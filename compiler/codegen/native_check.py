@@ -19,6 +19,9 @@ from ..targets import lookup
 from ..targets.base import Target
 from . import llvm
 
+# What the standard library uses for targets that have it: it need not be tried, which takes a process.
+OF_LIBRARY = frozenset({"", "llvm.nvvm.rcp.approx.ftz.f", "llvm.nvvm.ex2.approx.ftz.f", "llvm.amdgcn.exp2.f32"})
+
 
 def check_native(program: Program, target: Target) -> None:
     """Refuses instructions and intrinsics that LLVM does not take.
@@ -28,7 +31,7 @@ def check_native(program: Program, target: Target) -> None:
     """
     for function in program.functions:
         for op in walk(function.body):
-            if op.opcode in (NATIVE, NATIVE_PURE) and op.attrs["kind"] != "call":
+            if op.opcode in (NATIVE, NATIVE_PURE) and op.attrs["kind"] != "call" and op.attrs["code"] not in OF_LIBRARY:
                 problem = _problem(_module(op, target), target.name)
                 if problem:
                     what = {"assembly": "instructions", "intrinsic": "intrinsic"}[op.attrs["kind"]]

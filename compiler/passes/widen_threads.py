@@ -22,6 +22,7 @@ from dataclasses import field
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
+from ..ir.native_opcodes import NATIVE_PURE
 from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM
 from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, Value, captures, walk
 from ..ir.schedule import LoopHints
@@ -85,7 +86,7 @@ def _plan(launch: Op) -> _Plan | None:
     if plan.total.const is not None and plan.total.const < MIN_ELEMENTS:
         return None
     ops = plan.body.ops[:-1]
-    if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE, NOTE) for op in ops):
+    if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE, NOTE, NATIVE_PURE) for op in ops):
         return None
     outside = {value.serial for value in captures(launch.regions[0])}
     sizes, left = [], {plan.position.serial}

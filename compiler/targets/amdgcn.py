@@ -97,7 +97,7 @@ _DOTS: Final = DotOperations(
 )
 _RDNA3_DOTS: Final = replace(_DOTS, forms={**_DOTS.forms, "us": _MIXED})
 
-_RDNA2 = frozenset({"fma", "f16c", "f16", "int8_dot"})
+_RDNA2 = frozenset({"fma", "f16c", "f16", "int8_dot", "v_exp"})
 _CDNA1 = _RDNA2 | {"tensor_cores", "f16_mma", "bf16_mma", "int8_mma"}
 _COMMON = _CDNA1 | {"atomics_f32"}
 _CDNA2 = _COMMON | {"atomics_f64", "f64_mma"}

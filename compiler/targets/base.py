@@ -26,6 +26,8 @@ FEATURES: Final[Mapping[str, str]] = {
     "bf16": "arithmetic on bf16 as single instructions",
     "bf16_convert": "f32 to bf16 as one instruction, correctly rounded, subnormals included",
     "bf16_dot": "sum of two products of bf16 in f32 as one instruction",
+    "ex2": "2**x of f32 to 2 ulp as one instruction that gives 0 for subnormals: NVIDIA's ex2.approx",
+    "v_exp": "2**x of f32 to 1 ulp as one instruction that gives 0 for subnormals: AMD's v_exp_f32",
     "int8_dot": "dot product of four 8-bit integers as one instruction",
     "atomics_f32": "adding to an f32 in memory as one instruction",
     "atomics_f64": "adding to an f64 in memory as one instruction",

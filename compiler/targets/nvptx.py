@@ -101,6 +101,7 @@ _INTRINSICS_SM80 = Intrinsics(
 _TURING = frozenset(
     {
         "fma",
+        "ex2",
         "f16c",
         "f16",
         "int8_dot",

@@ -19,7 +19,7 @@ CHECKED: Final = ":checked"  # how the names of those end that have their memory
 LIKE: Final = "sm_90a"  # the GPU that is meant where none is given
 
 # What the code generator uses: which instructions there are. Everything else is that of the GPU.
-_OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert", "bf16_dot"})
+_OF_PROCESSORS: Final = frozenset({"fma", "f16c", "f16", "bf16", "bf16_convert", "bf16_dot", "ex2", "v_exp"})
 
 _NOTHING: Final = GridOperations("", "", None, None, (), "", WarpOperations((), "", "", ""))
 

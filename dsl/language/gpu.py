@@ -71,7 +71,7 @@ class gpu:
         """
 
     @staticmethod
-    def launch(kernel: Any, *, grid: Any, block: Any, shared: Any = 0) -> None:
+    def launch(kernel: Any, *, grid: Any, block: Any, shared: Any = 0, min_blocks: int | None = None) -> None:
         """Runs a function without arguments by every thread of a grid, as `ctx.launch` does; in helpers without one."""
 
     @staticmethod

@@ -73,6 +73,11 @@ class Members:
     def scatter(self, value: Any, *index: Any, mask: Any = None) -> None:
         """Stores lanes at the indices in the lanes of vectors."""
 
+    def is_aligned(self, bytes: int, *index: Any) -> Any:
+        """Whether an element, the first one by default, lies at an address that is a multiple of so many bytes, a power
+        of two, and its neighbours along the last axis behind it: what `align=` promises. False, known at compile time,
+        where elements are computed as they are read, or stored by another kernel."""
+
     def prefetch(self, *index: Any, locality: int = 3, write: bool = False) -> None:
         """Requests memory that is about to be read or written."""
 
@@ -247,6 +252,9 @@ class Pointer(Generic[T]):
 
     def prefetch(self, offset: Any = 0, locality: int = 3, write: bool = False) -> None:
         """Requests memory that is about to be read or written."""
+
+    def is_aligned(self, bytes: int) -> Any:
+        """Whether the address is a multiple of so many bytes, a power of two: what `align=` promises."""
 
     def __getitem__(self, index: Any) -> Any: ...
     def __setitem__(self, index: Any, value: Any) -> None: ...

@@ -30,12 +30,14 @@ from ...dsl import (
     register,
     sqrt,
     stack,
+    unroll,
 )
 from ..algorithms.algorithm import product, unravelled, wide_dtype, widened
-from ..algorithms.folds import PIECE
+from ..algorithms.folds import PIECE, for_each
+from ..algorithms.held_rows import Share, held_rows, in_held_teams, only_inside, store_held, total_of
 from ..algorithms.monoids import Sum
 from ..algorithms.references import Array
-from ..algorithms.rows import SPLIT_ROWS, TASK, reduce
+from ..algorithms.rows import SPLIT_ROWS, TASK, reduce, same
 from ..algorithms.teams import for_each_of, in_teams, reduced
 
 F = TypeVar("F", bound=Floating)
@@ -69,10 +71,10 @@ def layer_norm(
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta along the last axis."""
     wide = wide_dtype(x.dtype)
 
-    def finish(value: Floating, k: Index):
-        return (value * gamma[k].cast(wide) + beta[k].cast(wide)).cast(F)
+    def finish(value: Floating, factor: Floating, shift: Floating):
+        return (value * factor.cast(wide) + shift.cast(wide)).cast(F)
 
-    _normalized(ctx, out, x, True, epsilon, finish)
+    _normalized(ctx, out, x, (gamma, beta), True, epsilon, finish)
 
 
 @layer_norm.reference
@@ -99,13 +101,13 @@ def rms_norm(
     """
     wide = wide_dtype(x.dtype)
 
-    def finish(value: Floating, k: Index):
-        scale = weight[k].cast(wide) + weight_offset
+    def finish(value: Floating, factor: Floating):
+        scale = factor.cast(wide) + weight_offset
         if multiply_before_cast:
             return (value * scale).cast(F)
         return value.cast(F) * scale.cast(F)
 
-    _normalized(ctx, out, x, False, eps, finish)
+    _normalized(ctx, out, x, (weight,), False, eps, finish)
 
 
 @rms_norm.reference
@@ -253,12 +255,17 @@ def _normalized(
     ctx: DeviceContext,
     out: AnyTensor,
     x: AnyTensor,
+    weights: tuple[AnyTensor, ...],
     centered: bool,
     epsilon: float,
-    finish: Callable[[Floating, Index], Floating],
+    write: Callable[..., Floating],
 ) -> None:
-    """Stores finish(normalized element, its place in the row) for all elements."""
+    """Stores write(normalized element, that of each of the weights at its place in the row) for all elements."""
     n = x.dim(-1)
+
+    def finish(value: Floating, k: Index):
+        return write(value, *for_each(weights, lambda _, w: w[k]))
+
     sizes = x.shape[:-1]
     rows = product(sizes)
 
@@ -279,7 +286,10 @@ def _normalized(
 
             for_each_of(team, n, one)
 
-        in_teams(rows, n, by_team)
+        def held(number: Index, share: Share):
+            _normalized_held(out, x, weights, centered, epsilon, write, unravelled(number, sizes), share)
+
+        in_held_teams(rows, n, (x, out, *weights), held, by_team)
     elif rows < SPLIT_ROWS and n > PIECE:
         for number in range(rows):
             lead = unravelled(number, sizes)
@@ -294,6 +304,32 @@ def _normalized(
         parallel_for(rows, long, grain=ceildiv(TASK, n + 16))
     else:
         _by_buffer(out, x, centered, epsilon, finish)
+
+
+def _normalized_held(
+    out: AnyTensor,
+    x: AnyTensor,
+    weights: tuple[AnyTensor, ...],
+    centered: bool,
+    epsilon: float,
+    write: Callable[..., Floating],
+    lead: tuple[Index, ...],
+    share: Share,
+) -> None:
+    """A row that a team of threads of a GPU holds."""
+    count = Int(x.dim(-1)).cast(wide_dtype(x.dtype))
+    (values,) = held_rows(share, (x,), lead, widened, 0.0)
+    if centered:
+        mean = total_of(share, values, lambda a, b: a + b) / count
+        values = only_inside(share, for_each(values, lambda _, v: v - mean), 0.0)
+    squares = for_each(values, lambda _, v: v * v)
+    scale = 1 / sqrt(total_of(share, squares, lambda a, b: a + b) / count + epsilon)
+    held = held_rows(share, weights, lead, same, 0.0)  # only now: fewer values at a time, more rows at once
+    results: tuple[Floating, ...] = ()
+    for k in unroll(len(values)):
+        factors = for_each(held, lambda _, vectors: vectors[k])  # noqa: B023
+        results = (*results, write(values[k] * scale, *factors))
+    store_held(share, out, lead, results)
 
 
 def _by_buffer(

@@ -50,13 +50,15 @@ from ..algorithms.algorithm import (
     wide_dtype,
     widened,
 )
-from ..algorithms.folds import PIECE
+from ..algorithms.folds import PIECE, for_each
+from ..algorithms.held_rows import Share, held_rows, in_held_teams, store_held, total_of
 from ..algorithms.monoid import Monoid
 from ..algorithms.monoids import All, ArgMax, ArgMin, LogSumExp, Max, Min, Product, Sum, Welford
 from ..algorithms.monoids import Any as Any_
 from ..algorithms.references import Array, ends, in_float64, in_sums, place, plain
 from ..algorithms.rows import COLUMNS, SPLIT_ROWS, TASK, reduce, rowwise
-from ..algorithms.teams import for_each_of, in_teams, in_thread, reduced
+from ..algorithms.teams import for_each_of, in_thread, reduced
+from ..math.exponential import exp_of_difference, reciprocal_of_sum
 
 N = TypeVar("N", bound=Numeric)
 F = TypeVar("F", bound=Floating)
@@ -400,8 +402,19 @@ def _scaled(value: Floating, scale: Floating, logarithm: bool, dtype: AnyDType) 
 
 
 def _normalized_by_team(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
-    """On a GPU, the threads of a warp or of a block take a row: they go over it twice."""
+    """On a GPU, the threads of a warp or of a block hold a row; over one that is too long for them they go twice."""
     sizes, n = x.shape[:-1], x.dim(-1)
+
+    def held(number: Index, share: Share):
+        lead = unravelled(number, sizes)
+        (values,) = held_rows(share, (x,), lead, widened, -inf)
+        shift = _shift(total_of(share, values, lambda a, b: max(a, b)))
+        values = for_each(values, lambda _, v: v - shift)
+        powers = for_each(values, lambda _, v: exp_of_difference(v))
+        total = total_of(share, powers, lambda a, b: a + b)
+        scale = log(total) if logarithm else reciprocal_of_sum(total)
+        results = values if logarithm else powers
+        store_held(share, out, lead, for_each(results, lambda _, v: _scaled(v, scale, logarithm, out.dtype)))
 
     def row(number: Index, team: int):
         lead = unravelled(number, sizes)
@@ -414,7 +427,7 @@ def _normalized_by_team(out: AnyTensor, x: AnyTensor, logarithm: bool) -> None:
 
         for_each_of(team, n, one)
 
-    in_teams(product(sizes), n, row)
+    in_held_teams(product(sizes), n, (x, out), held, row)
 
 
 def _normalized_by_thread(out: AnyTensor, x: AnyTensor, axis: int, logarithm: bool) -> None:

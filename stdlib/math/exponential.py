@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dsl import Floating, abs, exp, exp2, expm1, float64, fma, implements, select
+from ...dsl import (
+    SIMD,
+    Floating,
+    abs,
+    bitcast,
+    compiled_for,
+    exp,
+    exp2,
+    expm1,
+    float32,
+    float64,
+    fma,
+    implements,
+    int32,
+    llvm_intrinsic,
+    select,
+    unroll,
+)
 from .parts import (
     LN2_SHORT_32,
     LN2_SHORT_64,
+    LOG2_E_32,
     LOG2_E_64,
+    ROUNDER32,
     applied,
     clamped,
     exp_core,
@@ -68,12 +87,62 @@ def _exp(x: Floating) -> Any:
 
 
 def _exp_wide(x: Floating) -> Any:
+    if x.dtype != float64 and has_exp2():
+        # 2**n with n from -126 to 127 is a normal number; beyond these what is left of x makes the result subnormal,
+        # or too large.
+        shifted = fma(clamped(x, -87.0, 88.0), LOG2_E_32[0], ROUNDER32 + 127.0)
+        nearest = shifted - (ROUNDER32 + 127.0)
+        r = fma(x, LOG2_E_32[1], fma(x, LOG2_E_32[0], -nearest))
+        return exp2_by_instruction(r) * bitcast(bitcast(shifted, int32) << 23, float32)
     # Beyond the bounds the result has overflowed, or is less than half the smallest number.
     if x.dtype == float64:
         n, number = exp_core(clamped(x, -746.0, 710.0))
     else:
         n, number = exp_core(clamped(x, -104.0, 89.0))
     return scaled(number, n)
+
+
+def has_exp2() -> bool:
+    """Whether the target computes 2**x of a float32 by an instruction."""
+    return compiled_for().supports("ex2") or compiled_for().supports("v_exp")
+
+
+def exp2_by_instruction(x: Floating) -> Any:
+    """2**x of float32, to 2 ulp, or 0 where that is no normal number: an instruction of the target."""
+    if x.width == 1:
+        return _exp2_instruction(x)
+    lanes: Any = ()
+    for k in unroll(x.width):
+        lanes = (*lanes, _exp2_instruction(x[k]))
+    return SIMD[float32, x.width](*lanes)
+
+
+def _exp2_instruction(x: Floating) -> Any:
+    if compiled_for().supports("ex2"):
+        return llvm_intrinsic("llvm.nvvm.ex2.approx.ftz.f", float32, x, has_side_effects=False)
+    return llvm_intrinsic("llvm.amdgcn.exp2.f32", float32, x, has_side_effects=False)
+
+
+def reciprocal_of_sum(x: Floating) -> Any:
+    """1 / x of a sum that is 0 or from 1 to 2**24: within 1 ulp, NaN of 0 and NaN.
+
+    A division has a rare case that ptxas calls a function for, and values that a thread holds are spilled for the call.
+    """
+    if x.dtype == float32 and compiled_for().supports("ex2"):
+        near = llvm_intrinsic("llvm.nvvm.rcp.approx.ftz.f", float32, x, has_side_effects=False)
+        return fma(near, fma(-x, near, 1.0), near)
+    return 1 / x
+
+
+def exp_of_difference(x: Floating) -> Any:
+    """e**x of a difference x <= 0 of terms of a softmax, in float32 or float64.
+
+    Where the target has an instruction for 2**x: relative to the result within 2**-22 + abs(x) * 2**-24, which is less
+    than what the rounding of the difference costs; results below 2**-126 are 0.
+    """
+    if x.dtype == float32 and has_exp2():
+        return exp2_by_instruction(x * LOG2_E_32[0])
+    return exp(x)
 
 
 @implements(exp2)

@@ -223,8 +223,8 @@ def launch(
 
 
 @rule("gpu.launch")
-def launch_here(call: Point, kernel: Any, grid: Any, block: Any, shared: Any = 0) -> None:
-    launch(call, None, kernel, grid=grid, block=block, shared=shared)
+def launch_here(call: Point, kernel: Any, grid: Any, block: Any, shared: Any = 0, min_blocks: Any = None) -> None:
+    launch(call, None, kernel, grid=grid, block=block, shared=shared, min_blocks=min_blocks)
 
 
 def _grid(call: Point, grid: Any) -> list[Value]:

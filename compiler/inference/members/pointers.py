@@ -12,7 +12,7 @@ from typing import Any
 
 from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.frontend import syntax as s
-from ....dsl.types.dtype import INT, DType, SIMDType
+from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.program import PointerType, Value
 from ..conversion import coerce, zero_of
 from ..evaluator import Point
@@ -23,6 +23,8 @@ from ..widening import widen
 from .scalars import check_width
 from .spans import Span, load_span, offsets_of, store_span
 from .table import member, method
+
+MOST_ALIGNED = 4096  # bytes
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,9 @@ def alignment(call: Point, dtype: DType, align: Any, step: Value | None) -> int 
     if align is None:
         return None
     least = max(1, dtype.bits // 8)
-    if type(align) is not int or align < least or align & (align - 1) or align > 4096:
-        text = f"align= is a power of two of bytes from {least} to 4096, known at compile time, not {describe(align)}"
-        raise call.error("EK0208", text, "align")
+    if type(align) is not int or align < least or align & (align - 1) or align > MOST_ALIGNED:
+        known = f"a power of two of bytes from {least} to {MOST_ALIGNED}, known at compile time"
+        raise call.error("EK0208", f"align= is {known}, not {describe(align)}", "align")
     if step is not None:
         raise call.error("EK0208", "align= speaks of neighbours, and stride= of none", "align")
     return align
@@ -239,3 +241,18 @@ def scatter(call: Point, pointer: Value, value: Any, indices: Any, mask: Any) ->
 def pointer_prefetch(call: Point, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
     refuse_host(call, owner)
     call.builder.add("prefetch", [owner, integer_offset(call, offset)], **hint_of(call, locality, write))
+
+
+@method(PointerType, "is_aligned")
+def pointer_is_aligned(call: Point, owner: Value, bytes: Any) -> Value:
+    """Whether the address is a multiple of so many bytes."""
+    refuse_host(call, owner)
+    return call.builder.one("aligned", [owner], BOOL, align=power_of_two(call, bytes))
+
+
+def power_of_two(call: Point, bytes: Any) -> int:
+    """The number of bytes that an address may be a multiple of."""
+    if type(bytes) is not int or bytes < 1 or bytes & (bytes - 1) or bytes > MOST_ALIGNED:
+        known = f"a power of two of bytes up to {MOST_ALIGNED}, known at compile time"
+        raise call.error("EK0208", f"is_aligned takes {known}, not {describe(bytes)}", "bytes")
+    return bytes

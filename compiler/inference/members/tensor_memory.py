@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....dsl.signature.schema import Role
-from ....dsl.types.dtype import INT, SIMDType
+from ....dsl.types.dtype import BOOL, INT, SIMDType
 from ...ir.builder import Builder
 from ...ir.opcodes import CONST, SPLAT
 from ...ir.program import Value
@@ -25,7 +25,7 @@ from ..target_refusals import refuse_host
 from ..values.describe import describe
 from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor, NotElementwise, Probe, Stored, Strided, View
-from .pointers import AccessKeywords, access, gather, hint_of, index_vector, scatter
+from .pointers import AccessKeywords, access, gather, hint_of, index_vector, power_of_two, scatter
 from .scalars import check_width
 from .spans import Span, lane_at, lanes_in_memory, load_span, one_by_one, store_span, when
 from .table import method
@@ -277,6 +277,17 @@ def tensor_pointer(call: Point, owner: KernelTensor, *index: Any) -> Value:
             raise NotElementwise  # in memory it will have an address
         raise call.error("EK0223", f"{describe(owner)} is not in memory here and has no address")
     return call.builder.advance(span.pointer, span.offset, "read-only" if owner.role is Role.INPUT else "read-write")
+
+
+@method(KernelTensor, "is_aligned")
+def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: Any, *index: Any) -> Any:
+    """Whether an element lies in memory, its neighbours along the last axis behind it, at a multiple of some bytes."""
+    refuse_host(call, owner)
+    least = power_of_two(call, bytes)
+    span = span_of(call, owner, to_index(call, owner, flat(call, index) if index else (0,) * owner.rank))
+    if span is None or span.step is not None:
+        return False
+    return call.builder.one("aligned", [_pointer(call, span)], BOOL, align=least)
 
 
 @method(KernelTensor, "prefetch")

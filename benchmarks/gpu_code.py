@@ -1,0 +1,222 @@
+"""Counts the machine code of built-in ops next to that of Triton's kernels, for GPUs that need not be here.
+
+    python benchmarks/gpu_code.py                            # all rows for sm_90a
+    python benchmarks/gpu_code.py --targets sm_80 sm_90a sm_100a softmax transpose
+    python benchmarks/gpu_code.py --update                   # all rows and targets, and docs/gpu-code.md
+
+Both sides are PTX that the same ptxas assembles and nvdisasm shows; `sass_counts` says how instructions are counted.
+Wanted are ptxas and nvdisasm; without Triton a row has our side alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sass_counts import Share, accesses, executed, functions, products, steady_loop
+
+from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.machine_code import check_disassembly, disassemble
+from einkorn.compiler.targets.nvptx import assemble, find_ptxas
+from einkorn.dsl.diagnostics.errors import TargetError
+from einkorn.graph.drawing.inspected import op_graph
+
+TARGETS = ("sm_80", "sm_90a", "sm_100a")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-code.md"
+
+
+@dataclass(frozen=True)
+class CodeRow:
+    """An op with the types of its inputs, its parameters, how many elements there are and of how many bytes.
+
+    `per` is an opcode that the steady loop is counted by instead of elements: products.
+    """
+
+    op: str
+    inputs: Sequence[str]
+    elements: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    itemsize: int = 4
+    streams: int = 1
+    per: str = ""
+
+
+SQUARE = 4096 * 1024
+X = "float32[4096, 1024]"
+ROWS: dict[str, CodeRow] = {
+    "add": CodeRow("add", [X, X], SQUARE, streams=2),
+    "exp": CodeRow("exp", [X], SQUARE),
+    "softmax": CodeRow("softmax", [X], SQUARE, {"axis": -1}),
+    "softmax bf16": CodeRow("softmax", ["bfloat16[4096, 1024]"], SQUARE, {"axis": -1}, 2),
+    "softmax long": CodeRow("softmax", ["float32[1024, 4096]"], SQUARE, {"axis": -1}),
+    "layer_norm": CodeRow("layer_norm", [X, "float32[1024]", "float32[1024]"], SQUARE, {"epsilon": 1e-5}),
+    "rms_norm": CodeRow("rms_norm", [X, "float32[1024]"], SQUARE, {"eps": 1e-5}),
+    "sum of rows": CodeRow("sum", [X], SQUARE, {"axis": -1}),
+    "sum of columns": CodeRow("sum", [X], SQUARE, {"axis": 0}),
+    "sum of all": CodeRow("sum", [X], SQUARE, {"axis": None}),
+    "argmax": CodeRow("argmax", [X], SQUARE, {"axis": -1}),
+    "cumsum": CodeRow("cumsum", [X], SQUARE, {"axis": -1}),
+    "transpose": CodeRow("transpose", ["float32[2048, 2048]"], 2048 * 2048, {"axis_1": 0, "axis_2": 1}),
+    "gather": CodeRow("gather", ["float32[30000, 384]", "int64[4096]"], 4096 * 384, {"axis": 0}),
+    "product of one row": CodeRow("matmul", ["bfloat16[1, 4096]", "bfloat16[4096, 4096]"], 4096 * 4096, itemsize=2),
+    "matmul": CodeRow("matmul", ["float32[2048, 2048]", "float32[2048, 2048]"], 2048**3, per="FFMA"),
+}
+
+
+@dataclass(frozen=True)
+class CodeCounts:
+    """What was counted of the kernels of one side."""
+
+    instructions: float  # of all threads, by elements; of products, by product instructions of the steady loop
+    registers: int
+    spilled: int
+    shared: int
+    blocks: int
+    widths: str
+    kernels: int
+
+
+def resources(text: str, target: str) -> dict[str, tuple[int, int, int]]:
+    """Registers, bytes spilled and bytes of shared memory of each kernel in PTX."""
+    with tempfile.TemporaryDirectory(prefix="einkorn-") as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(text)
+        command = [str(find_ptxas()), "-v", f"-arch={target}", str(source), "-o", str(Path(folder, "kernel.cubin"))]
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    found, name, spilled = {}, "", 0
+    for line in report.splitlines():
+        if match := re.search(r"entry function '(\S+)'", line):
+            name = match[1]
+        elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spilled = int(match[1]) + int(match[2])
+        elif match := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[name] = (int(match[1]), spilled, int(shared[1]) if shared else 0)
+    return found
+
+
+def counted(text: str, target: str, grids: Sequence[tuple[int, int]], row: CodeRow) -> CodeCounts:
+    """The counts of PTX whose kernels run with these blocks and threads."""
+    machine = lookup(target)
+    about = resources(text, target)
+    parts = functions(disassemble(assemble(text, machine), machine))
+    order = [name for name in re.findall(r"\.visible \.entry (\S+?)\(", text) if name in parts]
+    total, widths = 0.0, []
+    for name, (blocks, threads) in zip(order, grids, strict=True):
+        share = Share(row.elements / (blocks * threads), row.itemsize, row.streams)
+        if row.per:
+            loop = steady_loop(parts[name], row.per)
+            total = max(total, loop.total / max(products(loop, row.per), 1))
+        else:
+            total += executed(parts[name], share).total * blocks * threads / row.elements
+        widths.append(accesses(parts[name]))
+    return CodeCounts(
+        total,
+        max(registers for registers, _, _ in about.values()),
+        sum(spilled for _, spilled, _ in about.values()),
+        max(shared for _, _, shared in about.values()),
+        max(blocks for blocks, _ in grids),
+        "; ".join(dict.fromkeys(widths)),
+        len(order),
+    )
+
+
+def ours(row: CodeRow, target: str) -> CodeCounts:
+    graph = op_graph(row.op, row.inputs, row.parameters, target)
+    typed = graph.code("typed", target)
+    grids = []
+    for match in re.finditer(r"^\s*launch (.*?) \{", typed, re.M):
+        numbers = [int(each) if each.isdigit() else 0 for each in match[1].split(", ")]
+        grids.append((math.prod(numbers[:3]), math.prod(numbers[3:6])))
+    return counted(graph.code("asm", target), target, grids, row)
+
+
+def triton(name: str, row: CodeRow, target: str) -> CodeCounts | None:
+    """The counts of the peer; None where there is none."""
+    from gpu_code_peers import PEERS, ptx
+
+    if name not in PEERS:
+        return None
+    peer = PEERS[name]
+    text, shared = ptx(peer, int(re.sub(r"\D", "", target)))
+    return replace(counted(text, target, [(peer.blocks, 32 * peer.warps)], row), shared=shared)
+
+
+def rows(
+    names: Sequence[str], targets: Sequence[str]
+) -> Iterator[tuple[str, str, CodeCounts, CodeCounts | str | None]]:
+    for target in targets:
+        for name in names:
+            own = ours(ROWS[name], target)
+            other: CodeCounts | str | None
+            try:
+                other = triton(name, ROWS[name], target)
+            except ImportError:
+                other = "not installed"
+            yield target, name, own, other
+
+
+HEAD = (
+    "| op | ours | Triton's | ours by it | registers | spilled | shared memory | blocks | global accesses, bits |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def line(name: str, own: CodeCounts, other: CodeCounts | str | None) -> str:
+    if isinstance(other, CodeCounts):
+        both = (f"{other.instructions:.2f}", f"{own.instructions / other.instructions:.2f}")
+        pairs = [f"{a}, {b}" for a, b in ((own.registers, other.registers), (own.spilled, other.spilled))]
+        pairs += [f"{own.shared}, {other.shared}", f"{own.blocks}, {other.blocks}"]
+    else:
+        both = (other or "none written", "")
+        pairs = [str(each) for each in (own.registers, own.spilled, own.shared, own.blocks)]
+    return f"| {name} | {own.instructions:.2f} | {both[0]} | {both[1]} | {' | '.join(pairs)} | {own.widths} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="ROW", help="rows; all by default")
+    parser.add_argument("--targets", nargs="*", default=None)
+    parser.add_argument("--update", action="store_true", help=f"write {PAGE.name}")
+    chosen = parser.parse_args(arguments)
+    names = chosen.names or list(ROWS)
+    targets = chosen.targets or (TARGETS if chosen.update else ("sm_90a",))
+    for target in targets:
+        try:
+            check_disassembly(lookup(target))
+        except TargetError as error:
+            print(f"not run: {error.message}; {error.hint}")
+            return 0
+    sys.setrecursionlimit(10000)
+    found: dict[str, list[str]] = {target: [] for target in targets}
+    for target, name, own, other in rows(names, targets):
+        found[target].append(line(name, own, other))
+        print(f"{target} {found[target][-1]}", flush=True)
+    if chosen.update:
+        write(found)
+    return 0
+
+
+def write(found: Mapping[str, Sequence[str]]) -> None:
+    """The tables of docs/gpu-code.md; what stands around them stays, and so do the lines of other rows."""
+    text = PAGE.read_text(encoding="utf-8")
+    for target, lines in found.items():
+        begin, end = f"<!-- table: {target} -->\n", "\n<!-- end -->"
+        first = text.index(begin) + len(begin)
+        old = text[first : text.index(end, first)].splitlines()
+        known = {each.split("|")[1].strip(): each for each in (*old, *lines) if each.count("|") > 2}
+        table = "\n".join((*HEAD, *(known[name] for name in ROWS if name in known)))
+        text = text[:first] + table + text[text.index(end, first) :]
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
