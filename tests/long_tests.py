@@ -102,6 +102,7 @@ LONG = (
     "language/test_random_programs.py::test_random_program",
     "models",
     "native/test_c_api.py",
+    "native/test_c_api_trust.py",
     "native/test_exported_equal.py",
     "native/test_exported_machines.py",
     "native/test_exported_sanitized.py",

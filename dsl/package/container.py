@@ -8,6 +8,7 @@
     tuning.json            which parameters were found to be best on which device (optional)
     graph/<name>.json      a graph: what it computes, and the groups of its kernels for each target
     graph/<name>/<target>.so      its code
+    graph/<name>/c.<architecture>.so      the same as an exported file, which C programs call
     graph/<name>.safetensors      its constants and weights
     signatures/<fingerprint of a key>     an Ed25519 signature of the manifest (optional); last, and not in the manifest
 
@@ -103,7 +104,7 @@ class CodeContents:
 @dataclass(frozen=True)
 class GraphContents:
     """A graph to be written: what `GraphRecord` says, the graph as a JSON value, code as (target, what a machine must
-    have, bytes), and the pieces of its file of weights, which are not copied."""
+    have, bytes), doors as (architecture, bytes), and the pieces of its file of weights, which are not copied."""
 
     name: str
     inputs: tuple[ValueRecord, ...]
@@ -112,6 +113,7 @@ class GraphContents:
     code: tuple[tuple[str, tuple[str, ...], bytes], ...] = field(repr=False)
     weights: tuple[Any, ...] = field(default=(), repr=False)
     arena: int | None = None
+    doors: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -417,10 +419,14 @@ def _store_graph(graph: GraphContents, store: Callable[[str, bytes | Content], M
         )
         for target, needs, data in sorted(graph.code)
     )
+    doors = tuple(
+        (architecture, store(f"graph/{name}/c.{_file_name(architecture)}.so", Content((data,), aligned=True)))
+        for architecture, data in sorted(graph.doors)
+    )
     weights = None
     if graph.weights:
         weights = store(f"graph/{name}.safetensors", Content(graph.weights, aligned=True))
-    return GraphRecord(graph.name, text, graph.inputs, graph.outputs, code, weights, graph.arena)
+    return GraphRecord(graph.name, text, graph.inputs, graph.outputs, code, weights, graph.arena, doors)
 
 
 def _code_order(code: CodeContents) -> tuple[str, str, str, bytes, tuple[str, ...], bytes]:

@@ -250,6 +250,14 @@ def _changes_of_graph(where: str, old: GraphRecord, new: GraphRecord) -> Iterato
             yield from _needs_changes(where, f"code for {target}", code[0].requirements, code[1].requirements)
             if code[0].code.sha256 != code[1].code.sha256:
                 yield PackageChange(PATCH, where, f"code for {target} differs")
+    doors = [dict(each.doors) for each in (old, new)]
+    for architecture in sorted(doors[0].keys() | doors[1].keys()):
+        if architecture not in doors[1]:
+            yield PackageChange(MAJOR, where, f"code for C programs on {architecture} removed")
+        elif architecture not in doors[0]:
+            yield PackageChange(MINOR, where, f"code for C programs on {architecture} added")
+        elif doors[0][architecture].sha256 != doors[1][architecture].sha256:
+            yield PackageChange(PATCH, where, f"code for C programs on {architecture} differs")
     if old.graph.sha256 != new.graph.sha256:
         yield PackageChange(PATCH, where, f"what it computes differs: {NUMBERS}")
     weights = [each.weights and each.weights.sha256 for each in (old, new)]

@@ -146,6 +146,8 @@ class GraphRecord:
 
     Attributes:
         graph: what it is, for those that check, show and recompile it.
+        doors: by architecture, such as "x86_64", the exported file that C programs call: code for all of its targets
+            there, given the weights of the package.
         weights: the memory of its constants and weights, in the safetensors format; None where it has none.
         arena: how many bytes its intermediate results take; None where that depends on its inputs.
     """
@@ -157,12 +159,13 @@ class GraphRecord:
     code: tuple[GraphCode, ...]
     weights: MemberRecord | None = None
     arena: int | None = None
+    doors: tuple[tuple[str, MemberRecord], ...] = ()
 
     @property
     def members(self) -> tuple[MemberRecord, ...]:
         """In the order of the file."""
         weights = () if self.weights is None else (self.weights,)
-        return (self.graph, *(each.code for each in self.code), *weights)
+        return (self.graph, *(each.code for each in self.code), *(record for _, record in self.doors), *weights)
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,7 @@ def _graph(graph: GraphRecord) -> JSONDict:
     )
     data: JSONDict = {"name": graph.name, "graph": vars(graph.graph), "code": code}
     data |= {"inputs": inputs, "outputs": outputs}
+    data |= {"doors": {architecture: vars(record) for architecture, record in graph.doors}} if graph.doors else {}
     data |= {} if graph.weights is None else {"weights": vars(graph.weights)}
     return data | ({} if graph.arena is None else {"arena": graph.arena})
 
@@ -333,7 +337,7 @@ class _ManifestReader:
         return manifest
 
     def graph(self, data: Any, at: str) -> GraphRecord:
-        fields = self.fields(data, at, "name graph inputs outputs code", optional="weights arena")
+        fields = self.fields(data, at, "name graph inputs outputs code", optional="weights arena doors")
 
         def values(name: str) -> tuple[ValueRecord, ...]:
             listed = self.items(fields[name], f"{at}.{name}")
@@ -348,6 +352,7 @@ class _ManifestReader:
             code=tuple(self.graph_code(each, f"{at}.code[{i}]") for i, each in enumerate(codes)),
             weights=self.member(fields["weights"], f"{at}.weights") if "weights" in fields else None,
             arena=self.count(fields["arena"], f"{at}.arena") if "arena" in fields else None,
+            doors=self.pairs(fields.get("doors", {}), f"{at}.doors", self.member),
         )
 
     def value(self, data: Any, at: str) -> ValueRecord:

@@ -26,7 +26,7 @@ CODE: Final = "EK0484"
 HERE: Final = Path(__file__).parent
 INCLUDE: Final = HERE / "include"
 SOURCES: Final = HERE / "src"
-FLAGS: Final = ("-std=c11", "-O2", "-g0", "-fPIC", "-fvisibility=hidden")
+FLAGS: Final = ("-std=c11", "-Os", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables")
 LIBRARIES: Final = ("-lpthread", "-ldl")
 
 _PKG_CONFIG: Final = """\

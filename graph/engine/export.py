@@ -6,6 +6,7 @@ See also `dsl.contract.exports` (what the door of a graph is written from), `com
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import math
@@ -40,7 +41,7 @@ from ...dsl.contract.exports import (
     WeightsFile,
 )
 from ...dsl.diagnostics.dataclass import dataclass
-from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.errors import GraphError, TargetError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.files import replace_file, replacing
@@ -63,6 +64,7 @@ from ..loading.compile import (
     export_machines,
     header_code,
     host_target,
+    named_targets,
     unformatted,
     write_export,
 )
@@ -78,6 +80,7 @@ SHARED, OBJECT, PACKAGE = ".so", ".o", ".pkg"
 MIN_APART = 256  # bytes of a weight: smaller ones stay with the code
 MOST_IN_OBJECT = 1 << 30  # bytes of weights in an object: system linkers place them within 2 GiB of the code
 SLOW_TARGET = "x86-64-v2"
+PACKAGED = "packaged"  # of `ExportOptions.weights`: all but single numbers are given, under the numbers of their nodes
 INT = DType.int64
 
 
@@ -167,7 +170,8 @@ def export_models(
     models = [_with_texts(model) for model in models]
     if target.suffix == PACKAGE and len(models) == 1:
         one = models[0]
-        write_graph_package(target, one.ir, one.weights, one.checks, one.name, one.output_names, options.targets)
+        doors = _doors(one, options)
+        write_graph_package(target, one.ir, one.weights, one.checks, one.name, one.output_names, options.targets, doors)
         return
     if target.suffix not in (SHARED, OBJECT):
         raise GraphError(
@@ -208,6 +212,28 @@ def export_models(
         )
     if header is not None:
         replace_file(Path(header), [header_code([each.spec for each in made], Path(header).name).encode()])
+
+
+def _doors(source: ExportSource, options: ExportOptions) -> list[tuple[str, bytes]]:
+    """What C programs call in a package, by architecture: exported files, which are given the weights of the package.
+
+    None where the graph cannot be exported, which the log says.
+    """
+    names: dict[str, list[str]] = {}
+    for machine in named_targets(options.targets or ("host",)):
+        names.setdefault(machine.architecture, []).append(machine.name)
+    source = replace(source, name=function_name(source.name or source.ir.name))
+    doors = []
+    try:
+        for key in sorted(names):
+            made = export_model(source, replace(options, targets=tuple(names[key]), weights=PACKAGED))
+            file = io.BytesIO()
+            write_export(file, [(made.spec, made.code, tuple(range(len(made.arrays))))], made.arrays)
+            doors.append((key, file.getvalue()))
+    except (GraphError, TargetError) as error:
+        _log.warning("the package has no code for C programs: %s", error.message)
+        return []
+    return doors
 
 
 def _with_texts(source: ExportSource) -> ExportSource:
@@ -540,13 +566,15 @@ class _Exporting:
         """The pointer of a constant."""
         node = self.ir.nodes[number]
         alignment = 1 if dtype.is_packed() else dtype.part.size_in_bytes
+        assert isinstance(node, ConstantTensor | External)
+        size = dtype.bytes_for(math.prod(int(dim) for dim in node.type.shape))
+        if self.options.weights == PACKAGED and not (isinstance(node, ConstantTensor) and node.array.size == 1):
+            return self._outside(GivenWeight(str(number), alignment, size)) if size else ("empty", 0)
         if isinstance(node, ConstantTensor):
             array: Any = pack(node.array) if dtype.is_packed() else node.array
             name = f"constant{number}"
         else:
-            assert isinstance(node, External)
             if self.options.weights == "given":
-                size = dtype.bytes_for(math.prod(int(dim) for dim in node.type.shape))
                 return self._outside(GivenWeight(node.name, alignment, size)) if size else ("empty", 0)
             array, name = self.source.weights[number], node.name
         contiguous = np.ascontiguousarray(np.asarray(array))

@@ -44,6 +44,7 @@ def write_graph_package(
     name: str | None = None,
     output_names: Sequence[str] | None = None,
     targets: Sequence[str] = (),
+    doors: Sequence[tuple[str, bytes]] = (),
 ) -> None:
     """Writes a package that holds a model.
 
@@ -53,6 +54,7 @@ def write_graph_package(
         checks: what the code checks as it runs.
         name, output_names: of the graph and its outputs; see `Model.export`.
         targets: the processors that there is code for; this machine's level when left out.
+        doors: by architecture, what C programs call: see `GraphRecord`.
 
     Raises:
         GraphError: EK0483, the graph runs elsewhere than on the host.
@@ -85,6 +87,7 @@ def write_graph_package(
         tuple((each.name, each.needs, each.made.pieces[0].code) for each in made),
         pieces,
         made[0].made.plan.place({})[1] if static else None,
+        tuple(doors),
     )
     write_package(fspath(path), PackageContents(name or Path(path).stem, "0.1.0", (), graphs=(contents,)))
 

@@ -86,7 +86,7 @@ np.save(sys.argv[3], model(np.load(sys.argv[2]))[0].to_numpy())
 
 def test_what_is_in_the_file(package: Path) -> None:
     opened = read_package(package)
-    assert opened.manifest.format == (1, 4) and opened.verify() == 4
+    assert opened.manifest.format == (1, 4) and opened.verify() == 5
     record = opened.graph("net")
     assert [(each.name, each.dtype, each.shape) for each in record.inputs] == [("x", "float32", ("n", "64"))]
     assert [(each.dtype, each.shape) for each in record.outputs] == [("float32", ("n", "32")), ("int64", ("n", "1"))]
@@ -122,7 +122,7 @@ def test_pkg_info_shows_graphs(package: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "einkorn", "pkg", "verify", str(package)], capture_output=True, text=True
     )
-    assert "all 4 members match the manifest" in done.stdout
+    assert "all 5 members match the manifest" in done.stdout
 
 
 def test_a_graph_that_is_not_there(package: Path, tmp_path: Path) -> None:

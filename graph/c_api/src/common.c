@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #ifndef EINKORN_VERSION
 #define EINKORN_VERSION "0"
@@ -10,6 +11,7 @@
 
 struct M_RuntimeConfig {
   size_t threads;
+  settings settings;
 };
 
 const char *M_version(void) { return EINKORN_VERSION; }
@@ -83,7 +85,7 @@ static void *task_run(void *argument) {
   task *this = argument;
   this->work(this->argument, &this->status);
   pthread_mutex_lock(&this->lock);
-  this->done = true;
+  atomic_store_explicit(&this->done, true, memory_order_release);
   pthread_cond_broadcast(&this->changed);
   pthread_mutex_unlock(&this->lock);
   return NULL;
@@ -92,6 +94,7 @@ static void *task_run(void *argument) {
 void task_start(task *this, void (*work)(void *, M_Status *), void *argument, bool in_thread) {
   this->work = work;
   this->argument = argument;
+  this->process = getpid();
   pthread_mutex_init(&this->lock, NULL);
   pthread_cond_init(&this->changed, NULL);
   this->has_thread = in_thread && pthread_create(&this->thread, NULL, task_run, this) == 0;
@@ -99,17 +102,31 @@ void task_start(task *this, void (*work)(void *, M_Status *), void *argument, bo
 }
 
 void task_wait(task *this, M_Status *status) {
-  pthread_mutex_lock(&this->lock);
-  while (!this->done) pthread_cond_wait(&this->changed, &this->lock);
-  pthread_mutex_unlock(&this->lock);
+  if (!atomic_load_explicit(&this->done, memory_order_acquire)) {
+    if (this->process != getpid()) {
+      fail(status, NOT_SUPPORTED, "this was started before a fork, and its thread is in the parent process: wait for it first");
+      return;
+    }
+    pthread_mutex_lock(&this->lock);
+    while (!this->done) pthread_cond_wait(&this->changed, &this->lock);
+    pthread_mutex_unlock(&this->lock);
+  }
   copy_status(status, &this->status);
 }
 
-void task_end(task *this) {
-  if (this->has_thread) pthread_join(this->thread, NULL);
+/* After a fork the thread, the lock and what the thread works on stay as they were: they are the parent's. */
+bool task_end(task *this) {
+  bool own = this->process == getpid();
+  if (!own && this->has_thread && !atomic_load(&this->done)) return false;
+  if (this->has_thread && own) pthread_join(this->thread, NULL);
+  if (!own) {
+    succeed(&this->status);
+    return true;
+  }
   pthread_cond_destroy(&this->changed);
   pthread_mutex_destroy(&this->lock);
   succeed(&this->status);
+  return true;
 }
 
 /* *** dtypes *** */
@@ -148,6 +165,14 @@ M_Dtype dtype_of(const char *name) {
   for (size_t k = 0; k < DTYPES; k++)
     if (strcmp(dtypes[k].name, name) == 0) return dtypes[k].dtype;
   return M_UNKNOWN;
+}
+
+/* Whether tensors of packages can have a dtype: those above, and some that M_Dtype lacks. */
+bool is_dtype(const char *name) {
+  static const char *const others[] = {"float6_e2m3fn", "float6_e3m2fn", "complex64", "complex128"};
+  for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+    if (strcmp(others[k], name) == 0) return true;
+  return dtype_of(name) != M_UNKNOWN;
 }
 
 const char *einkorn_dtype_name(M_Dtype dtype) {
@@ -191,22 +216,50 @@ void M_runtimeConfigAddDevice(M_RuntimeConfig *config, M_Device *device) {
   (void)device;
 }
 
-void M_freeRuntimeConfig(M_RuntimeConfig *config) { free(config); }
+void einkorn_set_trust(M_RuntimeConfig *config, const char *path) {
+  if (config == NULL) return;
+  free(config->settings.trust);
+  config->settings.trust = path == NULL ? NULL : strdup(path);
+}
+
+void einkorn_set_log(M_RuntimeConfig *config, void (*log)(void *user, const char *text), void *user) {
+  if (config == NULL) return;
+  config->settings.log = log;
+  config->settings.log_user = user;
+}
+
+bool copy_settings(const settings *from, settings *to) {
+  *to = *from;
+  to->trust = from->trust == NULL ? NULL : strdup(from->trust);
+  return from->trust == NULL || to->trust != NULL;
+}
+
+void M_freeRuntimeConfig(M_RuntimeConfig *config) {
+  if (config == NULL) return;
+  free(config->settings.trust);
+  free(config);
+}
 
 M_RuntimeContext *M_newRuntimeContext(const M_RuntimeConfig *config, M_Status *status) {
   M_RuntimeContext *context = NULL;
   if (config == NULL)
     fail(status, EINKORN_WRONG_ARGUMENT, "M_newRuntimeContext: 'config' is null");
-  else if ((context = calloc(1, sizeof *context)) == NULL)
+  else if ((context = calloc(1, sizeof *context)) == NULL || !copy_settings(&config->settings, &context->settings)) {
+    free(context);
+    context = NULL;
     fail(status, EINKORN_NO_MEMORY, "there is no memory");
-  else {
+  } else {
     context->threads = config->threads;
     succeed(status);
   }
   return context;
 }
 
-void M_freeRuntimeContext(M_RuntimeContext *context) { free(context); }
+void M_freeRuntimeContext(M_RuntimeContext *context) {
+  if (context == NULL) return;
+  free(context->settings.trust);
+  free(context);
+}
 
 /* Files are compiled before, and the runtime prints nothing: these are accepted and change nothing. */
 void M_setDebugPrintOptions(M_RuntimeContext *context, M_ResultOutputStyle style, unsigned int precision,

@@ -12,7 +12,7 @@ void free_slot(slot *slot) {
   free(slot);
 }
 
-static slot *new_slot(const einkorn_model *model) {
+slot *new_slot(const einkorn_model *model) {
   slot *slot = calloc(1, sizeof *slot);
   if (slot == NULL) return NULL;
   size_t dims = (size_t)(model->dims + model->late_dims), tensors = (size_t)(model->inputs + model->outputs);
@@ -20,7 +20,7 @@ static slot *new_slot(const einkorn_model *model) {
   slot->prepared = calloc(dims + 1, sizeof *slot->prepared);
   slot->tensors = calloc(tensors + 1, sizeof *slot->tensors);
   slot->late = calloc((size_t)model->outputs + 1, sizeof *slot->late);
-  slot->plan = malloc((size_t)model->plan_bytes + 8);
+  slot->plan = calloc(1, (size_t)model->plan_bytes + 8);
   if (slot->sizes != NULL && slot->prepared != NULL && slot->tensors != NULL && slot->late != NULL &&
       slot->plan != NULL)
     return slot;
@@ -201,6 +201,15 @@ static bool prepare(const einkorn_model *model, slot *slot, M_Status *status) {
   return true;
 }
 
+/* Runs what is planned; a thread whose stack is too small lets the model choose another. */
+bool run_in(const einkorn_model *model, slot *slot, M_Status *status) {
+  einkorn_failure why;
+  int32_t result = model->run == NULL ? EINKORN_SMALL_STACK : model->run(slot->plan, slot->tensors, slot->workspace, &why);
+  if (result == EINKORN_SMALL_STACK) result = model->call(slot->sizes, slot->tensors, &why);
+  if (result != 0) fail_model(status, model, &why);
+  return result == 0;
+}
+
 static bool call(const M_AsyncCompiledModel *compiled, slot *slot, M_AsyncTensorMap *outputs, M_Status *status) {
   const einkorn_model *model = compiled->model;
   bool planned = model->run != NULL;
@@ -214,13 +223,7 @@ static bool call(const M_AsyncCompiledModel *compiled, slot *slot, M_AsyncTensor
     if (!add_output(compiled, tensor, model->dims, slot->sizes, &data, outputs, status)) return false;
     slot->tensors[tensor] = find_tensor(outputs, model->tensors[tensor].name)->data;
   }
-  einkorn_failure why;
-  int32_t result = planned ? model->run(slot->plan, slot->tensors, slot->workspace, &why) : EINKORN_SMALL_STACK;
-  if (result == EINKORN_SMALL_STACK) result = model->call(slot->sizes, slot->tensors, &why);
-  if (result != 0) {
-    fail_model(status, model, &why);
-    return false;
-  }
+  if (!run_in(model, slot, status)) return false;
   bool made = true;
   for (int64_t k = 0; k < model->outputs; k++) {
     int64_t tensor = model->inputs + k;
@@ -233,14 +236,18 @@ static bool call(const M_AsyncCompiledModel *compiled, slot *slot, M_AsyncTensor
   return made;
 }
 
+bool execute_in(const M_AsyncCompiledModel *compiled, slot *slot, const M_AsyncTensorMap *inputs,
+                M_AsyncTensorMap *outputs, M_Status *status) {
+  return bind_inputs(compiled, inputs, slot, status) && check_sizes(compiled, inputs, slot, status) &&
+         call(compiled, slot, outputs, status);
+}
+
 void execute(M_AsyncModel *model, const M_AsyncTensorMap *inputs, M_AsyncTensorMap *outputs, M_Status *status) {
   slot *slot = take_slot(model);
   if (slot == NULL) {
     fail(status, EINKORN_NO_MEMORY, "there is no memory");
     return;
   }
-  if (bind_inputs(model->compiled, inputs, slot, status) && check_sizes(model->compiled, inputs, slot, status) &&
-      call(model->compiled, slot, outputs, status))
-    succeed(status);
+  if (execute_in(model->compiled, slot, inputs, outputs, status)) succeed(status);
   give_slot(model, slot);
 }

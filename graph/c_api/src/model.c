@@ -22,6 +22,12 @@ void einkorn_set_model(M_CompileConfig *config, const einkorn_model *model) {
   if (config != NULL) config->model = model;
 }
 
+void einkorn_set_model_memory(M_CompileConfig *config, const void *memory, size_t size) {
+  if (config == NULL) return;
+  config->memory = memory;
+  config->size = memory == NULL ? 0 : size;
+}
+
 void M_freeCompileConfig(M_CompileConfig *config) {
   if (config == NULL) return;
   free(config->path);
@@ -38,10 +44,14 @@ static M_AsyncCompiledModel *compile(const M_RuntimeContext *context, M_CompileC
   M_AsyncCompiledModel *compiled = NULL;
   if (context == NULL || config == NULL)
     fail(status, EINKORN_WRONG_ARGUMENT, "M_compileModel: '%s' is null", context == NULL ? "context" : "compileConfig");
-  else if (config->path == NULL && config->model == NULL)
+  else if (config->path == NULL && config->model == NULL && config->memory == NULL)
     fail(status, EINKORN_WRONG_ARGUMENT, "M_compileModel: the config has no model: call M_setModelPath first");
-  else if ((compiled = calloc(1, sizeof *compiled)) == NULL)
+  else if ((compiled = calloc(1, sizeof *compiled)) == NULL ||
+           !copy_settings(&context->settings, &compiled->settings)) {
+    free(compiled);
+    compiled = NULL;
     fail(status, EINKORN_NO_MEMORY, "there is no memory");
+  }
   if (compiled == NULL) {
     M_freeCompileConfig(config);
     return NULL;
@@ -76,7 +86,7 @@ static bool wait_for(const M_AsyncCompiledModel *compiled, const char *function,
     return false;
   }
   task_wait(&((M_AsyncCompiledModel *)compiled)->task, status);
-  return compiled->task.status.code == 0;
+  return atomic_load(&compiled->task.done) && compiled->task.status.code == 0;
 }
 
 void M_waitForCompilation(M_AsyncCompiledModel *compiledModel, M_Status *status) {
@@ -85,8 +95,9 @@ void M_waitForCompilation(M_AsyncCompiledModel *compiledModel, M_Status *status)
 
 void M_freeCompiledModel(M_AsyncCompiledModel *model) {
   if (model == NULL || atomic_fetch_sub(&model->owners, 1) != 1) return;
-  task_end(&model->task);
+  if (!task_end(&model->task)) return;
   unload_model(model);
+  free(model->settings.trust);
   M_freeCompileConfig(model->config);
   free(model);
 }
@@ -228,7 +239,8 @@ void M_waitForModel(M_AsyncModel *model, M_Status *status) {
 
 void M_freeModel(M_AsyncModel *model) {
   if (model == NULL || atomic_fetch_sub(&model->owners, 1) != 1) return;
-  task_end(&model->task);
+  if (!task_end(&model->task)) return;
+  free_captures(model);
   while (model->slots != NULL) {
     slot *next = model->slots->next;
     free_slot(model->slots);

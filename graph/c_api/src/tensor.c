@@ -213,7 +213,7 @@ M_AsyncTensor *M_getTensorByNameFrom(M_AsyncTensorMap *tensorMap, const char *na
 void M_freeAsyncTensorMap(M_AsyncTensorMap *tensorMap) {
   if (tensorMap == NULL) return;
   if (tensorMap->pending) {
-    task_end(&tensorMap->task);
+    if (!task_end(&tensorMap->task)) return;
     M_freeModel(tensorMap->model);
     M_freeAsyncTensorMap(tensorMap->inputs);
   }

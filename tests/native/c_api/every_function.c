@@ -91,6 +91,11 @@ static void nothing_is_null_safe(void) {
   M_setModelPath(NULL, "x");
   einkorn_set_model(NULL, NULL);
   einkorn_set_model_name(NULL, "x");
+  einkorn_set_model_memory(NULL, x, 1);
+  einkorn_set_trust(NULL, "x");
+  einkorn_set_log(NULL, NULL, NULL);
+  CHECK(M_captureModelSync(context, NULL, NULL, 0, NULL, 0, NULL, status) == NULL);
+  REFUSED("'initializedModel' is null");
   M_runtimeConfigAddDevice(NULL, NULL);
   CHECK(!M_isError(NULL) && einkorn_status_code(NULL) == 0 && M_getError(NULL)[0] == 0);
   CHECK(M_getRank(NULL) == 0 && M_getDimAt(NULL, 0) == 0 && M_getDtype(NULL) == M_UNKNOWN && M_getName(NULL) == NULL);
@@ -351,6 +356,111 @@ static void computed_sizes(const char *path) {
   M_freeModel(model);
 }
 
+/* Replays write into the outputs of the capture, from the inputs as they are now. */
+static void captures_are_replayed(M_AsyncModel *model) {
+  const uint64_t key = 42, other = 43;
+  size_t count = 0;
+  M_AsyncTensorMap *map = inputs_of(5, 7, 9);
+  M_AsyncTensor *inputs[] = {M_getTensorByNameFrom(map, "x", status), M_getTensorByNameFrom(map, "w", status)};
+  M_AsyncTensor **outputs = M_captureModelSync(context, model, &key, 1, inputs, 2, &count, status);
+  FINE();
+  CHECK(outputs != NULL && count == 1 && M_getTensorNumElements(outputs[0]) == 35);
+  float *result = (float *)M_getTensorData(outputs[0]), first = result[0];
+  result[0] = -1;
+  M_replayModelSync(context, model, &key, 1, inputs, 2, status);
+  FINE();
+  CHECK(result[0] == first);
+  M_debugVerifyReplayModelSync(context, model, &key, 1, inputs, 2, status);
+  FINE();
+  M_replayModelSync(context, model, &other, 1, inputs, 2, status);
+  REFUSED("has no capture 43");
+  M_replayModelSync(context, model, &key, 2, inputs, 2, status);
+  REFUSED("expected 1 key, got 2");
+  M_replayModelSync(context, model, &key, 1, inputs, 1, status);
+  REFUSED("model 'attn' has 2 inputs, got 1");
+  M_replayModelSync(context, model, NULL, 1, inputs, 2, status);
+  REFUSED("'graphKeys' is null");
+  M_AsyncTensorMap *smaller = inputs_of(4, 7, 9);
+  M_AsyncTensor *small = M_getTensorByNameFrom(smaller, "x", status);
+  M_replayModelSync(context, model, &key, 1, (M_AsyncTensor *[]){small, inputs[1]}, 2, status);
+  REFUSED("input 'x' of model 'attn' has another shape than when 42 was captured");
+  M_Device *host = M_newDevice(M_HOST, 0, NULL);
+  M_AsyncTensor *moved = M_copyTensorToDevice(inputs[0], host, NULL);
+  M_freeDevice(host);
+  M_debugVerifyReplayModelSync(context, model, &key, 1, (M_AsyncTensor *[]){moved, inputs[1]}, 2, status);
+  REFUSED("lies in other memory");
+  M_captureModelSync(context, model, &key, 1, (M_AsyncTensor *[]){inputs[1], inputs[0]}, 2, &count, status);
+  REFUSED("EK0454");
+  M_captureModelSync(context, model, &key, 1, (M_AsyncTensor *[]){inputs[0], NULL}, 2, &count, status);
+  REFUSED("input 'w' of model 'attn' is null");
+  M_captureModelSync(context, model, &key, 1, inputs, 2, NULL, status);
+  REFUSED("'numOutputs' is null");
+  M_AsyncTensor **again = M_captureModelSync(context, model, &key, 1, inputs, 2, &count, status); /* in its place */
+  FINE();
+  M_freeTensor(again[0]);
+  free(again);
+  for (int k = 0; k < 2; k++) M_freeTensor(inputs[k]);
+  M_freeTensor(outputs[0]);
+  free(outputs);
+  M_freeTensor(small);
+  M_freeTensor(moved);
+  M_freeAsyncTensorMap(smaller);
+  M_freeAsyncTensorMap(map);
+}
+
+/* A package, and an exported file: from their paths, and from memory at any address. */
+static void files_in_memory_run(const char *path) {
+  static char memory[1 << 20];
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) exit(2);
+  size_t size = fread(memory + 1, 1, sizeof memory - 1, file);
+  fclose(file);
+  for (int turn = 0; turn < 3; turn++) {
+    M_CompileConfig *config = turn == 0 ? config_of(path, NULL) : M_newCompileConfig();
+    if (turn > 0) einkorn_set_model_memory(config, memory + (turn == 1), size);
+    M_AsyncCompiledModel *compiled = M_compileModelSync(context, &config, status);
+    FINE();
+    if (turn == 1) memmove(memory, memory + 1, size); /* copied where that is needed */
+    M_AsyncModel *model = M_initModel(context, compiled, NULL, status);
+    M_AsyncTensorMap *map = M_newAsyncTensorMap(context);
+    borrow(map, "x", M_FLOAT32, x, 2, 5, 7);
+    M_AsyncTensorMap *outputs = M_executeModelSync(context, model, map, status);
+    FINE();
+    show(outputs, "y");
+    M_freeAsyncTensorMap(outputs);
+    M_freeAsyncTensorMap(map);
+    M_freeModel(model);
+    M_freeCompiledModel(compiled);
+  }
+}
+
+static void count_lines(void *user, const char *text) {
+  if (strstr(text, "is not signed") != NULL) ++*(int *)user;
+}
+
+/* A policy that requires a signature, and one that warns. */
+static void policies_hold(const char *path, const char *required, const char *warning) {
+  int lines = 0;
+  M_RuntimeConfig *config = M_newRuntimeConfig();
+  einkorn_set_log(config, count_lines, &lines);
+  einkorn_set_trust(config, required);
+  M_RuntimeContext *strict = M_newRuntimeContext(config, status);
+  einkorn_set_trust(config, warning);
+  M_RuntimeContext *loose = M_newRuntimeContext(config, status);
+  M_freeRuntimeConfig(config);
+  M_CompileConfig *source = config_of(path, NULL);
+  CHECK(M_compileModelSync(strict, &source, status) == NULL);
+  REFUSED("error[EK0563]");
+  CHECK(einkorn_status_code(status) == -9);
+  source = config_of(path, NULL);
+  M_AsyncCompiledModel *compiled = M_compileModelSync(loose, &source, status);
+  FINE();
+  CHECK(lines == 1);
+  M_freeCompiledModel(compiled);
+  M_freeRuntimeContext(strict);
+  M_freeRuntimeContext(loose);
+}
+
 static void *call_often(void *argument) {
   status = M_newStatus();
   for (int64_t k = 0; k < 50; k++) {
@@ -365,7 +475,7 @@ static void *call_often(void *argument) {
 }
 
 int main(int count, char **paths) {
-  if (count < 5) return 2;
+  if (count < 9) return 2;
   for (int k = 0; k < 10 * 7; k++) x[k] = 0.01f * (float)k;
   for (int k = 0; k < 7 * 9; k++) w[k] = 0.5f - 0.02f * (float)k;
   status = M_newStatus();
@@ -403,7 +513,11 @@ int main(int count, char **paths) {
   a_linked_model_runs();
   weights_are_given(paths[3]);
   computed_sizes(paths[4]);
-  wrong_files_are_refused(count - 5, paths + 5);
+  captures_are_replayed(model);
+  files_in_memory_run(paths[5]);
+  files_in_memory_run(paths[6]);
+  policies_hold(paths[5], paths[7], paths[8]);
+  wrong_files_are_refused(count - 9, paths + 9);
   pthread_t threads[3];
   for (int k = 0; k < 3; k++) pthread_create(&threads[k], NULL, call_often, model);
   for (int k = 0; k < 3; k++) pthread_join(threads[k], NULL);

@@ -1,5 +1,5 @@
-/* The whole C API, and what only Einkorn has: linked models, files with several models, weights that the program gives,
-   the names and specs of a model, status codes, properties of dtypes. */
+/* The whole C API, and what only Einkorn has: linked models, files with several models, files in memory, the trust policy,
+   weights that the program gives, the names and specs of a model, status codes, properties of dtypes. */
 #ifndef EINKORN_RUNTIME_H
 #define EINKORN_RUNTIME_H
 #include "einkorn/export.h"
@@ -14,6 +14,9 @@ extern "C" {
 EINKORN_API int32_t einkorn_status_code(const M_Status *status);
 EINKORN_API void einkorn_set_model(M_CompileConfig *config, const einkorn_model *model);
 EINKORN_API void einkorn_set_model_name(M_CompileConfig *config, const char *name);
+EINKORN_API void einkorn_set_model_memory(M_CompileConfig *config, const void *memory, size_t size);
+EINKORN_API void einkorn_set_trust(M_RuntimeConfig *config, const char *path);
+EINKORN_API void einkorn_set_log(M_RuntimeConfig *config, void (*log)(void *user, const char *text), void *user);
 EINKORN_API const einkorn_model *einkorn_model_of(const M_AsyncCompiledModel *compiled, M_Status *status);
 EINKORN_API M_TensorSpec *einkorn_input_spec(const M_AsyncCompiledModel *compiled, const char *name, M_Status *status);
 EINKORN_API M_TensorSpec *einkorn_output_spec(const M_AsyncCompiledModel *compiled, const char *name, M_Status *status);

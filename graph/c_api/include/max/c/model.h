@@ -24,6 +24,16 @@ EINKORN_API M_AsyncTensorMap *M_executeModel(const M_RuntimeContext *context, M_
                                              M_AsyncTensorMap *inputs, M_Status *status);
 EINKORN_API M_AsyncTensorMap *M_executeModelSync(const M_RuntimeContext *context, M_AsyncModel *initializedModel,
                                                  M_AsyncTensorMap *inputs, M_Status *status);
+EINKORN_API M_AsyncTensor **M_captureModelSync(const M_RuntimeContext *context, M_AsyncModel *initializedModel,
+                                               const uint64_t *graphKeys, size_t numGraphKeys,
+                                               M_AsyncTensor *const *inputs, size_t numInputs, size_t *numOutputs,
+                                               M_Status *status);
+EINKORN_API void M_replayModelSync(const M_RuntimeContext *context, M_AsyncModel *initializedModel,
+                                   const uint64_t *graphKeys, size_t numGraphKeys, M_AsyncTensor *const *inputs,
+                                   size_t numInputs, M_Status *status);
+EINKORN_API void M_debugVerifyReplayModelSync(const M_RuntimeContext *context, M_AsyncModel *initializedModel,
+                                              const uint64_t *graphKeys, size_t numGraphKeys,
+                                              M_AsyncTensor *const *inputs, size_t numInputs, M_Status *status);
 EINKORN_API void M_waitForTensors(M_AsyncTensorMap *tensors, M_Status *status);
 EINKORN_API void M_freeModel(M_AsyncModel *model);
 
