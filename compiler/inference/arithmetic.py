@@ -19,7 +19,7 @@ from .calls import struct_methods as methods
 from .calls.arguments import check_number
 from .calls.library import call_operator
 from .conversion import PYTHON_ERRORS, coerce, unify
-from .evaluator import Evaluator, Point
+from .evaluator import RULES, Evaluator, Point
 from .exact_terms import note_comparison
 from .mismatches import mismatch, no_row, not_numbers
 from .operator_methods import COMPARISONS, OPERATORS
@@ -28,6 +28,7 @@ from .values.compile_time import StructValue, is_comptime_number
 from .values.describe import describe
 from .values.flow import ABSENT
 from .values.index import BodyIndex
+from .values.tiles import TileValue
 from .widening import compared_by_sign, compares_by_sign, may_widen, rotation, shift_count
 
 _FOLDED = (bool, int, float, complex, str, tuple)  # a union would be made anew for each operand
@@ -107,6 +108,10 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode,
     row = ROWS[op]
     if op in ("eq", "ne") and (a is None or b is None):
         return (a is b) == (op == "eq")  # None is known at compile time, and nothing else is equal to it
+    if isinstance(a, TileValue) or isinstance(b, TileValue):
+        return RULES["elementwise on tiles"](
+            here, lambda values: binary(here, op, values[0], values[1], nodes), [a, b], row.symbol
+        )
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return _of_structs(here, op, a, b, nodes)
     if isinstance(a, BodyIndex) != isinstance(b, BodyIndex) and not isinstance(a, tuple) and not isinstance(b, tuple):
@@ -187,6 +192,8 @@ def unary(here: Point, op: str, value: Any) -> Any:
             text = f"'{value.type.name}' does not define {name}"
             raise here.error("EK0204", text, hint=f"define {name} in the struct '{value.type.name}'")
         return result
+    if isinstance(value, TileValue):
+        return RULES["elementwise on tiles"](here, lambda values: unary(here, op, values[0]), [value], ROWS[op].symbol)
     row = ROWS[op]
     if not isinstance(value, Value):
         return fold(here, row, [value])

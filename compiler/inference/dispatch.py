@@ -35,8 +35,11 @@ from .values.compile_time import (
 )
 from .values.describe import describe
 from .values.launched import Launched
+from .values.tiles import TileValue
 
 Keywords = dict[str, Any]
+
+ELEMENTWISE = ("select", "bitcast")  # those rules of the language that work on each element of a tile
 
 GPU_IDS = [f"{what}.{axis}" for what in ("thread_idx", "block_idx", "block_dim", "grid_dim") for axis in "xyz"]
 
@@ -52,6 +55,10 @@ def call(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:
         own = own_call(here, callee.name, args)
         if own is not NotImplemented:
             return own
+    if any(isinstance(arg, TileValue) for arg in args) and is_elementwise(callee):
+        return RULES["elementwise on tiles"](
+            here, lambda values: call(here, callee, values, keywords), args, callee.name
+        )
     handler = CALLABLES.get(type(callee))
     if handler is None:
         function = here.node.function if isinstance(here.node, s.Call) else here.node
@@ -85,6 +92,13 @@ def _fold_left(call: Point, name: str, args: list[Any]) -> Any:
     for other in args[1:]:
         value = call_row(call, name, [value, other])
     return value
+
+
+def is_elementwise(callee: Any) -> bool:
+    """Whether a name of the language works on single numbers, and so on each element of a tile."""
+    if isinstance(callee, StubRef):
+        return STUBS[callee.name].kind == "row" or callee.name in ELEMENTWISE
+    return isinstance(callee, LibraryRef) and STUBS[callee.name].kind == "library"
 
 
 def call_poisoned(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:

@@ -24,6 +24,8 @@ from .language import scalars as language_scalars
 from .members import context, pointers, scalars, structs, tensor_memory, tensors
 from .members import vectors as vector_members
 from .syntax import branches, expressions, f_strings, loops, statements
+from .tiles import elementwise as tile_functions
+from .tiles import names as tile_names
 
 __all__ = [
     "async_copies",
@@ -51,6 +53,8 @@ __all__ = [
     "structs",
     "tensor_memory",
     "tensors",
+    "tile_functions",
+    "tile_names",
     "vector_members",
     "vectors",
     "warps",

@@ -175,6 +175,7 @@ class Opcode:
         hints: whether it is there for its speed, or for a debugger: no result, no memory, but not to be dropped.
         waits: the scope whose threads wait in it for each other, so that they all have to come to it together; a
             function of the operation, where an attribute says so (see `Op.waits`).
+        convergent: the scope whose threads all have to come to it, although none of them waits there.
         spreads: whether its region runs on threads of their own, with a stack of their own.
         loops: whether its regions run any number of times, one after the other.
         allocates: whether each one is storage of its own.
@@ -203,6 +204,7 @@ class Opcode:
     reports: bool = False
     hints: bool = False
     waits: Scope | Callable[[Op], Scope] = Scope.none
+    convergent: Scope = Scope.none
     spreads: bool = False
     loops: bool = False
     allocates: bool = False
@@ -223,7 +225,10 @@ class Opcode:
             object.__setattr__(self, name, value)
 
         derive("accesses", self.reads or self.writes)
-        derive("has_effects", self.writes or self.reports or self.hints or bool(self.waits) or self.spreads)
+        derive(
+            "has_effects",
+            self.writes or self.reports or self.hints or bool(self.waits) or self.spreads or bool(self.convergent),
+        )
         inert = not (self.has_effects or self.reads or self.regions or self.allocates or self.ends)
         derive("is_pure", inert)
         derive("is_safe", inert and not self.divides)
@@ -252,6 +257,11 @@ class Op:
         """The scope whose threads have to come to it together."""
         scope = self.opcode.waits
         return scope if isinstance(scope, Scope) else scope(self)
+
+    @property
+    def convergent(self) -> Scope:
+        """The scope whose threads all have to come to it, whether they wait for each other or not."""
+        return self.opcode.convergent or self.waits
 
     @property
     def uniform(self) -> Scope:

@@ -219,6 +219,22 @@ def copy_async(op: Op) -> str | None:
     return None if size in (4, 8, 16) else f"copies {size} bytes"
 
 
+def load_matrices(op: Op) -> str | None:
+    """Each lane gets four words of 32 bits, whose elements are those of the pointer."""
+    pointer, type = _pointer(op.operands[0]), op.results[0].simd
+    if pointer.space != "shared" or type.dtype is not pointer.dtype or type.width * type.dtype.bits != 128:
+        return f"loads {type} from {pointer}"
+    return "exchanges the axes of other elements" if op.attrs["transposed"] and type.dtype.bits != 16 else None
+
+
+def multiply_matrices(op: Op) -> str | None:
+    """Operands of one dtype, sums as the result; fragments of `a` are no smaller than those of `b`."""
+    a, b, acc = (operand.simd for operand in op.operands)
+    if a.dtype is not b.dtype or a.width < b.width or op.results[0].type != acc:
+        return f"multiplies {a} and {b}, and adds them to {acc}"
+    return None
+
+
 def copy_wait(op: Op) -> str | None:
     return "waits for all copies" if op.attrs["what"] == "copy" and op.attrs["pending"] else None
 

@@ -107,7 +107,7 @@ class Scopes:
                 self._plain(op, control)
 
     def _plain(self, op: Op, control: Control) -> None:
-        if op.waits:
+        if op.convergent:
             self.waiting.append((op, control))
         if op.opcode.writes:
             self._write(op, control)

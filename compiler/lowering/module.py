@@ -34,6 +34,7 @@ from . import (  # noqa: F401  # each family registers what it writes
     dot_products,
     grids,
     launches,
+    matrices,
     memory,
     native,
     packed_memory,

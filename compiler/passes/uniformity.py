@@ -33,10 +33,15 @@ def uniformity(program: Program, target: Target) -> None:
     mistakes: list[EinkornError] = []
     for function in program.functions:
         for launch in walk(function.body):
-            if launch.opcode is LAUNCH and any(op.opcode.waits for op in walk(launch.regions[0])):
+            if launch.opcode is LAUNCH and any(_joins(op) for op in walk(launch.regions[0])):
                 mistakes += _LaunchCheck(function, launch, target.lanes if target.has_grid else CPU_WARP).mistakes()
     if mistakes:
         raise joined(mistakes)
+
+
+def _joins(op: Op) -> bool:
+    """Whether the threads of some scope have to come to an operation together."""
+    return bool(op.opcode.waits or op.opcode.convergent)
 
 
 class _LaunchCheck:
@@ -52,7 +57,7 @@ class _LaunchCheck:
         results: dict[Place, EinkornError] = {}
         for op, control in self.scopes.waiting:
             place = _author(op.location)[0]
-            if control.scope < op.waits and (place not in parted or parted[place][0].waits < op.waits):
+            if control.scope < op.convergent and (place not in parted or parted[place][0].convergent < op.convergent):
                 parted[place] = op, control
             if op.opcode is BARRIER and op.operands and self.scopes.of(op.operands[0]) < Scope.warp:
                 results[place] = self.differs(op)
@@ -78,12 +83,12 @@ class _LaunchCheck:
         chain, source = self.scopes.source(control.cause)
         condition = _condition(control.op, chain)
         way, hint = _way(op, control.op)
-        among = "lanes of a warp" if op.waits is Scope.warp else f"threads of a {op.waits.name}"
+        among = "lanes of a warp" if op.convergent is Scope.warp else f"threads of a {op.convergent.name}"
         labels = [Label(place, f"all {among} come here together"), Label(condition, "this may differ")]
-        notes = [self.origin(chain, source, op.waits)] if source is not None else []
+        notes = [self.origin(chain, source, op.convergent)] if source is not None else []
         return CompileError(
             f"{_what(op)} {way.format(among)}",
-            code="EK0621" if op.waits is Scope.warp else "EK0620",
+            code="EK0621" if op.convergent is Scope.warp else "EK0620",
             place=place,
             labels=sorted(labels, key=_text_order),
             notes=[*notes, *calls],
@@ -124,7 +129,7 @@ def _what(op: Op) -> str:
 
 def _way(op: Op, control: Op) -> tuple[str, str]:
     """How an operation stands to the branch or loop that decides about it, and what to write instead."""
-    if op.waits is Scope.warp:
+    if op.convergent is Scope.warp:
         hint = "let all lanes execute it and select the operand with `x if c else y`"
         if not is_shipped(op.location.place.file) or _what(op).startswith("`gpu.warp."):
             hint += ", or name the lanes that do with mask="

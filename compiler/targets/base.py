@@ -32,6 +32,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "atomics_f32": "adding to an f32 in memory as one instruction",
     "atomics_f64": "adding to an f64 in memory as one instruction",
     "tensor_cores": "a matrix unit of any kind",
+    "mma_sync": "matrix products of a warp with operands in registers, as mma.sync, and ldmatrix",
     "f16_mma": "matrix products of f16",
     "bf16_mma": "matrix products of bf16",
     "tf32_mma": "matrix products of tf32 (f32 with a mantissa of 10 bits)",

@@ -108,6 +108,7 @@ _TURING = frozenset(
         "atomics_f32",
         "atomics_f64",
         "tensor_cores",
+        "mma_sync",
         "f16_mma",
         "int8_mma",
         "named_barriers",

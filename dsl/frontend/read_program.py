@@ -37,7 +37,7 @@ from . import syntax as s
 from .program import GlobalEntry, PortableKernel, SourceFunction
 from .read_syntax import TreeReader
 
-MARKERS = ("SIMD", "stack", "scratch", "Pointer", "gpu.shared", "gpu.dynamic_shared", "gpu.scratch")
+MARKERS = ("SIMD", "stack", "scratch", "Pointer", "gpu.shared", "gpu.dynamic_shared", "gpu.scratch", "gpu.tile")
 MAX_WIDTH = 1 << 16  # of a vector type
 HINT = "build it again from its sources with this Einkorn (`einkorn build`)"
 

@@ -44,8 +44,9 @@ class gpu:
 
     shared = Storage(
         "gpu.shared",
-        "(*dims, align=16)",
-        "A tensor that the threads of a block share, of sizes known at compile time; uninitialised.",
+        "(*dims, align=16, layout=None)",
+        "A tensor that the threads of a block share, of sizes known at compile time; uninitialised. `layout` says where"
+        ' elements lie: a `Layout`, a `ComposedLayout`, or `"dot"` for matrices that products read. `s[k]` is a view.',
     )
     dynamic_shared = Storage(
         "gpu.dynamic_shared",
@@ -57,6 +58,13 @@ class gpu:
         "gpu.scratch",
         "(*dims)",
         "A tensor in memory of the device for this call of the op, of any sizes; made by host code, not written yet.",
+    )
+
+    tile = Storage(
+        "gpu.tile",
+        '(M, N, value=0, scope="block")',
+        "A matrix of one number that the threads of the block hold together, M a multiple of 16 and N of 8, or 1: a"
+        " value, which goes round loops and to functions.",
     )
 
     warp = collectives.warp
@@ -91,8 +99,20 @@ class gpu:
     def copy_async(to: Any, source: Any, mask: Any = True) -> CopyToken:
         """Begins to copy neighbours of 4, 8 or 16 bytes from a tensor into shared memory, while this thread goes on:
         `gpu.copy_async(tile[r, c : c + 4], x[i, j : j + 4])`. Both sides lie at a multiple of so many bytes. Where
-        `mask` is False, zeros are stored, and nothing is read."""
+        `mask` is False, zeros are stored, and nothing is read. A view, `gpu.copy_async(s, x.tile(i, j, (M, N)))`, is
+        copied by all threads of the block together, and where it reaches beyond the tensor, its `fill` is stored."""
         raise NotImplementedError
+
+    @staticmethod
+    def load(view: Any, dtype: Any = None) -> Any:
+        """The elements of `x.tile(i, j, (M, N))`, or of a matrix in shared memory, as a tile, cast to `dtype`."""
+
+    @staticmethod
+    def dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
+        """The tile `acc + a @ b`. `a` and `b` are matrices in shared memory, which `s.transpose()` turns over, or
+        tiles, of one dtype; products are added in the dtype of `acc`: float32 for float16, bfloat16 and float32, int32
+        for integers, float64 for float64. `precision="tf32"` rounds float32 operands to 10 bits where the target
+        multiplies these."""
 
     @staticmethod
     def commit() -> CopyGroup:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from support import ptx_arithmetic, ptx_threads
+from support import ptx_arithmetic, ptx_matrices, ptx_threads
 from support.ptx_group import STEPS, Code, Group, Source, Step, written
 from support.ptx_memory import Memory, Slabs
 from support.ptx_numbers import type_of
@@ -40,7 +40,7 @@ from support.ptx_parse import (
 
 __all__ = ["Memory", "PtxError", "Trapped", "run"]
 
-assert ptx_arithmetic and ptx_threads  # their instructions are registered
+assert ptx_arithmetic and ptx_matrices and ptx_threads  # their instructions are registered
 
 THREADS = 8192  # that run at once, in whole blocks
 LOCAL_BYTES = 1 << 26

@@ -20,10 +20,12 @@ from ..members.table import method
 from ..members.tensor_memory import span_of
 from ..members.tensors import refuse_input
 from ..runtime_checks import guard_index
+from ..tiles import copies
 from ..values.compile_time import Copies
 from ..values.describe import describe
 from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor, Stored, View
+from ..values.tiles import TileView
 from .grids import kernel_of
 
 SIZES = (4, 8, 16)
@@ -73,6 +75,11 @@ def _guard(call: Point, tensor: KernelTensor, count: int, argument: str) -> None
 @rule("gpu.copy_async")
 def copy_async(call: Point, to: Any, source: Any, mask: Any = True) -> Copies:
     kernel_of(call, "copy_async()")
+    if isinstance(source, TileView):
+        if mask is not True:
+            text = "gpu.copy_async of a view copies what lies in the tensor, and takes no mask="
+            raise call.error("EK0646", text, "mask")
+        return copies.copy(call, to, source)
     builder = call.builder
     target, count = _neighbours(call, to, "to")
     given, others = _neighbours(call, source, "source")

@@ -19,11 +19,13 @@ from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.program import PointerType, Type, Value
 from ..conversion import coerce
-from ..evaluator import Point, callable_, rule
+from ..evaluator import RULES, Point, callable_, rule
 from ..runtime_checks import add_check
 from ..values.compile_time import StorageType
 from ..values.describe import describe
 from ..values.tensors import KernelTensor, Stored
+from ..values.tiles import TileValue
+from . import shared_layouts as swizzles
 from .grids import kernel_of
 
 MAX_STACK_BYTES = 1 << 20  # threads have stacks of some megabytes
@@ -31,7 +33,7 @@ MAX_TABLE_BYTES = 1 << 20
 ALIGNMENT = 16  # bytes, of shared memory
 MAX_ALIGNMENT = 1024
 
-Maker = Callable[[Point, DType, list[Any], dict[str, Any]], KernelTensor]
+Maker = Callable[[Point, DType, list[Any], dict[str, Any]], KernelTensor | TileValue]
 
 
 def _stack(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
@@ -98,9 +100,9 @@ def _between(dims: list[Value]) -> list[Any]:
 def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
     """`gpu.shared[T](m, n)`: what the threads of a block share, of a fixed size."""
     kernel_of(call, "shared")
-    align = keywords.pop("align", ALIGNMENT)
+    align, layout = keywords.pop("align", ALIGNMENT), keywords.pop("layout", None)
     if keywords:
-        raise call.error("EK0208", f"gpu.shared[T](...) takes sizes and align=, not {next(iter(keywords))}=")
+        raise call.error("EK0208", f"gpu.shared[T](...) takes sizes, align= and layout=, not {next(iter(keywords))}=")
     if type(align) is not int or align < 1 or align & (align - 1) or align > MAX_ALIGNMENT:
         text = f"align= is a power of two of bytes up to {MAX_ALIGNMENT}, known at compile time, not {describe(align)}"
         raise call.error("EK0208", text, "align")
@@ -112,10 +114,11 @@ def _shared(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]
         hint = "gpu.dynamic_shared[T](n) takes run-time sizes; the launch passes shared=n * T.bits // 8"
         text = "a size of gpu.shared[T](...) is known at compile time; this one is not"
         raise call.on(_given(call, late)).error("EK0623", text, hint=hint)
-    count = math.prod(args)
-    pointer = call.builder.one(
-        "alloca", [], PointerType(dtype, "shared"), count=count, zeroed=False, align=max(align, ALIGNMENT)
-    )
+    count = math.prod(args) if layout is None else swizzles.extent(call, layout, dtype, tuple(args))
+    align = max(align, ALIGNMENT) if layout is None else max(align, swizzles.BANKS)
+    pointer = call.builder.one("alloca", [], PointerType(dtype, "shared"), count=count, zeroed=False, align=align)
+    if layout is not None:
+        return swizzles.laid_out(call, layout, pointer, tuple(args))
     return _tensor(call, pointer, "shared", args)
 
 
@@ -164,17 +167,25 @@ def _scratch(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any
     return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
 
 
+def _tile(call: Point, dtype: DType, args: list[Any], keywords: dict[str, Any]) -> TileValue:
+    """`gpu.tile[T](M, N)`: a value, which lies in no memory."""
+    tile = RULES["gpu.tile"](call, dtype, args, keywords)
+    assert isinstance(tile, TileValue)
+    return tile
+
+
 STORAGE: dict[str, Maker] = {
     "stack": _stack,
     "scratch": _run_time_storage,
     "gpu.shared": _shared,
     "gpu.dynamic_shared": _dynamic_shared,
     "gpu.scratch": _scratch,
+    "gpu.tile": _tile,
 }
 
 
 @callable_(StorageType)
-def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor:
+def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict[str, Any]) -> KernelTensor | TileValue:
     """Storage of a name, for elements of a dtype."""
     return STORAGE[type.name](call, type.dtype, args, dict(keywords))
 

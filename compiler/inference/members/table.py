@@ -61,7 +61,7 @@ def method(owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..
 def attribute(here: Point, owner: Any, node: s.Attribute) -> Any:
     """`owner.name`."""
     if isinstance(owner, ClassValue) and node.name in owner.members:
-        return _of_class(owner, node.name)
+        return of_class(owner, node.name)
     if type(owner) in ATTRIBUTES:
         return ATTRIBUTES[type(owner)](here, owner, node.name)
     is_pointer = isinstance(owner, Value) and isinstance(owner.type, PointerType)
@@ -99,7 +99,7 @@ def listed(names: list[str], most: int = 8) -> str:
     return first if len(names) <= most else f"{first}, …"
 
 
-def _of_class(owner: ClassValue, name: str) -> Any:
+def of_class(owner: ClassValue, name: str) -> Any:
     """A member of a class; a class method waits for its call with the class in hand."""
     result = owner.members[name]
     if not isinstance(result, ClassMethod):

@@ -22,6 +22,7 @@ from ..evaluator import Point
 from ..ownership import is_reported, report_access
 from ..runtime_checks import guard_alignment, guard_index, guard_lanes, guard_number
 from ..target_refusals import refuse_host
+from ..tiles.swizzles import LaidOut, root_of
 from ..values.describe import describe
 from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor, NotElementwise, Probe, Stored, Strided, View
@@ -44,8 +45,8 @@ def span_of(call: Point, tensor: KernelTensor, index: BodyIndex) -> Span | None:
     while isinstance(root, View):
         at = root.mapped(builder, at)
         root = root.base
-    if not isinstance(root, Stored) or tensor.dtype.is_packed():
-        return None
+    if not isinstance(root, Stored) or tensor.dtype.is_packed() or isinstance(root, LaidOut):
+        return None  # no address, or one of a single element
     step = None
     if tensor.rank and type(tensor) is not Stored:
         if index.linear is not None and tensor.rank > 1:
@@ -272,6 +273,9 @@ def tensor_pointer(call: Point, owner: KernelTensor, *index: Any) -> Value:
         text = f"the elements of '{owner.name}' share bytes and have no addresses: it holds {owner.dtype}"
         raise call.error("EK0223", text)
     span = span_of(call, owner, at)
+    if isinstance(root_of(owner), LaidOut):
+        text = f"'{owner.name}' has a layout: the elements that follow a pointer would be others than those of the row"
+        raise call.error("EK0223", text)
     if span is None:
         if isinstance(owner, Probe) or not isinstance(owner, View):
             raise NotElementwise  # in memory it will have an address

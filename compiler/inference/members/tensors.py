@@ -27,6 +27,7 @@ from ..ownership import report_access
 from ..runtime_checks import guard_index, guard_number, guard_part, guard_start
 from ..spelling import source_of, spelled_of
 from ..target_refusals import refuse_host
+from ..tiles.swizzles import is_shared
 from ..values.compile_time import Marker, StorageType, StructValue, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Absent
@@ -336,7 +337,7 @@ def tuple_item(call: Point, owner: Any, index: Any) -> Any:
 def load_element(call: Point, tensor: KernelTensor, index: Any) -> Any:
     """`x[i, j]`, or a view when slices are among the indices."""
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
-    if any(isinstance(p, slice) for p in parts):
+    if any(isinstance(p, slice) for p in parts) or (len(parts) < tensor.rank and is_shared(tensor)):
         return make_view(call, tensor, parts)
     refuse_host(call, tensor)
     refuse_unreadable(call, tensor)

@@ -24,10 +24,12 @@ from ..conditions import decision, joint_type, open_kind, select, splice
 from ..conversion import DEFAULTS, coerce, weak_kind, widest_kind
 from ..evaluator import Point, expression, statement
 from ..recovery import Cascade, Undecided
+from ..tiles.layouts import conforming
 from ..values.aggregates import PLAIN, is_number, is_static, nothing, parts_of, same_constant, same_kind, with_parts
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number, is_poisoned
 from ..values.describe import describe
 from ..values.flow import ABSENT, NEXT, Absent, Flow, NeverReturns, Rest, is_pure
+from ..values.tiles import is_tile
 from ..widening import may_widen
 from .statements import undefined
 
@@ -201,6 +203,9 @@ class Joint:
             return self.undefined(name)
         if isinstance(a, Undefined) or isinstance(b, Undefined):
             return a if isinstance(a, Undefined) else b
+        if is_tile(a) and is_tile(b):
+            with self.here.builder.inside(self.regions[1]):
+                b = conforming(self.here, b, a)
         if same_kind(a, b):
             return self.merge_parts(name, a, b)
         if not (is_number(a) and is_number(b)):

@@ -27,6 +27,7 @@ from ..exact_terms import wide_dtype
 from ..members.vectors import is_vector
 from ..recovery import Cascade
 from ..spelling import spelled
+from ..tiles.layouts import conforming
 from ..values.aggregates import has_numbers, nothing, numbers_of, parts_of, replaced, same_shape
 from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
@@ -260,6 +261,7 @@ class RuntimeLoop(Scoped):
                 continue
             if isinstance(value, Undefined):
                 raise value.error(frame.origins.get(name, frame.place(self.node)))
+            value = conforming(self.here, value, self.before[name])
             if not same_shape(value, self.before[name]):
                 raise self._changes_type(name)
             first = numbers_of(self.before[name], (self.path, name))

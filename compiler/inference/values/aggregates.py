@@ -14,6 +14,7 @@ from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Type, Value
 from .compile_time import Copies, Marker, StorageType, StructType, StructValue, StubRef, is_comptime_number
+from .tiles import TileValue
 
 PLAIN = (str, DType, SIMDType, StructType, StubRef, Marker, StorageType, type(None))
 
@@ -24,6 +25,8 @@ def parts_of(value: Any) -> tuple[Any, ...] | None:
         return value
     if isinstance(value, Copies):
         return (value.number,)
+    if isinstance(value, TileValue):
+        return value.parts
     return value.parts if isinstance(value, StructValue) else None
 
 
@@ -31,6 +34,8 @@ def with_parts(value: Any, parts: tuple[Any, ...]) -> Any:
     """A value of the same kind with other parts."""
     if isinstance(value, Copies):
         return Copies(value.what, *parts)
+    if isinstance(value, TileValue):
+        return TileValue(value.dtype, value.layout, parts)
     return StructValue(value.type, parts) if isinstance(value, StructValue) else parts
 
 
@@ -43,6 +48,9 @@ def same_kind(a: Any, b: Any) -> bool:
     """Whether two values are tuples of one length, or the same struct."""
     if isinstance(a, Copies) or isinstance(b, Copies):
         return isinstance(a, Copies) and isinstance(b, Copies) and a.what == b.what
+    if isinstance(a, TileValue) or isinstance(b, TileValue):
+        alike = isinstance(a, TileValue) and isinstance(b, TileValue)
+        return alike and a.dtype is b.dtype and a.layout == b.layout
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return isinstance(a, StructValue) and isinstance(b, StructValue) and a.type == b.type
     return isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b)

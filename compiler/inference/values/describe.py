@@ -27,6 +27,7 @@ from .compile_time import (
     Unrolled,
 )
 from .index import BodyIndex
+from .tiles import TileValue, TileView
 
 
 def literal_text(value: Any) -> str:
@@ -61,7 +62,7 @@ def describe(value: Any) -> str:
             return f"the type {value}"
         case StructValue():
             return value.type.name
-        case Copies():
+        case Copies() | TileValue() | TileView():
             return value.words
         case StructType():
             return f"the struct '{value.name}'"

@@ -1,0 +1,148 @@
+"""Copies tiles into shared memory, by all threads of the block together.
+
+Each thread copies pieces of 16 bytes, or of 8 or 4 where rows are shorter: asynchronously, if addresses and distances
+of rows are multiples of that, which is checked at run time. Otherwise, and where other numbers than zeros stand beyond
+the end of the tensor, threads load and store elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dsl.types.dtype import BOOL, INT, SIMDType
+from ...ir.program import Region, Value
+from ..conversion import coerce
+from ..evaluator import Point
+from ..members.spans import guarded, when
+from ..values.compile_time import Copies
+from ..values.describe import describe
+from ..values.index import BodyIndex
+from ..values.tensors import KernelTensor
+from ..values.tiles import TileView
+from . import access, layouts
+from .operands import in_rows
+from .swizzles import is_laid_out, is_shared, neighbours_of, place_of
+
+SIZES = (16, 8, 4)
+
+
+def copy(call: Point, to: Any, view: TileView) -> Copies:
+    """Begins to copy a view into a matrix in shared memory.
+
+    Raises:
+        CompileError: EK0646, the matrix is not in shared memory, or has another shape or dtype.
+    """
+    _check(call, to, view)
+    threads = layouts.threads_of(call, "copy_async()")
+    layouts.together(call)
+    builder = call.builder
+    count = _piece(to, view)
+    fast: Value | bool = False
+    reach = access.Reach(call, view)
+    if count is not None and type(view.fill) in (int, float) and view.fill == 0:
+        fast = access.both(builder, access.aligned(call, view, count), _whole_pieces(call, view, count))
+    if fast is False or count is None:
+        _by_elements(call, to, view, reach, threads)
+        return Copies("copy", builder.int_(0))
+    if fast is True:
+        return Copies("copy", _by_pieces(call, to, view, reach, threads, count))
+    regions = (Region(), Region())
+    with builder.inside(regions[0]):
+        builder.end([_by_pieces(call, to, view, reach, threads, count)])
+    with builder.inside(regions[1]):
+        _by_elements(call, to, view, reach, threads)
+        builder.end([builder.int_(0)])
+    return Copies("copy", builder.add("if", [fast], [INT], regions)[0])
+
+
+def _check(call: Point, to: Any, view: TileView) -> None:
+    if not isinstance(to, KernelTensor) or not is_shared(to):
+        text = f"gpu.copy_async copies a view into shared memory, and this is {describe(to)}"
+        raise call.error("EK0646", text, "to", hint=f"gpu.shared[T]({view.shape[0]}, {view.shape[1]})")
+    sizes = tuple(dim.const for dim in to.dims)
+    if sizes != view.shape or to.dtype is not view.tensor.dtype:
+        shape = " x ".join("?" if size is None else str(size) for size in sizes)
+        text = f"gpu.copy_async copies {view.words} into {shape} {to.dtype}"
+        raise call.error("EK0646", text, "source", hint="both sides have one dtype and one shape")
+    if is_shared(view.tensor):
+        text = "gpu.copy_async copies from a tensor of the op to shared memory; this is not a tensor of the op"
+        raise call.error("EK0646", text, "source")
+
+
+def _piece(to: KernelTensor, view: TileView) -> int | None:
+    """How many elements a thread copies at once; None where pieces are not in one piece in shared memory."""
+    bits, columns = view.tensor.dtype.bits, view.shape[1]
+    if view.tensor.dtype.is_packed() or bits < 8:
+        return None
+    most = neighbours_of(to) if is_laid_out(to) else columns if in_rows(to) else 1
+    for size in SIZES:
+        count = size * 8 // bits
+        if count and columns % count == 0 and count <= most:
+            return count
+    return None
+
+
+def _whole_pieces(call: Point, view: TileView, count: int) -> Value | bool:
+    """Whether no piece lies across the end of the tensor's rows."""
+    builder = call.builder
+    size = view.tensor.dims[1]
+    if size.const is not None:
+        return bool(size.const % count == 0)
+    return builder.compare("eq", builder.irem(size, builder.int_(count)), builder.int_(0))
+
+
+def _pieces(call: Point, view: TileView, threads: int, count: int, work: Any) -> None:
+    """`work(row, column)` for each piece of this thread."""
+    builder = call.builder
+    rows, columns = view.shape
+    across = columns // count
+    total = rows * across
+    number = layouts.thread_number(call)
+    for first in range(0, total, threads):
+        piece = builder.iadd(number, builder.int_(first))
+
+        def one(piece: Value = piece) -> None:
+            row = builder.idiv(piece, builder.int_(across))
+            column = builder.imul(builder.irem(piece, builder.int_(across)), builder.int_(count))
+            work(row, column)
+
+        if first + threads <= total:
+            one()
+        else:
+            when(builder, builder.compare("lt", piece, builder.int_(total)), one)
+
+
+def _by_pieces(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int, count: int) -> Value:
+    builder, last = call.builder, [call.builder.int_(0)]
+
+    def one(row: Value, column: Value) -> None:
+        span = access.span_at(call, view, row, column)
+        assert span is not None
+        pointer, offset = place_of(to, builder, (row, column))
+        allowed = builder.const(True, BOOL) if reach.whole is True else reach.mask(builder, row, column, 1)
+        operands = [pointer, offset, span.pointer, span.offset, allowed]
+        last[0] = builder.one("copy_async", operands, INT, count=count)
+
+    total = view.shape[0] * view.shape[1] // count
+    _pieces(call, view, threads, count, one)
+    return last[0] if total % threads == 0 else builder.int_(0)
+
+
+def _by_elements(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int) -> None:
+    builder, tensor = call.builder, view.tensor
+    rows, columns = view.shape
+    fill = coerce(call, view.fill, SIMDType(tensor.dtype))
+    number = layouts.thread_number(call)
+    loop = builder.for_loop(number, builder.int_(rows * columns), builder.int_(threads))
+    with builder.inside(loop):
+        place = loop.args[0]
+        row, column = builder.idiv(place, builder.int_(columns)), builder.irem(place, builder.int_(columns))
+
+        def read() -> Value:
+            at = (builder.iadd(view.row, row), builder.iadd(view.column, column))
+            return tensor.load(builder, BodyIndex(tensor.dims, components=at))
+
+        value = read() if reach.whole is True else guarded(builder, reach.mask(builder, row, column, 1), read, fill)
+        pointer, offset = place_of(to, builder, (row, column))
+        builder.add("store", [value, pointer, offset])
+        builder.end()

@@ -1,0 +1,342 @@
+"""Chooses the layouts of tiles, and moves tiles from one layout to another.
+
+On a GPU the lanes of a warp hold what the accumulators of `mma.sync` are: four lanes a row, two neighbouring columns
+each. Elementwise work, reductions and products need no moves among such tiles. On a CPU the threads hold whole rows, as
+vectors. Warps are arranged in a grid over the tile, whose form is the one choice there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ....dsl.types.dtype import DType, SIMDType
+from ...ir.builder import Builder
+from ...ir.opcodes import OPCODES
+from ...ir.program import Op, PointerType, Value
+from ...targets.base import Target
+from ..evaluator import Evaluator, Point
+from ..language.grids import gpu_value, kernel_of
+from ..members.spans import when
+from ..values.tiles import Digit, TileAxis, TileLayout, TileValue
+
+QUAD = 4  # lanes that share a row
+PAIR = 2  # neighbouring columns of a lane
+ROWS, COLUMNS = 16, 8  # a warp holds a multiple of these
+CPU_COLUMNS = 16  # a thread of a CPU has at least so many neighbours, where the tile has them
+
+
+def power_below(number: int) -> int:
+    """The largest power of two that is not above a number."""
+    return 1 << (number.bit_length() - 1)
+
+
+def warp_grids(shape: tuple[int, int], warps: int) -> list[tuple[int, int]]:
+    """The arrangements of warps over a tile: how many along its rows and its columns."""
+    rows, columns = shape
+    most = power_below(max(warps, 1))
+    down = [1 << k for k in range(most.bit_length()) if rows == 1 or rows % (ROWS << k) == 0]
+    across = [1 << k for k in range(most.bit_length()) if columns == 1 or columns % (COLUMNS << k) == 0]
+    grids = [(m, n) for m in down for n in across if m * n <= most]
+    used = max(m * n for m, n in grids)
+    return [(m, n) for m, n in grids if m * n == used]
+
+
+def balanced(shape: tuple[int, int], warps: int) -> tuple[int, int]:
+    """The arrangement in which a warp reads the fewest elements of the operands of a product."""
+    rows, columns = shape
+    return min(warp_grids(shape, warps), key=lambda grid: (rows / grid[0] + columns / grid[1], -grid[0]))
+
+
+def by_rows(shape: tuple[int, int], warps: int) -> tuple[int, int]:
+    """The arrangement in which as few warps as possible share a row."""
+    return max(warp_grids(shape, warps))
+
+
+def choose(target: Target, threads: int, shape: tuple[int, int], *, rows: bool = False) -> TileLayout:
+    """The layout of a tile; `rows`: as few warps as possible shall share a row."""
+    if not target.has_grid:
+        return _of_cpu(threads, shape)
+    warps = threads // target.warp_size
+    grid = (by_rows if rows else balanced)(shape, warps)
+    return of_quads(target.warp_size, warps, shape, grid)
+
+
+def of_quads(lanes: int, warps: int, shape: tuple[int, int], grid: tuple[int, int]) -> TileLayout:
+    """The layout with four lanes a row, for a grid of warps."""
+    (rows, columns), (down, across) = shape, grid
+    groups = lanes // QUAD
+    lane_row, lane_column = Digit(QUAD, groups, 1), Digit(1, QUAD, PAIR)
+    warp_row, warp_column = Digit(lanes, down, rows // down), Digit(lanes * down, across, columns // across)
+    rest = Digit(lanes * down * across, max(warps // (down * across), 1), 0)
+    threads = tuple(d for d in (lane_column, lane_row, warp_row, warp_column, rest) if d.size > 1)
+
+    def axis(size: int, digits: tuple[Digit, ...], offsets: list[int]) -> TileAxis:
+        return TileAxis(size, tuple(d for d in digits if d.size > 1), tuple(offsets)) if size > 1 else _ONE
+
+    own_rows = list(range(0, rows // down, groups))
+    own_columns = [k + n for k in range(0, columns // across, QUAD * PAIR) for n in range(PAIR)]
+    return TileLayout(
+        axis(rows, (lane_row, warp_row), own_rows), axis(columns, (lane_column, warp_column), own_columns), threads
+    )
+
+
+_ONE = TileAxis(1, (), (0,))
+
+
+def _of_cpu(threads: int, shape: tuple[int, int]) -> TileLayout:
+    """Rows go to threads, and parts of rows where there are more threads than rows."""
+    rows, columns = shape
+    down = math.gcd(rows, threads)
+    across = math.gcd(columns, threads // down)
+    while across > 1 and columns // across < CPU_COLUMNS:
+        across = max(d for d in range(1, across) if across % d == 0)
+    column, row = Digit(1, across, columns // across), Digit(across, down, rows // down)
+    rest = Digit(across * down, threads // (across * down), 0)
+    return TileLayout(
+        TileAxis(rows, tuple(d for d in (row,) if d.size > 1), tuple(range(rows // down))),
+        TileAxis(columns, tuple(d for d in (column,) if d.size > 1), tuple(range(columns // across))),
+        tuple(d for d in (column, row, rest) if d.size > 1),
+    )
+
+
+# *** places ***
+
+
+def digit_of(call: Point, digit: Digit) -> Value:
+    """A digit of the number of this thread."""
+    builder = call.builder
+    lanes = call.evaluator.target.warp_size
+    if digit.divisor * digit.size <= lanes:
+        number, divisor = gpu_value(call, "lane_idx"), digit.divisor
+        last = digit.divisor * digit.size == lanes
+    elif digit.divisor % lanes == 0:
+        number, divisor, last = gpu_value(call, "warp_idx"), digit.divisor // lanes, False
+    else:
+        warp = builder.imul(gpu_value(call, "warp_idx"), builder.int_(lanes))
+        number, divisor, last = builder.iadd(warp, gpu_value(call, "lane_idx")), digit.divisor, False
+    key = ("digit", number.serial, divisor, digit.size)
+    made = builder.remembered(key)
+    if made is None:
+        made = builder.idiv(number, builder.int_(divisor))
+        made = made if last else builder.irem(made, builder.int_(digit.size))
+        builder.remember(key, made)
+    assert isinstance(made, Value)
+    return made
+
+
+def first_place(call: Point, axis: TileAxis) -> Value:
+    """The first place of this thread along an axis."""
+    builder, total = call.builder, call.builder.int_(0)
+    for digit in axis.digits:
+        total = builder.iadd(total, builder.imul(digit_of(call, digit), builder.int_(digit.step)))
+    return total
+
+
+def owns(call: Point, layout: TileLayout) -> Value | None:
+    """Whether this thread is the one, of those that hold the same elements, that stores them; None where all do."""
+    builder, every = call.builder, None
+    for digit in layout.copies:
+        holds = builder.compare("eq", digit_of(call, digit), builder.int_(0))
+        every = holds if every is None else builder.row("and_", [every, holds])
+    return every
+
+
+def if_owner(call: Point, layout: TileLayout, work: Callable[[], None]) -> None:
+    """What one of the threads that hold the same elements does."""
+    holds = owns(call, layout)
+    if holds is None:
+        work()
+    else:
+        when(call.builder, holds, work)
+
+
+def threads_of(call: Point, name: str) -> int:
+    """The threads of the block that hold tiles together.
+
+    Raises:
+        CompileError: EK0650, the threads do not form whole warps.
+    """
+    threads = math.prod(kernel_of(call, name).block)
+    target = call.evaluator.target
+    if target.has_grid and threads % target.warp_size:
+        text = f"tiles are held by whole warps of {target.warp_size} threads, and the block has {threads}"
+        raise call.error(
+            "EK0650", text, hint=f"ctx.launch(..., block={-(-threads // target.warp_size) * target.warp_size})"
+        )
+    return threads
+
+
+def layout_for(call: Point, name: str, shape: tuple[int, int], *, rows: bool = False) -> TileLayout:
+    """The layout that a new tile of this kernel has."""
+    return choose(call.evaluator.target, threads_of(call, name), shape, rows=rows)
+
+
+# *** tiles ***
+
+
+def filled(builder: Builder, dtype: DType, layout: TileLayout, number: Any) -> TileValue:
+    """A tile of one number, known at compile time."""
+    widths = [length for _, length in layout.columns.segments]
+    row = [builder.const(number, SIMDType(dtype, width)) for width in widths]
+    return TileValue(dtype, layout, tuple(row * len(layout.rows.offsets)), number)
+
+
+def together(call: Point) -> None:
+    """Notes that all threads of the block come here together; see `passes.uniformity`."""
+    call.locate()
+    call.builder.add("together", [])
+
+
+def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = "") -> Value:
+    """Shared memory of the kernel for what tiles exchange: the same for all exchanges of one dtype, size and name.
+
+    It is made where the kernel begins, so that all of the kernel may use it.
+    """
+    launched, builder = evaluator.launched, evaluator.builder
+    assert launched is not None
+    type = PointerType(dtype, "shared")
+    attrs: dict[str, Any] = {"count": count, "zeroed": False, "align": 16}
+    if evaluator.trial or launched.region is None:
+        return builder.one("alloca", [], type, **attrs)
+    made = launched.exchanges.get((dtype, count, name))
+    if made is None:
+        made = launched.exchanges[dtype, count, name] = Value(type)
+        made.maker = Op(OPCODES["alloca"], [], [made], builder.location, attrs, [])
+        launched.region.ops.insert(0, made.maker)
+    return made
+
+
+def warp_of(call: Point) -> dict[str, Any]:
+    """The attributes of what the lanes of a warp do together here."""
+    return {"lanes": call.evaluator.target.warp_size, "block": kernel_of(call, "tile").block}
+
+
+def thread_number(call: Point) -> Value:
+    """The number of this thread in its block, along x, then y, then z."""
+    builder, block = call.builder, kernel_of(call, "tile").block
+    if block[1] == block[2] == 1:
+        return gpu_value(call, "thread_idx.x")
+    warp = builder.imul(gpu_value(call, "warp_idx"), builder.int_(call.evaluator.target.warp_size))
+    return builder.iadd(warp, gpu_value(call, "lane_idx"))
+
+
+def barrier(call: Point) -> None:
+    call.builder.add("barrier", [])
+
+
+def moved(call: Point, tile: TileValue, layout: TileLayout) -> TileValue:
+    """A tile in another layout: through shared memory, unless all its elements are one known number."""
+    if tile.layout == layout:
+        return tile
+    builder = call.builder
+    if tile.number is not None:
+        return filled(builder, tile.dtype, layout, tile.number)
+    call.locate()
+    rows, columns = tile.shape
+    buffer = shared_buffer(call.evaluator, tile.dtype, rows * columns)
+    barrier(call)
+    if_owner(call, tile.layout, lambda: put(call, tile, buffer))
+    barrier(call)
+    return got(call, tile, buffer, layout)
+
+
+def place_in(call: Point, buffer_columns: int, row: Value, column: Value) -> Value:
+    builder = call.builder
+    return builder.iadd(builder.imul(row, builder.int_(buffer_columns)), column)
+
+
+def put(call: Point, tile: TileValue, buffer: Value) -> None:
+    """Stores what this thread has of a tile into memory, row by row."""
+    builder, columns = call.builder, tile.shape[1]
+    for row, column, vector in runs(call, tile):
+        offset = place_in(call, columns, row, column)
+        builder.add("store", [vector, buffer, offset], **alignment(tile.dtype, tile.layout.columns.run))
+
+
+def alignment(dtype: DType, run: int) -> dict[str, Any]:
+    """The attribute of an access to so many neighbours that lie at a multiple of their size."""
+    size = run * dtype.bits // 8
+    return {"align": min(size, 16)} if size & (size - 1) == 0 and size > 1 else {}
+
+
+def got(call: Point, tile: TileValue, buffer: Value, layout: TileLayout) -> TileValue:
+    builder, columns = call.builder, tile.shape[1]
+    run = layout.columns.run
+    attrs = alignment(tile.dtype, run)
+
+    def load(row: Value, column: Value) -> Value:
+        return builder.one("load", [buffer, place_in(call, columns, row, column)], SIMDType(tile.dtype, run), **attrs)
+
+    return gathered(call, tile.dtype, layout, load)
+
+
+def runs(call: Point, tile: TileValue) -> list[tuple[Value, Value, Value]]:
+    """What this thread holds, in vectors of neighbours: the row, the first column, and the vector."""
+    builder, layout = call.builder, tile.layout
+    run, found = layout.columns.run, []
+    first_row, first_column = first_place(call, layout.rows), first_place(call, layout.columns)
+    for number, offset in enumerate(layout.rows.offsets):
+        row = builder.iadd(first_row, builder.int_(offset))
+        for segment, (start, length) in enumerate(layout.columns.segments):
+            vector = tile.part(number, segment)
+            for k in range(0, length, run):
+                column = builder.iadd(first_column, builder.int_(layout.columns.offsets[start + k]))
+                found.append((row, column, lanes_of(builder, vector, k, run)))
+    return found
+
+
+def gathered(call: Point, dtype: DType, layout: TileLayout, load: Callable[[Value, Value], Value]) -> TileValue:
+    """The tile whose neighbours `load` gives, for a row and a first column."""
+    builder, run = call.builder, layout.columns.run
+    first_row, first_column = first_place(call, layout.rows), first_place(call, layout.columns)
+    columns = [builder.iadd(first_column, builder.int_(offset)) for offset in layout.columns.offsets[::run]]
+    parts = []
+    for offset in layout.rows.offsets:
+        row = builder.iadd(first_row, builder.int_(offset))
+        vectors = [load(row, column) for column in columns]
+        for start, length in layout.columns.segments:
+            parts.append(joined(builder, vectors[start // run : (start + length) // run]))
+    return TileValue(dtype, layout, tuple(parts))
+
+
+# *** vectors ***
+
+
+def width_of(value: Value) -> int:
+    assert isinstance(value.type, SIMDType)
+    return value.type.width
+
+
+def lanes_of(builder: Builder, vector: Value, start: int, count: int) -> Value:
+    """Neighbouring lanes of a vector; of one lane a scalar."""
+    if count == width_of(vector):
+        return vector
+    if count == 1:
+        return builder.one("extract", [vector], SIMDType(vector.dtype), lane=start)
+    lanes = tuple(range(start, start + count))
+    return builder.one("shuffle", [vector, vector], SIMDType(vector.dtype, count), mask=lanes)
+
+
+def joined(builder: Builder, vectors: list[Value]) -> Value:
+    """Vectors of one width, a power of two of them, as one."""
+    if width_of(vectors[0]) == 1 and len(vectors) > 1:
+        return builder.one("lanes", vectors, SIMDType(vectors[0].dtype, len(vectors)))
+    while len(vectors) > 1:
+        width = width_of(vectors[0])
+        lanes = tuple(range(2 * width))
+        type = SIMDType(vectors[0].dtype, 2 * width)
+        vectors = [
+            builder.one("shuffle", [a, b], type, mask=lanes) for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+    return vectors[0]
+
+
+def conforming(call: Point, value: Any, other: Any) -> Any:
+    """A tile in the layout of another one of its shape and dtype; anything else as it is."""
+    if not isinstance(value, TileValue) or not isinstance(other, TileValue):
+        return value
+    if value.shape != other.shape or value.dtype is not other.dtype:
+        return value
+    return moved(call, value, other.layout)

@@ -1,0 +1,135 @@
+"""Multiplies tiles: by the first row of the target's table of products that takes them.
+
+The row that every target has multiplies and adds elements: each thread reads the rows of `a` and the columns of `b` of
+its part of the result, in the order of the inner axis. Matrix instructions take fragments, which `fragments` reads.
+
+See also `targets.products` (the table).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....dsl.types.dtype import INT, DType, SIMDType
+from ...ir.builder import Builder
+from ...ir.program import Region, Value
+from ...targets.products import ELEMENTS, MatrixProduct, product_row
+from ..evaluator import Point
+from ..values.describe import describe
+from ..values.tiles import TileLayout, TileValue
+from . import fragments, layouts
+from .operands import DotOperand
+
+UNROLLED = 4  # steps of the inner axis that are written out
+
+
+PRECISIONS = ("ieee", "tf32")
+
+
+def dot(call: Point, a: Any, b: Any, acc: Any, precision: Any) -> TileValue:
+    """`acc + a @ b`.
+
+    Raises:
+        CompileError: EK0653, an operand is none; EK0654, the shapes do not fit; EK0655, nothing multiplies the dtypes.
+    """
+    if precision not in PRECISIONS:
+        text = f'precision= of gpu.dot is "ieee" or "tf32", not {describe(precision)}'
+        raise call.error("EK0655", text, "precision")
+    if not isinstance(acc, TileValue):
+        text = f"the sums of gpu.dot are a tile, not {describe(acc)}"
+        raise call.error("EK0653", text, "acc", hint="acc = gpu.tile[float32](M, N)")
+    left, right = DotOperand.of(call, a, "a"), DotOperand.of(call, b, "b")
+    (m, k), (inner, n) = left.shape, right.shape
+    if k != inner or (m, n) != acc.shape:
+        text = f"gpu.dot of {m} x {k} and {inner} x {n} does not fit sums of {acc.shape[0]} x {acc.shape[1]}"
+        hint = "a is M x K, b is K x N, acc is M x N; x.transpose() exchanges the axes of a view"
+        raise call.error("EK0654", text, hint=hint)
+    row = _row(call, left.dtype, right.dtype, acc.dtype, precision)
+    layouts.together(call)
+    if acc.number is not None and isinstance(a, TileValue):
+        layout = layouts.layout_for(call, "dot", acc.shape, rows=True)
+        acc = layouts.moved(call, acc, layout)
+    call.locate()
+    if row is not None and fragments.takes(row, acc.layout, k):
+        return fragments.multiply(call, row, left, right, acc)
+    return _by_elements(call, left, right, acc)
+
+
+def _row(call: Point, a: DType, b: DType, acc: DType, precision: str) -> MatrixProduct | None:
+    """The row of the target for these dtypes; None for the one that multiplies and adds elements."""
+    if a is not b or (a, acc) not in ELEMENTS:
+        text = f"gpu.dot does not multiply {a} and {b} and add up in {acc}"
+        known = ", ".join(f"{one} in {sums}" for one, sums in ELEMENTS)
+        raise call.error("EK0655", text, hint=f"both operands have one dtype, with sums as in: {known}")
+    return product_row(call.evaluator.target, a, acc, precision)
+
+
+# *** by elements ***
+
+
+def _by_elements(call: Point, left: DotOperand, right: DotOperand, acc: TileValue) -> TileValue:
+    """Along the inner axis, a column of `a` times a row of `b` at a time."""
+    builder, depth = call.builder, left.shape[1]
+    a, b = left.in_memory(call, "a"), right.in_memory(call, "b")
+    rows = [layouts.first_place(call, acc.layout.rows)]
+    rows = [builder.iadd(rows[0], builder.int_(k)) for k in acc.layout.rows.offsets]
+    first = layouts.first_place(call, acc.layout.columns)
+    step = UNROLLED if depth % UNROLLED == 0 else 1
+    region = Region([index := Value(INT), *(sums := [Value(part.type) for part in acc.parts])])
+    builder.counter(index, builder.int_(0), builder.int_(depth))
+    with builder.inside(region):
+        values = list(sums)
+        for k in range(step):
+            at = builder.iadd(index, builder.int_(k))
+            values = _stepped(call, a, b, acc, at, rows, first, values)
+        builder.end(values)
+    bounds = [builder.int_(0), builder.int_(depth), builder.int_(step)]
+    results = builder.add("for", [*bounds, *acc.parts], [part.type for part in acc.parts], [region])
+    return TileValue(acc.dtype, acc.layout, tuple(results))
+
+
+def _stepped(
+    call: Point,
+    a: DotOperand,
+    b: DotOperand,
+    acc: TileValue,
+    at: Value,
+    rows: list[Value],
+    first: Value,
+    sums: list[Value],
+) -> list[Value]:
+    """The sums with the products of one place of the inner axis."""
+    builder, columns = call.builder, acc.layout.columns
+    vectors = [
+        _converted(builder, joined_columns(call, b, at, first, acc.layout, start, length), acc.dtype)
+        for start, length in columns.segments
+    ]
+    made, number = [], 0
+    for row in rows:
+        one = _converted(builder, a.element(call, row, at), acc.dtype)
+        for vector in vectors:
+            width = layouts.width_of(vector)
+            factor = one if width == 1 else builder.one("splat", [one], SIMDType(acc.dtype, width))
+            made.append(_times_plus(builder, factor, vector, sums[number]))
+            number += 1
+    return made
+
+
+def _times_plus(builder: Builder, a: Value, b: Value, total: Value) -> Value:
+    if a.dtype.is_float():
+        return builder.row("fma", [a, b, total])
+    return builder.row("add", [builder.row("mul", [a, b]), total])
+
+
+def _converted(builder: Builder, value: Value, dtype: DType) -> Value:
+    return value if value.dtype is dtype else builder.one("cast", [value], value.simd.with_dtype(dtype))
+
+
+def joined_columns(
+    call: Point, b: DotOperand, at: Value, first: Value, layout: TileLayout, start: int, length: int
+) -> Value:
+    """Of a row of `b` the columns of a segment of this thread."""
+    builder, run = call.builder, layout.columns.run
+    offsets = layout.columns.offsets[start : start + length : run]
+    loads = [b.neighbours(call, at, builder.iadd(first, builder.int_(offset)), min(run, length)) for offset in offsets]
+    return layouts.joined(builder, loads)

@@ -1,0 +1,71 @@
+"""Writes matrix instructions of a warp: fragments from shared memory, and products of them.
+
+See also `targets.products` (their names, and which lane has what).
+"""
+
+from __future__ import annotations
+
+from ...dsl.types.dtype import SIMDType
+from ..ir.program import Op, Value
+from ..targets.products import BY_NAME
+from .memory import address
+from .types import mlir_type
+from .writer import FunctionWriter, emits
+
+WORDS = 4
+
+
+@emits("together")
+def _together(w: FunctionWriter, op: Op) -> None:
+    """Nothing: it says what `passes.uniformity` checks."""
+
+
+@emits("load_matrices")
+def _load_matrices(w: FunctionWriter, op: Op) -> None:
+    pointer, offset = op.operands
+    how = "x4.trans" if op.attrs["transposed"] else "x4"
+    result = f"!llvm.struct<({', '.join(['i32'] * WORDS)})>"
+    name = f'llvm.call_intrinsic "llvm.nvvm.ldmatrix.sync.aligned.m8n8.{how}.b16.p3"'
+    made = w.op(f"{name}({address(w, pointer, offset)}) : ({w.type(pointer.type)}) -> {result}")
+    w.result(op, _vector(w, made, result, "i32", WORDS, op.results[0].simd))
+
+
+def _vector(w: FunctionWriter, struct: str, text: str, element: str, count: int, type: SIMDType) -> str:
+    """The parts of a struct as a vector of another type with as many bits."""
+    parts = [w.op(f"llvm.extractvalue {struct}[{k}] : {text}") for k in range(count)]
+    if count == 1:
+        return parts[0]
+    whole = f"vector<{count}x{element}>"
+    made = w.op(f"vector.from_elements {', '.join(parts)} : {whole}")
+    wanted = mlir_type(type)
+    return made if wanted == whole else w.op(f"vector.bitcast {made} : {whole} to {wanted}")
+
+
+@emits("multiply_matrices")
+def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
+    a, b, acc = op.operands
+    row = BY_NAME[op.attrs["row"]]
+    words = [*_words(w, a, row.word, row.elements), *_words(w, b, row.word, row.elements)]
+    element = mlir_type(SIMDType(acc.dtype))
+    sums = _words(w, acc, element, 1)
+    types = [row.word] * len(words) + [element] * len(sums)
+    result = f"!llvm.struct<({', '.join([element] * len(sums))})>"
+    name = f'llvm.call_intrinsic "{row.intrinsic}"'
+    made = w.op(f"{name}({', '.join([*words, *sums])}) : ({', '.join(types)}) -> {result}")
+    w.result(op, _vector(w, made, result, element, len(sums), acc.simd))
+
+
+def _words(w: FunctionWriter, value: Value, word: str, elements: int) -> list[str]:
+    """A fragment as registers: as integers of 32 bits, two numbers of 16, or elements."""
+    own, name, width = mlir_type(value.simd), w.name(value), value.simd.width
+    if word == "f64" and width == 1:
+        return [name]
+    count = width // elements
+    plain = f"vector<{count}x{'i32' if word.startswith('vector') else word}>"
+    if own != plain:
+        name = w.op(f"vector.bitcast {name} : {own} to {plain}") if width > 1 else name
+    part = plain.partition("x")[2].rstrip(">")
+    parts = [w.op(f"vector.extract {name}[{k}] : {part} from {plain}") for k in range(count)]
+    if word.startswith("vector"):
+        parts = [w.op(f"llvm.bitcast {each} : i32 to {word}") for each in parts]
+    return parts

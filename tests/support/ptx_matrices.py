@@ -1,0 +1,142 @@
+"""The instructions of PTX by which the lanes of a warp read and multiply matrices: `ldmatrix`, `mma.sync`.
+
+Which lane has which element follows the PTX ISA manual ("Matrix Fragments for mma.m16n8k16 with floating point type",
+and its neighbours) in its own terms, independently of the compiler: `%laneid >> 2` is groupID, `%laneid % 4` is
+threadID_in_group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from support.ptx_group import Code, Group, Step, step
+from support.ptx_numbers import Type, type_of
+from support.ptx_parse import Instruction, Tuple
+from support.ptx_threads import _address, load
+
+Array = Any
+GROUP, THREAD = np.arange(32) >> 2, np.arange(32) % 4
+
+
+def _a(shape: str, i: int) -> tuple[Array, Array]:
+    if shape == "m8n8k4":
+        return GROUP, THREAD
+    if shape == "m16n8k8":
+        return GROUP + (8 if i in (1, 3) else 0), THREAD + (4 if i >= 2 else 0)
+    if shape == "m16n8k16":
+        first = 0 <= i < 2 or 4 <= i < 6
+        return GROUP + (0 if first else 8), THREAD * 2 + (i & 1) + (8 if i >= 4 else 0)
+    assert shape == "m16n8k32"
+    first = 0 <= i < 4 or 8 <= i < 12
+    return GROUP + (0 if first else 8), THREAD * 4 + (i & 3) + (16 if i >= 8 else 0)
+
+
+def _b(shape: str, i: int) -> tuple[Array, Array]:
+    if shape == "m8n8k4":
+        return THREAD, GROUP
+    if shape == "m16n8k8":
+        return THREAD + 4 * i, GROUP
+    if shape == "m16n8k16":
+        return THREAD * 2 + (i & 1) + (8 if i >= 2 else 0), GROUP
+    assert shape == "m16n8k32"
+    return THREAD * 4 + (i & 3) + (16 if i >= 4 else 0), GROUP
+
+
+def _c(shape: str, i: int) -> tuple[Array, Array]:
+    return GROUP + (8 if i >= 2 else 0), THREAD * 2 + (i & 1)
+
+
+SIZES = {"m8n8k4": (8, 8, 4), "m16n8k8": (16, 8, 8), "m16n8k16": (16, 8, 16), "m16n8k32": (16, 8, 32)}
+
+
+def _parts(operand: Any) -> list[Any]:
+    return list(operand.parts) if isinstance(operand, Tuple) else [operand]
+
+
+def _elements(words: list[Array], kind: Type) -> list[Array]:
+    """The elements of registers, the lowest bits first."""
+    if kind.bits >= 32:
+        return [kind.read(word) for word in words]
+    narrow = np.uint16 if kind.bits == 16 else np.uint8
+    each = 32 // kind.bits
+    return [kind.read((word >> np.uint32(kind.bits * k)).astype(narrow)) for word in words for k in range(each)]
+
+
+def _by_warps(group: Group, values: Array) -> Array:
+    """One value a lane of each warp that is here: whole warps are."""
+    lane = group.take(group.machine.special("laneid"))
+    assert group.count % 32 == 0 and (lane.reshape(-1, 32) == np.arange(32)).all()
+    return group.spread(values).reshape(-1, 32)
+
+
+@step("mma")
+def _multiply(ins: Instruction, code: Code) -> Step:
+    *how, shape, left, right, of_d, of_a, of_b, of_c = ins.parts
+    if how != ["sync", "aligned"] or (left, right) != ("row", "col") or shape not in SIZES or of_a != of_b:
+        raise ins.fail("this form of mma is not known")
+    kinds = [type_of(name) for name in (of_a, of_b, of_c)]
+    if of_d != of_c:
+        raise ins.fail("the sums have two types")
+    m, n, k = SIZES[shape]
+    integer = of_c == "s32"
+    words = [type_of("f64" if kind.bits == 64 else "b32") for kind in kinds]
+    sources = [
+        [code.source(ins, part, word if kind.bits != 32 or kind.name == "tf32" else kind) for part in _parts(operand)]
+        for operand, kind, word in zip(ins.operands[1:], kinds, words, strict=True)
+    ]
+    targets = [code.target(ins, part, kinds[2]) for part in _parts(ins.operands[0])]
+    wide = np.int64 if integer else np.float64
+
+    def matrix(group: Group, number: int, size: tuple[int, int], places: Any) -> Array:
+        values = [source(group) for source in sources[number]]
+        kind = kinds[number]
+        if number < 2 and kind.name == "tf32":
+            values = [(v & np.uint32(0xFFFFE000)).view(np.float32) for v in map(np.asarray, values)]
+        elif number < 2 and kind.bits < 32:
+            values = _elements(values, kind)
+        count = len(values)
+        assert count * 32 == size[0] * size[1], "a fragment has other elements than its matrix"
+        made = np.zeros((group.count // 32, *size), wide)
+        for i, value in enumerate(values):
+            rows, columns = places(shape, i)
+            made[:, rows, columns] = _by_warps(group, value).astype(wide)
+        return made
+
+    def run(group: Group) -> None:
+        a, b = matrix(group, 0, (m, k), _a), matrix(group, 1, (k, n), _b)
+        result = matrix(group, 2, (m, n), _c) + a @ b
+        narrow = np.int32 if integer else np.float32 if of_c == "f32" else np.float64
+        for i, to in enumerate(targets):
+            rows, columns = _c(shape, i)
+            to(group, result[:, rows, columns].astype(narrow).reshape(-1))
+
+    return run
+
+
+@step("ldmatrix")
+def _load_matrices(ins: Instruction, code: Code) -> Step:
+    """`ldmatrix.sync.aligned.m8n8.x4{.trans}.shared.b16`: lane 8 * j + r brings the address of row r of matrix j."""
+    if [part for part in ins.parts if part not in ("trans", "x1", "x2", "x4", "shared", "shared__cta")] != [
+        *("sync", "aligned", "m8n8", "b16")
+    ]:
+        raise ins.fail("this form of ldmatrix is not known")
+    targets = [code.target(ins, part, type_of("b32")) for part in _parts(ins.operands[0])]
+    address, turned = _address(ins, ins.operands[1], code), "trans" in ins.parts
+
+    def run(group: Group) -> None:
+        at = _by_warps(group, address(group))
+        if np.any(at & at.dtype.type(15)):
+            raise ins.fail("the address of a row is not a multiple of 16")
+        warps = group.count // 32
+        halves = np.zeros((warps, 32, 8), np.uint16)  # row by row
+        for k in range(8):
+            step_of = (at + at.dtype.type(2 * k)).reshape(-1)
+            halves[:, :, k] = load(group, "shared", step_of, 16).reshape(warps, 32)
+        for j, to in enumerate(targets):
+            matrix = halves[:, 8 * j : 8 * j + 8, :]
+            matrix = matrix.transpose(0, 2, 1) if turned else matrix
+            low, high = (matrix[:, GROUP, 2 * THREAD + k].astype(np.uint32) for k in (0, 1))
+            to(group, (low | (high << np.uint32(16))).reshape(-1))
+
+    return run
