@@ -109,9 +109,8 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode,
     if op in ("eq", "ne") and (a is None or b is None):
         return (a is b) == (op == "eq")  # None is known at compile time, and nothing else is equal to it
     if isinstance(a, TileValue) or isinstance(b, TileValue):
-        return RULES["elementwise on tiles"](
-            here, lambda values: binary(here, op, values[0], values[1], nodes), [a, b], row.symbol
-        )
+        each = RULES["elementwise on tiles"]
+        return each(here, lambda values: binary(here, op, values[0], values[1], nodes), [a, b], row.symbol)
     if isinstance(a, StructValue) or isinstance(b, StructValue):
         return _of_structs(here, op, a, b, nodes)
     if isinstance(a, BodyIndex) != isinstance(b, BodyIndex) and not isinstance(a, tuple) and not isinstance(b, tuple):

@@ -56,9 +56,8 @@ def call(here: Point, callee: Any, args: list[Any], keywords: Keywords) -> Any:
         if own is not NotImplemented:
             return own
     if any(isinstance(arg, TileValue) for arg in args) and is_elementwise(callee):
-        return RULES["elementwise on tiles"](
-            here, lambda values: call(here, callee, values, keywords), args, callee.name
-        )
+        each = RULES["elementwise on tiles"]
+        return each(here, lambda values: call(here, callee, values, keywords), args, callee.name)
     handler = CALLABLES.get(type(callee))
     if handler is None:
         function = here.node.function if isinstance(here.node, s.Call) else here.node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..targets.products import BY_NAME
 from . import rules
 from .kinds import INTEGER, NUMBER, POINTER, one_of, whole
 from .program import OpAttribute, Opcode, Scope
@@ -39,7 +40,7 @@ MULTIPLY_MATRICES = Opcode(
     " of a row of `targets.products`, which says what the lanes have",
     (NUMBER, NUMBER, NUMBER),
     (NUMBER,),
-    attrs={"row": OpAttribute(lambda value: isinstance(value, str)), **WARP_OF},
+    attrs={"row": OpAttribute(lambda value: isinstance(value, str) and value in BY_NAME), **WARP_OF},
     rule=rules.multiply_matrices,
     waits=lambda op: Scope.warp,
     uniform=Scope.none,

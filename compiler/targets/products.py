@@ -14,9 +14,9 @@ elements. Lane number l of a warp has
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
 from .base import Target
 

@@ -78,6 +78,13 @@ class Members:
         of two, and its neighbours along the last axis behind it: what `align=` promises. False, known at compile time,
         where elements are computed as they are read, or stored by another kernel."""
 
+    def tile(self, i: Any, j: Any, shape: Any, fill: Any = 0) -> Any:
+        """A view of tile (i, j) of a tensor of two axes that is cut into tiles of `shape`; beyond the end of the tensor
+        elements are read as `fill`, and not stored."""
+
+    def transpose(self) -> Any:
+        """A matrix in shared memory with its axes exchanged, for `gpu.dot`."""
+
     def prefetch(self, *index: Any, locality: int = 3, write: bool = False) -> None:
         """Requests memory that is about to be read or written."""
 

@@ -173,3 +173,17 @@ def rows(out: OutputTensor[float32, "n 3"], x: InputTensor[float32, "n"]):
 @register("wide")
 def wide(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
     foreach(out, lambda i: x[i] * 2)
+
+
+def multiplying(out, x):
+    a, b = gpu.shared[bfloat16](32, 32, layout="dot"), gpu.shared[bfloat16](32, 32, layout="dot")
+    gpu.copy_async(a, x.tile(0, 0, (32, 32)))
+    gpu.copy_async(b, x.tile(0, 1, (32, 32)))
+    gpu.commit().wait()
+    gpu.barrier()
+    gpu.dot(a, b, gpu.tile[float32](32, 32)).store(out.tile(0, 0, (32, 32)))
+
+
+@register("matrices")
+def matrices(out: OutputTensor[float32, "32 32"], x: InputTensor[bfloat16, "32 64"], ctx: DeviceContext) -> None:
+    ctx.launch(multiplying, out, x, grid=1, block=64)

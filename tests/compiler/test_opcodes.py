@@ -55,6 +55,7 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
     ("sm_90", "grid", [(F32, (50,))]),
     ("sm_90", "rows", [(F32, (50,))]),
     ("sm_90", "wide", [(F32, (20000,))]),
+    ("sm_90", "matrices", [(DType.bfloat16, (32, 64))]),
     ("host", "complex_numbers", [(DType.complex64, (50,))]),
 ]
 

@@ -1,6 +1,6 @@
 """Reads tiles from memory and stores them: whole ones by vectors, ragged ones under masks.
 
-Which of both a tile is, is asked once, at run time where it is not known. On a GPU vectors are read as such where the
+Which of both applies is decided once, at run time where it is not known. On a GPU vectors are read as such where the
 address and the distance of rows are multiples of their size.
 """
 

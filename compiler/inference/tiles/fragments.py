@@ -9,8 +9,7 @@ See also `targets.products` (which lane has what).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
 from ...targets.products import MatrixProduct

@@ -88,7 +88,7 @@ def make_tile(call: Point, dtype: DType, args: list[Any], keywords: dict[str, An
     layouts.together(call)
     if isinstance(value, bool | int | float):
         if not fits(value, dtype):
-            raise call.error("EK0208", f"{value} is no number of {dtype}", "value")
+            raise call.error("EK0208", f"{dtype} does not hold {value}", "value")
         return layouts.filled(call.builder, dtype, layout, float(value) if dtype.is_float() else value)
     number = coerce(call.argument("value"), value, SIMDType(dtype), f"value= of gpu.tile[{dtype}] is one {dtype}")
     zero = layouts.filled(call.builder, dtype, layout, 0.0 if dtype.is_float() else 0)

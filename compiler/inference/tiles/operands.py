@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import DType, SIMDType
 from ...ir.builder import Builder

@@ -7,9 +7,9 @@ one column of pieces lie in different banks: what `ldmatrix` reads at once. Indi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import DType
 from ...ir.builder import Builder
 from ...ir.program import PointerType, Value

@@ -12,9 +12,9 @@ A thread holds its rows as vectors: those are the numbers of a `TileValue` that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import DType
 from ...ir.program import Value
 from .tensors import KernelTensor
@@ -128,7 +128,7 @@ class TileValue:
 
 @dataclass(frozen=True, eq=False)
 class TileView:
-    """A part of a tensor of two axes, which may reach beyond its end; what lies there is `fill` to who reads it."""
+    """A part of a tensor of two axes, which may reach beyond its end; places there are read as `fill`."""
 
     tensor: KernelTensor
     row: Value

@@ -1,0 +1,109 @@
+"""Tiles: what is refused and where, what the machine code has, and mistakes that a simulated GPU finds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import harness, simulated
+from support.gpu_cases_tiles import CASES
+
+from einkorn.compiler.pipeline import typed_program
+from einkorn.compiler.targets import lookup
+from einkorn.dsl import DType
+from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.graph import Accelerator
+
+HEAD = """
+from einkorn.dsl import DeviceContext, InputTensor, OutputTensor, float16, float32, gpu, register
+from einkorn.stdlib import Max, Sum
+
+def tiles(out, x):
+    i = gpu.thread_idx.x
+    s = gpu.shared[float32](2, 32, 32, layout="dot")
+    t = gpu.tile[float32](32, 32)
+{}
+    t.store(out.tile(0, 0, (32, 32)))
+
+@register("op")
+def op(out: OutputTensor[float32, "m n"], x: InputTensor[float32, "m n"], ctx: DeviceContext):
+    ctx.launch(tiles, out, x, grid=1, block=64)
+"""
+FIRST = 9  # the line at which a test's text begins
+TYPES = [(DType.float32, (40, 40))]
+
+
+def written(folder: Path, text: str) -> Path:
+    lines = "\n".join(f"    {line}" for line in text.split("\n"))
+    path = folder / "kernel.py"
+    path.write_text(HEAD.format(lines))
+    return path
+
+
+REFUSED = {
+    "sizes": ("t = gpu.load(x.tile(0, 0, (20, 32)))", 0, "EK0650"),
+    "a scope": ('t = gpu.tile[float32](32, 32, scope="warp")', 0, "EK0650"),
+    "shapes": ("t = t + gpu.tile[float32](16, 1)", 0, "EK0651"),
+    "a function": ("t = t.map(lambda v, i: v)", 0, "EK0652"),
+    "an axis": ("t = t + t.reduce(2, Sum)", 0, "EK0652"),
+    "no view": ("t = gpu.load(x)", 0, "EK0650"),
+    "an input": ("t.store(x.tile(0, 0, (32, 32)))", 0, "EK0211"),
+    "a store": ("t.cast(float16).store(out.tile(0, 0, (32, 32)))", 0, "EK0653"),
+    "a product": ("t = gpu.dot(t, gpu.tile[float32](16, 32), t)", 0, "EK0654"),
+    "dtypes": ("t = gpu.dot(t, t.cast(float16), t)", 0, "EK0655"),
+    "precision": ('t = gpu.dot(t, t, t, precision="fast")', 0, "EK0655"),
+    "a layout": ('b = gpu.shared[float32](8, 8, layout="rows")\nb[0, 0] = 1.0', 0, "EK0656"),
+    "a copy": ("gpu.copy_async(s[0], x.tile(0, 0, (16, 32))).wait()", 0, "EK0646"),
+    "threads apart": ("if i < 5:\n    t = t + 1.0", 1, "EK0620"),
+    "a copy apart": ("if i < 5:\n    gpu.copy_async(s[0], x.tile(0, 0, (32, 32))).wait()", 1, "EK0620"),
+    "no wait": ("gpu.copy_async(s[0], x.tile(0, 0, (32, 32)))", 0, "EK0622"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(tmp_path: Path, name: str) -> None:
+    text, line, code = REFUSED[name]
+    spec = harness.entry_of(written(tmp_path, text), "op", TYPES, {}, TYPES)[0]
+    with pytest.raises(EinkornError) as refused:
+        typed_program(spec, lookup("sm_90a"))
+    error = refused.value
+    assert (error.code, error.place.line if error.place else 0) == (code, FIRST + line), str(error)
+
+
+COPY = "gpu.copy_async(s[{}], x.tile(0, {}, (32, 32)))"
+DOT = "t = gpu.dot(s[{}], s[{}], t)"
+BEGIN = [COPY.format(0, 0), "gpu.commit().wait()"]
+MISTAKES = {
+    "no barrier": [*BEGIN, DOT.format(0, 0)],
+    "a wait too late": [COPY.format(0, 0), "g = gpu.commit()", "gpu.barrier()", DOT.format(0, 0), "g.wait()"],
+    "an empty stage": [*BEGIN, "gpu.barrier()", DOT.format(0, 1)],
+    "a stage under way": [
+        *(COPY.format(0, 0), "gpu.commit()", COPY.format(1, 1), "h = gpu.commit()", "h.wait(pending=1)"),
+        *("gpu.barrier()", DOT.format(0, 1), "h.wait()"),
+    ],
+    "overwritten too early": [*BEGIN, "gpu.barrier()", DOT.format(0, 0), "t.store(s[0])"],
+    "an element of the tile": ["if i == 3:", "    out[0, 1] = 1.0"],
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_simulated_gpu_finds_mistakes(tmp_path: Path, name: str) -> None:
+    """In one of a few orders of the threads: `support.simulated` raises what the checks of the device report."""
+    spec = harness.entry_of(written(tmp_path, "\n".join(MISTAKES[name])), "op", TYPES, {}, TYPES)[0]
+    with pytest.raises(AssertionError, match="'found'"):
+        for seed in range(6):
+            arrays: list[Any] = [np.ones((40, 40), np.float32), np.zeros((40, 40), np.float32)]
+            simulated.run_unit(spec, Accelerator("sim", like="sm_90a", seed=seed, checks="all"), arrays, outputs=1)
+
+
+@pytest.mark.as_shipped
+def test_a_product_is_matrix_instructions() -> None:
+    """Of 64 x 32 x 32 by four warps: each has 32 x 16, in two steps of 16."""
+    case = next(case for case in CASES if case.name.startswith("tiles-product[bfloat16-64x64x64"))
+    ptx = case.compile("sm_90a").asm
+    loop = ptx[: ptx.rindex("mma.sync")]
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx)) == 8
+    assert len(re.findall(r"ldmatrix", loop)) == 6 and "cp.async" in ptx and ".local" not in ptx
