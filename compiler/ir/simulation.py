@@ -193,7 +193,10 @@ def of_cluster(region: Region) -> bool:
 
 def cooperates(region: Region) -> bool:
     """Whether the threads that run a region wait for each other, or share memory."""
-    return any(op.opcode.waits or any(map(_is_shared, op.results)) or "spins" in op.attrs for op in walk(region))
+    return any(
+        op.opcode.waits or op.opcode.convergent or any(map(_is_shared, op.results)) or "spins" in op.attrs
+        for op in walk(region)
+    )
 
 
 def spins(region: Region) -> bool:
