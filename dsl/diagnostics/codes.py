@@ -256,7 +256,7 @@ MEANINGS: dict[str, str] = {
     "EK0652": "A function or a monoid is not one that a tile can apply to its elements.",
     "EK0653": "A value is not a tile, a view of a tensor or a matrix in shared memory, or has another shape or dtype.",
     "EK0654": "The operands and the sums of gpu.dot have shapes that do not fit.",
-    "EK0655": "gpu.dot does not multiply these dtypes, or not with this precision.",
+    "EK0655": "There is no product of these dtypes, or not with this precision, for gpu.dot.",
     "EK0656": "The layout= of shared memory is not a layout of its sizes.",
     "EK0657": "A tile takes more registers than a thread has.",
     "EK0691": "An environment variable that starts with EINKORN_ is unknown.",

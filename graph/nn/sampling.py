@@ -101,7 +101,7 @@ def _ends(tokens: Sequence[int], end: int | str | tuple[int, ...], decode: Calla
 
 
 def _is_token(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def sample(

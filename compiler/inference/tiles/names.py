@@ -92,7 +92,8 @@ def make_tile(call: Point, dtype: DType, args: list[Any], keywords: dict[str, An
         return layouts.filled(call.builder, dtype, layout, float(value) if dtype.is_float() else value)
     number = coerce(call.argument("value"), value, SIMDType(dtype), f"value= of gpu.tile[{dtype}] is one {dtype}")
     zero = layouts.filled(call.builder, dtype, layout, 0.0 if dtype.is_float() else 0)
-    return elementwise.apply(call, lambda operands: operands[1], [zero, number], "gpu.tile")
+    tile: TileValue = elementwise.apply(call, lambda operands: operands[1], [zero, number], "gpu.tile")
+    return tile
 
 
 @method(KernelTensor, "tile")
@@ -146,7 +147,8 @@ def store(call: Point, owner: TileValue, view: Any) -> None:
 def cast(call: Point, owner: TileValue, dtype: Any) -> TileValue:
     if owner.dtype is dtype:
         return owner
-    return elementwise.apply(call, lambda operands: value_cast(call, operands[0], dtype), [owner], "cast")
+    tile: TileValue = elementwise.apply(call, lambda operands: value_cast(call, operands[0], dtype), [owner], "cast")
+    return tile
 
 
 @method(TileValue, "map")
