@@ -1,9 +1,14 @@
-"""Computes what authors name themselves: functions of libraries are called; instructions and intrinsics are refused."""
+"""Computes what authors name themselves: functions of libraries are called; instructions and intrinsics are refused,
+but for those of the standard library, whose results are rounded to the nearest float32.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
 
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.types.dtype import DType, SIMDType
@@ -15,6 +20,8 @@ _FLOATS = {DType.float32: ctypes.c_float, DType.float64: ctypes.c_double}
 
 @evaluates("native", "native_pure")
 def _native(op: Op, machine: Machine) -> Evaluate:
+    if op.attrs["code"] in _OF_LIBRARY:
+        return _OF_LIBRARY[op.attrs["code"]]
     if op.attrs["kind"] != "call":
         return lambda *operands: _refused(op, machine)
     function = getattr(ctypes.CDLL(None), op.attrs["code"])
@@ -27,6 +34,31 @@ def _native(op: Op, machine: Machine) -> Evaluate:
         return None if not op.results else op.results[0].dtype.to_numpy().type(result)
 
     return call
+
+
+def _exp2(x: Any) -> Any:
+    return _normal_or_zero(np.exp2(np.float64(x)))
+
+
+def _reciprocal(x: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        return _normal_or_zero(1 / np.float64(_normal_or_zero(x)))
+
+
+def _normal_or_zero(x: Any) -> Any:
+    """As float32, and zero with its sign where that is subnormal."""
+    with np.errstate(over="ignore"):
+        number = np.asarray(x).astype(np.float32)
+    return np.where(np.abs(number) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), number), number)[()]
+
+
+# The code of instructions and intrinsics in the standard library, and what they compute. The empty code copies.
+_OF_LIBRARY: Final[dict[str, Callable[[Any], Any]]] = {
+    "": lambda x: x,
+    "llvm.nvvm.ex2.approx.ftz.f": _exp2,
+    "llvm.amdgcn.exp2.f32": _exp2,
+    "llvm.nvvm.rcp.approx.ftz.f": _reciprocal,
+}
 
 
 def _refused(op: Op, machine: Machine) -> Any:
