@@ -25,6 +25,7 @@ from .members import context, pointers, scalars, structs, tensor_memory, tensors
 from .members import vectors as vector_members
 from .syntax import branches, expressions, f_strings, loops, statements
 from .tiles import elementwise as tile_functions
+from .tiles import merged as merged_tensors
 from .tiles import names as tile_names
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "grids",
     "language_scalars",
     "loops",
+    "merged_tensors",
     "native",
     "parallel",
     "pointers",

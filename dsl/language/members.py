@@ -82,6 +82,9 @@ class Members:
         """A view of tile (i, j) of a tensor of two axes that is cut into tiles of `shape`; beyond the end of the tensor
         elements are read as `fill`, and not stored."""
 
+    def as_matrix(self) -> Any:
+        """The elements as a matrix: all axes but the last one are its rows. Nothing is copied."""
+
     def transpose(self) -> Any:
         """A matrix in shared memory with its axes exchanged, for `gpu.dot`."""
 

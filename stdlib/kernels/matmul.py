@@ -51,6 +51,7 @@ from ..algorithms.products import (
     times_plus,
 )
 from ..algorithms.slabs import fill_slab, fill_strip
+from ..algorithms.tile_products import has_tiles, multiply_by_tiles
 
 T = TypeVar("T", bound=Numeric)
 
@@ -74,7 +75,7 @@ def matmul(
 
     Half types are summed in float32; integers wrap.
     """
-    _multiply_rows(ctx, out, a, lambda batch: lambda k, j: b[k, j], False)
+    _multiply_rows(ctx, out, a, b, False)
 
 
 @register("matmul_transposed", writes_once=True, reads={"a": 4, "b": 1})
@@ -82,23 +83,31 @@ def matmul_transposed(
     out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "n k"], ctx: DeviceContext
 ) -> None:
     """As `matmul` by the transposed b."""
-    _multiply_rows(ctx, out, a, lambda batch: lambda j, k, width: b.load((j, k), width=width), True)
+    _multiply_rows(ctx, out, a, b, True)
 
 
-def _multiply_rows(
-    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, right: Callable[..., Parts], transposed: bool
-) -> None:
+def _multiply_rows(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTensor, transposed: bool) -> None:
     rows = out.shape[:-1]
+    sizes = (1, product(rows), out.dim(-1), a.dim(-1))
 
     def left(batch: Index, row: Index):
         lead = unravelled(row, rows)
         return lambda k: a[(*lead, k)]
 
+    def right(batch: Index):
+        if transposed:
+            return lambda j, k, width: b.load((j, k), width=width)
+        return lambda k, j: b[k, j]
+
     def put(batch: Index, row: Index):
         lead = unravelled(row, rows)
         return lambda j, value: store(out, (*lead, j), value)
 
-    multiply(ctx, (1, product(rows), out.dim(-1), a.dim(-1)), out.dtype, left, right, put, transposed)
+    if ctx.target.is_gpu and has_tiles(out.dtype):
+        flat, result = a.as_matrix(), out.as_matrix()
+        multiply_by_tiles(sizes, lambda batch: flat, lambda batch: b, lambda batch: result, transposed)
+    else:
+        multiply(ctx, sizes, out.dtype, left, right, put, transposed)
 
 
 @register("batch_matmul", writes_once=True, reads={"a": 4, "b": 1})
@@ -106,13 +115,7 @@ def batch_matmul(
     out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "*s k n"], ctx: DeviceContext
 ) -> None:
     """The products of pairs of matrices; see `matmul`."""
-    outer = out.shape[:-2]
-
-    def right(batch: Index):
-        lead = unravelled(batch, outer)
-        return lambda k, j: b[(*lead, k, j)]
-
-    _multiply_pairs(ctx, out, a, right, False)
+    _multiply_pairs(ctx, out, a, b, False)
 
 
 @register("batch_matmul_transposed", writes_once=True, reads={"a": 4, "b": 1})
@@ -120,30 +123,34 @@ def batch_matmul_transposed(
     out: OutputTensor[T, "*s m n"], a: InputTensor[T, "*s m k"], b: InputTensor[T, "*s n k"], ctx: DeviceContext
 ) -> None:
     """As `batch_matmul` by the transposed matrices of b."""
+    _multiply_pairs(ctx, out, a, b, True)
+
+
+def _multiply_pairs(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTensor, transposed: bool) -> None:
     outer = out.shape[:-2]
-
-    def right(batch: Index):
-        lead = unravelled(batch, outer)
-        return lambda j, k, width: b.load((*lead, j, k), width=width)
-
-    _multiply_pairs(ctx, out, a, right, True)
-
-
-def _multiply_pairs(
-    ctx: DeviceContext, out: AnyTensor, a: AnyTensor, right: Callable[..., Parts], transposed: bool
-) -> None:
-    outer = out.shape[:-2]
+    sizes = (product(outer), out.dim(-2), out.dim(-1), a.dim(-1))
 
     def left(batch: Index, i: Index):
         lead = unravelled(batch, outer)
         return lambda k: a[(*lead, i, k)]
 
+    def right(batch: Index):
+        lead = unravelled(batch, outer)
+        if transposed:
+            return lambda j, k, width: b.load((*lead, j, k), width=width)
+        return lambda k, j: b[(*lead, k, j)]
+
     def put(batch: Index, i: Index):
         lead = unravelled(batch, outer)
         return lambda j, value: store(out, (*lead, i, j), value)
 
-    sizes = (product(outer), out.dim(-2), out.dim(-1), a.dim(-1))
-    multiply(ctx, sizes, out.dtype, left, right, put, transposed)
+    def matrices(x: AnyTensor):
+        return lambda batch: x[unravelled(batch, outer), :, :]
+
+    if ctx.target.is_gpu and has_tiles(out.dtype):
+        multiply_by_tiles(sizes, matrices(a), matrices(b), matrices(out), transposed)
+    else:
+        multiply(ctx, sizes, out.dtype, left, right, put, transposed)
 
 
 def multiply(

@@ -1,0 +1,133 @@
+"""Products of graphs on tensor cores: in the interpreter of PTX and on a simulated GPU, against float64.
+
+The bound is that of so many additions in float32, and of rounding the result; see docs/numerics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support import graphs
+from support.launching_device import launching_kind
+from support.ptx_device import run_ptx
+
+from einkorn.dsl import DType
+from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.driver import devices
+
+Array = np.ndarray[Any, Any]
+GPU = DeviceRef.GPU()
+BF16: Any = ml_dtypes.bfloat16
+F16 = np.float16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with graphs.cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+def on_ptx(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(devices, "KINDS", [*devices.KINDS, launching_kind(run_ptx, "sm_80")])
+    return Accelerator(0)
+
+
+def result(device: Any, build: Callable[..., Any], *arrays: Array, shapes: Any = ()) -> Array:
+    """What a graph gives on a device; `shapes` names sizes that are known at the call only."""
+    types = [
+        TensorType(DType.from_numpy(array.dtype), shape, GPU)
+        for array, shape in zip(arrays, shapes or [array.shape for array in arrays], strict=True)
+    ]
+    with Graph("product", input_types=types) as graph:
+        graph.output(build(*graph.inputs))
+    model = InferenceSession(devices=[device]).load(graph)
+    (given,) = model.execute(*(Buffer.from_numpy(array).to(device) for array in arrays))
+    return np.array(given.to_numpy())
+
+
+def drawn(dtype: Any, *shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def check(found: Array, wanted: Array, terms: Array, depth: int) -> None:
+    """Compares with float64; `terms` is the sum of the absolute values of what is added up."""
+    assert found.shape == wanted.shape
+    unit = float(ml_dtypes.finfo(found.dtype).eps)
+    bound = depth * 2.0**-23 * terms + unit * np.abs(wanted) + 1e-30
+    off = np.abs(found.astype(np.float64) - wanted)
+    assert (off <= bound).all(), (off / bound).max()
+
+
+def check_product(found: Array, a: Array, b: Array) -> None:
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    check(found, wide_a @ wide_b, np.abs(wide_a) @ np.abs(wide_b), a.shape[-1])
+
+
+SIZES = ((64, 64, 64), (1, 40, 33), (17, 9, 5), (65, 70, 40), (33, 128, 64), (130, 72, 8), (3, 5, 0))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+@pytest.mark.parametrize("dtype", (BF16, F16))
+def test_matmul_in_ptx(monkeypatch: pytest.MonkeyPatch, dtype: Any, m: int, n: int, k: int) -> None:
+    a, b = drawn(dtype, m, k), drawn(dtype, k, n)
+    check_product(result(on_ptx(monkeypatch), ops.matmul, a, b), a, b)
+
+
+@pytest.mark.parametrize("like", ("sm_80", "sm_90a"))
+@pytest.mark.parametrize("seed", (0, 1))
+def test_matmul_on_a_simulated_gpu(like: str, seed: int) -> None:
+    """With all checks, in two orders of the threads."""
+    device = Accelerator("sim", like=like, seed=seed, checks="all")
+    a, b = drawn(BF16, 33, 40), drawn(BF16, 40, 72)
+    check_product(result(device, ops.matmul, a, b), a, b)
+
+
+def test_matmul_of_any_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that are known at the call choose among three kernels."""
+    device = on_ptx(monkeypatch)
+    types = [TensorType(DType.bfloat16, shape, GPU) for shape in (["m", "k"], ["k", "n"])]
+    with Graph("product", input_types=types) as graph:
+        graph.output(ops.matmul(*graph.inputs))
+    model = InferenceSession(devices=[device]).load(graph)
+    for m, n, k in ((1, 64, 64), (16, 3, 2), (20, 24, 0), (40, 40, 70), (0, 3, 3)):
+        a, b = drawn(BF16, m, k), drawn(BF16, k, n)
+        (given,) = model.execute(*(Buffer.from_numpy(array).to(device) for array in (a, b)))
+        check_product(np.array(given.to_numpy()), a, b)
+
+
+def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = on_ptx(monkeypatch)
+    a, b = drawn(BF16, 2, 3, 17, 24), drawn(BF16, 2, 3, 24, 20)
+    check_product(result(device, ops.matmul, a, b), a, b)
+    turned = np.ascontiguousarray(b.swapaxes(-1, -2))
+    found = result(device, lambda x, y: x @ y.transpose(-1, -2), a, turned)
+    check_product(found, a, b)
+
+
+def test_rows_of_several_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One matrix for all rows, which are the axes but the last one; transposed as weights are."""
+    device = on_ptx(monkeypatch)
+    a, b = drawn(F16, 2, 3, 7, 24), drawn(F16, 24, 20)
+    check_product(result(device, ops.matmul, a, b), a, b)
+    turned = np.ascontiguousarray(b.T)
+    check_product(result(device, lambda x, y: x @ y.transpose(0, 1), a, turned), a, b)
+
+
+def test_neighbours_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in front of the operands, and what follows."""
+    device = on_ptx(monkeypatch)
+    a, b, bias, more = drawn(BF16, 20, 40), drawn(BF16, 40, 24), drawn(BF16, 24), drawn(BF16, 20, 24)
+
+    def build(a: Any, b: Any, bias: Any, more: Any) -> Any:
+        return ops.relu((a * 2.0) @ b + bias) - more
+
+    found = result(device, build, a, b, bias, more)
+    wide = [array.astype(np.float64) for array in (a, b, bias, more)]
+    exact = 2 * wide[0] @ wide[1]
+    wanted = np.maximum(exact + wide[2], 0) - wide[3]
+    size = np.abs(exact) + np.abs(wide[2]) + np.abs(wide[3])
+    assert (np.abs(found.astype(np.float64) - wanted) <= 0.02 * size + 1e-3).all()
