@@ -27,7 +27,7 @@ from ...dsl.diagnostics.errors import TargetError
 from ...dsl.signature.dims import names_in
 from ..ir.llvm_text import FunctionText
 from ..targets import Target
-from .c_calls import FAILURES, HEAD, PlainCallText
+from .c_calls import FAILURES, HEAD, SMALL, PlainCallText
 from .c_sizes import PlanText
 from .c_stages import StagedCallText
 from .c_tables import DescriptorText, tables_text
@@ -80,12 +80,9 @@ class _PublicText:
             yield self._handing("_prepare", [*self.sizes, "ptr %plan", "ptr %why"], "@prepare")
             yield self._handing("_run", ["ptr %plan", *self.tensors, "ptr %workspace", "ptr %why"], "@run_checked")
 
-    def _function(self, name: str, parameters: Sequence[str], result: str = "i32") -> FunctionText:
-        return FunctionText(f"@{self.spec.name}{name}", result, parameters)
-
     def _handing(self, name: str, parameters: Sequence[str], to: str, result: str = "i32") -> str:
         """A function that hands its parameters on: sizes as an array, tensors as one, the others as they are."""
-        f = self._function(name, parameters, result)
+        f = FunctionText(f"@{self.spec.name}{name}", result, parameters, attributes=f"|{SMALL}")
         given = []
         if to == "@run_checked":
             given.append("ptr %plan")
@@ -102,7 +99,7 @@ class _PublicText:
         """The plain form, which gives back computed sizes."""
         spec, shown = self.spec, shown_late(self.spec)
         late = [f"ptr %k{k}" for k in shown]
-        f = self._function("", [*self.inputs, *self.sizes, *self.outputs, *late, "ptr %why"])
+        f = FunctionText(f"@{spec.name}", "i32", [*self.inputs, *self.sizes, *self.outputs, *late, "ptr %why"])
         sizes = _array(f, "i64", self.sizes, len(spec.late_names))
         status = f.call("@call", [f"ptr {sizes}", f"ptr {_array(f, 'ptr', self.tensors)}", "ptr %why"], "i32")
         for k in shown:

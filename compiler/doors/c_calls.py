@@ -18,7 +18,7 @@ from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, WRONG_MACHINE, Ex
 from ..ir.llvm_text import FunctionText, Number
 from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, PlanLayout, plan_magic
 from .c_tables import ROW_BYTES
-from .text import fill_context
+from .text import fill_context, with_plain_floats
 
 HEAD: Final = """
 declare ptr @aligned_alloc(i64, i64)
@@ -40,7 +40,7 @@ declare i32 @ek_stack_call(ptr, ptr, i64)
 # fail(why, row, expected, got) -> the row's status; report(context, site, values) keeps the first failure of a call,
 # and shows a print.
 FAILURES: Final = f"""
-define internal i32 @fail(ptr %why, i64 %row, i64 %expected, i64 %got) noinline cold {{
+define internal i32 @fail(ptr %why, i64 %row, i64 %expected, i64 %got) noinline cold minsize optsize {{
 begin.:
   %known = getelementptr inbounds [{ROW_BYTES} x i8], ptr @rows, i64 %row
   %status = load i32, ptr %known
@@ -68,7 +68,7 @@ end:
   ret i32 %status
 }}
 
-define internal void @report(ptr %context, i64 %site, ptr %values) {{
+define internal void @report(ptr %context, i64 %site, ptr %values) minsize optsize {{
 begin.:
   %known = getelementptr inbounds [{ROW_BYTES} x i8], ptr @rows, i64 %site
   %status = load i32, ptr %known
@@ -105,6 +105,7 @@ declare i32 @llvm.umin.i32(i32, i32)
 """
 
 
+SMALL: Final = "minsize optsize"  # attributes of functions that need not be fast
 CALL: Final = ["ptr %sizes", "ptr %tensors", "ptr %why"]
 _RUN: Final = ["ptr %plan", "ptr %tensors", "ptr %workspace", "ptr %why"]
 
@@ -237,11 +238,8 @@ class CallText:
             large = f.load("i64", f.at("%plan", PLAN_LARGE))
             with f.when(f.compare("sgt", large, self.spec.small)):
                 f.call("@ek_threads_enter", [f"ptr {context}", f"i64 {self.spec.stack}"])
-        mode = f.call("@float_mode", [], "i64")
-        f.call("@set_float_mode", [f"i64 {f.call('@plain_floats', [f'i64 {mode}'], 'i64')}"])
         words = [f"ptr {context}", f"ptr {pointers}", f"ptr {f.at('%plan', self.at.slots)}"]
-        code = f.call("@ek_entry", words, "i32")
-        f.call("@set_float_mode", [f"i64 {mode}"])
+        code = with_plain_floats(f, lambda: f.call("@ek_entry", words, "i32"))
         ended = f.narrow(f.load("i64", f.at(context, abi.STATUS_OFFSET)), "i32")
         status = f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code}")
         with f.when(f.compare("eq", status, WRONG_MACHINE, "i32")):
@@ -310,7 +308,7 @@ class PlainCallText(CallText):
 
     def run_checked(self) -> str:
         """`@run`, with a plan that may be null."""
-        f = FunctionText("@run_checked", "i32", _RUN, attributes="internal")
+        f = FunctionText("@run_checked", "i32", _RUN, attributes=f"internal|{SMALL}")
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
             f.leave(self.failed(f, "plan"))
         self.look_at_stack(f)
@@ -320,7 +318,7 @@ class PlainCallText(CallText):
     def call_in(self) -> str:
         """`i32 @call_in(sizes, tensors, workspace, why)`: plans and runs."""
         given = ["ptr %sizes", "ptr %tensors", "ptr %workspace", "ptr %why"]
-        f = FunctionText("@call_in", "i32", given, attributes="internal")
+        f = FunctionText("@call_in", "i32", given, attributes=f"internal|{SMALL}")
         self.look_at_stack(f)
         plan = self.planned(f)
         f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr %workspace", "ptr %why"], "i32"))
@@ -343,7 +341,7 @@ class PlainCallText(CallText):
 
     def workspace(self) -> str:
         """`i64 @workspace(sizes)`: the bytes of a workspace, or a status."""
-        f = FunctionText("@workspace", "i64", ["ptr %sizes"], attributes="internal")
+        f = FunctionText("@workspace", "i64", ["ptr %sizes"], attributes=f"internal|{SMALL}")
         plan = f"%{f.fresh('plan')}"
         f.variables.append(f"  {plan} = alloca [{self.at.size} x i8], align 16")
         status = f.call("@plan", ["ptr %sizes", f"ptr {plan}", "ptr null"], "i32")
@@ -353,7 +351,7 @@ class PlainCallText(CallText):
 
     def prepare(self) -> str:
         """`i32 @prepare(sizes, plan, why)`: fills a plan; after a failure it is not a plan."""
-        f = FunctionText("@prepare", "i32", ["ptr %sizes", "ptr %plan", "ptr %why"], attributes="internal")
+        f = FunctionText("@prepare", "i32", ["ptr %sizes", "ptr %plan", "ptr %why"], attributes=f"internal|{SMALL}")
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
             f.leave(self.failed(f, "plan"))
         f.store("i64", 0, f.at("%plan", PLAN_MAGIC))

@@ -9,7 +9,7 @@ See also the file of each door (how a caller keeps tensors), `graph.calling.door
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...dsl.contract import abi
@@ -269,10 +269,19 @@ def _call(f: DoorText) -> str:
 
 def _exact(f: DoorText) -> str:
     """The call with floats as kernels take them."""
+    return with_plain_floats(f, lambda: _call(f))
+
+
+def with_plain_floats(f: FunctionText, call: Callable[[], str]) -> str:
+    """What `call` writes, between changes of the thread's float mode where that is not the mode of kernels."""
     mode = f.call("@float_mode", [], "i64")
-    f.call("@set_float_mode", [f"i64 {f.call('@plain_floats', [f'i64 {mode}'], 'i64')}"])
-    code = _call(f)
-    f.call("@set_float_mode", [f"i64 {mode}"])
+    plain = f.call("@plain_floats", [f"i64 {mode}"], "i64")
+    differs = f.compare("ne", mode, plain)
+    with f.when(differs):
+        f.call("@set_float_mode", [f"i64 {plain}"])
+    code = call()
+    with f.when(differs):
+        f.call("@set_float_mode", [f"i64 {mode}"])
     return code
 
 

@@ -18,8 +18,8 @@ def spreading(total: str, grain: str, task: str, block: str) -> str:
     return re.sub("|".join(names), lambda match: names[match[0]], _SPREADING)
 
 
-# Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them. It runs once
-# a region and is the same in every module: LLVM need not spend a fifth of its time on it.
+# Cuts [0, total) into tasks of at least `grain`, four for each thread at most, and has the pool run them; one needs
+# no divisions. It runs once a region and is the same in every module: LLVM need not spend a fifth of its time on it.
 _SPREADING = f"""\
     %zero = arith.constant 0 : i64
     %one = arith.constant 1 : i64
@@ -33,16 +33,22 @@ _SPREADING = f"""\
       %pool = llvm.load %ctx : !llvm.ptr -> !llvm.ptr
       %least = arith.maxsi GRAIN, %one : i64
       %before = arith.subi TOTAL, %one : i64
-      %wanted_less = arith.divui %before, %least : i64
-      %wanted = arith.addi %wanted_less, %one : i64
       %alone = arith.cmpi eq, %threads, %one : i64
-      %several = arith.muli %threads, %four : i64
-      %most = arith.select %alone, %one, %several : i64
-      %tasks = arith.minsi %wanted, %most : i64
-      %step_less = arith.divui %before, %tasks : i64
-      %step = arith.addi %step_less, %one : i64
-      %chunks_less = arith.divui %before, %step : i64
-      %chunks = arith.addi %chunks_less, %one : i64
+      %small = arith.cmpi slt, %before, %least : i64
+      %whole = arith.ori %alone, %small : i1
+      %step, %chunks = scf.if %whole -> (i64, i64) {{
+        scf.yield TOTAL, %one : i64, i64
+      }} else {{
+        %wanted_less = arith.divui %before, %least : i64
+        %wanted = arith.addi %wanted_less, %one : i64
+        %most = arith.muli %threads, %four : i64
+        %tasks = arith.minsi %wanted, %most : i64
+        %step_less = arith.divui %before, %tasks : i64
+        %several_step = arith.addi %step_less, %one : i64
+        %chunks_less = arith.divui %before, %several_step : i64
+        %several_chunks = arith.addi %chunks_less, %one : i64
+        scf.yield %several_step, %several_chunks : i64, i64
+      }}
       %total_p = llvm.getelementptr inbounds BLOCK[8] : (!llvm.ptr) -> !llvm.ptr, i8
       llvm.store TOTAL, %total_p : i64, !llvm.ptr
       %step_p = llvm.getelementptr inbounds BLOCK[16] : (!llvm.ptr) -> !llvm.ptr, i8

@@ -22,7 +22,8 @@ X86_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128
 AARCH64_TRIPLE: Final = "aarch64-unknown-linux-gnu"
 AARCH64_DATA_LAYOUT: Final = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32"
 
-# Bits 15, 14, 13 and 6 of MXCSR: results flushed to zero, rounding, denormal operands taken as zero.
+# Bits 15, 14, 13 and 6 of MXCSR are cleared: results flushed to zero, rounding, denormal operands taken as zero. Bits 7
+# to 12 are set: no exception traps.
 _X86_FLOATS: Final = """
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
@@ -44,12 +45,14 @@ define internal void @set_float_mode(i64 %wide) {
 }
 
 define internal i64 @plain_floats(i64 %mode) {
-  %plain = and i64 %mode, -57409
+  %exact = and i64 %mode, -57409
+  %plain = or i64 %exact, 8064
   ret i64 %plain
 }
 """
 
-# Bits 24, 23, 22 and 19 of FPCR: the same of all floats, rounding, the same of half floats.
+# Bits 24, 23, 22 and 19 of FPCR are cleared: the same of all floats, rounding, the same of half floats. So are bits 15
+# and 12 to 8, by which exceptions trap.
 _AARCH64_FLOATS: Final = """
 declare i64 @llvm.aarch64.get.fpcr()
 declare void @llvm.aarch64.set.fpcr(i64)
@@ -65,7 +68,7 @@ define internal void @set_float_mode(i64 %mode) {
 }
 
 define internal i64 @plain_floats(i64 %mode) {
-  %plain = and i64 %mode, -29884417
+  %plain = and i64 %mode, -29925121
   ret i64 %plain
 }
 """

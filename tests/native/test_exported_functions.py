@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,29 @@ def test_what_cannot_be_exported_is_refused(model: Model, tmp_path: Path) -> Non
             model.export(**{"path": tmp_path / "a.so", **wrong})  # type: ignore[arg-type]
         assert said in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the words of this test are those of x86-64's MXCSR")
+@pytest.mark.parametrize("mode", [0x1F80, 0xFFC0, 0x0000, 0x8040], ids=["plain", "upward", "trapping", "all"])
+def test_the_float_mode_of_a_program_stays_outside(tmp_path: Path, mode: int) -> None:
+    """A program that flushes denormal numbers, rounds otherwise, or has exceptions trap gets the same bits, and keeps
+    its mode."""
+    made = Exported(graphs.load(lambda x, y: ops.div(x, y), (F32, ("n",)), (F32, ("n",))), tmp_path, "quotient")
+    x, y = np.array([1e-40, 1, 1, 0, 3e38], F32), np.array([1, 3, 0, 0, 1e-3], F32)
+    with np.errstate(all="ignore"):
+        expected = (x / y).tobytes()
+    found = np.zeros(5, F32)
+    libm = ctypes.CDLL("libm.so.6")
+    before, changed, after = (np.zeros(8, np.uint32) for _ in range(3))  # an fenv_t; its last word is MXCSR
+    libm.fegetenv(_address(before))
+    changed[:] = before
+    changed[7] = mode
+    words = [*map(_address, (x, y)), *_sizes(5), _address(found), None]
+    places = [_address(each) for each in (changed, after, before)]
+    call, set_mode, mode_of = made.library.quotient, libm.fesetenv, libm.fegetenv
+    set_mode(places[0])
+    status = call(*words)
+    mode_of(places[1])
+    set_mode(places[2])
+    assert (status, found.tobytes()) == (0, expected)
+    assert after[7] & ~np.uint32(0x3F) == mode
