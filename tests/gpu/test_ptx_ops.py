@@ -22,6 +22,8 @@ from einkorn.graph.ops.stage import OPS
 GPU = DeviceRef.GPU()
 FAMILIES = op_cases.families()
 MAX_ELEMENTS = 4000  # elements of an array
+# Rows that take exp of float32, which is an instruction on GPUs: see docs/numerics.md.
+OF_EXP = {"exp", "sigmoid", "silu", "log_sigmoid", "softplus", "mish"}
 # Rows that are tried in dtypes other than float32, too.
 SOME = {
     *("add", "mul", "div", "floordiv", "maximum", "where", "equal", "less", "logical_and", "bitwise_xor", "left_shift"),
@@ -151,7 +153,7 @@ def test_elementwise_rows(dtype: Any, driver: LaunchingDriver) -> None:
 
 
 def test_elementwise_rows_have_the_bits_of_a_cpu(driver: LaunchingDriver) -> None:
-    """Every row, in float32, on numbers and on special ones."""
+    """Every row, in float32, on numbers and on special ones; those that take exp are near them."""
     cases = op_rows.cases_of(op_rows.rows_for(np.float32, "elementwise"), 3)
     x, y = (np.ascontiguousarray(a) for a in np.meshgrid(*[op_rows.special(np.float32)] * 2))
     special = [x, y, y[::-1].copy(), *(graphs.numbers(x.shape, np.bool_, k) for k in range(3))]
@@ -166,6 +168,9 @@ def test_elementwise_rows_have_the_bits_of_a_cpu(driver: LaunchingDriver) -> Non
     here, there = model(graphs.HOST), model(GPU)
     for arrays in (op_rows.operands((20, 30), np.float32), special):
         for name, one, other in zip(cases, graphs.results(here, *arrays), call(there, driver, arrays), strict=True):
+            if name in OF_EXP:
+                assert graphs.difference(other, one, op_rows.ULPS) is None, name
+                continue
             same = (one == other) | ((one != one) & (other != other))
             assert same.all(), (name, one[~same], other[~same])
             assert one.dtype.kind != "f" or np.array_equal(
