@@ -75,13 +75,13 @@ def package_list() -> list[str]:
 @cache
 def modules() -> dict[str, Path]:
     """Name without the leading `einkorn.` -> file, for every module of the package; the package itself is ''."""
-    found = {}
+    collected = {}
     for package in package_list():
         folder = ROOT.joinpath(*package.split(".")[1:])
         for file in sorted(folder.glob("*.py")):
             parts = [*package.split(".")[1:], *([] if file.stem == "__init__" else [file.stem])]
-            found[".".join(parts)] = file
-    return found
+            collected[".".join(parts)] = file
+    return collected
 
 
 @cache
@@ -189,7 +189,7 @@ def test_no_module_is_an_island() -> None:
 @cache
 def extension_points() -> tuple[tuple[str, str, str], ...]:
     """Where each extension point is declared, the module that provides it, and the name there."""
-    found = []
+    collected = []
     for name in modules():
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ExtensionPoint":
@@ -197,8 +197,8 @@ def extension_points() -> tuple[tuple[str, str, str], ...]:
                 assert len(texts) == len(node.args) and not node.keywords, f"{where(name, node.lineno)}: write texts"
                 provider, *attribute = map(str, texts)
                 provider = provider if provider in modules() else f"graph.public.{provider}"
-                found.append((name, provider, "".join(attribute)))
-    return tuple(found)
+                collected.append((name, provider, "".join(attribute)))
+    return tuple(collected)
 
 
 def test_extension_points_are_provided_and_listed() -> None:
@@ -294,19 +294,19 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     folders = "|".join(("ho" + "me", "Us" + "ers", "ro" + "ot", "wo" + "rk", "o" + "pt", "m" + "nt"))
     hosts = "|".join(("files.python" + "hosted", "pypi.org/" + "simple", "--index-" + "url", "--extra-index-" + "url"))
     pattern = re.compile(rf"(?<![\w.~)/}}\]>-])/(?:{folders})/[\w.-]+|/t" + rf"mp/\w+|{hosts}")
-    found = []
+    violations = []
     for file in ours():
         try:
             lines = file.read_text().splitlines()
         except UnicodeDecodeError:  # a picture
             continue
-        found += [
+        violations += [
             f"{file.relative_to(ROOT)}:{number}: {match[0]}"
             for number, line in enumerate(lines, 1)
             for match in [pattern.search(line)]
             if match
         ]
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)
 
 
 def test_modules_of_the_root_stand_before_no_other() -> None:
@@ -321,8 +321,8 @@ def test_public_modules_are_found_by_their_short_names() -> None:
     files = sorted((ROOT / "graph" / "public").glob("*/__init__.py"))
     assert len(files) >= 6
     for file in files:
-        found = importlib.util.find_spec(f"einkorn.{file.parent.name}")
-        assert found is not None and found.origin is not None and Path(found.origin).samefile(file)
+        actual = importlib.util.find_spec(f"einkorn.{file.parent.name}")
+        assert actual is not None and actual.origin is not None and Path(actual.origin).samefile(file)
 
 
 def test_tests_run_without_the_optional_packages() -> None:

@@ -47,11 +47,11 @@ def imports_by_text(tree: ast.Module, name: str) -> Iterator[int]:
 
 def imported(tree: ast.Module, name: str) -> set[str]:
     """The names that a module has from other modules of Einkorn."""
-    found = set()
+    actual = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(True for _ in targets(name, node)):
-            found |= {alias.asname or alias.name for alias in node.names}
-    return found
+            actual |= {alias.asname or alias.name for alias in node.names}
+    return actual
 
 
 def assignments(tree: ast.Module, name: str) -> Iterator[int]:
@@ -88,18 +88,18 @@ def is_private(name: str) -> bool:
 
 def private_names(tree: ast.Module) -> set[str]:
     """The private names that a module defines: functions, attributes of its objects, fields, slots."""
-    found = set()
+    collected = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            collected.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            collected.add(node.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             if isinstance(node.value, ast.Name) and node.value.id in OWN:
-                found.add(node.attr)
+                collected.add(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)  # of `__slots__`, or `setattr`
-    return {each for each in found if is_private(each)}
+            collected.add(node.value)  # of `__slots__`, or `setattr`
+    return {each for each in collected if is_private(each)}
 
 
 def private_reaches(tree: ast.Module, name: str) -> Iterator[int]:
@@ -267,8 +267,8 @@ def forget(self):
 
 def test_what_is_counted() -> None:
     sample = ast.parse(SAMPLE)
-    found = {finder.__name__: sorted(finder(sample, "graph.ir")) for finder, _ in HELD}
-    assert found == {
+    actual = {finder.__name__: sorted(finder(sample, "graph.ir")) for finder, _ in HELD}
+    assert actual == {
         "imports_by_text": [3],
         "assignments": [5, 6, 7, 8],
         "classes_assigned": [9],

@@ -121,5 +121,5 @@ def test_circles_are_found() -> None:
 
 
 def test_no_circle_of_files() -> None:
-    found = circles(edges())
-    assert not found, "\n".join(" <-> ".join(circle) for circle in found)
+    violations = circles(edges())
+    assert not violations, "\n".join(" <-> ".join(circle) for circle in violations)

@@ -24,15 +24,15 @@ def page(tmp_path: Path) -> Path:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The rows that were measured; each takes as many milliseconds as rows were before it."""
-    found: list[str] = []
+    collected: list[str] = []
 
     def measured(table: str, name: str, seconds: float) -> Cells:
-        found.append(name)
-        return [f"{len(found)}", "PyTorch", "1", "1.0"]
+        collected.append(name)
+        return [f"{len(collected)}", "PyTorch", "1", "1.0"]
 
     monkeypatch.setattr(models, "measured", measured)
     monkeypatch.setattr(models, "missing", lambda table, name: [])
-    return found
+    return collected
 
 
 def test_a_row_is_written_and_the_others_stay(page: Path, calls: Sequence[str]) -> None:

@@ -68,8 +68,8 @@ def test_lines_of_the_page_stay_when_some_are_timed_anew(tmp_path, monkeypatch: 
 
 def test_a_process_that_dies_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program.sys, "executable", "/bin/false")
-    found = list(program.results([4, 7], 1, 3))
-    assert [each["row"] for each in found] == [4, 7] and all("ended with 1" in str(each) for each in found)
+    actual = list(program.results([4, 7], 1, 3))
+    assert [each["row"] for each in actual] == [4, 7] and all("ended with 1" in str(each) for each in actual)
 
 
 def test_a_sample_waits_until_nothing_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,15 +215,15 @@ def checks_of(op: str, checks: str, ranks: dict[str, int] | None = None, **param
     values = {p.name: parameters.get(p.name, p.default) for p in kernel.schema.parameters}
     spec = replace(op_entry(kernel, dtypes, ranks or {}, values), checks=checks)
     program: Program = typed_program(spec, lookup("x86-64-v3"))
-    found = []
+    actual = []
     for function in program.functions:
         looped = {id(inner) for op in walk(function.body) if op.name == "for" for inner in walk(op.regions[0])}
-        found += [
+        actual += [
             (program.sites[op.attrs["site"]].kind, id(op) in looped)
             for op in walk(function.body)
             if op.name == "assert"
         ]
-    return found
+    return actual
 
 
 @pytest.mark.parametrize(

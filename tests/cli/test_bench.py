@@ -110,8 +110,8 @@ def test_the_rank_test_is_that_of_the_tables() -> None:
 
 
 def test_only_benchmarks_of_both_runs_are_compared() -> None:
-    found = compare([Timing("a", (1.0,)), Timing("b", (2.0,))], [Timing("b", (1.0,)), Timing("c", (1.0,))])
-    assert [(change.name, change.ratio, change.verdict) for change in found] == [("b", 0.5, "same")]
+    actual = compare([Timing("a", (1.0,)), Timing("b", (2.0,))], [Timing("b", (1.0,)), Timing("c", (1.0,))])
+    assert [(change.name, change.ratio, change.verdict) for change in actual] == [("b", 0.5, "same")]
 
 
 def test_results_are_kept(tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ def test_what_is_read_twice_is_turned_once(tmp_path: Path) -> None:
         (DType.float64, (90, 80)),
         (DType.float32, (80, 90)),
     ]
-    found = operations(tmp_path, "several", inputs)
-    tiles = [op for op in found if op.name == "alloca"]
+    actual = operations(tmp_path, "several", inputs)
+    tiles = [op for op in actual if op.name == "alloca"]
     assert [op.results[0].dtype for op in tiles] == [DType.float32, DType.float64]
     assert sum(op.attrs["count"] * op.results[0].dtype.size_in_bytes for op in tiles) <= 16 << 10
 
@@ -155,10 +155,10 @@ def test_all_sizes(wide: type[np.generic], narrow: type[np.generic]) -> None:
         x = graphs.numbers((m, n), wide)
         given = [x, graphs.numbers((n, m), wide), graphs.numbers((2, c, 5, 19), wide), x.real.astype(narrow)]
         for arrays in (given, [np.repeat(array, 2, -1)[..., ::2] for array in given]):
-            for number, (found, wanted) in enumerate(
+            for number, (each, wanted) in enumerate(
                 zip(graphs.results(model, *arrays), reference(*arrays), strict=True)
             ):
-                np.testing.assert_array_equal(found, wanted, err_msg=f"output {number}, {m} x {n}, {c} channels")
+                np.testing.assert_array_equal(each, wanted, err_msg=f"output {number}, {m} x {n}, {c} channels")
 
 
 def test_what_is_turned_is_also_changed() -> None:
@@ -176,6 +176,6 @@ def test_what_is_turned_is_also_changed() -> None:
         y = held[::-1].copy()
         for _ in range(2):
             before = held.copy()
-            found = model(held, y)[0].to_numpy()
-            np.testing.assert_array_equal(found, before)
+            actual = model(held, y)[0].to_numpy()
+            np.testing.assert_array_equal(actual, before)
             np.testing.assert_array_equal(held, before + before.T * 2 + y.T)

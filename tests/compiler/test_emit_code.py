@@ -32,9 +32,9 @@ def check(text: str, *wanted: str) -> None:
     """Each of `wanted` (a pattern) is in the text, one after the other."""
     at = 0
     for pattern in wanted:
-        found = re.compile(pattern).search(text, at)
-        assert found is not None, f"{pattern!r} is not found after character {at} of\n{text}"
-        at = found.end()
+        actual = re.compile(pattern).search(text, at)
+        assert actual is not None, f"{pattern!r} is not found after character {at} of\n{text}"
+        at = actual.end()
 
 
 def loop_body(assembly: str, instruction: str) -> str:

@@ -33,14 +33,14 @@ def hashes() -> list[str]:
         "two_axes": [(DType.float64, (30, 40)), (DType.float64, (40,))],
         "collatz": [(DType.int64, (99,))],
     }
-    found = []
+    collected = []
     for op in OPS:
         for target in ("x86-64-v3", "sm_80", "gfx1100"):
             made = kernels.compile(op, types[op], target=target)
             for part in (made.typed.encode(), made.mlir.encode(), made.code):
-                found.append(hashlib.sha256(part).hexdigest())
-        found.append(kernels.library.kernels[op].portable.digest)
-    return found
+                collected.append(hashlib.sha256(part).hexdigest())
+        collected.append(kernels.library.kernels[op].portable.digest)
+    return collected
 
 
 def test_the_same_bytes_in_every_process() -> None:
@@ -153,8 +153,8 @@ def test_a_change_of_meaning_changes_the_digest(tmp_path: Path, changes: dict[st
 
 
 def test_digests_distinguish_zeros(tmp_path: Path) -> None:
-    found = {
+    actual = {
         digest(tmp_path / "z", f"zero_{k}", offset=text)
         for k, text in enumerate(["0", "0.0", "-0.0", "False", "float('nan')", "float('inf')"])
     }
-    assert len(found) == 6
+    assert len(actual) == 6

@@ -138,15 +138,15 @@ def test_lines_are_linked_through_every_stage(page: Page, target: str, added: st
     for stage, patterns in words.items():
         pane = page.panes[stage, target]
         for line, pattern in zip((SUM, SCALE), patterns, strict=True):
-            own = [text for _, found, text in pane if keys[line] & found]
+            own = [text for _, entry, text in pane if keys[line] & entry]
             assert any(re.search(pattern, text) for text in own), (stage, line, own)
-    called = [found for _, found, text in page.panes["MLIR", target] if keys[EXP] & found]
+    called = [entry for _, entry, text in page.panes["MLIR", target] if keys[EXP] & entry]
     assert len(called) > 10, "what the exponential became belongs to the line that calls it"
-    assert any(keys[SCALE] & found for found in called), "a helper's operations belong to its line and to the caller's"
+    assert any(keys[SCALE] & entry for entry in called), "a helper's operations belong to its line and to the caller's"
 
 
 def test_heads_of_loops_are_linked(page: Page) -> None:
-    loops = [found for _, found, text in page.panes["MLIR", "x86-64-v3"] if "scf.for" in text and "%c" not in text]
+    loops = [entry for _, entry, text in page.panes["MLIR", "x86-64-v3"] if "scf.for" in text and "%c" not in text]
     assert loops and all(loops)
 
 

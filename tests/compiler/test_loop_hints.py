@@ -37,12 +37,12 @@ def module(*functions: str) -> str:
 def loop_metadata(text: str) -> list[list[str]]:
     """The metadata of each branch with a hint, in the order of the text."""
     nodes = dict(re.findall(r"^(!\d+) = (?:distinct )?(!\{.*\})$", text, re.MULTILINE))
-    found = []
+    collected = []
     for node in re.findall(r"^  br label .*!llvm\.loop (!\d+)$", text, re.MULTILINE):
         first, *rest = re.findall(r"!\d+", nodes[node])
         assert first == node
-        found.append([nodes[other] for other in rest])
-    return found
+        collected.append([nodes[other] for other in rest])
+    return collected
 
 
 def test_hints_become_metadata_of_the_branch_back() -> None:

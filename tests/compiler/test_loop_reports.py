@@ -65,22 +65,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("target", "dtype"), list(LANES))
 @pytest.mark.parametrize("op", ["scaled", "freed"])
 def test_a_loop_in_vectors_is_reported_with_its_width(op: str, target: str, dtype: str, folder: Path) -> None:
-    found, assembly = reports(op, target, dtype, folder)
+    actual, assembly = reports(op, target, dtype, folder)
     name = dtype.capitalize()
-    assert found[line_of(op)].startswith(f"vectors of {LANES[target, dtype]} {name}")
+    assert actual[line_of(op)].startswith(f"vectors of {LANES[target, dtype]} {name}")
     assert any(loop.packed for loop in innermost_loops(assembly))
 
 
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 8), ("float64", 4)])
 def test_masks_and_places_are_not_reported_as_numbers(dtype: str, lanes: int, folder: Path) -> None:
-    found, _ = reports("scaled", "x86-64-v4", dtype, folder)  # of the rest under a mask, whose places are Int64
-    assert found[line_of("scaled")].startswith(f"vectors of {lanes} {dtype.capitalize()}")
+    actual, _ = reports("scaled", "x86-64-v4", dtype, folder)  # of the rest under a mask, whose places are Int64
+    assert actual[line_of("scaled")].startswith(f"vectors of {lanes} {dtype.capitalize()}")
 
 
 def test_a_sum_in_order_is_reported_with_its_reason(folder: Path) -> None:
-    found, assembly = reports("total", "x86-64-v3", "float32", folder)
-    assert found == {line_of("total"): found[line_of("total")]}
-    assert found[line_of("total")].startswith("no vectors: floats are added in the order that is written")
+    actual, assembly = reports("total", "x86-64-v3", "float32", folder)
+    assert actual == {line_of("total"): actual[line_of("total")]}
+    assert actual[line_of("total")].startswith("no vectors: floats are added in the order that is written")
     assert not any(loop.packed for loop in innermost_loops(assembly))
 
 

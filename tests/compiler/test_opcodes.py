@@ -64,16 +64,16 @@ KERNELS: list[tuple[str, str, list[tuple[DType, tuple[int, ...]]]]] = [
 def instances() -> dict[str, tuple[Op, list[Site]]]:
     """For each irregular opcode an operation of a compiled kernel, and the sites of its program."""
     kernels = KernelFile(Path(__file__).parent / "opcode_kernels.py")
-    found: dict[str, tuple[Op, list[Site]]] = {}
+    collected: dict[str, tuple[Op, list[Site]]] = {}
     for target, name, inputs in KERNELS:
         program = typed_program(kernels.entry(name, inputs, {})[0], lookup(target), notes=True)
         halves = [host_half(program, lookup(target))] if lookup(target).has_grid else []
         for function in (function for half in (program, *halves) for function in half.functions):
             for op in walk(function.body):
-                old = found.get(op.name)
+                old = collected.get(op.name)
                 if old is None or len(old[0].operands) < len(op.operands):
-                    found[op.name] = op, program.sites
-    return found
+                    collected[op.name] = op, program.sites
+    return collected
 
 
 def regular(opcode: Opcode) -> Op:

@@ -111,13 +111,13 @@ def test_random_pieces_give_the_numbers_of_numpy(seed: int, tmp_path: Path) -> N
     k = np.arange(n)
     expected = x.copy()
     for _, numbers in lines:
-        found = numbers(k)
-        if not isinstance(found, tuple):
-            expected += found.astype(np.float32)
-        elif found[0] == "x":
-            expected += x[:, found[1]]
+        collected = numbers(k)
+        if not isinstance(collected, tuple):
+            expected += collected.astype(np.float32)
+        elif collected[0] == "x":
+            expected += x[:, collected[1]]
         else:
-            expected += np.where(found[1] >= 0, x[:, np.maximum(found[1], 0)], -1)
+            expected += np.where(collected[1] >= 0, x[:, np.maximum(collected[1], 0)], -1)
     (out,) = KernelFile(file)("pieces", x)
     np.testing.assert_array_equal(out, expected)
 

@@ -182,8 +182,8 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     kernels = load_library(str(path)).kernels
 
     def program(name: str, target: str = "sm_90a") -> Any:
-        found = kernels[f"u::{name}"]
-        spec = instance_entry(found.portable, make_instance(found.schema, dtypes={}, ranks={}, parameters={}))
+        actual = kernels[f"u::{name}"]
+        spec = instance_entry(actual.portable, make_instance(actual.schema, dtypes={}, ranks={}, parameters={}))
         return typed_program(spec, lookup(target))
 
     return program
@@ -248,8 +248,8 @@ def test_every_gpu_refuses_the_same(target: str, check: Callable[..., Any]) -> N
 def test_a_promise_has_one_of_four_scopes(tmp_path: Path) -> None:
     file = tmp_path / "kernels.py"
     file.write_text(HEAD + kernel("scope", 32, "out[t] = gpu.uniform(x[t], 'world')"))
-    found = load_library(str(file)).kernels["u::scope"]
-    spec = instance_entry(found.portable, make_instance(found.schema, dtypes={}, ranks={}, parameters={}))
+    actual = load_library(str(file)).kernels["u::scope"]
+    spec = instance_entry(actual.portable, make_instance(actual.schema, dtypes={}, ranks={}, parameters={}))
     with pytest.raises(CompileError, match='scope= is one of "warp", "block", "cluster", "grid", not "world"'):
         typed_program(spec, lookup("sm_90a"))
 

@@ -113,11 +113,11 @@ def codes_of_console(text: str, folder: Path, capfd: pytest.CaptureFixture[str])
     for line in text.strip().splitlines():
         assert line.startswith("$ ")
         for part in line[2:].split(" && "):
-            if found := re.fullmatch(rf"((?:(?:{SETTINGS})=\S+ )*)einkorn ([^|&;<>$'\"]*)", part):
+            if match := re.fullmatch(rf"((?:(?:{SETTINGS})=\S+ )*)einkorn ([^|&;<>$'\"]*)", part):
                 with pytest.MonkeyPatch.context() as patch:
-                    for setting in found[1].split():
+                    for setting in match[1].split():
                         patch.setenv(*setting.split("="))
-                    status = run(found[2].split())
+                    status = run(match[2].split())
                 shown = "".join(capfd.readouterr())
             else:
                 done = subprocess.run(part, shell=True, capture_output=True, text=True, cwd=folder)
@@ -152,16 +152,16 @@ def test_examples(hundred: str, place: Path, capfd: pytest.CaptureFixture[str]) 
                 continue
             seen.add(example)
             if example.kind == "kernel":
-                found = codes_of_kernels(example.text, place)
+                actual = codes_of_kernels(example.text, place)
             elif example.kind == "python":
                 kernel = kernels.get(example.role, kernels.get("wrong"))
                 library = f"{KERNEL_PRELUDE}\n\n{kernel}" if kernel else LIBRARY
-                found = codes_of_program(example.text, library, place)
+                actual = codes_of_program(example.text, library, place)
             else:
-                found = codes_of_console(example.text, place, capfd)
+                actual = codes_of_console(example.text, place, capfd)
             expected = {code} if example.role == "wrong" else set()
-            if set(found) != expected:
-                false.append(f"{code}: the {example.role} example gives {found or 'no error'}")
+            if set(actual) != expected:
+                false.append(f"{code}: the {example.role} example gives {actual or 'no error'}")
     assert not false, "\n".join(false)
 
 

@@ -217,8 +217,8 @@ def errors_of(folder: Path, text: str, name: str = "kernels.py") -> list[object]
 
 @pytest.mark.parametrize("name", FILES)
 def test_all_at_once(name: str, workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    found = errors_of(workplace.folder, FILES[name])
-    golden(f"independent_{name}", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+    actual = errors_of(workplace.folder, FILES[name])
+    golden(f"independent_{name}", "\n\n".join(map(str, actual)) + f"\n\n{len(actual)} errors")
 
 
 SIGNATURES = """
@@ -282,9 +282,9 @@ def test_one_mistake_of_a_signature_has_one_message(path: Path, mistake: str, wo
     text = path.read_text(encoding="utf-8")
     choose = random.Random(path.stem + mistake)
     places = list(re.finditer(r"(\w*(?:InputTensor|VariadicTensors))\[[^\]]*\]", text))
-    for found in choose.sample(places, min(3, len(places))):
-        wrong = text[: found.start()] + mistake.format(found[1]) + text[found.end() :]
-        line = text.count("\n", 0, found.start()) + 1
+    for each in choose.sample(places, min(3, len(places))):
+        wrong = text[: each.start()] + mistake.format(each[1]) + text[each.end() :]
+        line = text.count("\n", 0, each.start()) + 1
         reported = errors_of(workplace.folder, without_other_ops(text, wrong, line))
         assert [error.place.line for error in reported] == [line], "\n\n".join(map(str, reported))  # type: ignore[attr-defined]
 
@@ -350,12 +350,12 @@ async def op4(x: InputTensor[T, "n"], y):
 
 def test_bodies_under_wrong_signatures(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
     """They are looked at as far as their arguments are known; also those of ops that are registered twice."""
-    found = errors_of(workplace.folder, PRELUDE + WRONG_SIGNATURES)
-    golden("independent_bodies", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+    actual = errors_of(workplace.folder, PRELUDE + WRONG_SIGNATURES)
+    golden("independent_bodies", "\n\n".join(map(str, actual)) + f"\n\n{len(actual)} errors")
     with pytest.raises(CompileErrors) as caught:
         build_package("kernels.py", "out.pkg", ["host"])
     built = [(error.place, error.message) for error in caught.value.errors]
-    assert built == [(error.place, error.message) for error in found]  # type: ignore[attr-defined]
+    assert built == [(error.place, error.message) for error in actual]  # type: ignore[attr-defined]
 
 
 TWO_WAYS = """
@@ -382,8 +382,8 @@ def op(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
 
 def test_different_mistakes_at_one_place(workplace) -> None:  # type: ignore[no-untyped-def]
     """Each way in which a text goes wrong is reported, with one code as with several, but not again for each dtype."""
-    found = errors_of(workplace.folder, PRELUDE + TWO_WAYS)
-    reported = [(error.code, str(error.place).split(":", 1)[1], error.message) for error in found]  # type: ignore[attr-defined]
+    actual = errors_of(workplace.folder, PRELUDE + TWO_WAYS)
+    reported = [(error.code, str(error.place).split(":", 1)[1], error.message) for error in actual]  # type: ignore[attr-defined]
     assert reported == [
         ("EK0202", "10:12", "cannot compute Float32 + a string"),
         ("EK0202", "10:12", "cannot compute Float64 + a tuple of 2"),
@@ -431,14 +431,14 @@ raise ValueError("nor this")
 
 
 def test_signatures_and_auxiliary_functions(workplace, golden: Callable[[str, object], None]) -> None:  # type: ignore[no-untyped-def]
-    found = errors_of(workplace.folder, PRELUDE + SIGNATURES)
-    golden("independent_signatures", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+    actual = errors_of(workplace.folder, PRELUDE + SIGNATURES)
+    golden("independent_signatures", "\n\n".join(map(str, actual)) + f"\n\n{len(actual)} errors")
 
 
 def test_what_fails_at_import(workplace, golden: Callable[[str, object], None], capsys) -> None:  # type: ignore[no-untyped-def]
     """After a statement that failed, definitions are still made; what needs a name that is missing says nothing."""
-    found = errors_of(workplace.folder, IMPORTED)
-    golden("independent_imported", "\n\n".join(map(str, found)) + f"\n\n{len(found)} errors")
+    actual = errors_of(workplace.folder, IMPORTED)
+    golden("independent_imported", "\n\n".join(map(str, actual)) + f"\n\n{len(actual)} errors")
     assert "must not" not in capsys.readouterr().out
     with pytest.raises(CompileErrors) as caught:
         load_library("kernels.py")
@@ -572,9 +572,9 @@ def test_one_mistake_has_one_message(path: Path, mistake: str, workplace) -> Non
         lines = text.split("\n")
         before, part, after = lines[line - 1][:start], lines[line - 1][start:end], lines[line - 1][end:]
         lines[line - 1] = f"{before}{mistake.format(part)}{after}"
-        found = errors_of(workplace.folder, without_other_ops(text, "\n".join(lines), line))
-        assert len(found) <= 1, "\n\n".join(map(str, found))
-        assert all(error.place.line == line for error in found)  # type: ignore[attr-defined]
+        actual = errors_of(workplace.folder, without_other_ops(text, "\n".join(lines), line))
+        assert len(actual) <= 1, "\n\n".join(map(str, actual))
+        assert all(error.place.line == line for error in actual)  # type: ignore[attr-defined]
 
 
 def _expressions(text: str) -> list[tuple[int, int, int]]:
@@ -609,8 +609,8 @@ def op2(out: OutputTensor[N, "n"], x: InputTensor[N, "n"]):
 def test_a_name_that_is_given_twice_hides_no_op(workplace) -> None:  # type: ignore[no-untyped-def]
     first, second = (OP.replace('"op"', f'"{name}"') + f"    out[0] = x[0].{name}\n" for name in ("one", "two"))
     workplace.write("kernels.py", PRELUDE + first + second)
-    found = check_kernels("kernels.py")
-    assert found.kernels == 2 and [error.message.split()[-1] for error in found.errors] == ["'one'", "'two'"]
+    actual = check_kernels("kernels.py")
+    assert actual.kernels == 2 and [error.message.split()[-1] for error in actual.errors] == ["'one'", "'two'"]
 
 
 UNROLLED = "for i in unroll(4000):\n        for j in unroll(4000):\n            out[0] = x[i] + j"
@@ -620,6 +620,6 @@ UNROLLED = "for i in unroll(4000):\n        for j in unroll(4000):\n            
 def test_what_takes_all_time_is_looked_for_once(code: str, body: str, workplace) -> None:  # type: ignore[no-untyped-def]
     """Not in each instance again; other kernels are looked at."""
     workplace.write("kernels.py", PRELUDE + ENDLESS.format(body))
-    found = check_kernels("kernels.py")
-    assert [error.code for error in found.errors] == [code, "EK0113"]
-    assert found.more and found.instances == 1 + 12
+    actual = check_kernels("kernels.py")
+    assert [error.code for error in actual.errors] == [code, "EK0113"]
+    assert actual.more and actual.instances == 1 + 12

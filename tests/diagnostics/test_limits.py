@@ -70,10 +70,10 @@ TEXTS = [
 
 def test_keys_of_code_are_equal_where_code_is() -> None:
     def codes(text: str) -> list[CodeType]:
-        found = [compile(text, "<one>", "exec")]
-        for code in found:
-            found += [each for each in code.co_consts if isinstance(each, CodeType)]
-        return found
+        actual = [compile(text, "<one>", "exec")]
+        for code in actual:
+            actual += [each for each in code.co_consts if isinstance(each, CodeType)]
+        return actual
 
     first = [code for text in TEXTS for code in codes(text)]
     again = [code for text in TEXTS for code in codes(text)]
@@ -158,14 +158,14 @@ def test_code_that_a_limit_of_memory_keeps_out(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
 def test_a_first_call_in_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes while an op of the program is staged, and stages one of its own."""
-    found: list[Any] = []
+    collected: list[Any] = []
     x = Tensor.constant(np.arange(7, dtype=np.float64).reshape(1, 7, 1))
 
     def handler(number: int, frame: FrameType | None) -> None:
         try:
-            found.append((F.sin(x) - 4.5).to_numpy())
+            collected.append((F.sin(x) - 4.5).to_numpy())
         except EinkornError as error:
-            found.append(error)
+            collected.append(error)
 
     stage, calls = Graph.stage, iter(range(100))
 
@@ -181,5 +181,5 @@ def test_a_first_call_in_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     np.testing.assert_allclose(mine, np.cos(x.to_numpy()) * 2.5)
-    assert len(found) == 1 and isinstance(found[0], np.ndarray), found
-    np.testing.assert_allclose(found[0], np.sin(x.to_numpy()) - 4.5)
+    assert len(collected) == 1 and isinstance(collected[0], np.ndarray), collected
+    np.testing.assert_allclose(collected[0], np.sin(x.to_numpy()) - 4.5)

@@ -42,7 +42,7 @@ LEFT: dict[str, int] = {
 def words_in(text: str) -> list[str]:
     """The refused words of a text; parts of identifiers count as words."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
-    return [found[0] for found in PATTERN.finditer(spaced)]
+    return [each[0] for each in PATTERN.finditer(spaced)]
 
 
 def folder_of(path: Path) -> str:

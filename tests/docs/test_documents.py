@@ -54,13 +54,13 @@ class Block:
 
 
 def blocks_of(text: str) -> list[Block]:
-    found = []
+    collected = []
     end = -1
     for match in FENCE.finditer(text):
         follows = end >= 0 and not text[end : match.start()].strip()
-        found.append(Block(match[1], match[2], text.count("\n", 0, match.start()) + 2, follows))
+        collected.append(Block(match[1], match[2], text.count("\n", 0, match.start()) + 2, follows))
         end = match.end()
-    return found
+    return collected
 
 
 def matches(shown: str, printed: str) -> bool:
@@ -224,7 +224,7 @@ def test_every_error_code_has_a_sentence() -> None:
             documented[row] = documented.get(row, 0) + 1
     folders = ("dsl", "compiler", "graph", "stdlib")
     files = [*ROOT.glob("*.py"), *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]
-    used = {found for file in files for found in code.findall(file.read_text(encoding="utf-8"))}
+    used = {each for file in files for each in code.findall(file.read_text(encoding="utf-8"))}
     assert sorted(used - set(documented)) == [], "used, but not in docs/errors.md"
     assert sorted(set(documented) - used) == [], "in docs/, but not used"
     assert [name for name, count in documented.items() if count > 1] == []

@@ -104,9 +104,9 @@ def test_the_reference_has_every_public_name(site: tuple[Any, Any, Path]) -> Non
 def text_of_all(module: str) -> str:
     """The `__all__` of a public module, as its file has it."""
     file = ROOT / "graph" / "public" / module.rpartition(".")[2] / "__init__.py"
-    found = re.search(r"^__all__ = \[(.*?)\]", file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert found is not None, file
-    return found[1]
+    match = re.search(r"^__all__ = \[(.*?)\]", file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert match is not None, file
+    return match[1]
 
 
 def test_docstrings_become_markdown(site: tuple[Any, Any, Path]) -> None:

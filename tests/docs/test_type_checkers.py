@@ -121,18 +121,18 @@ def test_mypy_finds_each_misuse_and_nothing_else(tmp_path: Path) -> None:
     shutil.copy(USES, tmp_path / "uses.py")
     command = ["-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", str(ROOT / ".mypy_cache"), "uses.py"]
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
-    found = {
+    actual = {
         int(line.split(":")[1])
         for line in done.stdout.splitlines()
         if line.startswith("uses.py:") and " error: " in line
     }
-    assert sorted(found) == marked_lines(), done.stdout + done.stderr
+    assert sorted(actual) == marked_lines(), done.stdout + done.stderr
 
 
 def test_without_the_plugin_mypy_accepts_every_right_use(tmp_path: Path) -> None:
     right = USES.read_text().partition("# Wrong.")[0]
-    (found,) = checked([right], tmp_path)
-    assert errors(found) == []
+    (actual,) = checked([right], tmp_path)
+    assert errors(actual) == []
 
 
 @pytest.mark.skipif(PYRIGHT is None, reason="Pyright is not installed")
@@ -142,5 +142,5 @@ def test_pyright_finds_each_misuse_and_nothing_else(tmp_path: Path) -> None:
     shutil.copy(USES, tmp_path / "uses.py")
     command = [str(PYRIGHT), "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    found = [each for each in json.loads(done.stdout)["generalDiagnostics"] if each["severity"] == "error"]
-    assert sorted({each["range"]["start"]["line"] + 1 for each in found}) == marked_lines(), done.stdout
+    actual = [each for each in json.loads(done.stdout)["generalDiagnostics"] if each["severity"] == "error"]
+    assert sorted({each["range"]["start"]["line"] + 1 for each in actual}) == marked_lines(), done.stdout

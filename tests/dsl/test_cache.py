@@ -193,8 +193,8 @@ def hammer(root: Path, seed: int, rounds: int) -> int:
     keys = [content_key("shared", i) for i in range(8)]
     for step in range(rounds):
         key = keys[(seed * 7 + step) % len(keys)]
-        found = cache.get(key)
-        wrong += found is not None and found != key.encode() * 500
+        actual = cache.get(key)
+        wrong += actual is not None and actual != key.encode() * 500
         cache.put(key, key.encode() * 500)
         if step % 50 == seed:
             cache.clear()

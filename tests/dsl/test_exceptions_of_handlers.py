@@ -124,8 +124,8 @@ def test_every_step(name: str, steps: Steps, tmp_path: Path) -> None:
     runs = [(kind, at) for kind in kinds for at in range(1, steps.count + 1)]
     for kind, at in runs[:: max(1, len(runs) // 700)]:
         error = kind("of the handler")
-        found = steps.run(work, at, error)
-        assert found is (error if steps.sent else None), (kind, at, found)
+        actual = steps.run(work, at, error)
+        assert actual is (error if steps.sent else None), (kind, at, actual)
     assert steps.run(work, 0) is None
 
 

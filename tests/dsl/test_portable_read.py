@@ -143,8 +143,8 @@ def test_the_operators_of_python_are_those_of_trees() -> None:
 
 
 def test_every_kind_of_node_is_in_the_example(programs: dict[str, Any]) -> None:
-    found = {v[0] for p in programs.values() for _, v in places(p) if type(v) is list and v and type(v[0]) is str}
-    assert set(syntax.CLASSES) - found == {"Wrong"}
+    actual = {v[0] for p in programs.values() for _, v in places(p) if type(v) is list and v and type(v[0]) is str}
+    assert set(syntax.CLASSES) - actual == {"Wrong"}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -184,8 +184,8 @@ STRANGE: tuple[Any, ...] = (
 
 def some_places(program: Any) -> list[tuple[Any, ...]]:
     """About 1500 places, all over the program; to read a large one takes milliseconds."""
-    found = list(places(program))
-    return found[:: 1 + len(found) // 2000]
+    actual = list(places(program))
+    return actual[:: 1 + len(actual) // 2000]
 
 
 def test_no_strange_value_escapes(programs: dict[str, Any]) -> None:
@@ -221,8 +221,8 @@ def test_nothing_may_be_missing_or_added(programs: dict[str, Any]) -> None:
 
 def find(program: Any, kind: str, field: int, number: int = 0) -> tuple[Any, ...]:
     """The way to a field of a node of this kind."""
-    found = [p for p, value in places(program) if type(value) is list and value[:1] == [kind] and len(value) > 1]
-    return (*found[number], field + 2)
+    actual = [p for p, value in places(program) if type(value) is list and value[:1] == [kind] and len(value) > 1]
+    return (*actual[number], field + 2)
 
 
 def node(kind: str, *fields: Any) -> list[Any]:

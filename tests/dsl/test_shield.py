@@ -21,8 +21,8 @@ def handler() -> Iterator[None]:
     """Python's own handler before and after each test."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    found = signal.signal(signal.SIGINT, before)
-    assert found is signal.default_int_handler
+    actual = signal.signal(signal.SIGINT, before)
+    assert actual is signal.default_int_handler
 
 
 def interrupt() -> None:
@@ -236,7 +236,7 @@ def test_what_a_handler_raises_passes(where: str) -> None:
     before = signal.getsignal(signal.SIGINT)
     raises(error)
     own = signal.getsignal(signal.SIGINT)
-    with pytest.raises(Timeout) as found:
+    with pytest.raises(Timeout) as actual:
         if where == "in an except clause":
             try:
                 raise KeyError("first")
@@ -244,7 +244,7 @@ def test_what_a_handler_raises_passes(where: str) -> None:
                 work()
         else:
             work()
-    assert found.value is error and error.__cause__ is None
+    assert actual.value is error and error.__cause__ is None
     assert isinstance(error.__context__, KeyError) == (where == "in an except clause")
     assert signal.signal(signal.SIGINT, before) is own
 
@@ -284,9 +284,9 @@ def test_signals_after_the_first_exception_wait_for_the_end() -> None:
             interrupt()
             calls.append(0)
 
-    with pytest.raises(Timeout) as found:
+    with pytest.raises(Timeout) as actual:
         work()
-    assert found.value is error and calls == [signal.SIGINT, 0, signal.SIGINT]
+    assert actual.value is error and calls == [signal.SIGINT, 0, signal.SIGINT]
     signal.signal(signal.SIGINT, before)
 
 

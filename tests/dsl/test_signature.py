@@ -212,14 +212,14 @@ def test_the_short_reader_reads_as_the_grammar_does() -> None:
     for _ in range(2500):
         inner = "".join(random.choices(tokens, k=random.randrange(1, 6)))
         text = random.choice(frames).replace("$", inner)
-        found = parser._read(text)
+        actual = parser._read(text)
         try:
             wanted = parser._parse_with_grammar(text)
         except parser._Mistake:
-            assert found is None, text
+            assert actual is None, text
             continue
         right += 1
-        assert repr(found) == repr(wanted), text
+        assert repr(actual) == repr(wanted), text
     assert right > 200
 
 

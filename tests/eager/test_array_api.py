@@ -298,8 +298,8 @@ def test_elements_that_are_not_there() -> None:
 def test_functions_run_where_their_tensors_lie() -> None:
     there = Accelerator("sim")
     x = xp.asarray([3, 1, 3, 2], device=there)
-    found = xp.unique_all(x)
-    assert all(each.device == there for each in found) and found.values.tolist() == [1, 2, 3]
+    actual = xp.unique_all(x)
+    assert all(each.device == there for each in actual) and actual.values.tolist() == [1, 2, 3]
     assert xp.eye(2, device=there).device == there and xp.zeros_like(x).device == there
     assert xp.isin(x, 3).tolist() == [True, False, True, False]
 
@@ -335,10 +335,10 @@ def test_functions_run_where_their_tensors_lie() -> None:
     ],
 )
 def test_mistakes_have_codes_and_the_users_line(code: str, call: Any) -> None:
-    with pytest.raises(EinkornError) as found:
+    with pytest.raises(EinkornError) as caught:
         call()
-    assert found.value.code == code and found.value.place is not None
-    assert "lambda" in found.value.place.source_line()
+    assert caught.value.code == code and caught.value.place is not None
+    assert "lambda" in caught.value.place.source_line()
 
 
 def test_every_function_is_documented_and_listed() -> None:

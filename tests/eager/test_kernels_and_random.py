@@ -148,12 +148,12 @@ def test_random_numbers_are_those_of_graphs_and_of_all_devices() -> None:
         with default_device(device):
             random.set_seed(7)
             assert random.seed().item() == 7
-            found = [
+            actual = [
                 random.normal([3, 5], dtype=DType.float32),
                 random.uniform([4], dtype=DType.float32),
             ]
-            assert found[0].device == device
-        for tensor, wanted in zip(found, expected, strict=True):
+            assert actual[0].device == device
+        for tensor, wanted in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(tensor.numpy(), wanted)
 
 
@@ -186,10 +186,10 @@ def test_random_numbers() -> None:
     BACKGROUND.wait()
     before = dict(COUNTS)
     random.set_seed(9)
-    found = [
+    actual = [
         f for d in dtypes for f in (random.uniform([50], (-0.3, 0.7), dtype=d), random.normal([50], 1.1, 0.3, dtype=d))
     ]
-    for tensor, wanted in zip(found, expected, strict=True):
+    for tensor, wanted in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(tensor.numpy(), wanted)
     assert before == COUNTS
     assert random.xavier_uniform([30, 20]).numpy().max() <= (6 / 50) ** 0.5

@@ -27,9 +27,9 @@ def compiled(single: int | None = None, whole: int | None = None) -> Iterator[No
     before = dict(COUNTS)
     yield
     BACKGROUND.wait()
-    found = {name: COUNTS[name] - before[name] for name in COUNTS}
+    actual = {name: COUNTS[name] - before[name] for name in COUNTS}
     wanted = {name: count for name, count in (("single", single), ("whole", whole)) if count is not None}
-    assert {name: found[name] for name in wanted} == wanted
+    assert {name: actual[name] for name in wanted} == wanted
 
 
 def vector(n: int, seed: int = 0) -> Tensor:
@@ -82,13 +82,13 @@ def test_no_size_is_compiled_again() -> None:
     with compiled(0, 0):
         for n, m in ((6, 4), (9, 5), (40, 3), (7, 64)):
             x = np.random.default_rng(n).standard_normal((n, m)).astype(np.float32)
-            found = step(Tensor.constant(x), n).numpy()
+            actual = step(Tensor.constant(x), n).numpy()
             product = x @ x.T
             weights = np.exp(product - product.max(1, keepdims=True))
             y = weights / weights.sum(1, keepdims=True) * 0.5
             flat = np.concatenate([y[:, n // 2 :], y[:, : n // 2]], 1).reshape(-1)
             flat[[0, -1]] = 0
-            np.testing.assert_allclose(found, np.broadcast_to(flat.reshape(n, n) + 2, (2, n, n)), rtol=2e-5)
+            np.testing.assert_allclose(actual, np.broadcast_to(flat.reshape(n, n) + 2, (2, n, n)), rtol=2e-5)
 
 
 def test_that_a_matrix_is_square_compiles_nothing_again() -> None:
@@ -107,8 +107,8 @@ def test_that_a_matrix_is_square_compiles_nothing_again() -> None:
             for number, shapes in enumerate(turn):
                 x, y = (rng.random(shape) + 1 for shape in shapes)
                 with compiled(0, 0) if number else nullcontext():
-                    found = call(Tensor.constant(x), Tensor.constant(y))
-                np.testing.assert_allclose(found, call(x, y), rtol=1e-12)
+                    actual = call(Tensor.constant(x), Tensor.constant(y))
+                np.testing.assert_allclose(actual, call(x, y), rtol=1e-12)
     with pytest.raises(EinkornError, match="inner sizes are 7 and 6"):
         Tensor.ones([7, 7]) @ Tensor.ones([6, 6])
 
@@ -223,8 +223,8 @@ def test_errors_of_kernels_name_the_line_that_called_the_op() -> None:
 def test_sizes_that_only_a_run_determines() -> None:
     x = Tensor.constant([[1, 0, 2], [0, 0, 3]])
     with F.lazy():
-        found = F.nonzero(x)
-        assert found.real and found.tolist() == [[0, 0], [0, 2], [1, 2]]
+        actual = F.nonzero(x)
+        assert actual.real and actual.tolist() == [[0, 0], [0, 2], [1, 2]]
         assert F.nonzero(x[:1] * 0).shape == [0, 2]
 
 
@@ -232,22 +232,22 @@ def test_threads_share_and_lose_nothing() -> None:
     x = vector(100)
     with F.lazy():
         shared = x * 2 + 1
-    found: list[Any] = []
+    collected: list[Any] = []
 
     def work(k: int) -> None:
         for _ in range(20):
             y = x * float(k) + x
             with F.lazy():
                 z = y - shared
-            found.append((k, z.numpy(), shared.numpy()))
+            collected.append((k, z.numpy(), shared.numpy()))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 120
-    for k, z, one in found:
+    assert len(collected) == 120
+    for k, z, one in collected:
         np.testing.assert_array_equal(one, x.numpy() * 2 + 1)
         np.testing.assert_array_equal(z, x.numpy() * np.float32(k) + x.numpy() - one)
 

@@ -87,15 +87,15 @@ FAMILIES = [name for name in op_cases.families() if name not in ("random", "buff
 
 def cases_of(family: str, run: int) -> list[tuple[op_cases.Case, list[Any], list[Any]]]:
     """The cases of a family with their arrays, and with what NumPy makes of them."""
-    found = []
+    collected = []
     for case in op_cases.families()[family]:
         if case.op in OF_GRAPHS or case.alone or case.extensions or case.weights or not case.tensors:
             continue
         arrays = case.arrays(np.dtype(case.dtypes[0]), 0 if case.op == "band_part" else run)
         with np.errstate(all="ignore"):
             wanted = op_cases.listed(case.reference(*[each.copy() for each in arrays]))
-        found.append((case, arrays, [np.asarray(each) for each in wanted]))
-    return found
+        collected.append((case, arrays, [np.asarray(each) for each in wanted]))
+    return collected
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -120,10 +120,10 @@ def test_cases_agree_with_numpy(family: str) -> None:
     failures = []
     for run in range(2):
         cases = cases_of(family, run)
-        found = all_of(
+        actual = all_of(
             [case for case, *_ in cases], [[Tensor.constant(each) for each in given] for _, given, _ in cases]
         )
-        for (case, _, wanted), results in zip(cases, found, strict=True):
+        for (case, _, wanted), results in zip(cases, actual, strict=True):
             for result, expected in zip(results, wanted, strict=True):
                 trouble = graphs.difference(result.numpy(), expected, case.ulps)
                 failures += [f"{case.op}, run {run}: {trouble}"] if trouble else []

@@ -133,15 +133,15 @@ def test_what_numpy_has_and_tensors_say_otherwise() -> None:
     x = Tensor.constant([[1, 2], [3, 4]])
     array = np.ones((2, 2), np.float32)
     assert isinstance(array + x, Tensor) and isinstance(x - array, Tensor) and isinstance(array < x, Tensor)
-    for found, wanted in (
+    for each, wanted in (
         (np.exp(x), np.exp(x.numpy())),
         (np.sum(x), 10),
         (np.mean(x, axis=0), [2, 3]),
         (np.concatenate([x, array]), [[1, 2], [3, 4], [1, 1], [1, 1]]),
         (np.where(x > 2, x, 0), [[0, 0], [3, 4]]),
     ):
-        np.testing.assert_array_equal(found, wanted)
-        assert not isinstance(found, Tensor)
+        np.testing.assert_array_equal(each, wanted)
+        assert not isinstance(each, Tensor)
     for name, way in {"dim": "x.rank", "astype": r"x.cast\(dtype\)", "exp": r"F.exp\(x\)"}.items():
         with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'; write {way}"):
             getattr(x, name)

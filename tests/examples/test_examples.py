@@ -146,11 +146,11 @@ def test_the_demo_prints_its_steps_where_there_is_no_terminal(tmp_path: Path) ->
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on empty rows and infinities
 def test_kernels_agree_with_their_references(tmp_path: Path) -> None:
-    found = []
+    collected = []
     for file in sorted((EXAMPLES / "kernels").glob("*.py")):
         for name, kernel in load_library(file).kernels.items():
             if kernel.reference is not None:
                 dtypes = {"T": [DType.float32, DType.float16]}
                 assert check_op(name, file, dtypes=dtypes, sizes=(0, 1, 3, 17), folder=tmp_path).cases > 20
-                found.append(name)
-    assert "layer_norm" in found
+                collected.append(name)
+    assert "layer_norm" in collected

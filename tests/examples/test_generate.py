@@ -28,8 +28,8 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def eager_loss(model: Any, rows: Any) -> float:
     """The mean loss of rows, one at a time and eagerly."""
-    found = [model(Tensor.from_numpy(row[None, :-1])).numpy()[0].astype(np.float64) for row in rows]
-    likelihoods = [x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in found]
+    actual = [model(Tensor.from_numpy(row[None, :-1])).numpy()[0].astype(np.float64) for row in rows]
+    likelihoods = [x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in actual]
     return -float(np.mean([x[np.arange(16), row[1:]] for x, row in zip(likelihoods, rows, strict=True)]))
 
 
@@ -43,10 +43,10 @@ def test_a_network_streams_from_each_format(generate: ModuleType, tmp_path: Path
         generate.save(tmp_path / f"{format}.gguf", model, format)
         loaded = generate.load(tmp_path / f"{format}.gguf")
         made = generate.generator(loaded)
-        found = list(made.stream("hello", params))
-        assert len(found) == 8 and found == list(made.stream("hello", params))
-        logits[format] = loaded.compile(tokens)(np.array([[*b"hello", *found]])).numpy()[0]
-        assert logits[format][4:-1].argmax(-1).tolist() == found
+        actual = list(made.stream("hello", params))
+        assert len(actual) == 8 and actual == list(made.stream("hello", params))
+        logits[format] = loaded.compile(tokens)(np.array([[*b"hello", *actual]])).numpy()[0]
+        assert logits[format][4:-1].argmax(-1).tolist() == actual
         assert len(list(made.stream("hello"))) == 32 - 5  # to the end of its context
         losses[format] = generate.judged(loaded, text, 17, 5)
     assert 0 < np.abs(logits["q8_0"][:5] - logits["f32"][:5]).max() < 0.05 * np.abs(logits["f32"]).max()

@@ -37,20 +37,20 @@ def run(checkout: Path, examples: int = EXAMPLES) -> dict[str, Any]:
         done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
         if not counts.exists():
             raise RuntimeError(done.stdout[-4000:] + done.stderr[-4000:])
-        found: dict[str, Any] = json.loads(counts.read_text(encoding="utf-8"))
-    return found | {"output": done.stdout}
+        result: dict[str, Any] = json.loads(counts.read_text(encoding="utf-8"))
+    return result | {"output": done.stdout}
 
 
 def main(arguments: list[str]) -> int:
-    found = run(Path(arguments[0]).resolve(), *map(int, arguments[1:2]))
-    if found["failed"]:
-        print(found["output"])
+    result = run(Path(arguments[0]).resolve(), *map(int, arguments[1:2]))
+    if result["failed"]:
+        print(result["output"])
     for kind in ("left out", "skipped by the suite"):
-        print(f"{kind}: {sum(found[kind].values())}")
-        for reason, count in sorted(found[kind].items(), key=lambda row: -row[1]):
+        print(f"{kind}: {sum(result[kind].values())}")
+        for reason, count in sorted(result[kind].items(), key=lambda row: -row[1]):
             print(f"  {count:4}  {reason}")
-    print(f"{found['passed']} pass, {len(found['failed'])} fail")
-    return 1 if found["failed"] else 0
+    print(f"{result['passed']} pass, {len(result['failed'])} fail")
+    return 1 if result["failed"] else 0
 
 
 if __name__ == "__main__":

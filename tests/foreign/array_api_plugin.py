@@ -21,7 +21,7 @@ LEFT_OUT = "EINKORN: "  # before the reasons of this file, which distinguishes t
 
 def rules(text: str) -> list[tuple[re.Pattern[str], str]]:
     """The patterns of tests that are left out, each with its reason."""
-    found: list[tuple[re.Pattern[str], str]] = []
+    collected: list[tuple[re.Pattern[str], str]] = []
     reason, closed = "", True
     for line in text.splitlines():
         if line.startswith("#:"):
@@ -29,8 +29,8 @@ def rules(text: str) -> list[tuple[re.Pattern[str], str]]:
         elif line.strip() and not line.startswith("#"):
             closed = True
             assert reason, f"no reason stands above {line}"
-            found.append((re.compile(".*".join(map(re.escape, line.strip().split("*")))), reason))
-    return found
+            collected.append((re.compile(".*".join(map(re.escape, line.strip().split("*")))), reason))
+    return collected
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -370,8 +370,8 @@ def _indexed(op: Callable[..., Any]) -> Callable[..., Any]:
         if dim is None:
             flat = op(ops.reshape(x, [-1]), 0)
             return ops.reshape(flat, [1] * x.rank if keepdim else [])
-        found = op(x, dim)
-        return found if keepdim else ops.squeeze(found, dim)
+        result = op(x, dim)
+        return result if keepdim else ops.squeeze(result, dim)
 
     return index
 

@@ -22,9 +22,9 @@ def test_the_suite_of_the_standard_passes() -> None:
         pytest.skip("ARRAY_API_TESTS names no checkout of data-apis' array-api-tests")
     for name in ("ndindex", "pytest_jsonreport"):
         pytest.importorskip(name, reason=f"the suite needs {name}, which the extra [foreign] installs")
-    found = array_api.run(Path(checkout).resolve())
-    assert not found["failed"], found["output"][-8000:]
-    assert found["passed"] >= LEAST, found
+    violations = array_api.run(Path(checkout).resolve())
+    assert not violations["failed"], violations["output"][-8000:]
+    assert violations["passed"] >= LEAST, violations
 
 
 def test_what_is_left_out_has_a_reason() -> None:

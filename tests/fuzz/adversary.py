@@ -107,13 +107,13 @@ def outcome(model: Any, arrays: list[Array], at_end: bool) -> Any:
     """The results of one call, or how it failed."""
     with fenced_results(at_end) as fences:
         try:
-            found = [np.array(buffer.to_numpy()) for buffer in model(*arrays)]
+            result = [np.array(buffer.to_numpy()) for buffer in model(*arrays)]
         except KernelError as error:
             place = error.place.line if error.place is not None else 0
             return (error.code, place, error.tensor, error.axis, error.index, error.extent)
         finally:
             assert all(fence.is_whole() for fence in fences), "written outside a result"
-    return found
+    return result
 
 
 def same(a: Any, b: Any) -> bool:
@@ -153,11 +153,11 @@ def _judged(program: Program, file: Path) -> tuple[str, str]:
         at_end = bool((program.seed + number) % 2)
         arrays, fences = arrays_of(program, program.seed * CALLS + number, at_end)
         before = [array.tobytes() for array in arrays]
-        found = {way: outcome(model, arrays, at_end) for way, model in models.items()}
+        result = {way: outcome(model, arrays, at_end) for way, model in models.items()}
         assert all(fence.is_whole() for fence in fences), "written outside an input"
         assert before == [array.tobytes() for array in arrays], "an input was written"
-        mine, oracle, every = found.values()
-        description = f"call {number}, sizes {[a.shape for a in arrays]}: {_shown(found)}"
+        mine, oracle, every = result.values()
+        description = f"call {number}, sizes {[a.shape for a in arrays]}: {_shown(result)}"
         if isinstance(oracle, tuple) and oracle[0] not in ("EK0703", "EK0701"):
             return "differs", f"the interpreter saw an access that no check did: {description}"
         if not same(mine, oracle):

@@ -116,18 +116,18 @@ class Campaign:
 
     def make_small(self, made: Any, kind: str) -> None:
         """Stores something smaller with the same kind of trouble."""
-        found: dict[str, tuple[str, str]] = {}
+        collected: dict[str, tuple[str, str]] = {}
         end = time.monotonic() + SMALL_ENOUGH
 
         def fails(smaller: Any) -> bool:
             if time.monotonic() > end:
                 return False
             result = self.child.check(smaller)
-            found[self.subject.request(smaller)] = result
+            collected[self.subject.request(smaller)] = result
             return kind_of(*result) == kind
 
         small = self.subject.smaller(made, fails)
-        status, detail = found.get(self.subject.request(small)) or self.child.check(small)
+        status, detail = collected.get(self.subject.request(small)) or self.child.check(small)
         self.finds[kind] = self.store(small, status, detail)
 
     def store(self, made: Any, status: str, detail: str) -> Path:
@@ -152,15 +152,15 @@ def kind_of(status: str, detail: str) -> str:
 
 def summary(campaign: Campaign) -> str:
     """Outcomes and finds in one line."""
-    found = ", ".join(f"{n} {status}" for status, n in sorted(campaign.outcomes.items()))
+    actual = ", ".join(f"{n} {status}" for status, n in sorted(campaign.outcomes.items()))
     total = sum(campaign.outcomes.values())
-    return f"{total} {campaign.subject.name} ({found}), {len(campaign.finds)} finds"
+    return f"{total} {campaign.subject.name} ({actual}), {len(campaign.finds)} finds"
 
 
 def counts(campaign: Campaign) -> str:
     """How many had what in them."""
-    found = (f"{feature} {campaign.features[feature]}" for feature in campaign.subject.features)
-    return textwrap.fill(", ".join(found), 120, break_on_hyphens=False)
+    actual = (f"{feature} {campaign.features[feature]}" for feature in campaign.subject.features)
+    return textwrap.fill(", ".join(actual), 120, break_on_hyphens=False)
 
 
 def main() -> int:

@@ -193,16 +193,16 @@ def run(ir: GraphIR, load: Callable[[GraphIR], LoadedCode], arrays: Sequence[Arr
     before = [array.tobytes() for array in arrays]
     with surroundings(threads) as guards, redirect_stdout(io.StringIO()) as printed:
         try:
-            found: Found = [np.array(buffer.to_numpy()) for buffer in Model(ir, load)(*given)]
-            found += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
-            found.append(np.frombuffer("".join(sorted(printed.getvalue().splitlines(True))).encode(), np.uint8))
+            collected: Found = [np.array(buffer.to_numpy()) for buffer in Model(ir, load)(*given)]
+            collected += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
+            collected.append(np.frombuffer("".join(sorted(printed.getvalue().splitlines(True))).encode(), np.uint8))
         except KernelError as error:
             line = error.place.line if error.place is not None else 0
-            found = Failure(error.code, line, error.message, str(error.got))
+            collected = Failure(error.code, line, error.message, str(error.got))
     assert before == [array.tobytes() for array in arrays], "an input was written"
     for guard in guards:
         assert (guard == 0xA5).all(), "written outside an output"
-    return found
+    return collected
 
 
 def outcomes(program: Program, file: Path) -> dict[str, Found]:
@@ -210,18 +210,18 @@ def outcomes(program: Program, file: Path) -> dict[str, Found]:
     arrays = arrays_of(program.inputs, program.seed)
     ir = graph_of(program, file).ir
     fast = functools.cache(lambda ir: compiled(ir, program.checks, 3, True))  # views have code of their own
-    found = {
+    collected = {
         "interpreted": run(ir, lambda ir: interpreted(ir, program.checks), arrays),
         "-O0": run(ir, lambda ir: compiled(ir, program.checks, 0, False), arrays),
         "-O3": run(ir, fast, arrays),
         "two threads": run(ir, fast, arrays, 2),
     }
-    alone = found["interpreted"]
-    if isinstance(alone, Failure) and found["-O0"] == alone and not isinstance(found["-O3"], Failure):
+    alone = collected["interpreted"]
+    if isinstance(alone, Failure) and collected["-O0"] == alone and not isinstance(collected["-O3"], Failure):
         # Within an op that does not read its elements, one that fails computes none of them, and does not fail.
-        del found["interpreted"], found["-O0"]
-        found = {"fused": run(ir, lambda ir: interpreted(ir, program.checks, True), arrays), **found}
-    return found
+        del collected["interpreted"], collected["-O0"]
+        collected = {"fused": run(ir, lambda ir: interpreted(ir, program.checks, True), arrays), **collected}
+    return collected
 
 
 # *** comparisons ***
@@ -270,17 +270,17 @@ def check(program: Program) -> tuple[str, str]:
         file = Path(folder) / "kernel.py"
         file.write_text(program.text)
         try:
-            found = outcomes(program, file)
+            actual = outcomes(program, file)
         except InternalError as error:
             return "fault", str(error)
         except CompileError as error:
             return "refused", str(error)
         except Exception:
             return "fault", traceback.format_exc()
-    wrong = difference(found)
+    wrong = difference(actual)
     if wrong is not None:
         return "differs", wrong
-    first = next(iter(found.values()))
+    first = next(iter(actual.values()))
     return ("fails", first.code) if isinstance(first, Failure) else ("same", "")
 
 

@@ -57,8 +57,8 @@ def call(model: Model, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
             given.append(array)
         else:
             given.append(Buffer.from_numpy(np.array(array, order="C")).to(check.device))
-    found = [np.array(buffer.to_numpy()) for buffer in model(*given)]
-    return found + [np.array(b.to_numpy()) for b, c in zip(given, model._checks, strict=True) if c.is_buffer]
+    result = [np.array(buffer.to_numpy()) for buffer in model(*given)]
+    return result + [np.array(b.to_numpy()) for b, c in zip(given, model._checks, strict=True) if c.is_buffer]
 
 
 def transfers(ir: GraphIR) -> int:
@@ -108,10 +108,10 @@ def main(first: int, last: int) -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(first, last):
         for check in (check_network, check_program):
-            found = check(seed, "all" if seed % 4 == 0 else None)
-            outcomes[f"{check.__name__}: {found[:14]}"] += 1
-            if found != "same":
-                print(seed, check.__name__, found, flush=True)
+            result = check(seed, "all" if seed % 4 == 0 else None)
+            outcomes[f"{check.__name__}: {result[:14]}"] += 1
+            if result != "same":
+                print(seed, check.__name__, result, flush=True)
     print(dict(outcomes))
 
 

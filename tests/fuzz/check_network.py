@@ -58,12 +58,12 @@ def small_weights() -> Iterator[None]:
 def arrays_of(network: Network, sizes: dict[str, int], seed: int) -> list[Array]:
     """Inputs for a call."""
     rng = np.random.default_rng([network.seed, seed])
-    found = []
+    collected = []
     for dtype, shape, kind in network.inputs:
         whole = [sizes[dim] if isinstance(dim, str) else dim for dim in shape]
         array = data(DType[dtype], whole, rng)
-        found.append(np.ascontiguousarray(array.T).T if kind == "turned" and array.ndim > 1 else array)
-    return found
+        collected.append(np.ascontiguousarray(array.T).T if kind == "turned" and array.ndim > 1 else array)
+    return collected
 
 
 def run(model: Model, network: Network, arrays: Sequence[Array], threads: int) -> list[Array]:
@@ -72,11 +72,11 @@ def run(model: Model, network: Network, arrays: Sequence[Array], threads: int) -
     given = [Buffer.from_numpy(a.copy()) if k == "buffer" else a for a, k in zip(arrays, kinds, strict=True)]
     before = [array.tobytes() for array in arrays]
     with surroundings(threads) as guards:
-        found = [np.array(buffer.to_numpy()) for buffer in model(*given)]
-    found += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
+        result = [np.array(buffer.to_numpy()) for buffer in model(*given)]
+    result += [np.array(buffer.to_numpy()) for buffer in given if isinstance(buffer, Buffer)]
     assert before == [array.tobytes() for array in arrays], "an input was written"
     assert all((guard == 0xA5).all() for guard in guards), "written outside an output"
-    return found
+    return result
 
 
 def difference(name: str, got: Sequence[Array], wanted: Sequence[Bounds]) -> str | None:
@@ -115,9 +115,9 @@ def compare(network: Network, load: Callable[[GraphIR, int, bool], LoadedCode]) 
         arrays = arrays_of(network, sizes, call)
         outputs, memories = results_of(network, arrays, custom)
         wanted = [*outputs, *memories]
-        found = {name: run(model, network, arrays, threads) for name, (model, threads) in models.items()}
-        trouble = next(filter(None, (difference(name, got, wanted) for name, got in found.items())), None)
-        pairs = zip(found["op by op"], found["fused"], strict=True)
+        result = {name: run(model, network, arrays, threads) for name, (model, threads) in models.items()}
+        trouble = next(filter(None, (difference(name, got, wanted) for name, got in result.items())), None)
+        pairs = zip(result["op by op"], result["fused"], strict=True)
         for number, (a, b) in enumerate(pairs):
             if trouble is None and check._wrong(np.atleast_1d(a), np.atleast_1d(b)).any():
                 trouble = f"fused is not op by op, output {number}: {b!r}, not {a!r}"
@@ -142,9 +142,9 @@ def _optimised_model(network: Network, ir: GraphIR, load: Callable[[GraphIR], Lo
 @small_weights()
 def optimised(ir: GraphIR, load: Callable[[GraphIR], LoadedCode]) -> GraphIR:
     """A graph after all passes."""
-    found = optimise_graph(ir, load, None, False).ir
-    verify_graph(found, ir, "all")
-    return found
+    result = optimise_graph(ir, load, None, False).ir
+    verify_graph(result, ir, "all")
+    return result
 
 
 def answer(network: Network) -> tuple[str, str]:

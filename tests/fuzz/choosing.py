@@ -27,13 +27,13 @@ def chosen(
     """So many of the things that the first seeds make; always the same."""
     left = [(thing, traits(thing), cost(thing)) for thing in map(make, map(random.Random, range(CANDIDATES)))]
     seen: set[Hashable] = set()
-    found = []
+    collected = []
     for _ in range(number):
         best = max(range(len(left)), key=lambda at: len(left[at][1] - seen) / left[at][2])
         thing, brought, _ = left.pop(best)
         seen |= brought
-        found.append(thing)
-    return found
+        collected.append(thing)
+    return collected
 
 
 def family(name: str) -> str:
@@ -51,15 +51,15 @@ def traits_of_network(network: Network) -> set[Hashable]:
     """Its steps, six times as much; which reads what of which; what is computed of which dtype, and what as it
     ships."""
     draft, values = drafted(network)
-    found: set[Hashable] = {(called(step), again) for step in network.steps for again in range(6)}
+    result: set[Hashable] = {(called(step), again) for step in network.steps for again in range(6)}
     if as_shipped(network):
-        found |= {(family(name), "as it ships") for name, _, _ in network.steps}
+        result |= {(family(name), "as it ships") for name, _, _ in network.steps}
     for name, operands, _ in draft.steps.values():
         for ref in operands:
             of_input = draft.inputs[ref[1]] if ref[0] < 0 else None
             source = (of_input[0], of_input[2]) if of_input is not None else family(draft.steps[ref[0]][0])
-            found |= {(source, family(name)), (str(values[ref].dtype), family(name))}
-    return found
+            result |= {(source, family(name)), (str(values[ref].dtype), family(name))}
+    return result
 
 
 def cost_of_network(network: Network) -> int:

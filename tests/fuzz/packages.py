@@ -183,8 +183,8 @@ class Child:
                 return []
             self.rest += data
         line, _, self.rest = self.rest.partition(b"\n")
-        found: list[Any] = json.loads(line)
-        return found
+        actual: list[Any] = json.loads(line)
+        return actual
 
     def check(self, path: Path, op: str) -> list[Any]:
         """What became of a package: done with a digest, refused, a fault, raw, death, hang, or slow: it runs long."""
@@ -534,10 +534,10 @@ def campaign(
         kind = kinds[number % len(kinds)]
         path, op, data = made.make(kind, number, seed)
         answer = children[kind].check(path, op)
-        found = judged(kind, answer, wanted[op])
-        outcomes[kind][f"{found} {answer[1]}" if found == "refused" else found] += 1
-        if found not in FINE:
-            what = f"{kind}: {found} {answer[1:3] if found != 'fault' else answer[2][:200]}"
+        actual = judged(kind, answer, wanted[op])
+        outcomes[kind][f"{actual} {answer[1]}" if actual == "refused" else actual] += 1
+        if actual not in FINE:
+            what = f"{kind}: {actual} {answer[1:3] if actual != 'fault' else answer[2][:200]}"
             if what not in finds:
                 finds[what] = f"{what} {answer[-1]} (seed {seed}, mutant {number}, op {op})"
                 (folder / f"find-{kind}-{number}.pkg").write_bytes(data)

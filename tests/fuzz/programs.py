@@ -112,8 +112,8 @@ def _elements(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) ->
         if dtype.bits < 8:
             bits = rng.integers(low, high, n, endpoint=True).astype(kind).view(np.uint8)
     which = rng.integers(0, 3, n)
-    found = [part.view(f"u{kind.itemsize}") for part in (bits, ordinary, chosen)]
-    return np.choose(which, found).view(kind).reshape(shape)
+    result = [part.view(f"u{kind.itemsize}") for part in (bits, ordinary, chosen)]
+    return np.choose(which, result).view(kind).reshape(shape)
 
 
 def program_by(number: Callable[[int, int], int]) -> Program:

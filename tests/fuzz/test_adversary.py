@@ -39,8 +39,8 @@ def test_a_short_campaign(tmp_path: Path) -> None:
 
 def test_every_kind_of_access_is_reached() -> None:
     rng = random.Random(2026)
-    found = Counter(feature for _ in range(300) for feature in INDEXERS.random(rng).features)
-    assert [feature for feature in FEATURES if not found[feature]] == []
+    actual = Counter(feature for _ in range(300) for feature in INDEXERS.random(rng).features)
+    assert [feature for feature in FEATURES if not actual[feature]] == []
 
 
 # What an adversary or its author found, in as few lines.

@@ -37,15 +37,15 @@ def module(file: Path) -> ModuleType:
 @pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
 def test_regressions(file: Path) -> None:
     """Each was a difference, a crash or a refusal once; some fail, in the same way each time."""
-    found = module(file)
-    status, detail = check.check(programs.program_of(found, file.read_text()))
-    assert status == getattr(found, "STATUS", "same"), detail
+    actual = module(file)
+    status, detail = check.check(programs.program_of(actual, file.read_text()))
+    assert status == getattr(actual, "STATUS", "same"), detail
 
 
 def test_every_kind_of_text_is_reached() -> None:
     rng = random.Random(2026)
-    found = Counter(feature for _ in range(1000) for feature in shrinking.random_choices(rng)[0].features)
-    assert [feature for feature in FEATURES if not found[feature]] == []
+    actual = Counter(feature for _ in range(1000) for feature in shrinking.random_choices(rng)[0].features)
+    assert [feature for feature in FEATURES if not actual[feature]] == []
 
 
 def test_a_short_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,9 +47,9 @@ NETWORKS = subjects.SUBJECTS[1]
 def test_regressions(file: Path) -> None:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    status, detail = check_network.answer(found.NETWORK)
+    actual = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(actual)
+    status, detail = check_network.answer(actual.NETWORK)
     assert status == "same", detail
 
 
@@ -67,22 +67,22 @@ def test_a_short_campaign(tmp_path: Path) -> None:
 
 def test_every_kind_of_step_is_reached() -> None:
     """Ops, custom ops, dtypes, inputs, readers and outputs of every kind."""
-    found: Counter[str] = Counter()
+    collected: Counter[str] = Counter()
     for seed in range(600):
         network = random_network(random.Random(seed))
         readers = Counter(value for _, operands, _ in network.steps for value in set(operands))
         for name, operands, parameters in network.steps:
-            found[f"custom {parameters['name']}" if name == "custom" else name] += 1
-            found["one value twice"] += len(set(operands)) < len(operands)
+            collected[f"custom {parameters['name']}" if name == "custom" else name] += 1
+            collected["one value twice"] += len(set(operands)) < len(operands)
         for dtype, shape, kind in network.inputs:
-            found.update(
+            collected.update(
                 [dtype, kind or "tensor", f"rank {len(shape)}", *(dim for dim in shape if isinstance(dim, str))]
             )
-        found["many readers"] += max(readers.values(), default=0) > 2
-        found["an input as an output"] += min(network.outputs) < len(network.inputs)
-        found["an output twice"] += len(set(network.outputs)) < len(network.outputs)
-        found["several outputs"] += len(network.outputs) > 1
-        found["no elements"] += any(0 in sizes.values() for sizes in network.sizes)
+        collected["many readers"] += max(readers.values(), default=0) > 2
+        collected["an input as an output"] += min(network.outputs) < len(network.inputs)
+        collected["an output twice"] += len(set(network.outputs)) < len(network.outputs)
+        collected["several outputs"] += len(network.outputs) > 1
+        collected["no elements"] += any(0 in sizes.values() for sizes in network.sizes)
     wanted = [
         *(name for name in STEPS if name != "custom"),
         *(f"custom {name}" for name in custom.CUSTOM),
@@ -106,7 +106,7 @@ def test_every_kind_of_step_is_reached() -> None:
         "rank 4",
     ]
     wanted += ["one value twice", "many readers", "an input as an output", "an output twice", "several outputs"]
-    missing = [name for name in [*wanted, "no elements"] if found[name] < 3]
+    missing = [name for name in [*wanted, "no elements"] if collected[name] < 3]
     assert missing == [], missing
     assert set(STEPS) <= set(oracle.RULES) | {"custom"}
 
@@ -194,9 +194,9 @@ def test_a_wrong_fusion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
     def wrong(*given: Any) -> Any:
-        found = fine(*given)
+        actual = fine(*given)
         calls.append(given)
-        return found if len(calls) != 2 else [np.nextafter(found[0], np.float32(9)), *found[1:]]
+        return actual if len(calls) != 2 else [np.nextafter(actual[0], np.float32(9)), *actual[1:]]
 
     monkeypatch.setattr(check_network, "run", wrong)
     status, detail = check_network.answer(LAYER)

@@ -126,6 +126,6 @@ def test_a_promise_is_checked_on_a_cpu() -> None:
             continue
         with pytest.raises(
             KernelError, match="element 1 is not a multiple of 16 bytes, which align=16 promises"
-        ) as found:
+        ) as caught:
             compiled(x, out=out)
-        assert found.value.code == "EK0745" and found.value.place is not None and found.value.place.line == 7
+        assert caught.value.code == "EK0745" and caught.value.place is not None and caught.value.place.line == 7

@@ -46,9 +46,9 @@ class Device:
 def test_sizes_are_few_and_little_is_lost() -> None:
     sizes = [1, 511, 512, 513, 4096, 4097, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 28, (1 << 40) + 1]
     for size in [*sizes, *(random.Random(0).randrange(1, 1 << 34) for _ in range(1000))]:
-        found = size_class(size)
-        assert size <= found <= max(SMALLEST, size + max(min(size // 4, STEP), SMALLEST)) and found % SMALLEST == 0
-        assert size_class(found) == found
+        actual = size_class(size)
+        assert size <= actual <= max(SMALLEST, size + max(min(size // 4, STEP), SMALLEST)) and actual % SMALLEST == 0
+        assert size_class(actual) == actual
     assert len({size_class(size) for size in range(1 << 16, 1 << 17)}) <= 9
     assert size_class(0) == SMALLEST
     assert size_class(33 << 30) == 33 << 30 and size_class((33 << 30) + 1) == (33 << 30) + STEP
@@ -136,5 +136,5 @@ def test_a_gpu_that_is_too_old(architecture: str) -> None:
 
 
 def test_versions_of_ptx() -> None:
-    found = {cuda: newest_ptx(cuda) for cuda in (102, 110, 118, 119, 120, 126, 128, 129, 130, 131)}
-    assert found == {102: 0, 110: 70, 118: 78, 119: 78, 120: 80, 126: 85, 128: 87, 129: 88, 130: 90, 131: 91}
+    actual = {cuda: newest_ptx(cuda) for cuda in (102, 110, 118, 119, 120, 126, 128, 129, 130, 131)}
+    assert actual == {102: 0, 110: 70, 118: 78, 119: 78, 120: 80, 126: 85, 128: 87, 129: 88, 130: 90, 131: 91}

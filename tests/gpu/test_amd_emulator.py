@@ -128,11 +128,11 @@ def test_a_graph(target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     y = np.random.default_rng(1).integers(-3, 4, (33, 5)).astype(np.float32)
     types = [TensorType(DType.float32, ["m", "k"], GPU), TensorType(DType.float32, ["k", "n"], GPU)]
     model = InferenceSession(devices=[Accelerator(0)]).load(Graph("graph", forward, types))
-    found = [each.to_numpy() for each in model(*(Buffer.from_numpy(a).to(GPU) for a in (x, y)))]
+    actual = [each.to_numpy() for each in model(*(Buffer.from_numpy(a).to(GPU) for a in (x, y)))]
     wide = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
-    assert np.allclose(found[0], x.astype(np.float64) @ y * 2 + 1, atol=1e-4)
-    assert np.allclose(found[1], wide / wide.sum(-1, keepdims=True), rtol=1e-6)
-    assert np.array_equal(found[2], x.max(-1, keepdims=True)) and np.array_equal(found[3], x.astype(np.float16))
+    assert np.allclose(actual[0], x.astype(np.float64) @ y * 2 + 1, atol=1e-4)
+    assert np.allclose(actual[1], wide / wide.sum(-1, keepdims=True), rtol=1e-6)
+    assert np.array_equal(actual[2], x.max(-1, keepdims=True)) and np.array_equal(actual[3], x.astype(np.float16))
     driver = Accelerator(0).driver
     assert isinstance(driver, LaunchingDriver) and driver.launches >= 3
 

@@ -188,9 +188,9 @@ def test_stages_of_shared_memory(kernel: Callable[[str], Path], name: str) -> No
 @pytest.mark.parametrize("name", UNAWAITED)
 def test_unawaited(kernel: Callable[[str], Path], name: str) -> None:
     text, line, message, behind = UNAWAITED[name]
-    with pytest.raises(EinkornError) as found:
+    with pytest.raises(EinkornError) as caught:
         program_of(kernel(text))
-    error = found.value
+    error = caught.value
     assert error.code == "EK0622" and message in error.message
     assert error.place is not None and error.place.line == FIRST + line
     assert behind in str(error), error
@@ -199,17 +199,17 @@ def test_unawaited(kernel: Callable[[str], Path], name: str) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cannot_be_copied(kernel: Callable[[str], Path], name: str) -> None:
     text, message = WRONG[name]
-    with pytest.raises(EinkornError) as found:
+    with pytest.raises(EinkornError) as caught:
         program_of(kernel(text))
-    assert found.value.code == "EK0646" and message in found.value.message, found.value
+    assert caught.value.code == "EK0646" and message in caught.value.message, caught.value
 
 
 def test_outside_of_a_launch(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_text(KERNEL.format("").replace("    ctx.launch", "    gpu.commit()\n    ctx.launch"))
-    with pytest.raises(EinkornError) as found:
+    with pytest.raises(EinkornError) as caught:
         program_of(path)
-    assert found.value.code == "EK0114"
+    assert caught.value.code == "EK0114"
 
 
 def test_what_is_read_too_early(kernel: Callable[[str], Path]) -> None:

@@ -31,20 +31,20 @@ RANK = ("cta", "cluster", "gpu", "sys")
 
 def operations(dtype: str, scope: str) -> list[str]:
     """One line for each kind and ordering, on memory of the device and of the block by turns."""
-    found: list[str] = []
+    collected: list[str] = []
     for ordering in ORDERINGS:
         how = f'ordering="{ordering}", scope="{scope}"'
         for kind in KINDS[: 5 if dtype.startswith(("f", "b")) else 8]:
-            where = ("x", "kept")[len(found) % 2]
-            found.append(f"x[i] = atomic.{kind}({where}, {len(found)}, {dtype}(3), {how})")
-        found.append(f"x[i] = atomic.compare_exchange(x, {len(found)}, {dtype}(3), {dtype}(4), {how})")
+            where = ("x", "kept")[len(collected) % 2]
+            collected.append(f"x[i] = atomic.{kind}({where}, {len(collected)}, {dtype}(3), {how})")
+        collected.append(f"x[i] = atomic.compare_exchange(x, {len(collected)}, {dtype}(3), {dtype}(4), {how})")
         if ordering in ("relaxed", "acquire", "seq_cst"):
-            found.append(f"x[i] = atomic.load(x, {len(found)}, {how})")
+            collected.append(f"x[i] = atomic.load(x, {len(collected)}, {how})")
         if ordering in ("relaxed", "release", "seq_cst"):
-            found.append(f"atomic.store(x, {len(found)}, {dtype}(5), {how})")
+            collected.append(f"atomic.store(x, {len(collected)}, {dtype}(5), {how})")
         if ordering != "relaxed":
-            found.append(f"x[i] = kept[1]; gpu.fence({how}); kept[2] = x[0]")  # alone: LLVM joins neighbours
-    return found
+            collected.append(f"x[i] = kept[1]; gpu.fence({how}); kept[2] = x[0]")  # alone: LLVM joins neighbours
+    return collected
 
 
 def lines_of(tmp_path: Path, dtype: str, scope: str, target: str) -> list[tuple[str, list[str]]]:
@@ -53,14 +53,14 @@ def lines_of(tmp_path: Path, dtype: str, scope: str, target: str) -> list[tuple[
     file = tmp_path / f"{dtype}_{scope}.py"
     file.write_text(HEAD.format(dtype=dtype, lines="\n".join(f"    {line}" for line in written)))
     asm = harness.compile_kernel(file, "op", [(DType[dtype], (1000,))], target=target)[0].asm
-    found: dict[int, list[str]] = {}
+    collected: dict[int, list[str]] = {}
     line = 0
     for text in asm.splitlines():
         if placed := re.match(r"\s*\.loc\s+\d+ (\d+)", text):
             line = int(placed[1])
         elif text.startswith("\t"):
-            found.setdefault(line, []).append(text.strip())
-    return [(each, found.get(FIRST + number, [])) for number, each in enumerate(written)]
+            collected.setdefault(line, []).append(text.strip())
+    return [(each, collected.get(FIRST + number, [])) for number, each in enumerate(written)]
 
 
 @pytest.mark.parametrize("scope", WORDS)

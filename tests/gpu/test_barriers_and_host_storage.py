@@ -51,8 +51,8 @@ def called(tmp_path: Path, op: str, x: list[int]) -> list[int]:
     model = InferenceSession([device]).load(graph)
     out = model.execute(Buffer.from_numpy(np.array(x, np.int32)).to(device))[0]
     device.synchronize()
-    found: list[int] = out.to_numpy().tolist()
-    return found
+    actual: list[int] = out.to_numpy().tolist()
+    return actual
 
 
 def test_a_number_of_the_running_program(tmp_path: Path) -> None:

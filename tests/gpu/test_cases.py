@@ -69,9 +69,9 @@ def compiled(case: GpuCase, name: str) -> Artifact | None:
 @pytest.mark.parametrize("case", CASES[::25], ids=str)
 def test_the_optimiser_does_the_same_for_all_gpus_that_share_it(case: GpuCase) -> None:
     """`support.shared_fronts` runs it once for GPUs with this in common."""
-    found: dict[tuple[str, str, int], set[str]] = {}
+    collected: dict[tuple[str, str, int], set[str]] = {}
     for name in GPUS:
         if case.refusal(name) is None:
             made, target = case.compile(name).compiled, lookup(name)
-            found.setdefault((made.text, target.kind, target.lanes), set()).add(made.llvm)
-    assert len(found) < 6 and all(len(texts) == 1 for texts in found.values())
+            collected.setdefault((made.text, target.kind, target.lanes), set()).add(made.llvm)
+    assert len(collected) < 6 and all(len(texts) == 1 for texts in collected.values())

@@ -47,9 +47,9 @@ def test_a_grid_that_is_no_whole_clusters(where: str) -> None:
         if fits:
             assert model(given)[0].shape == (48 * blocks,)
             continue
-        with pytest.raises(KernelError, match="clusters of 4 blocks along x, and its grid has 6") as found:
+        with pytest.raises(KernelError, match="clusters of 4 blocks along x, and its grid has 6") as caught:
             model(given)
-        assert found.value.code == "EK0830"
+        assert caught.value.code == "EK0830"
 
 
 def test_threads_of_a_peer_are_named_by_their_blocks() -> None:
@@ -61,9 +61,9 @@ def test_threads_of_a_peer_are_named_by_their_blocks() -> None:
 
     graph = Graph("wrong", forward, [row], custom_extensions=[KERNELS / "wrong_memory.py"])
     model = InferenceSession(devices=[device]).load(graph)
-    with pytest.raises(KernelError, match="data race: unordered accesses to shared memory by two threads") as found:
+    with pytest.raises(KernelError, match="data race: unordered accesses to shared memory by two threads") as caught:
         model(Buffer.from_numpy(np.zeros(128, np.int32)).to(device))
-    said = [label.text for label in found.value.labels]
+    said = [label.text for label in caught.value.labels]
     assert sorted(said) == [
         "thread (0, 0, 0) of block (1, 0, 0) writes",
         "thread (31, 0, 0) of block (0, 0, 0) reads",

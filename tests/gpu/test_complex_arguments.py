@@ -45,12 +45,12 @@ def kernels() -> dict[str, Any]:
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_a_number(kernels: dict[str, Any], like: str, dtype: Any) -> None:
     x = (np.arange(8) + 1j * np.arange(8)[::-1]).astype(dtype)
-    found = kernels["twist"](Buffer.from_numpy(x).to(Accelerator("sim", like=like)), A)
-    assert np.array_equal(found.to(CPU()).to_numpy(), x * dtype(A) + dtype(1j))
+    actual = kernels["twist"](Buffer.from_numpy(x).to(Accelerator("sim", like=like)), A)
+    assert np.array_equal(actual.to(CPU()).to_numpy(), x * dtype(A) + dtype(1j))
 
 
 @pytest.mark.parametrize("like", ["sm_90a", "gfx942"])
 def test_a_vector(kernels: dict[str, Any], like: str) -> None:
     x = (np.arange(8) + 1j * np.arange(8)[::-1]).astype(np.complex64)
-    found = kernels["pairs"](Buffer.from_numpy(x).to(Accelerator("sim", like=like)), A)
-    assert np.array_equal(found.to(CPU()).to_numpy(), x * np.complex64(4 * A) + np.complex64(A))
+    actual = kernels["pairs"](Buffer.from_numpy(x).to(Accelerator("sim", like=like)), A)
+    assert np.array_equal(actual.to(CPU()).to_numpy(), x * np.complex64(4 * A) + np.complex64(A))

@@ -37,8 +37,8 @@ def model(shape: Any, device: Any, dtype: DType = DType.float32) -> Any:
 
 
 def agree(loaded: tuple[Any, Any], device: Any, x: Array, g: Array) -> None:
-    found = loaded[0].execute(*(Buffer.from_numpy(a).to(device) for a in (x, g)))
-    for given, wanted in zip(found, loaded[1].execute(x, g), strict=True):
+    actual = loaded[0].execute(*(Buffer.from_numpy(a).to(device) for a in (x, g)))
+    for given, wanted in zip(actual, loaded[1].execute(x, g), strict=True):
         np.testing.assert_allclose(given.to_numpy(), wanted.to_numpy(), 1e-5, 1e-5)
 
 

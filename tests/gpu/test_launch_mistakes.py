@@ -78,8 +78,8 @@ def run(path: Any, op: str, device: Device, *arrays: np.ndarray[Any, Any]) -> np
     types = [TensorType(DType.float32, [f"n{k}"], ref) for k in range(len(arrays))]
     graph = Graph(op, lambda *x: ops.custom(op, ref, list(x))[0], types, custom_extensions=[path])
     model = InferenceSession(devices=[device]).load(graph)
-    found: np.ndarray[Any, Any] = model(*(Buffer.from_numpy(x).to(device) for x in arrays))[0].to_numpy()
-    return found
+    actual: np.ndarray[Any, Any] = model(*(Buffer.from_numpy(x).to(device) for x in arrays))[0].to_numpy()
+    return actual
 
 
 @pytest.mark.parametrize("device", [CPU(), Accelerator("sim")], ids=str)
@@ -103,8 +103,8 @@ def test_fewer_than_no_blocks_that_are_known_are_refused(kernels: Any) -> None:
 
 
 def test_a_number_of_blocks_that_a_size_gives_is_not_checked(kernels: Any) -> None:
-    found = load_library(str(kernels)).kernels["fenced"]
-    spec = instance_entry(found.portable, make_instance(found.schema, dtypes={}, ranks={}, parameters={}))
+    actual = load_library(str(kernels)).kernels["fenced"]
+    spec = instance_entry(actual.portable, make_instance(actual.schema, dtypes={}, ranks={}, parameters={}))
     assert not [site for site in typed_program(spec, lookup("sm_90a")).sites if site.kind == "grid"]
 
 
@@ -117,6 +117,6 @@ def test_fences_where_nothing_waits(kernels: Any, device: Device, size: int) -> 
 
 @pytest.mark.parametrize("device", [CPU(), Accelerator("sim")], ids=str)
 def test_what_threads_know_where_nothing_waits(kernels: Any, device: Device) -> None:
-    found = run(kernels, "named", device, np.zeros(128, np.float32))
+    actual = run(kernels, "named", device, np.zeros(128, np.float32))
     thread, block = np.arange(128) % 64, np.arange(128) // 64
-    assert np.array_equal(found, [thread % 32, thread // 32, block, 0 * block, block, 0 * block + 32, 0 * block + 2])
+    assert np.array_equal(actual, [thread % 32, thread // 32, block, 0 * block, block, 0 * block + 32, 0 * block + 2])

@@ -41,17 +41,17 @@ def sections(data: bytes) -> dict[str, tuple[int, bytes]]:
     size, count, names = struct.unpack_from("<HHH", data, 58)
     rows = [struct.unpack_from("<IIQQQQ", data, start + k * size) for k in range(count)]
     offset = rows[names][4]
-    found = {}
+    collected = {}
     for name, kind, _, address, at, length in rows:
         text = data[offset + name : data.index(b"\0", offset + name)].decode()
-        found[text] = address, data[at : at + length] if kind != 8 else b""
-    return found
+        collected[text] = address, data[at : at + length] if kind != 8 else b""
+    return collected
 
 
 def symbols(data: bytes) -> dict[str, int]:
     """The addresses of the dynamic symbols."""
-    found = sections(data)
-    table, names = found[".dynsym"][1], found[".dynstr"][1]
+    actual = sections(data)
+    table, names = actual[".dynsym"][1], actual[".dynstr"][1]
     rows = [struct.unpack_from("<IBBHQQ", table, k) for k in range(0, len(table), 24)]
     return {names[row[0] : names.index(b"\0", row[0])].decode(): row[4] for row in rows if row[0]}
 
@@ -69,17 +69,17 @@ def test_code_is_that_of_lld(case: GpuCase, tmp_path: Path) -> None:
         assert symbols(ours).keys() == symbols(theirs).keys()
         for symbol in symbols(ours):
             if symbol.endswith(".kd"):
-                found = [descriptor(image, symbol) for image in (ours, theirs)]
-                assert found[0] == found[1], (name, symbol)
+                collected = [descriptor(image, symbol) for image in (ours, theirs)]
+                assert collected[0] == collected[1], (name, symbol)
 
 
 def descriptor(data: bytes, symbol: str) -> tuple[bytes, int]:
     """A kernel descriptor without the distance to its code, and where that code stands in .text."""
-    found, address = sections(data), symbols(data)[symbol]
-    start, content = found[".rodata"]
+    actual, address = sections(data), symbols(data)[symbol]
+    start, content = actual[".rodata"]
     held = content[address - start : address - start + DESCRIPTOR]
     (distance,) = struct.unpack_from("<q", held, ENTRY)
-    return held[:ENTRY] + held[ENTRY + 8 :], address + distance - found[".text"][0]
+    return held[:ENTRY] + held[ENTRY + 8 :], address + distance - actual[".text"][0]
 
 
 def test_the_cases_are_there() -> None:

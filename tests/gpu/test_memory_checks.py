@@ -115,8 +115,8 @@ def test_atomic_operations_for_a_block_alone(reads: int) -> None:
     scopes = [("device", "device"), ("system", "device"), ("block", "device"), ("device", "block"), ("block", "block")]
     scopes += [("system", "cluster"), ("cluster", "cluster")]  # clusters of one block
     for first, second in scopes:
-        found = run("counts", FLAG, first=first, second=second, reads=reads).found
-        assert found is (Found.RACE if {"block", "cluster"} & {first, second} else Found.NOTHING), (first, second)
+        actual = run("counts", FLAG, first=first, second=second, reads=reads).found
+        assert actual is (Found.RACE if {"block", "cluster"} & {first, second} else Found.NOTHING), (first, second)
         assert run("counts", FLAG, first=first, second=second, reads=reads, grid=1).found is Found.NOTHING
 
 

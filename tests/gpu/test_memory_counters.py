@@ -96,18 +96,18 @@ def counted(folder: Path, op: str, like: str = "sm_90a", **more: Any) -> Any:
 
     graph = Graph("counted", forward, [row], custom_extensions=[folder / "kernels.py"])
     model = InferenceSession(devices=[device]).load(graph)
-    found = model.count_memory(Buffer.from_numpy(np.arange(1024, dtype=np.float32)).to(device), room=room)
-    return found, {line.place.source_line().strip(): line for line in found.lines}
+    actual = model.count_memory(Buffer.from_numpy(np.arange(1024, dtype=np.float32)).to(device), room=room)
+    return actual, {line.place.source_line().strip(): line for line in actual.lines}
 
 
 @pytest.mark.parametrize(("step", "sectors", "share"), [(1, 128, 1.0), (2, 256, 0.5), (8, 1024, 0.125)])
 def test_sectors_of_global_memory(step: int, sectors: int, share: float, tmp_path: Path) -> None:
-    found, lines = counted(tmp_path, "c::moved", step=step)
+    actual, lines = counted(tmp_path, "c::moved", step=step)
     read, written = lines["v = x[(t * step) % 1024]"], lines["out[t] = v"]
     assert (read.accesses, read.requests, read.bytes, read.sectors) == (1024, 32, 4096, sectors)
     assert (read.least, written.least) == (128, 128)
     assert (read.coalescing, written.coalescing, written.sectors, read.space) == (share, 1.0, 128, "global")
-    assert found.whole and (read.op, read.kernel, read.atomics) == ("c::moved", "moved", 0)
+    assert actual.whole and (read.op, read.kernel, read.atomics) == ("c::moved", "moved", 0)
 
 
 def test_a_warp_of_64_lanes_makes_fewer_requests(tmp_path: Path) -> None:
@@ -120,20 +120,20 @@ def test_conflicts_of_banks(wide: int, conflicts: int, tmp_path: Path) -> None:
     _, lines = counted(tmp_path, "c::turned", wide=wide)
     both = lines["out[32 * r + c] = tile[c, r]"]
     assert lines["tile[r, c] = x[32 * r + c]"].bytes == 4096
-    found, _ = counted(tmp_path, "c::turned", wide=wide)
-    shared = [line for line in found.lines if line.space == "shared"]
+    actual, _ = counted(tmp_path, "c::turned", wide=wide)
+    shared = [line for line in actual.lines if line.space == "shared"]
     assert sum(line.conflicts for line in shared) == conflicts and both.accesses == 1024
     assert {line.sectors for line in shared} == {0}
 
 
 def test_barriers(tmp_path: Path) -> None:
     """Once for each block that waited there, in the kernel that they stand in."""
-    found, lines = counted(tmp_path, "c::rounds")
+    actual, lines = counted(tmp_path, "c::rounds")
     barrier, sync = lines["gpu.barrier()"], lines["gpu.warp.sync()"]
     assert (barrier.barriers, barrier.space, barrier.kernel, barrier.op) == (8 * 3, "barrier", "rounds", "c::rounds")
     assert (sync.barriers, sync.accesses, sync.bytes, sync.sectors) == (8 * 4, 0, 0, 0)
-    assert all(line.barriers == 0 for line in found.lines if line.space != "barrier")
-    assert "24 barriers" in found.html() and found.table().splitlines()[0].endswith("barriers")
+    assert all(line.barriers == 0 for line in actual.lines if line.space != "barrier")
+    assert "24 barriers" in actual.html() and actual.table().splitlines()[0].endswith("barriers")
 
 
 @pytest.mark.parametrize(("by", "divergent"), [(32, 0), (8, 2), (1, 2)])
@@ -147,8 +147,8 @@ def test_divergence(by: int, divergent: int) -> None:
 
     graph = Graph("parting", forward, [row], custom_extensions=[GPU_KERNELS / "wrong_memory.py"])
     model = InferenceSession(devices=[device]).load(graph)
-    found = model.count_memory(Buffer.from_numpy(np.zeros(64, np.int32)).to(device))
-    lines = {line.place.source_line().strip(): line for line in found.lines if line.space == "branch"}  # type: ignore
+    actual = model.count_memory(Buffer.from_numpy(np.zeros(64, np.int32)).to(device))
+    lines = {line.place.source_line().strip(): line for line in actual.lines if line.space == "branch"}  # type: ignore
     branch, loop, last = (lines[text] for text in ("if t // by % 2 == 0:", "for k in range(t // by):", "while n > 0:"))
     assert [(line.branches, line.divergent) for line in (branch, loop)] == [(2, divergent)] * 2
     assert (branch.kernel, branch.op, branch.bytes, branch.barriers) == ("parting", "wrong::parting", 0, 0)
@@ -156,13 +156,13 @@ def test_divergence(by: int, divergent: int) -> None:
         [len({(t // by, t // by > k) for t in range(w, w + 32) if t // by >= k}) for k in range(64)] for w in (0, 32)
     ]
     assert last.branches == sum(one > 0 for warp in rounds for one in warp)
-    assert f"{divergent} of 2" in found.table() and f"{divergent} of 2 branches divergent" in found.html()
+    assert f"{divergent} of 2" in actual.table() and f"{divergent} of 2 branches divergent" in actual.html()
 
 
 def test_the_table_and_json(tmp_path: Path) -> None:
-    found, _ = counted(tmp_path, "c::moved", step=8)
-    assert "coalescing" in found.table().splitlines()[0] and "12.5%" in found.table()
-    values = json.loads(json.dumps(found.to_list()))
+    actual, _ = counted(tmp_path, "c::moved", step=8)
+    assert "coalescing" in actual.table().splitlines()[0] and "12.5%" in actual.table()
+    values = json.loads(json.dumps(actual.to_list()))
     assert values[0]["coalescing"] == 0.125 and values[0]["place"]["line"] > 1
     short, _ = counted(tmp_path, "c::moved", step=8, room=100)
     assert not short.whole and "too short" in short.table() and sum(line.accesses for line in short.lines) == 99
@@ -175,10 +175,10 @@ def test_one_sector_for_all_lanes_is_the_least(tmp_path: Path) -> None:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    found, _ = counted(tmp_path, "c::moved", step=8)
-    found.save(tmp_path / "page.html")
+    actual, _ = counted(tmp_path, "c::moved", step=8)
+    actual.save(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert page == found.html() and "http" not in page and "<script" not in page
+    assert page == actual.html() and "http" not in page and "<script" not in page
     assert "<code>x[(t * step) % 1024]</code> 1,024 sectors, 128 at least" in page
     assert '<pre>    v = x[(t * step) % 1024]</pre><div class="counts">' in page
     assert '<div class="least" style="width:12.5%"></div><div class="more" style="width:87.5%"></div>' in page
@@ -194,8 +194,8 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def test_an_access_with_a_check_is_shown_as_a_whole(tmp_path: Path) -> None:
-    found, _ = counted(tmp_path, "c::kept")
-    assert "<code>tile[gpu.thread_idx.x + n]</code>" in found.html()
+    actual, _ = counted(tmp_path, "c::kept")
+    assert "<code>tile[gpu.thread_idx.x + n]</code>" in actual.html()
 
 
 def test_several_calls_are_added(tmp_path: Path) -> None:

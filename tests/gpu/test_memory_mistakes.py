@@ -158,6 +158,6 @@ def test_mistakes(name: str, tmp_path: Path) -> None:
     file.write_text(HEAD.format(kernel=kernel or "pass", host=host or "pass", more=more))
     with pytest.raises(EinkornError) as wrong:
         compile_kernel(file, "wrong", [(F32, (4,))], target=target)
-    found = each_of(wrong.value)
-    assert [error.code for error in found] == [code]
-    assert words in str(found[0]) and found[0].place is not None
+    actual = each_of(wrong.value)
+    assert [error.code for error in actual] == [code]
+    assert words in str(actual[0]) and actual[0].place is not None

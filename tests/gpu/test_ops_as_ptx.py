@@ -27,13 +27,13 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def models(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> tuple[Any, Any]:
     """One graph for the GPU, and for the host."""
-    found = []
+    collected = []
     for ref, place in ((DeviceRef.GPU(), Accelerator(0)), (DeviceRef.CPU(), CPU())):
         types = [TensorType(DType.float32, shape, ref) for shape in shapes]
         with Graph("ops", input_types=types) as graph:
             graph.output(*build(*graph.inputs))
-        found.append(InferenceSession(devices=[place]).load(graph))
-    return found[0], found[1]
+        collected.append(InferenceSession(devices=[place]).load(graph))
+    return collected[0], collected[1]
 
 
 def agree(loaded: tuple[Any, Any], *arrays: Array, bound: float = 2e-6) -> None:

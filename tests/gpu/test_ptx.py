@@ -66,19 +66,19 @@ def floats(dtype: Any, count: int = 512, seed: int = 0) -> Array:
     generator = np.random.default_rng(seed)
     info = ml_dtypes.finfo(dtype)
     exponents = generator.integers(int(info.minexp) - 6, int(info.maxexp), count)
-    found = np.ldexp(generator.uniform(1, 2, count) * generator.choice([-1, 1], count), exponents).astype(dtype)
-    found[: count // 2] = (generator.standard_normal(count // 2) * 3).astype(dtype)
+    collected = np.ldexp(generator.uniform(1, 2, count) * generator.choice([-1, 1], count), exponents).astype(dtype)
+    collected[: count // 2] = (generator.standard_normal(count // 2) * 3).astype(dtype)
     special = [0.0, -0.0, math.inf, -math.inf, math.nan, 1, -1, float(info.max), float(info.smallest_subnormal)]
-    found[generator.permutation(count)[: 3 * len(special)]] = np.array(special * 3, dtype)
-    return found
+    collected[generator.permutation(count)[: 3 * len(special)]] = np.array(special * 3, dtype)
+    return collected
 
 
 def integers(dtype: Any, count: int = 512, seed: int = 0) -> Array:
     info = np.iinfo(dtype)
-    found = np.random.default_rng(seed).integers(info.min, info.max, count, dtype, endpoint=True)
-    found[: count // 4] //= max(int(info.max) // 50, 1)
-    found[:4] = [info.min, info.max, 0, 1]
-    return found
+    collected = np.random.default_rng(seed).integers(info.min, info.max, count, dtype, endpoint=True)
+    collected[: count // 4] //= max(int(info.max) // 50, 1)
+    collected[:4] = [info.min, info.max, 0, 1]
+    return collected
 
 
 def same(given: Array, wanted: Array) -> None:
@@ -104,7 +104,7 @@ def nearest(value: Fraction, dtype: Any) -> float:
 
 def rounded(function: Callable[..., Any], dtype: Any, *operands: Array) -> Array:
     """The nearest numbers to exact results; of NaN, infinities and zeros what wider floats say."""
-    found = []
+    collected = []
     for values in zip(*operands, strict=True):
         plain = [float(v) for v in values]
         exact = Fraction(0)
@@ -112,9 +112,9 @@ def rounded(function: Callable[..., Any], dtype: Any, *operands: Array) -> Array
             with contextlib.suppress(ZeroDivisionError):
                 exact = function(*(Fraction(v.item() if isinstance(v, np.integer) else float(v)) for v in values))
         with np.errstate(all="ignore"):
-            found.append(nearest(exact, dtype) if exact else float(function(*map(np.longdouble, plain))))
+            collected.append(nearest(exact, dtype) if exact else float(function(*map(np.longdouble, plain))))
     with np.errstate(all="ignore"):
-        return np.array(found).astype(dtype)
+        return np.array(collected).astype(dtype)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16)])
@@ -134,8 +134,8 @@ def test_directed_rounding() -> None:
     near = compute("add.rn.f32", np.float32, a, b)
     holds = {"rz": lambda d, e: abs(d) <= abs(e), "rm": lambda d, e: d <= e, "rp": lambda d, e: d >= e}
     for mode, right in holds.items():
-        found = compute(f"add.{mode}.f32", np.float32, a, b)
-        for x, y, d, n in zip(a, b, found, near, strict=True):
+        actual = compute(f"add.{mode}.f32", np.float32, a, b)
+        for x, y, d, n in zip(a, b, actual, near, strict=True):
             if all(map(np.isfinite, (x, y, d, n))):
                 assert right(Fraction(float(d)), Fraction(float(x)) + Fraction(float(y))), (mode, x, y)
                 assert d in (n, np.nextafter(n, np.float32(np.inf)), np.nextafter(n, np.float32(-np.inf)))
@@ -146,8 +146,8 @@ def test_bfloat16_is_rounded_once() -> None:
     wide[:100] = (wide[:100].view(np.uint32) & 0xFFFF0000 | 0x8000).view(np.float32)  # ties
     with np.errstate(all="ignore"):
         wanted = wide.astype(ml_dtypes.bfloat16).astype(np.float32)
-    found = compute("cvt.rn.bf16.f32", np.uint16, wide)
-    same(compute("cvt.f32.bf16", np.float32, found), wanted)
+    actual = compute("cvt.rn.bf16.f32", np.uint16, wide)
+    same(compute("cvt.f32.bf16", np.float32, actual), wanted)
     pair = compute("cvt.rn.bf16x2.f32", np.uint32, wide, wide[::-1].copy())
     same((pair & 0xFFFF0000).view(np.float32), wanted)
     same((pair << 16).view(np.float32), wanted[::-1])
@@ -168,8 +168,8 @@ def test_conversions_between_integers_and_floats(name: str) -> None:
         x[:40] = np.linspace(-6, 6, 40)
         nan = 1 << (info.bits - 1) if source == "f64" or info.bits == 64 else 0
         for mode, whole in (("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)):
-            found = compute(f"cvt.{mode}.{name}.{source}", dtype, x)
-            for value, given in zip(x, found, strict=True):
+            actual = compute(f"cvt.{mode}.{name}.{source}", dtype, x)
+            for value, given in zip(x, actual, strict=True):
                 if np.isnan(value):
                     assert int(given) & ((1 << info.bits) - 1) == nan
                 else:
@@ -285,8 +285,8 @@ def test_minima_maxima_and_comparisons_of_floats() -> None:
 )
 def test_approximations_are_within_their_bounds(name: str, function: Any, low: float, high: float) -> None:
     x = np.random.default_rng(0).uniform(low, high, 256).astype(np.float32)
-    found, wanted = compute(f"{name}.approx.f32", np.float32, x), function(x.astype(np.float64))
-    assert (np.abs(found - wanted) <= BOUNDS[f"{name}.approx.f32"] * np.maximum(np.abs(wanted), 1)).all()
+    actual, wanted = compute(f"{name}.approx.f32", np.float32, x), function(x.astype(np.float64))
+    assert (np.abs(actual - wanted) <= BOUNDS[f"{name}.approx.f32"] * np.maximum(np.abs(wanted), 1)).all()
 
 
 # *** threads ***
@@ -310,7 +310,7 @@ def each_thread(
 
 def test_threads_that_parted_join_again() -> None:
     """A loop of another length for each thread, with a vote behind it."""
-    found = each_thread("""
+    actual = each_thread("""
         mov.b32 %r70, 0;
         mov.b32 %r1, %r90;
         AGAIN:
@@ -324,11 +324,11 @@ def test_threads_that_parted_join_again() -> None:
         vote.sync.ballot.b32 %r2, %p2, -1;
         @!%p2 mov.b32 %r70, %r2;""")
     sums = np.cumsum(np.arange(64))
-    assert found.tolist() == [[int(s) if s > 20 else 0xFFFFFFC0 for s in sums]] * 2
+    assert actual.tolist() == [[int(s) if s > 20 else 0xFFFFFFC0 for s in sums]] * 2
 
 
 def test_shared_memory_and_barriers() -> None:
-    found = each_thread(
+    collected = each_thread(
         """
         .shared .align 4 .b8 tile[256];
         mov.b32 %r1, tile;
@@ -348,7 +348,7 @@ def test_shared_memory_and_barriers() -> None:
         shared=8,
         before=".extern .shared .align 8 .b8 more[];\n",
     )
-    assert found[:, 0].tolist() == [0, 100] or found[0, 0] == found[0, -1], "the last thread's value stays"
+    assert collected[:, 0].tolist() == [0, 100] or collected[0, 0] == collected[0, -1], "the last thread's value stays"
 
 
 def test_atomics_run_one_after_another() -> None:
@@ -384,13 +384,13 @@ def test_shuffles() -> None:
         mad.lo.s32 %r70, %r70, 100, %r3;
         mad.lo.s32 %r70, %r70, 100, %r4;
         mad.lo.s32 %r70, %r70, 2, %r5;""")[0]
-    for thread, found in enumerate(out):
+    for thread, entry in enumerate(out):
         lane, warp = thread % 32, thread // 32 * 32
         down = thread + 3 if lane + 3 < 32 else thread
         up = thread - 2 if lane >= 2 else thread
         first = warp + lane // 8 * 8 + 1
         wanted = (((down * 100 + up) * 100 + warp + (lane ^ 5)) * 100 + first) * 2 + (lane + 3 < 32)
-        assert found == wanted, thread
+        assert entry == wanted, thread
 
 
 def test_votes_matches_and_elections() -> None:
@@ -398,12 +398,12 @@ def test_votes_matches_and_elections() -> None:
     assert (each_thread(ends + "vote.sync.ballot.b32 %r70, %p1, -1;") == 0x44444444).all()
     assert (each_thread(ends + "vote.sync.any.pred %p2, %p1, -1; selp.b32 %r70, 1, 0, %p2;") == 1).all()
     assert (each_thread(ends + "vote.sync.all.pred %p2, %p1, -1; selp.b32 %r70, 1, 0, %p2;") == 0).all()
-    found = each_thread(ends + "match.any.sync.b32 %r70, %r1, -1;")[0]
-    assert found[:4].tolist() == [0x11111111, 0x22222222, 0x44444444, 0x88888888]
-    found = each_thread(ends + "match.all.sync.b32 %r70|%p2, %r1, -1;")
-    assert (found == 0).all()
-    found = each_thread("elect.sync %r2|%p1, -1; selp.b32 %r70, 1, 0, %p1;")[0]
-    assert np.flatnonzero(found).tolist() == [0, 32]
+    actual = each_thread(ends + "match.any.sync.b32 %r70, %r1, -1;")[0]
+    assert actual[:4].tolist() == [0x11111111, 0x22222222, 0x44444444, 0x88888888]
+    actual = each_thread(ends + "match.all.sync.b32 %r70|%p2, %r1, -1;")
+    assert (actual == 0).all()
+    actual = each_thread("elect.sync %r2|%p1, -1; selp.b32 %r70, 1, 0, %p1;")[0]
+    assert np.flatnonzero(actual).tolist() == [0, 32]
     assert (each_thread("redux.sync.add.s32 %r70, %r90, -1;")[0, [0, 63]] == [496, 1520]).all()
     assert (each_thread("activemask.b32 %r70;") == 0xFFFFFFFF).all()
 

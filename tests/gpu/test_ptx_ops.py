@@ -69,11 +69,11 @@ def compare(batch: Batch, model: Model, driver: LaunchingDriver, run: int) -> li
     arrays = batch.arrays(run)
     wanted = batch.expected(arrays)
     outputs = call(model, driver, arrays)
-    found = []
+    actual = []
     for (op, array, ulps), output in zip(wanted, outputs, strict=True):
         trouble = graphs.difference(output, array, ulps)
-        found += [f"run {run} of {batch.dtype}: {op}: {trouble}"] if trouble else []
-    return found
+        actual += [f"run {run} of {batch.dtype}: {op}: {trouble}"] if trouble else []
+    return actual
 
 
 @contextlib.contextmanager

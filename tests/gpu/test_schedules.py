@@ -81,11 +81,11 @@ def test_what_some_orders_show(by: int, switches: int, capfd: pytest.CaptureFixt
     """A race when the flag was seen once raised, and thrice; an assertion."""
     assert call("flagged", Accelerator("sim", checks="all"), by=by) is None
     failures = {seed: call("flagged", Accelerator("sim", seed=seed, checks="all"), by=by) for seed in range(1, 12)}
-    found = {seed: error for seed, error in failures.items() if error is not None}
-    assert found
+    actual = {seed: error for seed, error in failures.items() if error is not None}
+    assert actual
     printed = capfd.readouterr().out
     assert printed.count("done") <= 2 * len(failures)  # reruns print nothing
-    for seed, error in found.items():
+    for seed, error in actual.items():
         text = replay(error)
         assert len(text.split()) == switches and f"{switches} switch" in "\n".join(error.notes)
         assert all(not re.search(r"\*", word) and int(word.partition("=")[2]) % 32 == 0 for word in text.split())
@@ -96,9 +96,9 @@ def test_what_some_orders_show(by: int, switches: int, capfd: pytest.CaptureFixt
 
 def test_blocks_that_change_places() -> None:
     assert relay(Accelerator("sim", checks="all")) == (None, [0, 1, 0, 1])
-    found = [(seed, *relay(Accelerator("sim", seed=seed, checks="all"))) for seed in range(1, 17)]
-    failed = [(seed, error, left) for seed, error, left in found if error is not None]
-    assert failed, found
+    actual = [(seed, *relay(Accelerator("sim", seed=seed, checks="all"))) for seed in range(1, 17)]
+    failed = [(seed, error, left) for seed, error, left in actual if error is not None]
+    assert failed, actual
     for _, error, left in failed:
         assert len(replay(error).split()) == 1 and "~" in replay(error)
         assert left == [0, 0, 0, 1]  # by the failing call, and by no later one

@@ -114,6 +114,6 @@ def test_orders_and_scopes(name: str, tmp_path: Path) -> None:
         if not races:
             model(x)
             continue
-        with pytest.raises(KernelError, match="data race: ") as found:
+        with pytest.raises(KernelError, match="data race: ") as caught:
             model(x)
-        assert found.value.code == "EK0740"
+        assert caught.value.code == "EK0740"

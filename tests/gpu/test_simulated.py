@@ -140,9 +140,9 @@ def test_kernels_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     x[40] = 99.0
     assert np.array_equal(checked(x), x)
     reached = of_kernels(tmp_path / "kernels.py", "reached", checks="all")
-    with pytest.raises(KernelError, match="index 96 is out of bounds for axis 0 of 'x', whose size is 96") as found:
+    with pytest.raises(KernelError, match="index 96 is out of bounds for axis 0 of 'x', whose size is 96") as actual:
         reached(x)
-    assert found.value.code == "EK0703"
+    assert actual.value.code == "EK0703"
 
 
 def test_checks_of_a_session_that_leave_out_data_races_are_reported() -> None:
@@ -163,9 +163,9 @@ def test_a_grid_is_whole_clusters(tmp_path: Path) -> None:
     assert clustered(np.zeros(0, np.float32)).shape == (0,)
     with pytest.raises(
         KernelError, match="a launch requests clusters of 3 blocks along x, and its grid has 7"
-    ) as found:
+    ) as actual:
         clustered(np.zeros(224, np.float32))
-    error = found.value
+    error = actual.value
     assert (error.code, error.op, error.expected, error.got) == ("EK0830", "clustered", 3, 7)
     assert error.place is not None and "ctx.launch(name" in KERNEL.splitlines()[error.place.line - 1]
 
@@ -213,14 +213,14 @@ def test_a_seed_draws_an_order_and_draws_it_again(tmp_path: Any, monkeypatch: py
         got = np.roll(wanted, -33, axis=1)
         wanted = got + got.reshape(5, 48, 2)[:, :, ::-1].reshape(5, 96)
     assert {run(seed, True) for seed in range(8)} == {wanted.tobytes()}
-    found = [run(seed, False) for seed in range(1, 8)]
-    assert len(set(found)) > 2 and wanted.tobytes() not in found
-    assert [run(seed, False) for seed in range(1, 8)] == found
+    actual = [run(seed, False) for seed in range(1, 8)]
+    assert len(set(actual)) > 2 and wanted.tobytes() not in actual
+    assert [run(seed, False) for seed in range(1, 8)] == actual
     monkeypatch.setenv("EINKORN_SIM_SEED", "3")
-    assert run(None, False) == found[2]
+    assert run(None, False) == actual[2]
     monkeypatch.setenv("EINKORN_SIM_SCHEDULE", "0:1.2=64")
     assert Accelerator("sim").driver.schedule == Accelerator("sim", schedule="0:1.2=64").driver.schedule != None  # noqa: E711
-    assert run(3, False) == found[2]
+    assert run(3, False) == actual[2]
     monkeypatch.setenv("EINKORN_SIM_SCHEDULE", "later")
     with pytest.raises(DeviceError, match="is not a schedule"):
         Accelerator("sim")

@@ -267,8 +267,8 @@ def test_which_loops_are_meant(name: str, tmp_path: Path) -> None:
     body, marked = LOOPS[name]
     text = HEAD.format(body=f"    {body}\n    out[i] = x[i]", grid=1, block=1, more="")
     program = program_of(tmp_path, text, "sim")
-    found = [op.attrs.get("spins") for f in program.functions for op in walk(f.body) if op.opcode is WHILE]
-    assert found == [marked]
+    actual = [op.attrs.get("spins") for f in program.functions for op in walk(f.body) if op.opcode is WHILE]
+    assert actual == [marked]
 
 
 def test_on_hardware_nothing_is_marked(tmp_path: Path) -> None:

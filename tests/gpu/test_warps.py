@@ -45,9 +45,9 @@ def kernel(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def failure(path: Path, target: str = "sm_80") -> EinkornError:
-    with pytest.raises(EinkornError) as found:
+    with pytest.raises(EinkornError) as caught:
         harness.compile_kernel(path, "op", [(DType.float32, (40,))], target=target)
-    return found.value
+    return caught.value
 
 
 @pytest.mark.parametrize(

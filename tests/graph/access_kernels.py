@@ -74,10 +74,10 @@ def race(counts: OutputTensor[int64, "4"], sums: OutputTensor[float32, "2"], x: 
         atomic.min(counts, 2, x[i], ordering="acq_rel")
         seen = atomic.load(counts, 3)
         while True:
-            found = atomic.compare_exchange(counts, 3, seen, seen + 2, ordering="seq_cst")
-            if found == seen:
+            result = atomic.compare_exchange(counts, 3, seen, seen + 2, ordering="seq_cst")
+            if result == seen:
                 break
-            seen = found
+            seen = result
         atomic.max(sums, 0, x[i].cast(float32))
         atomic.add(sums, 1, float32(1))
 

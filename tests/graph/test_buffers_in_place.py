@@ -321,9 +321,9 @@ def test_sizes_of_inputs_may_be_expressions() -> None:
     model = InferenceSession().load(Graph("expressions", forward=forward, input_types=types))
     for n, k in ((3, 1), (0, 2), (5, 0)):
         x, y, z = np.arange(n, dtype=np.float32), np.full(n + 1, 7, np.float32), np.ones((2 * n, 3 * k + n), np.float32)
-        found, first = graphs.results(model, x, y, z)
+        returned, first = graphs.results(model, x, y, z)
         np.testing.assert_array_equal(y, [7, *x])
-        np.testing.assert_array_equal(found, y[:-1] + x)
+        np.testing.assert_array_equal(returned, y[:-1] + x)
         assert first.shape == (n, 3 * k + n)
     for sizes, text in (
         ((3, 3, (6, 3)), "'input1' has size 3 on axis 0, the graph takes s + 1, with s = 3"),

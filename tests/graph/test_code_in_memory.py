@@ -124,13 +124,13 @@ def test_a_model_is_dropped_while_others_call(libraries: weakref.WeakSet[SharedL
 
     with ThreadPoolExecutor(4) as executor:
         models = [scaled(5.0) for _ in range(4)]
-        found = [executor.submit(call, model) for model in models]
+        actual = [executor.submit(call, model) for model in models]
         del models
         for _ in range(20):
             assert np.array_equal(np.asarray(scaled(5.0)(X)[0]), X * 5)
         dropped.set()
-        assert all(each.result() for each in found)
-    del found
+        assert all(each.result() for each in actual)
+    del actual
     BACKGROUND.wait()
     assert len(set(libraries) - set(doors._opened.values())) == 1  # those of doors are for all models, and stay
     assert np.array_equal(np.asarray(kept(X)[0]), X * 5)

@@ -64,8 +64,8 @@ def test_dims_are_numbers_of_the_call(interpret: bool) -> None:
         X / 2,
         False,
     ]
-    for found, exact in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(found, exact, rtol=1e-6)
+    for entry, exact in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(entry, exact, rtol=1e-6)
     assert [a.dtype for a in got[:2] + got[4:5]] == [F32, F32, np.int32]
     assert {a.dtype for a in got[10:14]} == {np.dtype(np.int64)}
 
@@ -142,9 +142,9 @@ def test_rebind_solves_for_a_new_name(wanted: list[Any], sizes: tuple[int, ...],
     x = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
     type = TensorType(DType.float32, sizes if static else [f"n{axis}" for axis in range(len(sizes))], HOST)
     graph = Graph("g", lambda x: (ops.rebind(x, wanted) + 1, ops.full(["k"], 2.0), Dim("k")), [type])
-    found = [each.to_numpy() for each in InferenceSession().load(graph)(x)]
-    np.testing.assert_array_equal(found[0], x + 1)
-    assert found[1].shape == (k,) and found[2] == k
+    collected = [each.to_numpy() for each in InferenceSession().load(graph)(x)]
+    np.testing.assert_array_equal(collected[0], x + 1)
+    assert collected[1].shape == (k,) and collected[2] == k
 
 
 def test_rebind_refuses_what_no_new_name_makes_right() -> None:

@@ -41,18 +41,18 @@ def has(name: str) -> bool:
     for end in range(len(parts), 0, -1):
         owner = ".".join(parts[:end])
         if owner in OBJECTS:
-            found = OBJECTS[owner]
+            actual = OBJECTS[owner]
         else:
             try:
-                found = importlib.import_module(f"einkorn.{owner}")
+                actual = importlib.import_module(f"einkorn.{owner}")
             except ImportError:
                 continue
         for part in parts[end:]:
-            if part in getattr(found, "__dataclass_fields__", {}) or part in getattr(found, "__annotations__", {}):
+            if part in getattr(actual, "__dataclass_fields__", {}) or part in getattr(actual, "__annotations__", {}):
                 return True
-            if part not in dir(found) and not hasattr(found, part):
+            if part not in dir(actual) and not hasattr(actual, part):
                 return False
-            found = getattr(found, part, None)
+            actual = getattr(actual, part, None)
         return True
     return False
 
@@ -70,12 +70,12 @@ def where(name: str) -> str:
 
 
 def test_names_are_here_or_left_out_with_a_reason() -> None:
-    found = {name: where(name) for name in NAMES}
-    assert [name for name, place in found.items() if place == "missing"] == []
-    counts = Counter(found.values())
+    actual = {name: where(name) for name in NAMES}
+    assert [name for name, place in actual.items() if place == "missing"] == []
+    counts = Counter(actual.values())
     page = (ROOT / "docs" / "modules.md").read_text(encoding="utf-8")
     for text in (f"{len(NAMES)} names", f"{counts['same']} are under", f"{counts['moved']} are in"):
         assert text in page, text
-    listed = Counter(name.rpartition(".")[2] for name, place in found.items() if place == "left out")
+    listed = Counter(name.rpartition(".")[2] for name, place in actual.items() if place == "left out")
     for name, count in listed.items():
         assert f"`{name}` ({count})" in page, (name, count)

@@ -68,10 +68,10 @@ class Reader(HTMLParser):
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.classes.append(found.get("class") or "")
-        if tag == "div" and "data-group" in found:
-            self.groups.append(found["data-group"] or "")
+        actual = dict(attrs)
+        self.classes.append(actual.get("class") or "")
+        if tag == "div" and "data-group" in actual:
+            self.groups.append(actual["data-group"] or "")
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
         if tag not in ("meta", "path"):
             self.open.append(tag)

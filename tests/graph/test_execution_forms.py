@@ -332,13 +332,13 @@ def test_a_call_is_cancelled_by_another_thread(tmp_path: Path) -> None:
         "    out[0] = total\n"
     )
     model = graphs.load(lambda x: ops.custom("spin", CPU, [x]), (np.float32, ["n"]), extensions=[tmp_path])
-    found: list[BaseException] = []
+    collected: list[BaseException] = []
 
     def work() -> None:
         try:
             model(np.zeros(1, np.float32))
         except KernelError as error:
-            found.append(error)
+            collected.append(error)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -346,7 +346,7 @@ def test_a_call_is_cancelled_by_another_thread(tmp_path: Path) -> None:
         time.sleep(0.01)
         model.cancel()
     thread.join()
-    assert isinstance(found[0], KernelError) and found[0].code == "EK0707"
+    assert isinstance(collected[0], KernelError) and collected[0].code == "EK0707"
     assert model(np.float32([-1]))[0].to_numpy().tolist() == [-1]
 
 

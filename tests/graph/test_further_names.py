@@ -59,12 +59,12 @@ def test_bools_have_an_order_and_a_mean() -> None:
         along = [op(x, axis=axis) for op in (ops.max, ops.min, ops.argmax, ops.argmin, ops.mean) for axis in (0, 1)]
         return [*along, ops.max(x, x.permute(1, 0)), ops.min(x, True), ops.cumsum(x, 1), x.max(None, keepdims=False)]
 
-    found = run(forward, BOOLS)
+    actual = run(forward, BOOLS)
     wanted: list[Any] = []
     for name in ("max", "min", "argmax", "argmin", "mean"):
         wanted += [getattr(np, name)(BOOLS, axis, keepdims=True) for axis in (0, 1)]
     wanted += [BOOLS | BOOLS.T, BOOLS, np.cumsum(BOOLS, 1), BOOLS.max()]
-    for got, expected in zip(found, wanted, strict=True):
+    for got, expected in zip(actual, wanted, strict=True):
         assert got.dtype == np.asarray(expected).dtype
         np.testing.assert_array_equal(got, expected)
 
@@ -77,8 +77,8 @@ def test_bools_of_no_elements_have_no_maximum() -> None:
 
 def test_axes_stand_side_by_side_or_in_a_list() -> None:
     x = np.arange(24.0).reshape(2, 3, 4)
-    for found in run(lambda x: (x.permute(0, 2, 1), x.permute([0, 2, 1]), x.transpose(axis_1=1, axis_2=2)), x):
-        np.testing.assert_array_equal(found, x.transpose(0, 2, 1))
+    for entry in run(lambda x: (x.permute(0, 2, 1), x.permute([0, 2, 1]), x.transpose(axis_1=1, axis_2=2)), x):
+        np.testing.assert_array_equal(entry, x.transpose(0, 2, 1))
     t = Tensor.from_dlpack(x)
     for each in (
         t.permute(0, 2, 1),
@@ -94,8 +94,8 @@ def test_axes_stand_side_by_side_or_in_a_list() -> None:
 
 def test_transfer_to_is_a_method() -> None:
     x = np.ones(3, np.float32)
-    (found,) = run(lambda x: x.transfer_to(HOST) + 1, x)
-    np.testing.assert_array_equal(found, x + 1)
+    (actual,) = run(lambda x: x.transfer_to(HOST) + 1, x)
+    np.testing.assert_array_equal(actual, x + 1)
     assert Tensor.from_dlpack(x).transfer_to(CPU()).device == CPU()
     moved = Graph("g", lambda x: x.transfer_to(GPU), [TensorType(F32, [3], HOST)])
     assert moved.output_types[0].device == GPU
@@ -103,8 +103,8 @@ def test_transfer_to_is_a_method() -> None:
 
 def test_a_fence_keeps_several_tensors_apart() -> None:
     x, y = np.float32([1, 2]), np.int8([3])
-    found = run(lambda x, y: [*ops.fence(x, y), ops.fence(x) * 2], x, y)
-    for got, expected in zip(found, (x, y, x * 2), strict=True):
+    actual = run(lambda x, y: [*ops.fence(x, y), ops.fence(x) * 2], x, y)
+    for got, expected in zip(actual, (x, y, x * 2), strict=True):
         np.testing.assert_array_equal(got, expected)
     with pytest.raises(DTypeError, match=r"fence: argument 'others\[0\]'"):
         run(lambda x: ops.fence(x, 1), x)
@@ -127,8 +127,8 @@ def test_rms_norm_takes_epsilon_by_either_name() -> None:
 def test_modes_of_resizing_have_numbers(op: Any) -> None:
     x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
     names = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-    found = run(lambda x: [op(x, (1, 1, 5, 7), mode) for pair in enumerate(names) for mode in pair], x)
-    for by_number, by_name in zip(found[::2], found[1::2], strict=True):
+    actual = run(lambda x: [op(x, (1, 1, 5, 7), mode) for pair in enumerate(names) for mode in pair], x)
+    for by_number, by_name in zip(actual[::2], actual[1::2], strict=True):
         np.testing.assert_array_equal(by_number, by_name)
     for wrong in (4, -1, True):
         with pytest.raises(GraphError) as caught:
@@ -139,8 +139,8 @@ def test_modes_of_resizing_have_numbers(op: Any) -> None:
 def test_modes_of_rounding_have_numbers() -> None:
     x = np.arange(7, dtype=np.float32)
     names = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-    found = run(lambda x: [ops.resize_nearest(x, (12,), 2, m) for pair in enumerate(names) for m in pair], x)
-    for by_number, by_name in zip(found[::2], found[1::2], strict=True):
+    actual = run(lambda x: [ops.resize_nearest(x, (12,), 2, m) for pair in enumerate(names) for m in pair], x)
+    for by_number, by_name in zip(actual[::2], actual[1::2], strict=True):
         np.testing.assert_array_equal(by_number, by_name)
 
 
@@ -152,10 +152,10 @@ def test_limits_of_boxes_come_with_the_call() -> None:
     session = InferenceSession()
     model = session.load(Graph("limits", ops.non_maximum_suppression, [*types, *limits]))
     for most, overlap, least in ((3, 0.3, 0.25), (0, 0.5, 0.5), (30, 0.0, 0.75), (-1, 0.0, 0.0)):
-        (found,) = model(boxes, scores, np.int64(most), np.float32(overlap), np.array([least]))
+        (actual,) = model(boxes, scores, np.int64(most), np.float32(overlap), np.array([least]))
         said = (max(most, 0), overlap, least)
         graph = Graph("said", lambda b, s, said=said: ops.non_maximum_suppression(b, s, *said), types)
-        np.testing.assert_array_equal(found.to_numpy(), session.load(graph)(boxes, scores)[0].to_numpy())
+        np.testing.assert_array_equal(actual.to_numpy(), session.load(graph)(boxes, scores)[0].to_numpy())
     with pytest.raises(GraphError) as caught:
         Graph("two", lambda b, s, n: ops.non_maximum_suppression(b, s, n), [*types, TensorType(DType.int64, [2], HOST)])
     assert caught.value.code == "EK0492"
@@ -187,8 +187,8 @@ def test_equal_weights_of_a_name_are_one() -> None:
         return x * Weight("w", F32, [2], HOST) + Weight("w", F32, [2], HOST)
 
     graph = Graph("g", forward, [TensorType(F32, [2], HOST)])
-    (found,) = InferenceSession().load(graph, weights_registry={"w": np.float32([2, 3])})(np.float32([1, 1]))
-    np.testing.assert_array_equal(found.to_numpy(), [4, 6])
+    (actual,) = InferenceSession().load(graph, weights_registry={"w": np.float32([2, 3])})(np.float32([1, 1]))
+    np.testing.assert_array_equal(actual.to_numpy(), [4, 6])
     for other in (
         Weight("w", F32, [3], HOST),
         Weight("w", F32, [2], HOST, align=64),
@@ -247,11 +247,11 @@ def test_a_buffer_is_cast_where_it_lies() -> None:
     x = np.float32([[1.5, -2.5]])
     for device in (CPU(), Accelerator("sim")):
         buffer = Buffer.from_numpy(x).to(device)
-        found = cast_tensor_to(buffer, DType.int32)
-        assert found.device == device and cast_tensor_to(buffer, F32) is buffer
-        np.testing.assert_array_equal(found.to_numpy(), [[1, -2]])
-    found = cast_tensor_to(Buffer.from_numpy(x), DType.float64, InferenceSession())
-    np.testing.assert_array_equal(found.to_numpy(), x)
+        actual = cast_tensor_to(buffer, DType.int32)
+        assert actual.device == device and cast_tensor_to(buffer, F32) is buffer
+        np.testing.assert_array_equal(actual.to_numpy(), [[1, -2]])
+    actual = cast_tensor_to(Buffer.from_numpy(x), DType.float64, InferenceSession())
+    np.testing.assert_array_equal(actual.to_numpy(), x)
 
 
 # *** buffers and streams ***

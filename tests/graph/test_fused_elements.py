@@ -124,8 +124,8 @@ def test_half_floats_are_read_as_they_were_stored(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16])
 def test_what_is_done_in_the_stores_of_a_kernel_reads_the_stored_number(dtype: type) -> None:
     x: Any = np.full((3, 5), np.iinfo(dtype).max - 3, dtype)
-    found, count = results(DType.from_numpy(np.dtype(dtype)), "last_products", "widened", x, DType.int64)
-    assert count == 1 and found.tolist() == (x * x[:, :1]).astype(np.int64).tolist()
+    actual, count = results(DType.from_numpy(np.dtype(dtype)), "last_products", "widened", x, DType.int64)
+    assert count == 1 and actual.tolist() == (x * x[:, :1]).astype(np.int64).tolist()
 
 
 def test_a_mistake_of_a_kernel_does_not_depend_on_what_it_is_fused_with() -> None:

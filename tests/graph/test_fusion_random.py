@@ -45,12 +45,12 @@ class Recorder:
         self.rules.append((rule, operands))
 
     def replay(self, arrays: Sequence[Array]) -> list[Array]:
-        found: list[Array] = []
+        collected: list[Array] = []
         given = iter(arrays)
         with np.errstate(all="ignore"):
             for rule in self.rules:
-                found.append(next(given) if rule is None else np.asarray(rule[0](*(found[k] for k in rule[1]))))
-        return found
+                collected.append(next(given) if rule is None else np.asarray(rule[0](*(collected[k] for k in rule[1]))))
+        return collected
 
     def partner(self, a: int, wanted: int) -> int:
         """A value that broadcasts with value `a`, `wanted` among those there are."""
@@ -243,7 +243,7 @@ def test_random_graphs(shapes: Any, program: list[Step], chosen: list[int]) -> N
             .reshape([sizes.get(d, d) for d in shape])
             for shape in shapes
         ]
-        found = recorder.replay(arrays)
+        actual = recorder.replay(arrays)
         for name, model in zip(("fused", "unfused"), models, strict=True):
             for k, got in zip(outputs, model(*arrays), strict=True):
-                np.testing.assert_array_equal(got.to_numpy(), found[k], err_msg=f"{name}, value {k}, {sizes}\n{graph}")
+                np.testing.assert_array_equal(got.to_numpy(), actual[k], err_msg=f"{name}, value {k}, {sizes}\n{graph}")

@@ -169,8 +169,8 @@ def test_channels_that_only_a_call_determines(groups: int, first: bool, names: s
     known = graphs.load(forward, *((F32, list(array.shape)) for array in arrays))
     shapes = [image, [3, 3, i, o], [b], [3, 3, "j", "t"]]
     model = graphs.load(forward, *((F32, shape) for shape in shapes))
-    for found, wanted in zip(graphs.results(model, *arrays), graphs.results(known, *arrays), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    for entry, wanted in zip(graphs.results(model, *arrays), graphs.results(known, *arrays), strict=True):
+        np.testing.assert_allclose(entry, wanted, rtol=1e-5, atol=1e-5)
     for number, axis in ((0, 1 if first else 3), (2, 0)) if names == "ciob" else ():
         wrong = list(arrays)
         wrong[number] = np.concatenate([arrays[number]] * 2, axis)
@@ -195,9 +195,9 @@ def test_layouts_give_the_same_numbers() -> None:
                 results.append(ops.permute(op(first, weights, input_layout=NCHW, **options), [0, 2, 3, 1]))
         return results
 
-    found = graphs.run(forward, x, w)
-    for k, result in enumerate(found):
-        like = found[k % 4 % 2]
+    actual = graphs.run(forward, x, w)
+    for k, result in enumerate(actual):
+        like = actual[k % 4 % 2]
         np.testing.assert_allclose(result, like, rtol=1e-5, atol=1e-5, err_msg=str(k))
 
 
@@ -232,9 +232,9 @@ def test_nothing_is_read_outside() -> None:
 
     model = InferenceSession(checks="all").load(graphs.build(forward, (F32, shape), (F32, weights)))
     rng = np.random.default_rng(2)
-    found = graphs.results(model, *(rng.standard_normal(s).astype(F32) for s in (shape, weights)))
+    actual = graphs.results(model, *(rng.standard_normal(s).astype(F32) for s in (shape, weights)))
     for one, other in ((0, 2), (1, 3), (4, 5)):
-        np.testing.assert_allclose(found[one], found[other], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual[one], actual[other], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])

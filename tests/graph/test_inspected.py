@@ -167,8 +167,8 @@ def test_machine_code_that_cannot_be_shown(monkeypatch: pytest.MonkeyPatch) -> N
         op_graph("add", ["float32[m]"] * 2, {}, "gfx942").code("sass", "gfx942")
     assert other.value.code == "EK0602" and "--stage asm" in str(other.value.hint)
     for missing, package in (("ptxas", "nvidia-cuda-nvcc"), ("nvdisasm", "nvidia-cuda-nvdisasm")):
-        found = lambda tool, missing=missing: None if tool == missing else tool  # noqa: E731
-        monkeypatch.setattr("einkorn.compiler.targets.machine_code.find_tool", found)
+        actual = lambda tool, missing=missing: None if tool == missing else tool  # noqa: E731
+        monkeypatch.setattr("einkorn.compiler.targets.machine_code.find_tool", actual)
         with pytest.raises(TargetError, match=f"{missing} is not installed") as error:
             op_graph("add", ["float32[m]"] * 2, {}, "sm_90a").code("sass", "sm_90a")
         assert package in str(error.value.hint)

@@ -88,8 +88,8 @@ CASES: dict[str, tuple[Callable[[Any], Any], str]] = {
 def test_every_edge_has_its_reason(case: str, kernels: list[Path]) -> None:
     forward, wanted = CASES[case]
     model = graphs.load(forward, (F32, ["n", 4]), extensions=kernels)
-    found = reasons(model)
-    assert any(wanted in reason for reason in found)
+    actual = reasons(model)
+    assert any(wanted in reason for reason in actual)
     edges = [edge for kernel in model.kernel_summaries for edge in kernel.unfused]
     stored = {op.node for kernel in model.kernel_summaries for op in kernel.ops}
     assert all(edge.producer.node in stored and edge.reader.node in stored for edge in edges)
@@ -109,9 +109,9 @@ def test_buffers_and_control_flow_have_reasons() -> None:
         return y * 2.0
 
     types = [BufferType(DType.float32, ["n"], HOST), TensorType(DType.bool, [], HOST)]
-    found = reasons(InferenceSession().load(Graph("flow", forward=forward, input_types=types)))
-    assert any("changes or reads a buffer" in reason for reason in found)
-    assert any("different control flow bodies" in reason for reason in found)
+    actual = reasons(InferenceSession().load(Graph("flow", forward=forward, input_types=types)))
+    assert any("changes or reads a buffer" in reason for reason in actual)
+    assert any("different control flow bodies" in reason for reason in actual)
 
 
 # *** fused next to unfused ***
@@ -196,8 +196,8 @@ def test_what_the_dtypes_allow() -> None:
     near, far = ones.copy(), ones.copy()
     near[1], far[3] = 1 + 4e-6, 1 + 1e-4
     assert between(near, ones, [ones], 2.0**-23) is None
-    found = between(far, ones, [ones], 2.0**-23)
-    assert found is not None and found.index == (3,) and found.count == 1
+    actual = between(far, ones, [ones], 2.0**-23)
+    assert actual is not None and actual.index == (3,) and actual.count == 1
     assert between(far, ones, [near * F32(1.0001)], 2.0**-23) is None  # its ops are as sensitive
     flags = np.array([True, False])
     assert between(~flags, flags, [~flags], 0.0) is None and between(~flags, flags, [flags], 0.0) is not None

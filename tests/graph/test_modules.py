@@ -147,10 +147,10 @@ def test_quantised_layers(encoding: QuantizationEncoding, tmp_path: Any) -> None
     plain = model(Tensor.from_numpy(indices)).numpy()
     model.load_state_dict({name: weight.data() for name, weight in weights.items()})
     assert model[0].encoding is encoding and model[1].shape == (7, 256)
-    found = model(Tensor.from_numpy(indices)).numpy()
-    assert np.abs(found - plain).max() < (0.05 if encoding is QuantizationEncoding.Q8_0 else 0.2)
+    actual = model(Tensor.from_numpy(indices)).numpy()
+    assert np.abs(actual - plain).max() < (0.05 if encoding is QuantizationEncoding.Q8_0 else 0.2)
     compiled = model.compile(TensorType(DType.int64, [1, "n"], HOST))(indices).numpy()
-    np.testing.assert_array_equal(compiled, found)
+    np.testing.assert_array_equal(compiled, actual)
     made = nn.Linear(256, 7, encoding=encoding)
     assert made.weight.shape == matrix.shape and made.weight.dtype is DType.uint8
     with pytest.raises(nn.StateError, match="is quantised in"):
@@ -168,8 +168,8 @@ def test_layers_of_other_checkpoints() -> None:
         parts = F.quantize(name, Tensor.from_numpy(weight))
         layer.load_state_dict({"weight": parts[0], "weight_scale": parts[1], "bias": np.ones(16, np.float32)})
         wanted = x @ F.dequantize(name, *parts).numpy().T + 1
-        for found in both_ways(layer, x):
-            np.testing.assert_allclose(found[0].numpy(), wanted, rtol=1e-4, atol=1e-4)
+        for entry in both_ways(layer, x):
+            np.testing.assert_allclose(entry[0].numpy(), wanted, rtol=1e-4, atol=1e-4)
         assert layer.shape == (16, 64) and layer.in_dim == 64
     words = rng.integers(-(1 << 31), 1 << 31, (8, 16)).astype(np.int32)
     scales = rng.uniform(0.01, 0.1, (2, 16)).astype(np.float16)
@@ -240,8 +240,8 @@ def test_recurrent_layers(kind: str, how: dict[str, Any]) -> None:
             return flat(self.layer(x))
 
     size = ("t", 3, 5) if "batch_first" not in how else (4, "t", 5)
-    for found in (eager, Flat().compile(f32(*x.shape))(x), Flat().compile(f32(*size))(x)):
-        for a, b in zip(found, wanted, strict=True):
+    for entry in (eager, Flat().compile(f32(*x.shape))(x), Flat().compile(f32(*size))(x)):
+        for a, b in zip(entry, wanted, strict=True):
             np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
@@ -258,8 +258,8 @@ def test_convolutions(how: dict[str, Any]) -> None:
     ours.load_state_dict(theirs.state_dict())
     x = numbers(2, 4, 9, 8)
     wanted = theirs(torch.from_numpy(x)).detach().numpy()
-    for found in both_ways(ours, x):
-        np.testing.assert_allclose(found[0].numpy(), wanted, rtol=1e-4, atol=1e-5)
+    for entry in both_ways(ours, x):
+        np.testing.assert_allclose(entry[0].numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_norms() -> None:
@@ -273,8 +273,8 @@ def test_norms() -> None:
         theirs.load_state_dict({name: torch.randn_like(t) for name, t in theirs.state_dict().items()})
         ours.load_state_dict(theirs.state_dict())
         wanted = theirs(torch.from_numpy(x)).detach().numpy()
-        for found in both_ways(ours, x):
-            np.testing.assert_allclose(found[0].numpy(), wanted, rtol=1e-4, atol=1e-5)
+        for entry in both_ways(ours, x):
+            np.testing.assert_allclose(entry[0].numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -288,8 +288,8 @@ def test_attention_with_weights_of_multi_head_attention(causal: bool) -> None:
     x = numbers(2, 5, 16)
     mask = torch.ones(5, 5, dtype=torch.bool).triu(1) if causal else None
     wanted = theirs(*[torch.from_numpy(x)] * 3, attn_mask=mask, need_weights=False)[0].detach().numpy()
-    for found in both_ways(ours, x):
-        np.testing.assert_allclose(found[0].numpy(), wanted, rtol=1e-4, atol=1e-5)
+    for entry in both_ways(ours, x):
+        np.testing.assert_allclose(entry[0].numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_fused_and_separate_heads_and_a_cache() -> None:
@@ -311,8 +311,8 @@ def test_fused_and_separate_heads_and_a_cache() -> None:
     fused.window = None
     whole = fused(x).numpy()
     _, *past = fused.heads(x[:, :5])
-    found, (keys, _) = fused.extended(x[:, 5:], tuple(past), 5)
-    np.testing.assert_allclose(found.numpy(), whole[:, 5:], rtol=1e-5, atol=1e-5)
+    actual, (keys, _) = fused.extended(x[:, 5:], tuple(past), 5)
+    np.testing.assert_allclose(actual.numpy(), whole[:, 5:], rtol=1e-5, atol=1e-5)
     assert keys.shape == [1, 2, 6, 8]
 
 
@@ -325,8 +325,8 @@ def turned(x: Any, table: Any, places: Any, interleaved: bool) -> Any:
     half = x.shape[-1] // 2
     pairs = x[..., ::2] + 1j * x[..., 1::2] if interleaved else x[..., :half] + 1j * x[..., half:]
     turns = (table[..., 0] + 1j * table[..., 1])[places][:, None, :]
-    found = pairs * turns
-    parts = [found.real, found.imag]
+    actual = pairs * turns
+    parts = [actual.real, actual.imag]
     return np.stack(parts, -1).reshape(x.shape) if interleaved else np.concatenate(parts, -1)
 
 
@@ -336,8 +336,8 @@ def test_rotary_positions(interleaved: bool) -> None:
     assert (rope.dim, rope.max_sequence_length) == (8, 20)
     x = numbers(2, 5, 3, 8)
     table = rope.weight.numpy()
-    found = rope(Tensor.from_numpy(x), 4).numpy()
-    np.testing.assert_allclose(found, turned(x, table, np.arange(4, 9), interleaved), rtol=1e-5, atol=1e-5)
+    actual = rope(Tensor.from_numpy(x), 4).numpy()
+    np.testing.assert_allclose(actual, turned(x, table, np.arange(4, 9), interleaved), rtol=1e-5, atol=1e-5)
 
     class At(nn.Module[..., Any]):
         def __init__(self) -> None:
@@ -348,13 +348,13 @@ def test_rotary_positions(interleaved: bool) -> None:
 
     at = At()
     place = TensorType(DType.int64, [], HOST)
-    np.testing.assert_array_equal(at.compile(f32(2, "n", 3, 8), place)(x, 4).numpy(), found)
+    np.testing.assert_array_equal(at.compile(f32(2, "n", 3, 8), place)(x, 4).numpy(), actual)
     for places in (np.arange(4, 9), np.tile(np.arange(4, 9), (2, 1))):
         type = TensorType(DType.int64, places.shape, HOST)
-        np.testing.assert_array_equal(at.compile(f32(2, 5, 3, 8), type)(x, places).numpy(), found)
+        np.testing.assert_array_equal(at.compile(f32(2, 5, 3, 8), type)(x, places).numpy(), actual)
     wide = np.concatenate([x, x], -1)
     longer = rope(Tensor.from_numpy(wide), 4).numpy()
-    np.testing.assert_array_equal(longer[..., :8], found)
+    np.testing.assert_array_equal(longer[..., :8], actual)
     np.testing.assert_array_equal(longer[..., 8:], x)
 
 
@@ -403,5 +403,5 @@ def test_a_mixture_of_experts() -> None:
         for e in chosen[token]:
             a = w1[e] @ row
             wanted[token] += shares[token, e] / total * (w2[e] @ (a / (1 + np.exp(-a)) * (w3[e] @ row)))
-    for found in both_ways(layer, x, types=[f32("b", 7, 8)]):
-        np.testing.assert_allclose(found[0].numpy().reshape(14, 8), wanted, rtol=1e-4, atol=1e-5)
+    for entry in both_ways(layer, x, types=[f32("b", 7, 8)]):
+        np.testing.assert_allclose(entry[0].numpy().reshape(14, 8), wanted, rtol=1e-4, atol=1e-5)

@@ -49,8 +49,8 @@ class Net:
         """The model."""
         kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
         given = [helper.make_tensor_value_info(n, kinds[x.dtype], x.shape) for n, x in self.inputs.items()]
-        found = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
-        graph = helper.make_graph(self.nodes, "g", given, found, initializer=self.weights)
+        actual = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+        graph = helper.make_graph(self.nodes, "g", given, actual, initializer=self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
         return onnx.shape_inference.infer_shapes(model)
 

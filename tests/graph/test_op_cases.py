@@ -131,10 +131,10 @@ def test_cases_on_views(family: str) -> None:
 
 
 def by_dtype(cases: list[op_cases.Case]) -> dict[Any, list[op_cases.Case]]:
-    found: dict[Any, list[op_cases.Case]] = {}
+    collected: dict[Any, list[op_cases.Case]] = {}
     for case in cases:
-        found.setdefault(np.dtype(case.dtypes[0]), []).append(case)
-    return found
+        collected.setdefault(np.dtype(case.dtypes[0]), []).append(case)
+    return collected
 
 
 def backwards(array: graphs.Array) -> graphs.Array:

@@ -88,13 +88,13 @@ def test_type_checkers_see_the_methods_that_rows_add(owner: type) -> None:
     assert sorted(seen) == sorted(added)
     for name, function in added.items():
         assert getattr(owner, name) is function
-        found = list(inspect.signature(function).parameters.values())[1:]
+        actual = list(inspect.signature(function).parameters.values())[1:]
         if name.startswith("__"):  # Python passes these by position
-            assert len(found) == len(seen[name]), name
+            assert len(actual) == len(seen[name]), name
         else:
             empty = inspect.Parameter.empty
-            found = [p for p in found if p.kind is not inspect.Parameter.VAR_POSITIONAL]
-            wanted = [(p.name, None if p.default is empty else repr(p.default)) for p in found]
+            actual = [p for p in actual if p.kind is not inspect.Parameter.VAR_POSITIONAL]
+            wanted = [(p.name, None if p.default is empty else repr(p.default)) for p in actual]
             assert list(seen[name]) == wanted, name
 
 

@@ -231,8 +231,8 @@ def test_elements_repeated_often_and_seldom() -> None:
 
 def test_sizes_from_tensors_feed_what_follows() -> None:
     def forward(x: Any) -> list[Any]:
-        found = ops.nonzero(x, "k")
-        picked = ops.gather_nd(x, found)
+        actual = ops.nonzero(x, "k")
+        picked = ops.gather_nd(x, actual)
         return [picked * 2, ops.shape_to_tensor([Dim("k") * 2, 5]), ops.range(0, Dim("k"), dtype=I64)]
 
     model = load(forward, T(F32, "m", "n"))
@@ -282,8 +282,8 @@ def test_indices_of_uint64() -> None:
 
     models = [graphs.load(forward, (np.float32, [3, 4]), (dtype, [2])) for dtype in (np.uint64, np.int64)]
     for given in ([2, 1], [1, 2]):
-        found = [graphs.results(m, x, np.array(given, t)) for m, t in zip(models, (np.uint64, np.int64), strict=True)]
-        for mine, wanted in zip(*found, strict=True):
+        actual = [graphs.results(m, x, np.array(given, t)) for m, t in zip(models, (np.uint64, np.int64), strict=True)]
+        for mine, wanted in zip(*actual, strict=True):
             assert np.array_equal(mine, wanted)
     taken = graphs.load(lambda x, i: ops.gather(x, i, 0), (np.float32, [3, 4]), (np.uint64, [2]))
     for far in (3, 2**63 - 1, 2**63, 2**64 - 1):

@@ -123,12 +123,12 @@ def test_scans_in_both_directions(dtype: Any) -> None:
 
     def expected(function: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
         x = np.flip(x, axis) if reverse else x
-        found = function(x, axis)
+        collected = function(x, axis)
         if exclusive:
-            found = np.roll(found, 1, axis)
-            if found.shape[axis]:
-                found[(slice(None),) * (axis % x.ndim) + (0,)] = function is np.cumprod
-        return np.flip(found, axis) if reverse else found
+            collected = np.roll(collected, 1, axis)
+            if collected.shape[axis]:
+                collected[(slice(None),) * (axis % x.ndim) + (0,)] = function is np.cumprod
+        return np.flip(collected, axis) if reverse else collected
 
     cases: dict[str, Case] = {
         f"{name} {axis} {exclusive} {reverse}": (

@@ -49,11 +49,11 @@ def ops_of(ir: GraphIR) -> Counter[str]:
 def agree(graph: Graph, *inputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The results with and without the passes are the same to the bit."""
     session = InferenceSession()
-    found = [output.to_numpy() for output in session.load(graph)(*inputs)]
+    actual = [output.to_numpy() for output in session.load(graph)(*inputs)]
     monkeypatch.setenv("EINKORN_WITHOUT", "graph")
     wanted = [output.to_numpy() for output in session.load(graph)(*inputs)]
     monkeypatch.delenv("EINKORN_WITHOUT")
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(actual, wanted, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
@@ -104,9 +104,9 @@ APPLIES: dict[str, list[tuple[Callable[..., Any], DType, dict[str, int]]]] = {
 def test_a_rule(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for f, dtype, left in APPLIES[rule]:
         graph = graph_of(f, (dtype, MATRIX))
-        found = ops_of(optimised(graph))
-        assert {name: found[name] for name in left if left[name]} == {name: n for name, n in left.items() if n}, found
-        assert sum(found.values()) <= sum(left.values()) or 0 in left.values()
+        actual = ops_of(optimised(graph))
+        assert {name: actual[name] for name in left if left[name]} == {name: n for name, n in left.items() if n}, actual
+        assert sum(actual.values()) <= sum(left.values()) or 0 in left.values()
         with np.errstate(all="ignore"):
             agree(graph, SPECIAL.astype(dtype.to_numpy()), monkeypatch=monkeypatch)
 
@@ -124,8 +124,8 @@ def test_slices_of_a_concat(first: int, size: int, left: int, monkeypatch: pytes
     graph = graph_of(
         lambda x, y: ops.exp(ops.concat([x, y], 1)[:, first : first + size]), (F32, ["m", 4]), (F32, ["m", 3])
     )
-    found = ops_of(optimised(graph))
-    assert found["slice"] + found["concat2"] == left or (left == 1 and size == 3 and not found["slice"])
+    collected = ops_of(optimised(graph))
+    assert collected["slice"] + collected["concat2"] == left or (left == 1 and size == 3 and not collected["slice"])
     agree(graph, SPECIAL, SPECIAL[:, :3], monkeypatch=monkeypatch)
 
 
@@ -162,8 +162,8 @@ def test_buffers_are_never_one() -> None:
         ops.buffer_store(second, x * 2.0)
         return first[...] + second[...]
 
-    (found,) = InferenceSession().load(graph_of(f, (F32, [3])))(np.ones(3, np.float32))
-    assert found.to_numpy().tolist() == [3, 3, 3]
+    (actual,) = InferenceSession().load(graph_of(f, (F32, [3])))(np.ones(3, np.float32))
+    assert actual.to_numpy().tolist() == [3, 3, 3]
 
 
 def test_buffers_are_read_when_their_turn_comes() -> None:
@@ -237,8 +237,8 @@ def test_what_depends_on_constants_is_computed_once(monkeypatch: pytest.MonkeyPa
         return x + ops.exp(c) * 2.0, x @ ops.transpose(ops.tanh(c), 0, 1)
 
     graph = graph_of(f, (F32, [3, 4]))
-    found = ops_of(optimised(graph))
-    assert not found["exp"] and not found["tanh"] and not found["mul"]
+    violations = ops_of(optimised(graph))
+    assert not violations["exp"] and not violations["tanh"] and not violations["mul"]
     agree(graph, SPECIAL, monkeypatch=monkeypatch)
     agree(graph, SPECIAL, monkeypatch=monkeypatch)  # the values come from the cache now
 
@@ -274,8 +274,8 @@ def test_permutes_cancel(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
         return ops.permute(z, [0, 3, 1, 2]) * 3.0
 
     graph = graph_of(f, (dtype, ["n", 3, "h", 5]), (dtype, ["n", 3, "h", 5]))
-    found = ops_of(optimised(graph))
-    assert found["permute"] == 1  # that of the bias, which is a constant
+    collected = ops_of(optimised(graph))
+    assert collected["permute"] == 1  # that of the bias, which is a constant
     rng = np.random.default_rng(0)
     agree(graph, *(rng.normal(size=(2, 3, 4, 5)).astype(dtype.to_numpy()) for _ in range(2)), monkeypatch=monkeypatch)
 
@@ -310,8 +310,8 @@ def test_weights_of_products_are_packed(dtype: str, transposed: bool, monkeypatc
     assert "made by graph.pack_weights)" in str(models[0].kernel_summaries[0])
     for rows in (0, 1, 2, 3, 4, 7, 8, 15, 31, 150):
         x = (numbers.standard_normal((rows, 2100)) * 5).astype(kind.to_numpy())
-        found, wanted = (model(x)[0].to_numpy() for model in models)
-        assert found.tobytes() == wanted.tobytes(), rows
+        actual, wanted = (model(x)[0].to_numpy() for model in models)
+        assert actual.tobytes() == wanted.tobytes(), rows
 
 
 def test_computations_on_weights_are_done_when_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,8 +580,8 @@ PROMISES: list[tuple[Callable[[Any], Any], Any, int]] = [  # a graph, its custom
 def test_promises_of_ops(forward: Callable[[Any], Any], op: Any, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is simplified and moved follows from the record of an op: custom ops are treated as built-in ones."""
     graph = Graph("g", forward=forward, input_types=[TensorType(F32, [3, 4], CPU)], custom_extensions=[op])
-    found = ops_of(optimised(graph))
-    assert sum(found.values()) == left, found
+    actual = ops_of(optimised(graph))
+    assert sum(actual.values()) == left, actual
     agree(graph, SPECIAL, monkeypatch=monkeypatch)
 
 

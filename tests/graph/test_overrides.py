@@ -88,18 +88,18 @@ def test_other_dtypes_stay_with_the_built_in_op(relu: Path, tmp_path: Path) -> N
         return ops.relu(ops.cast(x, DType.float64)), rounds[0], x + x
 
     graph = Graph("g", both, [F32, TensorType(DType.int64, [])], custom_extensions=[relu, add])
-    found = results(graph, X, np.int64(1))
-    np.testing.assert_array_equal(found[0], np.maximum(X, 0))
-    assert found[1] == 7
-    np.testing.assert_array_equal(found[2], X + X + 1000)
+    collected = results(graph, X, np.int64(1))
+    np.testing.assert_array_equal(collected[0], np.maximum(X, 0))
+    assert collected[1] == 7
+    np.testing.assert_array_equal(collected[2], X + X + 1000)
 
 
 def test_a_session_overrides_in_graphs_that_were_staged_without(relu: Path) -> None:
     graph = Graph("g", lambda x: (forward(x), ops.relu(ops.cast(x, DType.float64))), [F32])
     model = InferenceSession().load(graph, custom_extensions=[relu])
-    found = [each.to_numpy() for each in model(X)]
-    np.testing.assert_array_equal(found[0], WANTED)
-    np.testing.assert_array_equal(found[1], np.maximum(X, 0))
+    actual = [each.to_numpy() for each in model(X)]
+    np.testing.assert_array_equal(actual[0], WANTED)
+    np.testing.assert_array_equal(actual[1], np.maximum(X, 0))
     np.testing.assert_array_equal(results(graph, X)[0], np.maximum(X, 0) * 2 + 1)
 
 
@@ -109,8 +109,8 @@ def test_in_subgraphs_and_bodies(relu: Path) -> None:
         called = ops.call(part, x)[0]
         return ops.while_loop((called, 0), lambda x, n: n < 1, lambda x, n: (ops.relu(x), n + 1))[0]
 
-    found = results(Graph("g", outer, [F32], custom_extensions=[relu]), X)[0]
-    np.testing.assert_array_equal(found, np.where(WANTED > 0, WANTED, WANTED * 0.5))
+    actual = results(Graph("g", outer, [F32], custom_extensions=[relu]), X)[0]
+    np.testing.assert_array_equal(actual, np.where(WANTED > 0, WANTED, WANTED * 0.5))
 
 
 def test_in_packages(relu: Path, tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_helper_modules_that_import_each_other(tmp_path: Path) -> None:
 
 def _twins(tmp_path: Path, layout: str) -> list[Path]:
     """Two libraries with modules of the same names and other contents: ops `times2` and `times3`."""
-    found = []
+    collected = []
     for factor in (2, 3):
         folder = tmp_path / f"root{factor}" / "kernels"
         helper, imports = folder / "helpers.py", "from helpers import twist"
@@ -280,8 +280,8 @@ def _twins(tmp_path: Path, layout: str) -> list[Path]:
         helper.write_text(f"FACTOR = {factor}\n\n\ndef twist(value):\n    return value * FACTOR\n")
         body = "x[i] * FACTOR" if layout == "constant" else "twist(x[i])"
         (folder / "kernel.py").write_text(kernel_text(f"times{factor}", body, imports))
-        found.append(folder)
-    return found
+        collected.append(folder)
+    return collected
 
 
 @pytest.mark.parametrize("layout", ("plain", "constant", "package", "nested"))

@@ -154,9 +154,9 @@ def test_elements_of_narrow_floats_go_to_files_as_float32(tmp_path: Path) -> Non
     model = session.load(Graph("g", lambda *xs: [(x.print(f"{x.dtype}"), x)[1] for x in xs], types))
     given = [np.array([0, 1, 1]).astype(dtype) for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4, bool)]
     model(*given)
-    found = [np.load(tmp_path / f"{name}-0.npy") for name in ("bfloat16", "int4", "bool")]
-    assert [each.dtype for each in found] == [np.float32, np.int8, bool]
-    assert all(np.array_equal(a.astype(int), [0, 1, 1]) for a in found)
+    actual = [np.load(tmp_path / f"{name}-0.npy") for name in ("bfloat16", "int4", "bool")]
+    assert [each.dtype for each in actual] == [np.float32, np.int8, bool]
+    assert all(np.array_equal(a.astype(int), [0, 1, 1]) for a in actual)
     model(*(each[:0] for each in given))
     assert np.load(tmp_path / "bool-1.npy").shape == (0,)
 

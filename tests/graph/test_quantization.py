@@ -41,17 +41,17 @@ def any_blocks(encoding: QuantizationEncoding, *shape: int, seed: int = 0) -> An
 def run(forward: Callable[..., Any], *arrays: Any) -> Any:
     types = [TensorType(DType.from_numpy(array.dtype), array.shape, HOST) for array in arrays]
     results = InferenceSession().load(Graph("g", forward=forward, input_types=types))(*arrays)
-    found = [result.to_numpy() for result in results]
-    return found[0] if len(found) == 1 else found
+    actual = [result.to_numpy() for result in results]
+    return actual[0] if len(actual) == 1 else actual
 
 
 @pytest.mark.parametrize("encoding", BLOCKS, ids=lambda e: e.name)
 def test_decoding_has_the_bits_of_gguf(encoding: QuantizationEncoding) -> None:
     quantized = any_blocks(encoding, 3, 2, 3)
-    found = run(lambda q: ops.dequantize(encoding, q), quantized)
+    actual = run(lambda q: ops.dequantize(encoding, q), quantized)
     wanted = gguf.quants.dequantize(quantized, kind_of(encoding))
-    assert found.dtype == np.float32 and found.shape == wanted.shape
-    np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
+    assert actual.dtype == np.float32 and actual.shape == wanted.shape
+    np.testing.assert_array_equal(actual.view(np.uint32), wanted.view(np.uint32))
 
 
 @pytest.mark.parametrize("encoding", [e for e in BLOCKS if ENCODINGS[e].encode], ids=lambda e: e.name)
@@ -59,13 +59,13 @@ def test_encoding_has_the_bits_of_gguf(encoding: QuantizationEncoding) -> None:
     rng = np.random.default_rng(1)
     x = (rng.standard_normal((6, 512)) * np.exp(rng.standard_normal((6, 1)))).astype(np.float32)
     x[2], x[3, :40] = 0, 0
-    found = run(lambda x: ops.quantize(encoding, x), x)
+    actual = run(lambda x: ops.quantize(encoding, x), x)
     try:
-        np.testing.assert_array_equal(found, gguf.quants.quantize(x, kind_of(encoding)))
+        np.testing.assert_array_equal(actual, gguf.quants.quantize(x, kind_of(encoding)))
     except NotImplementedError:  # no encoder there: the error is at most that of a step
         bits = {"q4_k": 4, "q5_k": 5, "q6_k": 6}[encoding.name]
         size = np.abs(x).reshape(6, -1, 32).max(-1, keepdims=True)
-        error = np.abs(gguf.quants.dequantize(found, kind_of(encoding)) - x).reshape(6, -1, 32)
+        error = np.abs(gguf.quants.dequantize(actual, kind_of(encoding)) - x).reshape(6, -1, 32)
         assert (error <= 2.5 * size / (1 << bits) + 1e-9).all()
 
 
@@ -88,28 +88,28 @@ def test_products_are_those_of_float64_and_of_a_row_alone(encoding: Quantization
     graph = Graph("g", forward=lambda x: ops.qmatmul(encoding, None, x, weight), input_types=[type])
     model = InferenceSession().load(graph, weights_registry={"w": matrix})
     wanted = rounded(x) @ elements.T
-    found = model(x)[0].to_numpy()
-    assert np.abs(found - wanted).max() <= 1e-6 * np.abs(wanted).max()
+    actual = model(x)[0].to_numpy()
+    assert np.abs(actual - wanted).max() <= 1e-6 * np.abs(wanted).max()
     for k in range(7):
-        np.testing.assert_array_equal(model(x[k : k + 1])[0].to_numpy()[0], found[k])
+        np.testing.assert_array_equal(model(x[k : k + 1])[0].to_numpy()[0], actual[k])
 
 
 def test_elements_that_are_not_finite_stay_in_their_row() -> None:
     matrix = any_blocks(QuantizationEncoding.Q8_0, 5, 2)
     x = np.ones((3, 64), np.float32)
     x[1, 3] = np.nan
-    found = run(lambda x, w: ops.qmatmul("q8_0", None, x, w), x, matrix)
-    assert np.isnan(found[1]).all() and np.isfinite(found[[0, 2]]).all()
+    actual = run(lambda x, w: ops.qmatmul("q8_0", None, x, w), x, matrix)
+    assert np.isnan(actual[1]).all() and np.isfinite(actual[[0, 2]]).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_other_dtypes_of_the_left_operand(dtype: Any) -> None:
     x = np.random.default_rng(3).standard_normal((2, 3, 64)).astype(dtype)
     matrix = any_blocks(QuantizationEncoding.Q4_0, 5, 2)
-    found = run(lambda x, w: ops.qmatmul("q4_0", None, x, w), x, matrix)
+    actual = run(lambda x, w: ops.qmatmul("q4_0", None, x, w), x, matrix)
     exact = run(lambda x, w: ops.qmatmul("q4_0", None, x, w), x.astype(np.float32), matrix)
-    assert found.dtype == dtype and found.shape == (2, 3, 5)
-    np.testing.assert_array_equal(found, exact.astype(dtype))
+    assert actual.dtype == dtype and actual.shape == (2, 3, 5)
+    np.testing.assert_array_equal(actual, exact.astype(dtype))
 
 
 @pytest.mark.parametrize("name", ["int8_row", "float8_tensor", "float8_row", "float8_block"])
@@ -132,10 +132,10 @@ def test_numbers_with_scales(name: str) -> None:
 
 def digits_of(words: Any, order: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)) -> Any:
     """The eight digits of words along a last axis."""
-    found = np.zeros((*words.shape, 8), np.int64)
+    collected = np.zeros((*words.shape, 8), np.int64)
     for k, place in enumerate(order):
-        found[..., place] = (words.astype(np.int64) >> (4 * k)) & 15
-    return found
+        collected[..., place] = (words.astype(np.int64) >> (4 * k)) & 15
+    return collected
 
 
 @pytest.mark.parametrize("sym", [False, True])
@@ -163,8 +163,8 @@ def test_groups(method: str, sym: bool) -> None:
     decoded = run(lambda *t: ops.dequantize(config.quant_method, *t, config=config), *tensors)
     np.testing.assert_array_equal(decoded, elements)
     x = rng.standard_normal((3, channels)).astype(np.float32)
-    found = run(lambda x, *t: ops.qmatmul(config.quant_method, config, x, *t), x, *tensors)
-    assert np.abs(found - x.astype(np.float64) @ elements).max() <= 1e-6 * np.abs(x @ elements).max()
+    actual = run(lambda x, *t: ops.qmatmul(config.quant_method, config, x, *t), x, *tensors)
+    assert np.abs(actual - x.astype(np.float64) @ elements).max() <= 1e-6 * np.abs(x @ elements).max()
 
 
 def test_what_is_known_of_an_encoding() -> None:

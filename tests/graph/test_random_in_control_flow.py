@@ -76,8 +76,8 @@ def loop_in_branch(out: Any, at: Any, n: Any) -> Any:
     types = None if not hasattr(out, "type") else [out.type, at.type]
 
     def loop() -> Any:
-        found = F.while_loop((out, at, 0 * n), lambda o, a, k: k < n, lambda o, a, k: (*drawn(o, a), k + 1))
-        return found[0], found[1]
+        actual = F.while_loop((out, at, 0 * n), lambda o, a, k: k < n, lambda o, a, k: (*drawn(o, a), k + 1))
+        return actual[0], actual[1]
 
     out, at = F.cond(n > 1, types, lambda: drawn(out, at), loop)
     return drawn(out, at)[0]
@@ -124,8 +124,8 @@ PROGRAMS = [one_loop, nested, branches, loop_in_branch, in_predicate, seeds_in_b
 
 def step_by_step(program: Callable[..., Any], n: int) -> np.ndarray[Any, Any]:
     start = Tensor.constant(np.zeros((ROWS, 4), np.float32)), Tensor.constant(np.int64(0)), Tensor.constant(np.int64(n))
-    found: np.ndarray[Any, Any] = program(*start).to_numpy()
-    return found
+    actual: np.ndarray[Any, Any] = program(*start).to_numpy()
+    return actual
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -147,9 +147,9 @@ def test_no_two_rows_are_the_same() -> None:
 
 
 def test_the_streams_of_a_loop_follow_each_other() -> None:
-    found = step_by_step(one_loop, 4)
+    actual = step_by_step(one_loop, 4)
     for stream in range(10):
-        np.testing.assert_array_equal(found[stream], uniform_reference(4, np.float32, 5, stream, 0.0, 1.0))
+        np.testing.assert_array_equal(actual[stream], uniform_reference(4, np.float32, 5, stream, 0.0, 1.0))
 
 
 def test_loops_without_random_ops_carry_no_count() -> None:
@@ -207,8 +207,8 @@ def test_an_op_that_fails_draws_nothing() -> None:
             ops.cond(x[0] < 2, [x.type], lambda: drawing_loop() + drawing_loop(), lambda: x[:2])
         return ops.random.uniform([4])
 
-    found = graphs.run(forward, np.zeros(4, np.float32))[0]
-    np.testing.assert_array_equal(found, uniform_reference(4, np.float32, 0, 0, 0.0, 1.0))
+    actual = graphs.run(forward, np.zeros(4, np.float32))[0]
+    np.testing.assert_array_equal(actual, uniform_reference(4, np.float32, 0, 0, 0.0, 1.0))
 
 
 def test_on_a_simulated_gpu() -> None:
@@ -219,8 +219,8 @@ def test_on_a_simulated_gpu() -> None:
         def body(x: Any, k: Any) -> Any:
             return x * 2 + ops.random.uniform([4], dtype=DType.float32, device=ref), k - 1
 
-        found = ops.while_loop((x, n), lambda x, k: k > 0, body)[0]
-        return found * 2 + ops.random.uniform([4], dtype=DType.float32, device=ref)
+        actual = ops.while_loop((x, n), lambda x, k: k > 0, body)[0]
+        return actual * 2 + ops.random.uniform([4], dtype=DType.float32, device=ref)
 
     graph = Graph("g", forward, [TensorType(DType.float32, [4], ref), TensorType(DType.int64, [], ref)])
     model = InferenceSession(devices=[device, CPU()]).load(graph)

@@ -30,8 +30,8 @@ def graph_of(kernel: Any) -> Graph:
 
 
 def result(graph: Graph) -> list[float]:
-    found: list[float] = InferenceSession().load(graph)(ONES)[0].to_numpy().tolist()
-    return found
+    actual: list[float] = InferenceSession().load(graph)(ONES)[0].to_numpy().tolist()
+    return actual
 
 
 def test_graphs_and_models_keep_the_kernel_they_were_made_with() -> None:

@@ -57,12 +57,12 @@ def load(library: Path) -> Model:
 
 def failures(model: Model) -> list[KernelError]:
     """A failed assert in a helper, and an index that is too large."""
-    found = []
+    collected = []
     for index in (2, 5):
         with pytest.raises(KernelError) as caught:
             model(X, np.array([0, index], np.int32))
-        found.append(caught.value)
-    return found
+        collected.append(caught.value)
+    return collected
 
 
 def check(model: Model, file: Path, named: str | None = None) -> None:

@@ -119,9 +119,9 @@ def test_every_dtype(tmp_path: Path, gap: int) -> None:
     }
     weights = load_weights([written(tmp_path / "model.safetensors", tensors, gap=gap)])
     for name, array in tensors.items():
-        found = weights[name].data()
-        assert found.dtype is DType[name]
-        np.testing.assert_array_equal(np.asarray(found).view(np.uint8), array.view(np.uint8))
+        actual = weights[name].data()
+        assert actual.dtype is DType[name]
+        np.testing.assert_array_equal(np.asarray(actual).view(np.uint8), array.view(np.uint8))
 
 
 def test_packed_and_foreign_dtypes(tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_files_with_wrong_bytes(tmp_path_factory: pytest.TempPathFactory, data: 
         assert error.code == "EK0434" and str(path) in error.message
         return
     for _, weight in weights.items():
-        found = weight.data()
-        assert np.asarray(found).nbytes == math.prod(map(int, found.shape)) * found.dtype.size_in_bytes
+        actual = weight.data()
+        assert np.asarray(actual).nbytes == math.prod(map(int, actual.shape)) * actual.dtype.size_in_bytes
 
 
 def test_weight_data_of_an_array() -> None:
-    found = WeightData.from_numpy(W, "w")
-    assert (found.name, found.dtype, found.shape) == ("w", DType.float32, [3, 2])
-    assert np.shares_memory(np.asarray(found), W) and found.__dlpack_device__()[0] == 1
+    actual = WeightData.from_numpy(W, "w")
+    assert (actual.name, actual.dtype, actual.shape) == ("w", DType.float32, [3, 2])
+    assert np.shares_memory(np.asarray(actual), W) and actual.__dlpack_device__()[0] == 1

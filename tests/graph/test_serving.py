@@ -70,13 +70,13 @@ def rows_of(tokens: list[int], first: int, part: int) -> Any:
 def expected(query: Any, tokens: list[int], dtype: DType) -> Any:
     """Attention of the last rows of a sequence, in float64."""
     stored = [rounded(rows_of(tokens, 0, part), dtype).repeat(2, 1) for part in (0, 1)]
-    found = np.empty(query.shape)
+    collected = np.empty(query.shape)
     for row in range(len(query)):
         k, v = (x[: len(tokens) - len(query) + row + 1] for x in stored)
         scores = np.einsum("hd,nhd->hn", query[row].astype(np.float64), k) / math.sqrt(SIZE)
         powers = np.exp(scores - scores.max(1, keepdims=True))
-        found[row] = np.einsum("hn,nhd->hd", powers / powers.sum(1, keepdims=True), v)
-    return found
+        collected[row] = np.einsum("hn,nhd->hd", powers / powers.sum(1, keepdims=True), v)
+    return collected
 
 
 class Schedule:
@@ -125,14 +125,14 @@ class Schedule:
                            + [rows_of(some, len(self.held[s]), part) for s, some in new.items()])
             for part in (0, 1)
         )  # fmt: skip
-        found = self.model(query, k.astype(np.float32), v.astype(np.float32), self.cache.pages,
+        actual = self.model(query, k.astype(np.float32), v.astype(np.float32), self.cache.pages,
                            batch.offsets, batch.lengths, batch.table)[0].to_numpy()  # fmt: skip
         for i, (sequence, some) in enumerate(new.items()):
             self.cache.step(sequence, some)
             self.held[sequence] += some
             rows = slice(batch.offsets[i], batch.offsets[i + 1])
             wanted = expected(query[rows], self.held[sequence], self.cache.params.dtype)
-            np.testing.assert_allclose(found[rows], wanted, rtol=0, atol=2e-6)
+            np.testing.assert_allclose(actual[rows], wanted, rtol=0, atol=2e-6)
 
     def check(self) -> None:
         """Each sequence has its numbers, and each page is counted."""
@@ -146,11 +146,11 @@ class Schedule:
                 wanted = rounded(rows_of(tokens, 0, part), self.cache.params.dtype)
                 shape = (SHARED, size, SIZE) if part else (SHARED, SIZE, size)
                 head = memory[:, part, 1]
-                found = head[..., : size * SIZE].reshape(-1, *shape).astype(np.float64)
-                found = found if part else found.swapaxes(-1, -2)  # the keys of a page lie number by number
+                actual = head[..., : size * SIZE].reshape(-1, *shape).astype(np.float64)
+                actual = actual if part else actual.swapaxes(-1, -2)  # the keys of a page lie number by number
                 if self.cache.params.dtype in SCALED:
-                    found = found * np.ascontiguousarray(head[..., size * SIZE :]).view(np.float32)[..., None]
-                stored = [found[pages[i // size], :, i % size] for i in range(len(tokens))]
+                    actual = actual * np.ascontiguousarray(head[..., size * SIZE :]).view(np.float32)[..., None]
+                stored = [actual[pages[i // size], :, i % size] for i in range(len(tokens))]
                 np.testing.assert_allclose(np.array(stored).reshape(wanted.shape), wanted, rtol=2e-7, atol=0)
         used = {page for sequence in self.held for page in self.cache.pages_of(sequence)}
         assert self.cache.pages_in_use == len(used)
@@ -209,7 +209,7 @@ def test_rows_get_the_same_bits_however_they_are_cut(
 
     def in_pieces(pieces: list[int]) -> Any:
         first, other = cache.claim(), cache.claim()
-        found = []
+        collected = []
         for count in pieces:
             cache.alloc(first, count)
             cache.alloc(other, 1)
@@ -217,12 +217,12 @@ def test_rows_get_the_same_bits_however_they_are_cut(
             rows = slice(cache.length(first), cache.length(first) + count)
             given = (np.concatenate([x[:1], x[rows]]) for x in (q, k, v))
             tables = (batch.offsets, batch.lengths, batch.table)
-            found.append(model(*given, cache.pages, *tables)[0].to_numpy()[1:])
+            collected.append(model(*given, cache.pages, *tables)[0].to_numpy()[1:])
             cache.step(first, [0] * count)
             cache.step(other, [1])
         cache.release(first)
         cache.release(other)
-        return np.concatenate(found)[:140]
+        return np.concatenate(collected)[:140]
 
     whole = in_pieces([length])
     for pieces in ([1] * length, [63, 1, 64, 3, 19], [7] * 21 + [3]):
@@ -480,8 +480,8 @@ def test_the_asynchronous_form_gives_the_same(network: Network, alone: Any) -> N
 def test_streams_of_several_threads_run_together(network: Network, alone: Any) -> None:
     made = generator(network)
     with ThreadPoolExecutor(5) as pool:
-        found = list(pool.map(lambda number: list(made.stream(PROMPTS[number], PARAMS[number])), range(5)))
-    assert found == [tokens for tokens, _ in alone]
+        actual = list(pool.map(lambda number: list(made.stream(PROMPTS[number], PARAMS[number])), range(5)))
+    assert actual == [tokens for tokens, _ in alone]
 
 
 def test_consumers_of_one_stream_share_its_tokens(network: Network, alone: Any) -> None:

@@ -226,10 +226,10 @@ def first(out: OutputTensor[float32, "1"], x: InputTensor[float32, "n"]):
 def test_ops_with_shape_functions_have_code_for_gpus(target: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text(GPU_KERNELS)
     package = build_package(str(tmp_path / "k.py"), str(tmp_path / "k.pkg"), [target, "x86-64-v3"])
-    found = {(variant.op, variant.target): variant for variant in package.variants}
-    assert found["filled", target].kind == kind and found["filled", "x86-64-v3"].kind == "so"
+    returned = {(variant.op, variant.target): variant for variant in package.variants}
+    assert returned["filled", target].kind == kind and returned["filled", "x86-64-v3"].kind == "so"
     if kind == "ptx":
-        text = package.code(found["filled", target]).decode()
+        text = package.code(returned["filled", target]).decode()
         assert text.count(".entry") == 1 and "filled" in text
     wrong = GPU_KERNELS.replace("total += n[i]", "total += value")
     (tmp_path / "wrong.py").write_text(wrong)

@@ -261,6 +261,6 @@ def test_the_programs_are_of_every_kind() -> None:
     """Else the test above would hold for nothing: calls that agree, that are refused, and graphs that are not made."""
     kinds = [kind for seed in range(60) for kind, _ in program(seed)]
     assert len(set(kinds)) >= 12 and len(kinds) > 200
-    found = [check(seed, interpret=True) for seed in range(20)]
+    result = [check(seed, interpret=True) for seed in range(20)]
     for outcome in ("agreed", "refused"):
-        assert sum(counts[outcome] for counts in found) > 20
+        assert sum(counts[outcome] for counts in result) > 20

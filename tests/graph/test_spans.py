@@ -37,13 +37,13 @@ def test_a_span_holds_the_calls_that_are_made_in_it(tmp_path: Path) -> None:
         for _ in range(2):
             with span("inner"):
                 model(X)
-    found = events(json.loads((tmp_path / "trace.json").read_text()))
-    (outer,) = [event for event in found if event["name"] == "outer"]
+    actual = events(json.loads((tmp_path / "trace.json").read_text()))
+    (outer,) = [event for event in actual if event["name"] == "outer"]
     assert outer["cat"] == "span" and outer["args"] == {"step": 3}
-    for event in found:
+    for event in actual:
         assert outer["ts"] <= event["ts"] and event["ts"] + event["dur"] <= outer["ts"] + outer["dur"] + 1e-3
-    inner = [event for event in found if event["name"] == "inner"]
-    calls = [event for event in found if event["cat"] == "call"]
+    inner = [event for event in actual if event["name"] == "inner"]
+    calls = [event for event in actual if event["cat"] == "call"]
     for each, call in zip(inner, calls, strict=True):
         assert each["ts"] <= call["ts"] and call["dur"] <= each["dur"] and each["tid"] == call["tid"]
     times = profile.spans()

@@ -181,10 +181,10 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 
 def _nested(depth: int) -> Any:
-    found: Any = 1
+    actual: Any = 1
     for _ in range(depth):
-        found = [found]
-    return found
+        actual = [actual]
+    return actual
 
 
 # --- ops ---
@@ -286,7 +286,7 @@ class Derived(Context):
             self.values = dict(zip(case.tensors, self.graph.inputs, strict=True))
         else:
             dtypes = [KINDS[kind].dtypes for kind in op.operands.values()]
-            types = [TensorType(F32 if F32 in found else found[0], [2, 3]) for found in dtypes]
+            types = [TensorType(F32 if F32 in entry else entry[0], [2, 3]) for entry in dtypes]
             self.graph = Graph("wrong", input_types=types)
             self.values = dict(zip(op.operands, self.graph.inputs, strict=True))
         self.name, self.op = name, op
@@ -366,7 +366,7 @@ def trouble(error: BaseException, op: str | None, argument: str, elsewhere: bool
 
 @pytest.mark.parametrize("name", sorted(ALL_OPS))
 def test_ops(name: str) -> None:
-    found, context = [], None
+    violations, context = [], None
     for argument, label, given in _cases(name):
         context, given = given
         before = context.state()
@@ -378,10 +378,10 @@ def test_ops(name: str) -> None:
                 if context.state() != before:
                     what = "the graph is changed"
                 if what:
-                    found.append(f"{name}({argument}={label}): {what}")
+                    violations.append(f"{name}({argument}={label}): {what}")
     if context is not None:
         str(context.graph)
-    assert not found, f"{len(found)} of them:\n" + "\n".join(found)
+    assert not violations, f"{len(violations)} of them:\n" + "\n".join(violations)
 
 
 def _cases(name: str) -> Iterator[tuple[str, str, Any]]:
@@ -692,10 +692,10 @@ def _tried(found: list[str], call: Callable[[], Call], *, graph: Any = None, pyt
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(name: str) -> None:
-    context, found = Context(), list[str]()
+    context, violations = Context(), list[str]()
     with context.graph:
-        _tried(found, lambda: METHODS[name](context), graph=context, python=name.startswith("reflected"))
-    assert not found, f"{len(found)} of them:\n" + "\n".join(found)
+        _tried(violations, lambda: METHODS[name](context), graph=context, python=name.startswith("reflected"))
+    assert not violations, f"{len(violations)} of them:\n" + "\n".join(violations)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -703,9 +703,9 @@ def test_others(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """In a folder with one script: some paths lead to where one is, and all files there are read for kernels."""
     (tmp_path / "script.py").write_text("print(1)\n")
     monkeypatch.chdir(tmp_path)
-    found: list[str] = []
-    _tried(found, OTHERS[name], python=True)
-    assert not found, f"{len(found)} of them:\n" + "\n".join(found)
+    violations: list[str] = []
+    _tried(violations, OTHERS[name], python=True)
+    assert not violations, f"{len(violations)} of them:\n" + "\n".join(violations)
 
 
 # --- the texts of some, and their hints ---
@@ -793,9 +793,9 @@ def test_every_method_is_here() -> None:
     missing = []
     for owner in CLASSES:
         for base in owner.__mro__[:-1]:
-            for name, found in vars(base).items():
-                function = getattr(found, "__func__", found)
-                own = 0 if isinstance(found, staticmethod) else 1
+            for name, entry in vars(base).items():
+                function = getattr(entry, "__func__", entry)
+                own = 0 if isinstance(entry, staticmethod) else 1
                 taken = getattr(getattr(function, "__code__", None), "co_argcount", 0) - own
                 if not name.startswith("_") and taken > 0 and name not in tried:
                     missing.append(f"{owner.__name__}.{name}")

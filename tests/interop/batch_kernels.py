@@ -119,17 +119,17 @@ def _differences(x: Any) -> Any:
 
 def arguments(sizes: str, *batch: int) -> list[Any]:
     """Arrays of these sizes: `w` has no batch, `i` is an index for each member, `s` a number."""
-    random, found = np.random.default_rng(3), list[Any]()
+    random, collected = np.random.default_rng(3), list[Any]()
     for each in sizes.split():
         own = tuple(int(size) for size in each.strip("wsi").split(",") if size)
         if each == "s":
-            found.append(np.float32(1.5))
+            collected.append(np.float32(1.5))
         elif each == "i":
-            found.append(random.integers(0, 5, batch).astype(np.int32))
+            collected.append(random.integers(0, 5, batch).astype(np.int32))
         else:
             shape = own if each.startswith("w") else (*batch, *own)
-            found.append(random.standard_normal(shape).astype(np.float32))
-    return found
+            collected.append(random.standard_normal(shape).astype(np.float32))
+    return collected
 
 
 # Of these the members depend on each other, on their place, or on how many there are.

@@ -133,11 +133,11 @@ def kept(out: OutputTensor[T, "found"], x: InputTensor[T, "n"]):
 
 @kept.shape
 def kept_sizes(x):
-    found = int64(0)
+    result = int64(0)
     for i in range(x.dim(0)):
         if x[i] > 0:
-            found = found + 1
-    return found
+            result = result + 1
+    return result
 
 
 @register("in_parallel")

@@ -66,11 +66,11 @@ def derivatives() -> None:
         for name in ours if count == 4 else ("swish of shards", "replicated weights"):
             (function, args), (native, _) = ours[name], theirs[name]
             every = tuple(range(len(args)))
-            found, wanted = (jax.jit(jax.grad(f, every))(*args) for f in (function, native))
-            say(f"{count} devices, {name}: gradients", alike(found, wanted))
+            actual, wanted = (jax.jit(jax.grad(f, every))(*args) for f in (function, native))
+            say(f"{count} devices, {name}: gradients", alike(actual, wanted))
             if name == "replicated weights" and count == 2:
-                found, wanted = (jax.jit(jax.hessian(f, every))(*args) for f in (function, native))
-                say(f"{count} devices, {name}: second derivatives", alike(found, wanted))
+                actual, wanted = (jax.jit(jax.hessian(f, every))(*args) for f in (function, native))
+                say(f"{count} devices, {name}: second derivatives", alike(actual, wanted))
 
 
 def ones_backward() -> None:
@@ -143,8 +143,8 @@ def shardings() -> None:
     gradient = jax.jit(jax.grad(lambda x: (swish(x) ** 2).sum()))
     say("sharded gradients: nothing is gathered", "all-gather" not in gradient.lower(rows).compile().as_text())
     say("sharded, of operands that are sharded otherwise", alike(jax.jit(product)(rows, columns), rows * rows))
-    found, sums = jax.jit(totals)(columns, matrix)
-    say("a promised batch, split along other axes", alike((found, sums), (columns, columns.sum(1))))
+    actual, sums = jax.jit(totals)(columns, matrix)
+    say("a promised batch, split along other axes", alike((actual, sums), (columns, columns.sum(1))))
     along = jax.jit(rotated)(jax.device_put(X, NamedSharding(mesh, P("d"))))
     say("what cannot be split is gathered", alike(along, jnp.roll(X, -1)))
     follow = einkorn.jax.op(direct_kernels.follow)

@@ -56,10 +56,10 @@ square.backward(square_backward)
 @register("pickled::total")
 def total(out: OutputTensor[N, "n"], xs: VariadicTensors[N, "n"]):
     def element(i):
-        found = xs[0][i]
+        result = xs[0][i]
         for k in unroll(1, len(xs)):
-            found += xs[k][i]
-        return found
+            result += xs[k][i]
+        return result
 
     foreach(out, element)
 

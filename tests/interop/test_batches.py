@@ -21,14 +21,14 @@ def made_for(kernel, arrays):
 def test_independent_members(name):
     """One member is computed alike in batches of one to three axes, and by a call of its own."""
     kernel, sizes, oracle = INDEPENDENT[name]
-    found = []
+    collected = []
     for batch in ((3,), (2, 3), (2, 1, 3)):
         arrays = arguments(sizes, *batch)
         made = made_for(kernel, arrays)
         axes = batch_axes(made, [np.ndim(a) for a in arrays])
         assert axes is not None and max(axes) == len(batch)
-        found.append((made, axes))
-    assert all(same_member(found[0][0], made, found[0][1], max(axes) - 1) for made, axes in found)
+        collected.append((made, axes))
+    assert all(same_member(collected[0][0], made, collected[0][1], max(axes) - 1) for made, axes in collected)
     arrays = arguments(sizes, 6)
     results = as_tuple(kernel(*arrays))
     for result, expected in zip(results, as_tuple(oracle(*arrays)), strict=True):

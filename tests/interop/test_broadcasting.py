@@ -27,28 +27,28 @@ SHAPES = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 def broadcast_shapes(draw: Any, count: int) -> list[tuple[int, ...]]:
     """Shapes that broadcast: of a common one, with axes left out or of size 1."""
     common = draw(SHAPES)
-    found = []
+    collected = []
     for _ in range(count):
         kept = common[draw(st.integers(0, len(common))) :]
-        found.append(tuple(draw(st.sampled_from([1, size])) for size in kept))
-    return found
+        collected.append(tuple(draw(st.sampled_from([1, size])) for size in kept))
+    return collected
 
 
 @st.composite
 def arrays(draw: Any, count: int, dtype: Any) -> list[Any]:
     """Arrays of such shapes, as views with steps, backwards and transposed; numbers among them."""
-    found: list[Any] = []
+    collected: list[Any] = []
     for shape in draw(broadcast_shapes(count)):
         if not shape and draw(st.booleans()):
-            found.append(draw(st.integers(-3, 3)))
+            collected.append(draw(st.integers(-3, 3)))
             continue
         steps = [draw(st.sampled_from([1, 2, -1, -2])) for _ in shape]
         order = draw(st.permutations(range(len(shape))))
         base = np.zeros([shape[axis] * abs(steps[axis]) for axis in order], dtype)
         base[...] = np.arange(base.size).reshape(base.shape) % 7
         view = base.transpose(np.argsort(order)) if shape else base
-        found.append(view[tuple(slice(None, None, step) for step in steps)])
-    return found
+        collected.append(view[tuple(slice(None, None, step) for step in steps)])
+    return collected
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64])
@@ -61,8 +61,8 @@ def test_random_calls_give_what_numpy_gives(dtype: Any) -> None:
         if all(isinstance(value, int) for value in values):
             return
         for _ in range(2):
-            found = k.plus(*values)
-            assert found.shape == wanted.shape and found.dtype == dtype and np.array_equal(found, wanted)
+            actual = k.plus(*values)
+            assert actual.shape == wanted.shape and actual.dtype == dtype and np.array_equal(actual, wanted)
 
     plus()
 
@@ -140,8 +140,8 @@ def test_out_is_filled() -> None:
 
 def test_buffers_and_devices() -> None:
     row = Buffer.from_numpy(M[0])
-    found = k.minus(M, row)
-    assert isinstance(found, Buffer) and np.array_equal(found.to_numpy(), M - M[0])
+    actual = k.minus(M, row)
+    assert isinstance(actual, Buffer) and np.array_equal(actual.to_numpy(), M - M[0])
     there = Accelerator("sim")
     on_gpu = k.minus(Buffer.from_numpy(M).to(there), Buffer.from_numpy(M[:, :1].copy()).to(there))
     assert on_gpu.device == there and np.array_equal(on_gpu.to_numpy(), M - M[:, :1])
@@ -232,8 +232,8 @@ def test_values_of_graphs_broadcast() -> None:
 
     types = [TensorType(DType.float32, ["m", "n"]), TensorType(DType.float32, ["n"])]
     model = InferenceSession().load(Graph("broadcast", forward=forward, input_types=types))
-    found = [buffer.to_numpy() for buffer in model(M, M[0])]
-    for one, other in zip(found, (M - M[0], M - 2, M[0] - M, 3 * M - M[0]), strict=True):
+    actual = [buffer.to_numpy() for buffer in model(M, M[0])]
+    for one, other in zip(actual, (M - M[0], M - 2, M[0] - M, 3 * M - M[0]), strict=True):
         assert np.array_equal(one, other)
     with pytest.raises(EinkornError) as caught:
         Graph("ramp", forward=lambda x, row: k.row_sums(x, row), input_types=types)
@@ -245,5 +245,5 @@ def test_values_of_graphs_broadcast() -> None:
 
 def test_tensors_of_einkorn_broadcast() -> None:
     x, row = Tensor.from_dlpack(M), Tensor.from_dlpack(M[0])
-    for found, wanted in ((k.minus(x, row), M - M[0]), (k.minus(row, x), M[0] - M), (k.minus(x, 2.0), M - 2)):
-        assert isinstance(found, Tensor) and np.array_equal(np.from_dlpack(found), wanted)
+    for each, wanted in ((k.minus(x, row), M - M[0]), (k.minus(row, x), M[0] - M), (k.minus(x, 2.0), M - 2)):
+        assert isinstance(each, Tensor) and np.array_equal(np.from_dlpack(each), wanted)

@@ -350,20 +350,20 @@ def test_a_failing_assert_says_where_and_nothing_is_left() -> None:
 
 
 def test_ten_threads_fail_each_with_its_own_error() -> None:
-    found: list[bool] = []
+    collected: list[bool] = []
 
     def work(number: int) -> None:
         x = np.ones(50_000, np.float32)
         x[number] = -1
         try:
             k.in_parallel(x if number % 2 else np.ones(10, np.float32))
-            found.append(number % 2 == 0)
+            collected.append(number % 2 == 0)
         except KernelError:
-            found.append(number % 2 == 1)
+            collected.append(number % 2 == 1)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 10
+    assert collected == [True] * 10

@@ -137,15 +137,15 @@ def wanted(x: Any) -> Any:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The counts of each arena that was fitted."""
-    found: list[int] = []
+    collected: list[int] = []
     fit = Arenas.fit
 
     def noted(self: Arenas, address: int, *counts: int) -> int:
-        found.append(address)
+        collected.append(address)
         return fit(self, address, *counts)
 
     monkeypatch.setattr(Arenas, "fit", noted)
-    return found
+    return collected
 
 
 def test_models_with_temporaries_have_doors(counted: list[int]) -> None:

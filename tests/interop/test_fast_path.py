@@ -133,10 +133,10 @@ def test_scalars_of_numpy_have_a_door() -> None:
     np.testing.assert_array_equal(kernels.axpy(np.float32(3), X, Y), 3 * X + Y)
     for other in (np.float64(0.25), np.int8(3), np.bool_(True), 0.25, 3):  # they are converted, by Python
         for _ in range(3):
-            found = kernels.axpy(other, X, Y)
+            actual = kernels.axpy(other, X, Y)
             BACKGROUND.wait()
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, np.float32(other) * X + Y)
+        assert actual.dtype == np.float32
+        np.testing.assert_array_equal(actual, np.float32(other) * X + Y)
 
 
 def test_sizes_share_a_door() -> None:
@@ -194,9 +194,9 @@ def test_variables_that_change_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
 
     reads = Reads()
     reads.in_class(Group, "LOW")
-    found = variables(reads)
-    assert found is not None
-    (members, name, value) = found[0][0]
+    actual = variables(reads)
+    assert actual is not None
+    (members, name, value) = actual[0][0]
     assert (name, value) == ("LOW", 5.0) and members["LOW"] == 5.0
     Group.LOW = 6.0
     assert members["LOW"] == 6.0
@@ -324,9 +324,9 @@ def test_models_have_doors_for_views() -> None:
     kinds = [(x, x + 1), (x[::-1], x), (column, column), (rows[1], x[::-1]), (x[::2], Buffer.from_numpy(x)[8:])]
     for given in kinds:
         for _ in range(4):
-            (found,) = model(*given)
+            (actual,) = model(*given)
             first, second = (value.to_numpy() if isinstance(value, Buffer) else value for value in given)
-            np.testing.assert_array_equal(found.to_numpy(), first * 2 - second)
+            np.testing.assert_array_equal(actual.to_numpy(), first * 2 - second)
         BACKGROUND.wait()
     assert len(model._doors) == 4
     assert [steps(lambda given=given: model(*given)) for given in kinds[:4]] == [1] * 4  # type: ignore[misc]
@@ -348,9 +348,9 @@ def test_models_have_doors_for_numbers(name: str) -> None:
     for number in numbers:
         for given in (x, x.T):
             for _ in range(5):
-                (found,) = model(given, number)
-                assert found.dtype is dtype
-                np.testing.assert_array_equal(found.to_numpy(), given)
+                (actual,) = model(given, number)
+                assert actual.dtype is dtype
+                np.testing.assert_array_equal(actual.to_numpy(), given)
             BACKGROUND.wait()
     assert model._doors
     for wrong in ("1", None, 1j, np.int16(1), np.complex64(1), *([] if dtype.is_float() else [1.5, 1 << 80, -200])):

@@ -26,8 +26,8 @@ FLOATS = [DType.float16, DType.bfloat16, DType.float32]
 def test_every_dtype_and_rank_eagerly_and_in_jit() -> None:
     for dtype in (*DTYPES, *FLOATS):
         x = jnp.arange(6, dtype=dtype.to_numpy()).reshape(2, 3)
-        found = jax.jit(add_one)(x)
-        assert isinstance(found, jax.Array) and found.dtype == x.dtype and np.array_equal(found, x + 1)
+        actual = jax.jit(add_one)(x)
+        assert isinstance(actual, jax.Array) and actual.dtype == x.dtype and np.array_equal(actual, x + 1)
     for shape in ((), (0, 4), (1,), (2, 3, 4)):
         x = jnp.ones(shape)
         assert np.array_equal(add_one(x), x + 1) and add_one(x).shape == shape
@@ -60,8 +60,8 @@ def test_elements_of_64_and_of_4_bits() -> None:
 
 def test_what_is_changed_in_place_is_a_result() -> None:
     x, mean = jnp.arange(4, dtype=jnp.float32), jnp.zeros(4)
-    found = jax.jit(ej.op(k.follow))(mean, x, 0.5)
-    assert np.array_equal(found, x / 2) and not mean.any()
+    actual = jax.jit(ej.op(k.follow))(mean, x, 0.5)
+    assert np.array_equal(actual, x / 2) and not mean.any()
     change, after = ej.op(k.follow_and_return)(mean, x, rate=0.25)
     assert np.array_equal(change, x / 4) and np.array_equal(after, x / 4) and not mean.any()
     donated = jax.jit(lambda m, v: ej.op(k.follow)(m + 1, v, 0.5))(mean, x)
@@ -206,8 +206,8 @@ def test_without_doors_python_is_called(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_by_name_and_as_a_direct_call() -> None:
-    found = ej.op("add_one", extensions=[k.__file__])
-    assert np.array_equal(found(jnp.ones(3)), [2, 2, 2])
+    actual = ej.op("add_one", extensions=[k.__file__])
+    assert np.array_equal(actual(jnp.ones(3)), [2, 2, 2])
     with pytest.raises(EinkornError) as caught:
         ej.op("add_on", extensions=k.__file__)
     assert caught.value.code == "EK0440"

@@ -134,8 +134,8 @@ def test_gradients_of_another_shape_are_refused_and_of_another_dtype_converted()
     def wide(context: Any, gradient: Any) -> Any:
         return gradient.astype(jnp.float32) * 2, None
 
-    found = jax.grad(lambda v: op(v, v).sum())(jnp.ones(3, jnp.bfloat16))
-    assert found.dtype == jnp.bfloat16 and np.array_equal(found, [2, 2, 2])
+    actual = jax.grad(lambda v: op(v, v).sum())(jnp.ones(3, jnp.bfloat16))
+    assert actual.dtype == jnp.bfloat16 and np.array_equal(actual, [2, 2, 2])
 
 
 def test_parameters_and_integers_in_derivatives() -> None:

@@ -25,7 +25,7 @@ def layouts(draw: Any, count: int) -> list[Any]:
     """Arrays of shapes that broadcast, each with its axes in an order of its own, some with steps."""
     common = draw(st.lists(st.integers(2, 3), min_size=2, max_size=3))
     first = draw(st.permutations(range(len(common))))
-    found = []
+    collected = []
     for number in range(count):
         order = first if draw(st.booleans()) else draw(st.permutations(range(len(common))))
         steps = [draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in common]
@@ -34,8 +34,8 @@ def layouts(draw: Any, count: int) -> list[Any]:
         view = base.transpose(np.argsort(order))[tuple(slice(None, None, step) for step in steps)]
         repeated = [draw(st.integers(0, 5)) == 0 for _ in common]
         view = view[tuple(slice(0, 1) if each else slice(None) for each in repeated)]
-        found.append(view[(0,) * draw(st.integers(0, len(common) - 1))] if draw(st.integers(0, 3)) == 0 else view)
-    return found
+        collected.append(view[(0,) * draw(st.integers(0, len(common) - 1))] if draw(st.integers(0, 3)) == 0 else view)
+    return collected
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -47,10 +47,10 @@ def test_values_and_strides_are_numpys(values: list[Any], into: bool) -> None:
             out = np.zeros_like(wanted)
             assert k.minus(*values, out=out) is out
             assert np.array_equal(out, wanted)
-        found = k.minus(*values)
-        assert np.array_equal(found, wanted) and found.flags.writeable
+        actual = k.minus(*values)
+        assert np.array_equal(actual, wanted) and actual.flags.writeable
         if min(wanted.shape) > 1:
-            assert found.strides == wanted.strides, [value.strides for value in values]
+            assert actual.strides == wanted.strides, [value.strides for value in values]
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -72,15 +72,15 @@ def test_calls_that_keep_their_order() -> None:
     assert arranged((0, 1), (x.T, x[0]), {}) is None  # shapes that do not broadcast
     assert arranged((0, 1), (x.T[:0], x.T[:0]), {}) is None
     assert arranged((0, 1), (x.T, x.T), {"out": np.empty((4, 3))}) is None
-    found = arranged((0, 1), (x.T, 2.0), {"out": np.empty((3, 4)).T})
-    assert found is not None and found.order == (1, 0) and found.args[0].flags.c_contiguous
+    actual = arranged((0, 1), (x.T, 2.0), {"out": np.empty((3, 4)).T})
+    assert actual is not None and actual.order == (1, 0) and actual.args[0].flags.c_contiguous
 
 
 def test_channels_last_stays_channels_last() -> None:
     for _ in range(4):
         for x, y in ((IMAGES, IMAGES), (IMAGES, BIAS), (BIAS, IMAGES), (IMAGES, 2.0)):
-            found = k.plus(x, y)
-            assert found.strides == IMAGES.strides and np.array_equal(found, np.add(x, y))
+            actual = k.plus(x, y)
+            assert actual.strides == IMAGES.strides and np.array_equal(actual, np.add(x, y))
         low, high = k.both(IMAGES, IMAGES, BIAS)
         assert low.strides == high.strides == IMAGES.strides
         assert np.array_equal(low, IMAGES * 2) and np.array_equal(high, IMAGES - BIAS)
@@ -94,10 +94,10 @@ def test_a_door_serves_transposed_arrays() -> None:
     kernel, x = k.raised, np.arange(1.0, 13).reshape(3, 4)
     for size in (3, 2):
         for _ in range(3):
-            found = kernel(x[:size].T, x[:size].T)
-            assert found.flags.f_contiguous and found.shape == (4, size)
+            actual = kernel(x[:size].T, x[:size].T)
+            assert actual.flags.f_contiguous and actual.shape == (4, size)
         BACKGROUND.wait()
-    assert found.base is None and kernel(x[:1].T, x[:1].T).shape == (4, 1)
+    assert actual.base is None and kernel(x[:1].T, x[:1].T).shape == (4, 1)
     assert prepared(kernel).fast_path.counter.doors == 1
     for other in (x.T, x.reshape(4, 3)[:, ::-1], x.reshape(4, 3)):  # what the door does not serve
         assert np.array_equal(kernel(x.T, other), x.T / other)
@@ -118,8 +118,8 @@ def test_kernels_that_compute_with_the_index_keep_the_order() -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     wanted = x.T + x.T * np.arange(4, dtype=np.float32)[:, None]
     for _ in range(3):
-        found = k.row_sums(x.T, x.T)
-        assert np.array_equal(found, wanted) and found.flags.c_contiguous
+        actual = k.row_sums(x.T, x.T)
+        assert np.array_equal(actual, wanted) and actual.flags.c_contiguous
 
 
 def test_errors_show_the_shapes_of_the_call() -> None:

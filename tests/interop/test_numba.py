@@ -42,8 +42,8 @@ def checked(x: Any) -> Any:
 
 def test_dtypes_and_ranks_are_those_of_the_arguments() -> None:
     for x in (np.arange(5, dtype=np.float32), np.ones((2, 3, 0)), np.array(3, np.int8), np.ones((2, 3), np.uint16)):
-        found = plain(x)
-        assert found.dtype == x.dtype and np.array_equal(found, x + 1) and found.shape == x.shape
+        actual = plain(x)
+        assert actual.dtype == x.dtype and np.array_equal(actual, x + 1) and actual.shape == x.shape
     assert np.array_equal(add_one(np.ones(3)), [2, 2, 2])  # in Python it is the kernel
 
 
@@ -107,8 +107,8 @@ def test_without_a_native_entry_python_is_called(variable: tuple[str, str], monk
         return add_one(x), axpy(2, x, x), low, high, total_of((x, x, x)), positive(x.astype(np.float32))
 
     x, mean = np.arange(1, 6, dtype=np.int16), np.zeros(5, np.float32)
-    found = caller(x, mean)
-    for got, wanted in zip(found, (x + 1, 3 * x, x[:2], x[2:], 3 * x, x), strict=True):
+    collected = caller(x, mean)
+    for got, wanted in zip(collected, (x + 1, 3 * x, x[:2], x[2:], 3 * x, x), strict=True):
         assert np.array_equal(got, wanted) and got.dtype in (np.int16, np.float32)
     assert np.array_equal(mean, x / 2)
     with pytest.raises(KernelError, match="elements have to be positive"):
@@ -118,10 +118,10 @@ def test_without_a_native_entry_python_is_called(variable: tuple[str, str], monk
 
     @numba.njit(parallel=True)
     def rows(x: Any) -> Any:
-        found = np.zeros_like(x)
+        collected = np.zeros_like(x)
         for i in numba.prange(x.shape[0]):
-            found[i] = add_one(x[i])
-        return found
+            collected[i] = add_one(x[i])
+        return collected
 
     square = np.arange(16, dtype=np.uint8).reshape(4, 4)
     assert np.array_equal(rows(square), square + 1)
@@ -276,14 +276,14 @@ def test_a_try_of_numba_catches_what_a_kernel_reports(
 
     @numba.njit
     def raises_anew(x: Any) -> Any:
-        failed, found = False, x
+        failed, actual = False, x
         try:
-            found = positive(x)
+            actual = positive(x)
         except Exception:
             failed = True
         if failed:
             raise ValueError("of its own")
-        return found
+        return actual
 
     good, bad = np.ones(3, np.float32), -np.ones(3, np.float32)
     for _ in range(3):

@@ -196,18 +196,18 @@ def tuned() -> Any:
 
 def public_classes() -> dict[str, type]:
     """The classes among the public names, and those of which public functions and methods return objects."""
-    found: dict[str, type] = {}
+    collected: dict[str, type] = {}
     for module in (graph, tensor, functional, random, testing, layout):
         names = getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
         for name in names:
             value = getattr(module, name)
             if inspect.isclass(value) and value.__module__.startswith("einkorn") and not issubclass(value, Exception):
-                found[name] = value
-    found |= {name: getattr(tools, name) for name in ("Benchmark", "Compiled", "Page")}
-    found["Profile"] = importlib.import_module("einkorn.graph.profiling.profile").Profile
-    found["TuningTable"] = importlib.import_module("einkorn.graph.tuning.table").TuningTable
-    found["BoundModel"] = importlib.import_module("einkorn.graph.calling.bound").BoundModel
-    return found
+                collected[name] = value
+    collected |= {name: getattr(tools, name) for name in ("Benchmark", "Compiled", "Page")}
+    collected["Profile"] = importlib.import_module("einkorn.graph.profiling.profile").Profile
+    collected["TuningTable"] = importlib.import_module("einkorn.graph.tuning.table").TuningTable
+    collected["BoundModel"] = importlib.import_module("einkorn.graph.calling.bound").BoundModel
+    return collected
 
 
 def test_the_table_has_each_public_class() -> None:
@@ -257,10 +257,10 @@ def test_public_names_are_the_same_objects(module: ModuleType) -> None:
 
 
 def every_error() -> list[type[Exception]]:
-    for found in pkgutil.walk_packages(einkorn.__path__, "einkorn."):
-        if found.name.split(".")[1] in ("dsl", "graph", "compiler", "testing") and "__main__" not in found.name:
+    for entry in pkgutil.walk_packages(einkorn.__path__, "einkorn."):
+        if entry.name.split(".")[1] in ("dsl", "graph", "compiler", "testing") and "__main__" not in entry.name:
             try:
-                importlib.import_module(found.name)
+                importlib.import_module(entry.name)
             except ImportError:  # of a library that is not installed
                 continue
 
@@ -298,17 +298,17 @@ def an_error(kind: type[Any]) -> Any:
 def test_errors_are_pickled_whole(kind: type[Any]) -> None:
     error = an_error(kind)
     copies = [through(error, protocol) for protocol in PROTOCOLS] + [copy.copy(error), copy.deepcopy(error)]
-    for found in copies:
-        assert type(found) is kind and found.args == error.args
-        assert str(found) == str(error) and found.to_dict() == error.to_dict()
-        assert getattr(found, "__notes__", None) == getattr(error, "__notes__", None)
-        assert [str(each) for each in getattr(found, "errors", [])] == [str(e) for e in getattr(error, "errors", [])]
+    for entry in copies:
+        assert type(entry) is kind and entry.args == error.args
+        assert str(entry) == str(error) and entry.to_dict() == error.to_dict()
+        assert getattr(entry, "__notes__", None) == getattr(error, "__notes__", None)
+        assert [str(each) for each in getattr(entry, "errors", [])] == [str(e) for e in getattr(error, "errors", [])]
 
 
 def test_an_error_with_what_cannot_be_pickled_keeps_its_text() -> None:
     error = EinkornError("wrong", code="EK0850", got=lambda: 0, expected={"a": (lambda: 0,)})
-    found = through(error)
-    assert found.message == "wrong" and "function" in str(found.got) and isinstance(found.expected, str)
+    actual = through(error)
+    assert actual.message == "wrong" and "function" in str(actual.got) and isinstance(actual.expected, str)
 
 
 # *** kernels ***
@@ -346,12 +346,12 @@ def test_kernels_run_where_their_module_cannot_be_imported(name: str, monkeypatc
     kernel = kernels()[name]
     data = pickle.dumps(kernel)
     monkeypatch.setattr(pickled, "_by_name", lambda named, program: None)
-    found = pickle.loads(data)
-    assert isinstance(found, library.LibraryKernel) and pickle.loads(data) is found and through(found) is found
-    assert called(name, found) == called(name, kernel)
-    assert found.schema.to_json() == kernel.schema.to_json() and found.loaded.digest == kernel.loaded.digest
+    actual = pickle.loads(data)
+    assert isinstance(actual, library.LibraryKernel) and pickle.loads(data) is actual and through(actual) is actual
+    assert called(name, actual) == called(name, kernel)
+    assert actual.schema.to_json() == kernel.schema.to_json() and actual.loaded.digest == kernel.loaded.digest
     if name == "square":
-        assert isinstance(found.gradient.compute, library.LibraryKernel)
+        assert isinstance(actual.gradient.compute, library.LibraryKernel)
 
 
 def test_a_module_that_cannot_be_found_leaves_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,8 +361,8 @@ def test_a_module_that_cannot_be_found_leaves_the_program(tmp_path: Path, monkey
     data, kernel = pickle.dumps(module.relu_scaled), module.relu_scaled
     assert pickle.loads(data) is kernel
     del sys.modules["vanishing"]
-    found = pickle.loads(data)
-    assert found is sys.modules["vanishing"].relu_scaled is not kernel  # imported again: as for functions
+    actual = pickle.loads(data)
+    assert actual is sys.modules["vanishing"].relu_scaled is not kernel  # imported again: as for functions
     del sys.modules["vanishing"]
     (tmp_path / "vanishing.py").unlink()
     importlib.invalidate_caches()
@@ -414,9 +414,9 @@ def test_kernels_without_a_module_go_by_program() -> None:
         dsl.foreach(out, lambda i: x[i] + 1)
 
     for kernel in (text, local):
-        found = through(kernel)
-        assert found is through(kernel) and found(X - 2).tolist() == kernel(X - 2).tolist()
-        files = {function.file for function in found.loaded.portable.functions}
+        actual = through(kernel)
+        assert actual is through(kernel) and actual(X - 2).tolist() == kernel(X - 2).tolist()
+        files = {function.file for function in actual.loaded.portable.functions}
         assert kernel.function.__code__.co_filename in files
 
 
@@ -601,12 +601,12 @@ def test_graph_functions_and_tensor_functions_go_by_name() -> None:
 def test_functions_of_numba() -> None:
     numba = pytest.importorskip("numba")
     function = importlib.import_module("einkorn.numba").function(k.scaled, by=4.0)
-    found = through(function)
-    assert found(X).tolist() == function(X).tolist() and copy.deepcopy(function) is function
+    actual = through(function)
+    assert actual(X).tolist() == function(X).tolist() and copy.deepcopy(function) is function
 
     @numba.njit
     def twice(x: Any) -> Any:
-        return found(found(x))
+        return actual(actual(x))
 
     assert twice(X).tolist() == (X * 144).tolist()
 
@@ -615,9 +615,9 @@ def test_ops_of_jax() -> None:
     jax = pytest.importorskip("jax")
     op = importlib.import_module("einkorn.jax").op(k.scaled)
     op.vmap = "sequential"
-    found = through(op)
-    assert found.kernel is k.scaled and found.vmap == "sequential" and copy.deepcopy(op) is op
-    assert jax.jit(found)(X).tolist() == op(X).tolist() == (X * 6).tolist()
+    actual = through(op)
+    assert actual.kernel is k.scaled and actual.vmap == "sequential" and copy.deepcopy(op) is op
+    assert jax.jit(actual)(X).tolist() == op(X).tolist() == (X * 6).tolist()
 
 
 def test_ops_of_torch(tmp_path: Path) -> None:
@@ -625,23 +625,23 @@ def test_ops_of_torch(tmp_path: Path) -> None:
     einkorn_torch = importlib.import_module("einkorn.torch")
     ops_of_file = einkorn_torch.CustomOpLibrary(FILE)
     op, given = einkorn_torch.op(k.scaled), ops_of_file["pickled::scaled"][{"by": 4.0}]
-    for found in (through(op), copy.copy(op), copy.deepcopy(op)):
-        assert found is op
+    for entry in (through(op), copy.copy(op), copy.deepcopy(op)):
+        assert entry is op
     out = torch.empty(6)
-    for found in (given, through(given), through(ops_of_file)["pickled::scaled"][{"by": 4.0}], copy.deepcopy(given)):
-        found(out.zero_(), torch.from_numpy(X))
+    for entry in (given, through(given), through(ops_of_file)["pickled::scaled"][{"by": 4.0}], copy.deepcopy(given)):
+        entry(out.zero_(), torch.from_numpy(X))
         assert out.tolist() == (X * 12).tolist()
     graph_op = einkorn_torch.graph_op(k.of_graph, name="pickled_of_graph")
-    for found in (graph_op, through(graph_op), copy.deepcopy(graph_op)):
-        found(out.zero_(), torch.from_numpy(X))
+    for entry in (graph_op, through(graph_op), copy.deepcopy(graph_op)):
+        entry(out.zero_(), torch.from_numpy(X))
         assert out.tolist() == (X * 2 + 1).tolist()
 
     module = Layer(torch, op, graph_op, given)
     wanted = module(torch.from_numpy(X))
     torch.save(module, tmp_path / "module.pt")
     averaged = torch.optim.swa_utils.AveragedModel(module)  # a deep copy
-    for found in (torch.load(tmp_path / "module.pt", weights_only=False), copy.deepcopy(module), averaged):
-        result = found(torch.from_numpy(X))
+    for entry in (torch.load(tmp_path / "module.pt", weights_only=False), copy.deepcopy(module), averaged):
+        result = entry(torch.from_numpy(X))
         assert result.tolist() == wanted.tolist()
         result.sum().backward()
     assert averaged.module.weight.grad is not None and averaged.module.weight is not module.weight

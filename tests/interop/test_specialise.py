@@ -23,13 +23,13 @@ def test_equal_questions_have_one_answer() -> None:
     assert specialise(k.scale_and_shift, [(F32, 1)], {"scale": 2}) is specialise(
         k.scale_and_shift, [(F32, 1)], {"scale": 2.0, "shift": 0.0}
     )
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(specialise(k.add, [(F32, 1)] * 2))) for _ in range(8)]
+    collected = []
+    threads = [threading.Thread(target=lambda: collected.append(specialise(k.add, [(F32, 1)] * 2))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(map(id, found))) == 1
+    assert len(set(map(id, collected))) == 1
 
 
 def test_dims_are_named_as_the_signature_names_them() -> None:

@@ -52,7 +52,7 @@ def test_stages_of_what_a_call_compiles(tmp_path: Path) -> None:
 
 
 def test_benchmarks_compare() -> None:
-    found = k.add_one.benchmark(X, peers={"numpy": lambda x: x + 1})
-    assert [row.name for row in found.rows] == ["add_one", "numpy"]
-    assert all(0 < row.best <= row.median for row in found.rows)
-    assert "numpy" in str(found) and "<table" in found._repr_html_()
+    actual = k.add_one.benchmark(X, peers={"numpy": lambda x: x + 1})
+    assert [row.name for row in actual.rows] == ["add_one", "numpy"]
+    assert all(0 < row.best <= row.median for row in actual.rows)
+    assert "numpy" in str(actual) and "<table" in actual._repr_html_()

@@ -48,9 +48,9 @@ def test_an_op_is_a_function_of_tensors():
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8):
         assert_close(op(ROWS.to(dtype)), ROWS.to(dtype) + 1)
     for x in (ROWS.T, ROWS[:, ::2], ROWS[1:, 1:], torch.zeros(0, 3), torch.tensor(2.0), ROWS[:1].expand(5, 4)):
-        found = op(x)
-        assert_close(found, x + 1)
-        assert found.stride() == (x + 1).stride() and type(found) is torch.Tensor
+        actual = op(x)
+        assert_close(actual, x + 1)
+        assert actual.stride() == (x + 1).stride() and type(actual) is torch.Tensor
 
 
 def test_signatures_of_all_kinds():
@@ -97,8 +97,8 @@ CASES = [
 @pytest.mark.parametrize(("kernel", "args", "parameters"), CASES, ids=lambda value: getattr(value, "__name__", None))
 def test_opcheck(kernel, args, parameters):
     fresh = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
-    found = opcheck(ek.op(kernel).torch, fresh, parameters)
-    assert set(found.values()) == {"SUCCESS"}
+    actual = opcheck(ek.op(kernel).torch, fresh, parameters)
+    assert set(actual.values()) == {"SUCCESS"}
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "custom_ops" / "kernels"
@@ -129,8 +129,8 @@ def test_opcheck_of_the_examples(name):
             else torch.zeros([4] * len(a.dims.split()), dtype=TORCH_DTYPES[schema.allowed(a.dtype)[0]])
             for a in schema.inputs
         )
-    found = opcheck(ek.op(name, extensions=[EXAMPLES]).torch, args, given)
-    assert set(found.values()) == {"SUCCESS"}
+    actual = opcheck(ek.op(name, extensions=[EXAMPLES]).torch, args, given)
+    assert set(actual.values()) == {"SUCCESS"}
 
 
 def test_one_compiled_graph_serves_all_sizes():

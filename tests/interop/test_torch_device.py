@@ -51,9 +51,9 @@ def driver(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda number: SimpleNamespace(cuda_stream=0x1234 + number))
     monkeypatch.setattr(NullDriver, "dlpack_place", (2, 0))
     monkeypatch.setattr(NullDriver, "foreign", foreign, raising=False)
-    found = Accelerator(0).driver
-    assert isinstance(found, NullDriver)
-    return found
+    actual = Accelerator(0).driver
+    assert isinstance(actual, NullDriver)
+    return actual
 
 
 def test_calls_go_to_the_stream_that_pytorch_works_on(driver):

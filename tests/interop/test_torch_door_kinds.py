@@ -52,10 +52,10 @@ def draws_near(mean: MutableInputTensor[F, "*s"], x: InputTensor[F, "*s"], rate:
 @register("sum_of_all")
 def sum_of_all(out: OutputTensor[F, "*s"], xs: VariadicTensors[F, "*s"]):
     def element(i):
-        found = xs[0][i]
+        actual = xs[0][i]
         for n in unroll(1, len(xs)):
-            found = found + xs[n][i]
-        return found
+            actual = actual + xs[n][i]
+        return actual
 
     foreach(out, element)
 
@@ -109,10 +109,10 @@ VIEWS = {
 def test_views(what):
     op, x = ek.op(sum_of_two), VIEWS[what]
     for y in (x, torch.arange(float(x.numel())).view(x.shape)):
-        found = natively(op, x, y)
-        assert torch.equal(found, x + y)
+        actual = natively(op, x, y)
+        assert torch.equal(actual, x + y)
         if what not in ("elements that share memory", "axes of size 1"):  # whose strides say nothing
-            assert found.stride() == (x + y).stride()
+            assert actual.stride() == (x + y).stride()
 
 
 def test_matrices_that_are_transposed():
@@ -180,8 +180,8 @@ def test_lists():
         op([torch.ones(2), torch.ones(3)])
     several = ek.op(k.spread)
     for count in range(1, 8):
-        found = natively(several, torch.ones(4), count=count)
-        assert [each.tolist() for each in found] == [[1.0 + n] * 4 for n in range(count)]
+        actual = natively(several, torch.ones(4), count=count)
+        assert [each.tolist() for each in actual] == [[1.0 + n] * 4 for n in range(count)]
 
 
 def test_dtypes_and_parameters_without_end():
@@ -191,8 +191,8 @@ def test_dtypes_and_parameters_without_end():
     for _ in range(2):
         for name in names:
             x = torch.arange(5).to(getattr(torch, name))
-            found = natively(op, x, x)
-            assert found.dtype == x.dtype and found.tolist() == [0, 2, 4, 6, 8]
+            actual = natively(op, x, x)
+            assert actual.dtype == x.dtype and actual.tolist() == [0, 2, 4, 6, 8]
     scaled = ek.op(times_factor)
     for number in range(20):  # the index grows
         assert natively(scaled, torch.ones(3), factor=number / 4).tolist() == [number / 4] * 3
@@ -238,8 +238,8 @@ def test_an_op_with_a_backward():
     assert not natively(op, torch.ones(3)).requires_grad
     with torch.no_grad():
         natively(op, x)
-    found = op(x)
-    found.sum().backward()
+    actual = op(x)
+    actual.sum().backward()
     assert x.grad.tolist() == [3.0] * 3
     assert torch.func.grad(lambda t: op(t).sum())(torch.ones(3)).tolist() == [3.0] * 3
     with torch.autograd.forward_ad.dual_level():
@@ -271,18 +271,18 @@ def test_tensors_that_are_not_plain_go_by_python():
 
 
 def test_threads():
-    op, found = ek.op(sum_of_two), []
+    op, collected = ek.op(sum_of_two), []
 
     def work(number):
         views = [torch.full((number + 2, 5), float(number)), torch.full((5, number + 2), float(number)).T]
-        found.append(all(torch.equal(op(x, y), x + y) for _ in range(50) for x in views for y in views))
+        collected.append(all(torch.equal(op(x, y), x + y) for _ in range(50) for x in views for y in views))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 4
+    assert collected == [True] * 4
 
 
 def test_the_layout_of_tensors_is_found_in_any_mode():
@@ -302,10 +302,10 @@ def by_text(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, ho
 @register("by_numbers")
 def by_numbers(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], *, numbers: tuple[int, ...] = (3, -1)):
     def element(i):
-        found = x[i]
+        actual = x[i]
         for place in unroll(len(numbers)):
-            found = found * 10 + numbers[place]
-        return found
+            actual = actual * 10 + numbers[place]
+        return actual
 
     foreach(out, element)
 
@@ -350,11 +350,11 @@ def places_of(out: OutputTensor[DType.int64, "found"], x: InputTensor[N, "n"], *
 @places_of.shape
 def places_of_sizes(x, *, least: int):
     assert x.dim(0) < 100, "there are too many"
-    found = 0
+    actual = 0
     for i in range(x.dim(0)):
         if x[i] >= least:
-            found += 1
-    return found
+            actual += 1
+    return actual
 
 
 @register("every")
@@ -439,8 +439,8 @@ def test_numbers_of_several_kinds(low, high):
     assert torch.equal(y.grad, ((y >= low) & (y <= high)).double())
     z = BASE.double()
     assert torch.equal(torch.func.vmap(lambda row: op(row, low, high))(z), torch.clamp(z, low, high))
-    found = torch.compile(lambda x: op(x, low, high), fullgraph=True, backend="aot_eager")(z)
-    assert torch.equal(found, torch.clamp(z, low, high))
+    actual = torch.compile(lambda x: op(x, low, high), fullgraph=True, backend="aot_eager")(z)
+    assert torch.equal(actual, torch.clamp(z, low, high))
     with torch.inference_mode():
         assert torch.equal(natively(op, z, low, high), torch.clamp(z, low, high))
 
@@ -461,8 +461,8 @@ def test_numbers_that_integers_take():
 
 @pytest.mark.parametrize(("number", "dtype"), [(3, torch.int64), (2.5, torch.float32), (2**40, torch.int64)])
 def test_numbers_that_say_the_dtype(number, dtype):
-    found = natively(ek.op(of_number), torch.tensor([True, False]), number)
-    assert found.dtype == dtype and found.tolist() == [number, 0]
+    actual = natively(ek.op(of_number), torch.tensor([True, False]), number)
+    assert actual.dtype == dtype and actual.tolist() == [number, 0]
 
 
 def test_exported_programs_hold_the_op_with_scalars():

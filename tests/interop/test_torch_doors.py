@@ -77,8 +77,8 @@ def test_sizes(native):
     add_one = native(plus_one, torch.ones(3, 4))  # which no other test calls: an op is shared by all
     for shape in ((3, 4), (1, 1), (0, 7), (5, 0), (300, 500)):  # the last one by the pool
         x = torch.rand(shape)
-        found = add_one(x)
-        assert torch.equal(found, x + 1) and found.is_contiguous() and found.dtype == x.dtype
+        actual = add_one(x)
+        assert torch.equal(actual, x + 1) and actual.is_contiguous() and actual.dtype == x.dtype
     for x in (torch.ones(4), torch.ones(3, 4).T, torch.ones(3, 4, dtype=torch.float64), torch.zeros(3, 8)[:, ::2]):
         with pytest.raises(PythonTookPart):
             add_one(x)
@@ -169,18 +169,18 @@ def test_gradients_are_not_lost():
 
 def test_threads_run_side_by_side(native):
     op = ek.op(k.add)
-    found = []
+    collected = []
 
     def work(number):
         x = torch.full((1000 + number,), float(number))
-        found.append(all(torch.equal(op(x, x), 2 * x) for _ in range(200)))
+        collected.append(all(torch.equal(op(x, x), 2 * x) for _ in range(200)))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 4
+    assert collected == [True] * 4
 
 
 def test_without_what_is_needed_python_serves(monkeypatch):

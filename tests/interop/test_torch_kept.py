@@ -123,15 +123,15 @@ def test_a_text_that_is_another_by_now():
 
 
 def kept_bytes(run):
-    found = []
+    collected = []
 
     def pack(tensor):
-        found.append(tensor.numel() * tensor.element_size())
+        collected.append(tensor.numel() * tensor.element_size())
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         result = run()
-    return result, sum(found)
+    return result, sum(collected)
 
 
 def test_memory():
@@ -297,10 +297,10 @@ def test_a_graph_that_would_read_what_is_not_kept():
     x.requires_grad_(), by.requires_grad_()
     result = op(x, by).sum()
     for value, wanted in ((x, x.detach().exp() * by.detach()), (by, x.detach().exp())):
-        (found,) = torch.autograd.grad(result, [value], retain_graph=True)
-        torch.testing.assert_close(found, wanted)
-    (found,) = torch.autograd.grad(op(x, by.detach()).sum(), [x])
-    torch.testing.assert_close(found, (x.exp() * by).detach())
+        (actual,) = torch.autograd.grad(result, [value], retain_graph=True)
+        torch.testing.assert_close(actual, wanted)
+    (actual,) = torch.autograd.grad(op(x, by.detach()).sum(), [x])
+    torch.testing.assert_close(actual, (x.exp() * by).detach())
 
 
 @register("kept_sum")

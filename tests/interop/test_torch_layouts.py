@@ -40,8 +40,8 @@ def test_outputs_lie_as_those_of_pytorch(name: str) -> None:
     for a, b in ((x, x), (x, plain), (plain, x)):
         wanted = a + b
         for _ in range(3):  # doors open after the first call
-            for found in (op(a, b), k.plus(a, b)):
-                assert torch.equal(found, wanted) and found.stride() == wanted.stride()
+            for each in (op(a, b), k.plus(a, b)):
+                assert torch.equal(each, wanted) and each.stride() == wanted.stride()
         out = torch.empty_like(wanted)
         assert k.plus(a, b, out=out) is out and torch.equal(out, wanted)
         with FakeTensorMode() as mode:
@@ -62,15 +62,15 @@ def test_compiled_programs_keep_layouts() -> None:
     compiled = torch.compile(lambda a, b: op(a, b) * 2, dynamic=True)
     for size in (2, 3):
         y = torch.rand(size, 3, 4, 5).to(memory_format=torch.channels_last)
-        found = compiled(y, y[:1].expand(size, 3, 4, 5))
-        assert torch.equal(found, (y - y[:1]) * 2) and found.is_contiguous(memory_format=torch.channels_last)
+        actual = compiled(y, y[:1].expand(size, 3, 4, 5))
+        assert torch.equal(actual, (y - y[:1]) * 2) and actual.is_contiguous(memory_format=torch.channels_last)
     assert compiled(x, x).stride() == x.stride()
 
 
 def test_kernels_that_compute_with_the_index_give_row_major_outputs() -> None:
     x = torch.arange(12.0).reshape(3, 4).T
-    found = ek.op(k.row_sums)(x, x)
-    assert found.is_contiguous() and torch.equal(found, x + x * torch.arange(4.0)[:, None])
+    actual = ek.op(k.row_sums)(x, x)
+    assert actual.is_contiguous() and torch.equal(actual, x + x * torch.arange(4.0)[:, None])
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -82,8 +82,8 @@ def test_random_orders(first: list[int], second: list[int], stepped: bool) -> No
         return made.permute([order.index(axis) for axis in range(3)])[:: 1 + stepped, :: 1 + stepped, :: 1 + stepped]
 
     a, b = lying(first), lying(second)
-    found, wanted = ek.op(k.minus)(a, b), a - b
-    assert torch.equal(found, wanted) and found.stride() == wanted.stride()
+    actual, wanted = ek.op(k.minus)(a, b), a - b
+    assert torch.equal(actual, wanted) and actual.stride() == wanted.stride()
 
 
 ROWS = torch.arange(12.0).reshape(3, 4)

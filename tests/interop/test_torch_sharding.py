@@ -68,8 +68,8 @@ def counted(function):
     from torch.distributed.tensor.debug import CommDebugMode
 
     with CommDebugMode() as mode:
-        found = function()
-    return found, mode.get_total_counts()
+        actual = function()
+    return actual, mode.get_total_counts()
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -115,11 +115,11 @@ def test_a_batch_runs_on_shards(mesh, name):
             else distribute_tensor(torch.from_numpy(a), mesh, [Shard(axis) if cut else Replicate()])
             for a, cut in zip(arrays, split, strict=True)
         ]
-        found, sent = counted(lambda args=args: ek.op(kernel)(*args))
+        actual, sent = counted(lambda args=args: ek.op(kernel)(*args))
         local = [np.split(a, 4, axis)[0] if cut else a for a, cut in zip(arrays, split, strict=True)]
         expected = oracle(*local)
         assert sent == 0
-        pairs = zip(*(each if isinstance(each, tuple | list) else (each,) for each in (found, expected)), strict=True)
+        pairs = zip(*(each if isinstance(each, tuple | list) else (each,) for each in (actual, expected)), strict=True)
         for result, right in pairs:
             assert result.placements == (Shard(axis),)
             assert np.allclose(result.to_local().numpy(), right, rtol=1e-5, atol=1e-6)

@@ -29,8 +29,8 @@ def test_a_ufunc_has_a_loop_for_each_dtype() -> None:
     assert plus.types == [f"{c}{c}->{c}" for c in "BHILbhilefd"]
     for dtype in (np.int8, np.uint8, np.int16, np.uint64, np.float16, np.float32, np.float64, ml_dtypes.bfloat16):
         x = np.arange(5).astype(dtype)
-        found = plus(x, x)
-        assert found.dtype == dtype and np.array_equal(found, x + x)
+        actual = plus(x, x)
+        assert actual.dtype == dtype and np.array_equal(actual, x + x)
 
 
 def test_numpy_converts_broadcasts_and_strides() -> None:

@@ -82,8 +82,8 @@ def test_arrays_of_other_classes_are_read_as_arrays() -> None:
         pass
 
     for value in (np.ones((1, 2)).view(np.matrix), X.view(Mine), np.rec.array(X)):
-        found = repeated(lambda value=value: kernels.add_one(value))  # type: ignore[misc]
-        assert type(found) is np.ndarray and np.array_equal(found, np.asarray(value) + 1)
+        actual = repeated(lambda value=value: kernels.add_one(value))  # type: ignore[misc]
+        assert type(actual) is np.ndarray and np.array_equal(actual, np.asarray(value) + 1)
 
 
 def test_sizes_without_memory() -> None:
@@ -121,15 +121,15 @@ def test_many_threads_over_one_kernel() -> None:
 
 
 def test_a_thread_with_a_small_stack() -> None:
-    found: list[Any] = []
+    collected: list[Any] = []
     before = threading.stack_size(64 << 10)
     try:
-        thread = threading.Thread(target=lambda: found.append((kernels.add_one(X)[1], kernels.add_one(LARGE)[0])))
+        thread = threading.Thread(target=lambda: collected.append((kernels.add_one(X)[1], kernels.add_one(LARGE)[0])))
         thread.start()
     finally:
         threading.stack_size(before)
     thread.join()
-    assert found == [(2, 2)]
+    assert collected == [(2, 2)]
 
 
 def test_finalizers() -> None:

@@ -174,8 +174,8 @@ def test_buffers_that_do_not_fit_are_an_error_and_nothing_is_written() -> None:
         (follow, [x], [out], None),  # the result has other memory than the argument
     ]
     for handler, args, rets, change in cases:
-        found = handler(args, rets, change)
-        assert found is not None and found[1] == 3 and "do not fit the kernel" in found[0]
+        collected = handler(args, rets, change)
+        assert collected is not None and collected[1] == 3 and "do not fit the kernel" in collected[0]
     assert not out.any() and x.all()
 
     def preparing(frame: _Frame) -> None:
@@ -186,20 +186,20 @@ def test_buffers_that_do_not_fit_are_an_error_and_nothing_is_written() -> None:
 
 def test_a_failure_has_the_text_of_the_kernel_on_every_thread() -> None:
     handler = Handler(k.in_parallel, [(F32, 1)])
-    good, found = np.ones(100_000, np.float32), []
+    good, collected = np.ones(100_000, np.float32), []
 
     def call(number: int) -> None:
         bad, out = good.copy(), np.zeros_like(good)
         bad[number * 7] = -1
-        found.append((handler([bad], [out]), handler([good], [out]), np.array_equal(out, good)))
+        collected.append((handler([bad], [out]), handler([good], [out]), np.array_equal(out, good)))
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 10
-    for failed, worked, right in found:
+    assert len(collected) == 10
+    for failed, worked, right in collected:
         assert failed[1] == 9 and "elements have to be positive" in failed[0] and worked is None and right
     assert not handler.calls.failures
 

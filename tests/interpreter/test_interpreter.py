@@ -64,9 +64,9 @@ def test_rows_fold_as_they_are_interpreted() -> None:
 
 
 def failure(run: Interpret, op: str, *arrays: Any, **options: Any) -> KernelError:
-    with pytest.raises(KernelError) as found:
+    with pytest.raises(KernelError) as caught:
         run(WRONG, op, *arrays, **options)
-    return found.value
+    return caught.value
 
 
 def test_access_outside(interpret: Interpret) -> None:
@@ -91,8 +91,8 @@ def test_reads_of_what_nothing_wrote(interpret: Interpret) -> None:
 
 def test_the_order_of_parallel_work(interpret: Interpret) -> None:
     values = np.arange(1, 5)
-    found = {interpret(WRONG, "depends_on_order", values, seed=seed)[0][0] for seed in (None, 1, 2, 3)}
-    assert len(found) > 1
+    actual = {interpret(WRONG, "depends_on_order", values, seed=seed)[0][0] for seed in (None, 1, 2, 3)}
+    assert len(actual) > 1
     once, again = (interpret(WRONG, "depends_on_order", values, seed=7)[0] for _ in range(2))
     assert once.tolist() == again.tolist()
 

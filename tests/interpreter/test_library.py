@@ -65,8 +65,8 @@ def both_ways(family: str, dtype: DType, *arrays: Any) -> int:
         [np.array(b.to_numpy()) for b in InferenceSession(interpret=way).load(graph)(*arrays)] for way in (False, True)
     )
     for name, a, b in zip(names, stepped, compiled, strict=True):
-        found = difference([a], [b], [Tolerance.exact()], "the interpreter", "compiled code")
-        assert found is None, (name, found)
+        actual = difference([a], [b], [Tolerance.exact()], "the interpreter", "compiled code")
+        assert actual is None, (name, actual)
     return len(names)
 
 

@@ -160,12 +160,12 @@ def while_loops(out: OutputTensor[int64, "3 n"], x: InputTensor[int64, "n"]) -> 
 @register("find_first")
 def find_first(out: OutputTensor[int64, "m"], x: InputTensor[float32, "m n"], limit: InputTensor[float32, ""]) -> None:
     def value(i):
-        found = -1
+        actual = -1
         for j in range(x.dim(1)):
             if x[i[0], j] > limit[()]:
-                found = j
+                actual = j
                 break
-        return found
+        return actual
 
     foreach(out, value)
 

@@ -199,10 +199,10 @@ def contended(o: MutableInputTensor[N, "4"], x: InputTensor[N, "n"]) -> None:
         tries = 0
         while tries < 100000:
             tries += 1
-            found = atomic.compare_exchange(o, 3, seen, seen + 1)
-            if found == seen:
+            result = atomic.compare_exchange(o, 3, seen, seen + 1)
+            if result == seen:
                 break
-            seen = found
+            seen = result
 
     parallel_for(x.dim(0), one, grain=8)
 

@@ -43,11 +43,11 @@ def odd(n: Any) -> Any:
 
 
 def primes(limit: Any) -> Any:
-    found = ()
+    result = ()
     for n in range(2, limit):
-        if all(n % p != 0 for p in found):
-            found = (*found, n)
-    return found
+        if all(n % p != 0 for p in result):
+            result = (*result, n)
+    return result
 
 
 def collatz(n: Any) -> Any:

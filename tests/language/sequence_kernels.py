@@ -23,10 +23,10 @@ def generated(v: Any, w: Any) -> Any:
 
 def quantified(v: Any, w: Any) -> Any:
     table = (4, 9, 25)
-    found = any(v == k for k in table)
+    result = any(v == k for k in table)
     ordered = all(v < w + k for k in range(3))
     nothing = any(k > 3 for k in ()) or not all(k > 3 for k in ())
-    return (1 if found else 0) + (2 if ordered else 0) + (4 if nothing else 0)
+    return (1 if result else 0) + (2 if ordered else 0) + (4 if nothing else 0)
 
 
 def walked(v: Any, w: Any) -> Any:

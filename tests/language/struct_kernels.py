@@ -216,8 +216,8 @@ def argmax_pair(out: OutputTensor[float32, "m"], at: OutputTensor[int64, "m"], x
         return both[0] if both[0].value > -both[1].value + 1 else both[1]
 
     def row(i):
-        found = search(i)
-        out[i], at[i] = found.value, found.at
+        result = search(i)
+        out[i], at[i] = result.value, result.at
 
     parallel_for(x.dim(0), row)
 

@@ -25,9 +25,9 @@ def kernels() -> KernelFile:
 def numbers(dtype: type, count: int = 100) -> np.ndarray:
     """Large ones, so that sums of a few do not fit their dtype."""
     limits = np.iinfo(dtype)
-    found = np.random.default_rng(3).integers(limits.max // 2, limits.max, count, dtype=dtype, endpoint=True)
-    found[3::7] = 2
-    return found
+    collected = np.random.default_rng(3).integers(limits.max // 2, limits.max, count, dtype=dtype, endpoint=True)
+    collected[3::7] = 2
+    return collected
 
 
 @pytest.mark.parametrize("dtype", NARROW)

@@ -236,9 +236,9 @@ def test_cases_of_complex_dtypes_are_derived() -> None:
     def reference(x: Any) -> Any:
         if x.dtype.kind != "c":
             return x * x + x.dtype.type(1)
-        found, a, b = np.empty_like(x), x.real, x.imag  # NumPy contracts its products where it can
-        found.real, found.imag = a * a - b * -b, a * -b + b * a + 1
-        return found
+        actual, a, b = np.empty_like(x), x.real, x.imag  # NumPy contracts its products where it can
+        actual.real, actual.imag = a * a - b * -b, a * -b + b * a + 1
+        return actual
 
     report = check_op(
         "any_number", path, reference=reference, dtypes={"N": [DType.complex64, DType.int32]}, sizes=(1, 3)

@@ -36,9 +36,9 @@ def arrays(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def masks(*shape: int) -> np.ndarray[Any, Any]:
-    found = np.random.default_rng(7).integers(0, 2, shape).astype(np.bool_)
-    found[0], found[1] = True, False
-    return found
+    collected = np.random.default_rng(7).integers(0, 2, shape).astype(np.bool_)
+    collected[0], collected[1] = True, False
+    return collected
 
 
 @pytest.mark.parametrize(("dtype", "width", "index"), CASES, ids=str)

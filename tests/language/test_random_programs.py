@@ -35,8 +35,8 @@ def as_python(seed: int) -> Callable[[int, int], int]:
     names: dict[str, Any] = {"unroll": range, "Any": Any}
     exec(PAIR + program(seed), names)
     dataclass(names["Pair"])
-    found: Callable[[int, int], int] = names[f"program_{seed}"]
-    return found
+    actual: Callable[[int, int], int] = names[f"program_{seed}"]
+    return actual
 
 
 @pytest.fixture(scope="module")

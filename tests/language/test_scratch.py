@@ -202,6 +202,6 @@ def wrong(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"]):
 
 
 def test_gpus_have_none() -> None:
-    found = check_kernels(str(FILE), ["gfx942"]).errors
-    codes = {error.code for error in found}
+    actual = check_kernels(str(FILE), ["gfx942"]).errors
+    codes = {error.code for error in actual}
     assert "EK0227" in codes and codes <= {"EK0227", "EK0820"}  # the other: host code that uses elements

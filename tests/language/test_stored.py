@@ -118,8 +118,8 @@ def errors_of(body: str, signature: str, folder: Path, target: str) -> list[tupl
     body = dedent(body).replace("nothing(ignores(out, i))", "None if ignores(out, i) == 0 else None")
     path = folder / "stored.py"
     path.write_text(f'{HEAD}@register("op")\ndef op({signature}):\n{indent(body, "    ")}\n')
-    found = check_kernels(str(path), [target]).errors
-    return [(error.code, error.place.line if error.place else 0) for error in found]
+    actual = check_kernels(str(path), [target]).errors
+    return [(error.code, error.place.line if error.place else 0) for error in actual]
 
 
 LINE = HEAD.count("\n") + 2
@@ -127,11 +127,11 @@ LINE = HEAD.count("\n") + 2
 
 @pytest.mark.parametrize("target", ["host", "sm_90a", "gfx942"])
 def test_an_output_that_nothing_stores(target: str, tmp_path: Path) -> None:
-    found = {name: errors_of(*NEVER[name], tmp_path, target) for name in NEVER}
+    actual = {name: errors_of(*NEVER[name], tmp_path, target) for name in NEVER}
     if target != "host":  # what the host of a GPU cannot do is refused for that
-        found = {name: errors for name, errors in found.items() if errors[0][0] != "EK0820"}
-        assert len(found) > len(NEVER) - 8
-    assert found == {name: [("EK0225", LINE)] for name in found}
+        actual = {name: errors for name, errors in actual.items() if errors[0][0] != "EK0820"}
+        assert len(actual) > len(NEVER) - 8
+    assert actual == {name: [("EK0225", LINE)] for name in actual}
 
 
 @pytest.mark.parametrize("target", ["host", "sm_90a", "gfx942"])
@@ -145,9 +145,9 @@ GPU = ("foreach", "foreach of two", "a view", "a launch", "scan", "rowwise", "so
 
 @pytest.mark.parametrize("name", RETURNED)
 def test_a_value_that_an_op_returns(name: str, tmp_path: Path) -> None:
-    found = errors_of(RETURNED[name], ONE, tmp_path, "host")
-    assert found and {code for code, _ in found} == {"EK0226"}, found
-    assert all(line > LINE for _, line in found)
+    actual = errors_of(RETURNED[name], ONE, tmp_path, "host")
+    assert actual and {code for code, _ in actual} == {"EK0226"}, actual
+    assert all(line > LINE for _, line in actual)
 
 
 def test_an_output_of_many(tmp_path: Path) -> None:

@@ -116,9 +116,9 @@ def test_points_and_scalars_at_the_edges(library: ctypes.CDLL) -> None:
     for key in points:
         for point in points[::3]:
             for scalar in scalars:
-                found = verifies(library, key, point + scalar, b"message")
-                assert found == PublicKey(key).verifies(point + scalar, b"message")
-                accepted += found
+                actual = verifies(library, key, point + scalar, b"message")
+                assert actual == PublicKey(key).verifies(point + scalar, b"message")
+                accepted += actual
     assert accepted
 
 

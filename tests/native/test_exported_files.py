@@ -45,15 +45,15 @@ def symbols(path: Path) -> dict[str, bool]:
     data = path.read_bytes()
     fields = elf.FILE_HEADER.unpack_from(data)
     headers = [elf.SECTION_HEADER.unpack_from(data, fields[6] + k * elf.SECTION_HEADER.size) for k in range(fields[12])]
-    found = {}
+    collected = {}
     for header in headers:
         if header[1] == elf.SHT_DYNSYM:
             strings = headers[header[6]][4]
             for at in range(header[4] + elf.SYMBOL.size, header[4] + header[5], elf.SYMBOL.size):
                 name, _, _, section, _, _ = elf.SYMBOL.unpack_from(data, at)
                 text = data[strings + name : data.index(b"\0", strings + name)].decode()
-                found[text] = section != elf.SHN_UNDEF
-    return found
+                collected[text] = section != elf.SHN_UNDEF
+    return collected
 
 
 def needed(path: Path) -> set[str]:
@@ -71,9 +71,9 @@ def needed(path: Path) -> set[str]:
 
 
 def test_only_the_functions_of_the_header_are_exported(exported: Exported) -> None:
-    found = symbols(exported.path)
-    assert all(name == "scaled" or name.startswith("scaled_") for name, has in found.items() if has), found
-    assert {"scaled", "scaled_in", "scaled_workspace", "scaled_prepare", "scaled_run"} <= set(found)
+    actual = symbols(exported.path)
+    assert all(name == "scaled" or name.startswith("scaled_") for name, has in actual.items() if has), actual
+    assert {"scaled", "scaled_in", "scaled_workspace", "scaled_prepare", "scaled_run"} <= set(actual)
     assert needed(exported.path) <= {"libc.so.6", "libm.so.6", "libpthread.so.0"}
 
 

@@ -178,8 +178,8 @@ def test_sizes_that_are_computed_come_with_the_memory(tmp_path: Path) -> None:
     types = [TensorType(DType.float32, ("n",), HOST), TensorType(DType.bool, ("n",), HOST)]
 
     def forward(x: Any, keep: Any) -> Any:
-        found = ops.masked_select(x, keep, "k") if hasattr(ops, "masked_select") else ops.nonzero(keep, "k")
-        return [found, ops.exp(x)]
+        actual = ops.masked_select(x, keep, "k") if hasattr(ops, "masked_select") else ops.nonzero(keep, "k")
+        return [actual, ops.exp(x)]
 
     model = InferenceSession().load(Graph("kept", forward, types))
     made = Exported(model, tmp_path)

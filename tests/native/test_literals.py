@@ -45,9 +45,7 @@ def test_every_kind_of_constant_keeps_its_bits(tmp_path: Path) -> None:
     path.write_bytes(llvm.compile_module(text, host()).link())
     out = (ctypes.c_uint64 * len(constants))()
     ctypes.CDLL(str(path)).fill(out)
-    wrong = [
-        (dtype, hex(bits), hex(found)) for (dtype, bits), found in zip(constants, out, strict=True) if bits != found
-    ]
+    wrong = [(dtype, hex(bits), hex(each)) for (dtype, bits), each in zip(constants, out, strict=True) if bits != each]
     assert not wrong
 
 

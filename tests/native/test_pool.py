@@ -74,9 +74,9 @@ class Bench:
 )
 def bench(request: pytest.FixtureRequest, libraries: tuple[Library, ctypes.CDLL]) -> Iterator[Bench]:
     before = set(threading.enumerate())  # the process may have a pool of its own
-    found = Bench(libraries, *request.param)
-    yield found
-    found.pool.close()
+    actual = Bench(libraries, *request.param)
+    yield actual
+    actual.pool.close()
     left = set(threading.enumerate()) - before
     assert not [thread for thread in left if thread.name.startswith("einkorn-worker")]
 

@@ -25,7 +25,7 @@ def loops(asm: str) -> list[str]:
     """The blocks of assembly that jump back to their own start, up to that jump."""
     blocks = re.split(r"^(?=\.LBB\w+:)", asm, flags=re.MULTILINE)
     jumps = (re.match(rf"(?s).*\bj\w+\s+{re.escape(block.partition(':')[0])}\b", block) for block in blocks)
-    return [found[0] for found in jumps if found]
+    return [each[0] for each in jumps if each]
 
 
 # AVX2 has fewer instructions on vectors than AVX-512, for float64 most of all: there both dtypes are looked at, and on
@@ -40,9 +40,9 @@ def test_loops_become_vector_code(name: str, dtype: DType, target: str) -> None:
     asm = assembly_of(entry_of(KERNELS, f"{name}_each", inputs)[0], target)
     assert not OUTSIDE.search(asm)
     width = 512 if target == "x86-64-v4" else 256
-    found = [block for block in loops(asm) if ("%zmm" if width == 512 else "%ymm") in block]
-    assert found
-    for block in found:
+    actual = [block for block in loops(asm) if ("%zmm" if width == 512 else "%ymm") in block]
+    assert actual
+    for block in actual:
         assert not SCALAR.search(block) and "call" not in block, block
         assert not re.search(r"\bvp?(extr|insr)[bwdq]\b", block), block
 

@@ -139,8 +139,8 @@ class Environment:
     def look(self, cwd: Path) -> dict[str, object]:
         done = self.run(cwd, str(self.python), "-c", LOOK)
         assert done.returncode == 0, done.stderr
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
+        actual: dict[str, object] = json.loads(done.stdout)
+        return actual
 
     def check_command(self, cwd: Path) -> None:
         for command in ([str(self.scripts / "einkorn")], [str(self.python), "-m", "einkorn"]):
@@ -154,10 +154,10 @@ def environment(tmp_path: Path) -> Environment:
 
 
 def check_installed(environment: Environment, tmp_path: Path) -> None:
-    found = environment.look(tmp_path)
-    assert Path(str(found["root"])).is_relative_to(tmp_path / "environment")
-    assert found["heavy"] == []
-    files = found["files"]
+    collected = environment.look(tmp_path)
+    assert Path(str(collected["root"])).is_relative_to(tmp_path / "environment")
+    assert collected["heavy"] == []
+    files = collected["files"]
     assert isinstance(files, list)
     assert set(files) == installed_files()
     environment.check_command(tmp_path)
@@ -170,8 +170,8 @@ def test_install_from_the_tree(tree: Path, environment: Environment, tmp_path: P
 
 def test_install_editable(tree: Path, environment: Environment, tmp_path: Path) -> None:
     environment.install("--editable", str(tree))
-    found = environment.look(tmp_path)
-    assert Path(str(found["root"])) == tree and found["heavy"] == []
+    collected = environment.look(tmp_path)
+    assert Path(str(collected["root"])) == tree and collected["heavy"] == []
     (tree / "dsl" / "added_now.py").write_text("VALUE = 1\n")
     try:
         assert environment.run(tmp_path, str(environment.python), "-c", "import einkorn.dsl.added_now").returncode == 0
@@ -209,5 +209,5 @@ def check_types(environment: Environment, tmp_path: Path) -> None:
     said = environment.run(tmp_path, *command).stdout
     revealed = re.findall(r'Revealed type is "(.*)"$', said, re.MULTILINE)
     assert len(revealed) == len(REVEALED), said
-    assert all(found.startswith(wanted) for found, wanted in zip(revealed, REVEALED, strict=True)), said
+    assert all(each.startswith(wanted) for each, wanted in zip(revealed, REVEALED, strict=True)), said
     assert re.findall(r"error: (.*)", said) == ['Module has no attribute "no_such_op"  [attr-defined]'], said

@@ -133,7 +133,7 @@ def test_nothing_advises_to_install_a_name_that_no_index_has() -> None:
         and file.name != "CHANGELOG.md"
     ]
     assert len(texts) > 500
-    wrong = [f"{file}: {found[0]}" for file in texts for found in advice.finditer(file.read_text(encoding="utf-8"))]
+    wrong = [f"{file}: {each[0]}" for file in texts for each in advice.finditer(file.read_text(encoding="utf-8"))]
     assert not wrong, wrong
 
 

@@ -29,16 +29,16 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def refused(family: str) -> tuple[int, list[str]]:
     """How many instances of a family's kernels were evaluated, and what was refused for an annotation."""
-    evaluated, found = 0, []
+    evaluated, actual = 0, []
     for kernel in library_of(importlib.import_module(f"einkorn.stdlib.kernels.{family}")).kernels.values():
         for error in failures(kernel, representative_instances(kernel.schema), [lookup("host")]):
             evaluated += error is None
-            found += [str(each) for each in each_of(error) if "is declared as" in str(each)] if error else []
-    return evaluated, found
+            actual += [str(each) for each in each_of(error) if "is declared as" in str(each)] if error else []
+    return evaluated, actual
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_arguments_are_what_they_are_declared_as(checked: None, family: str) -> None:
-    evaluated, found = refused(family)
+    evaluated, violations = refused(family)
     assert evaluated > 3
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)

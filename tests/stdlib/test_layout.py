@@ -43,7 +43,7 @@ def coordinates(shape: Any) -> list[Any]:
     if not isinstance(shape, tuple):
         return list(range(shape))
     parts = [coordinates(part) for part in reversed(shape)]
-    return [tuple(reversed(found)) for found in itertools.product(*parts)]
+    return [tuple(reversed(each)) for each in itertools.product(*parts)]
 
 
 def dotted(coordinate: Any, stride: Any) -> int:
@@ -65,10 +65,10 @@ def drawn(seed: int, most: int = 96) -> Layout:
         return tuple(map(stride, part)) if isinstance(part, tuple) else rng.choice((0, 1, 1, 2, 3, 4, 6, 8, 12, 24))
 
     while True:
-        found = shape(rng.randint(0, 3))
+        actual = shape(rng.randint(0, 3))
         kind = rng.randrange(3)
-        made = Layout.row_major(found) if kind == 0 else Layout.column_major(found)
-        made = made if kind < 2 else Layout(found, stride(found))
+        made = Layout.row_major(actual) if kind == 0 else Layout.column_major(actual)
+        made = made if kind < 2 else Layout(actual, stride(actual))
         if 0 < made.size <= most:
             return made
 
@@ -129,55 +129,55 @@ def test_coalesce_is_the_same_function_with_fewer_modes() -> None:
 
 
 def test_composition_is_one_after_the_other() -> None:
-    found = 0
+    actual = 0
     for k in range(600):
         a, b = drawn(k), drawn(10_000 + k, 24)
         both = tried(composition, a, b)
         if both is None:
             continue
-        found += 1
+        actual += 1
         assert both.size == b.size
         inside = [i for i in range(b.size) if b(i) < a.size]
         assert [both(i) for i in inside] == [a(b(i)) for i in inside]
         whole = coalesce(a)
         assert offsets(both) == [whole(b(i)) for i in range(b.size)]  # beyond, along the last mode
         assert [both(c) for c in coordinates(b.shape)] == [whole(b(c)) for c in coordinates(b.shape)]
-    assert found > 250
+    assert actual > 250
     by_mode = composition(Layout.row_major((8, 6)), (Layout(4, 2), Layout(3, 1)))
     assert np.array_equal([[by_mode(i, j) for j in range(3)] for i in range(4)], np.arange(48).reshape(8, 6)[::2, :3])
 
 
 def test_a_complement_fills_what_is_free() -> None:
-    found = 0
+    actual = 0
     for k in range(400):
         layout, size = drawn(k, 24), (k % 7 + 1) * 12
         rest = tried(complement, layout, size)
         if rest is None:
             continue
-        found += 1
+        actual += 1
         used, free = sorted(set(offsets(layout))), offsets(rest)
         assert free == sorted(free)
         sums = [a + b for a in used for b in free]
         assert len(sums) == len(set(sums)) and set(range(size)) <= set(sums)
-    assert found > 150
+    assert actual > 150
     assert complement(Layout(4, 1), 24) == Layout(6, 4) and complement(Layout(4, 6), 24) == Layout(6, 1)
     assert complement(Layout((2, 2), (1, 6)), 24) == Layout((3, 2), (2, 12))
 
 
 def test_divisions_go_through_tiles() -> None:
-    found = 0
+    actual = 0
     for k in range(300):
         layout, tile = coalesce(drawn(k)), drawn(20_000 + k, 8)
         divided = tried(logical_divide, layout, tile)
         if divided is None:
             continue
-        found += 1
+        actual += 1
         rest = complement(tile, layout.size)
         assert divided.rank == 2 and divided.size == tile.size * rest.size
         assert offsets(divided.mode(0)) == [layout(tile(i)) for i in range(tile.size)]
         if divided.size == layout.size:
             assert sorted(offsets(divided)) == sorted(offsets(layout))
-    assert found > 80
+    assert actual > 80
     assert offsets(logical_divide(Layout(10, 1), 4)) == list(range(12))  # the last tile is ragged
 
 
@@ -197,18 +197,18 @@ def test_tiles_of_a_matrix(rows: int, columns: int, m: int, n: int) -> None:
 
 
 def test_products_repeat_a_layout() -> None:
-    found = 0
+    actual = 0
     for k in range(300):
         layout, copies = drawn(k, 16), drawn(30_000 + k, 8)
         repeated = tried(logical_product, layout, copies)
         if repeated is None:
             continue
-        found += 1
+        actual += 1
         assert offsets(repeated.mode(0)) == offsets(layout) and repeated.mode(1).size == copies.size
         own = set(offsets(layout))
         moved = [{offset + start for offset in own} for start in sorted(set(offsets(repeated.mode(1))))]
         assert sum(map(len, moved)) == len(set().union(*moved))  # copies share no offset
-    assert found > 80
+    assert actual > 80
     block, tiles = Layout.row_major((2, 2)), Layout.row_major((2, 3))
     blocked, raked = blocked_product(block, tiles), raked_product(block, tiles)
     assert np.array_equal(
@@ -221,7 +221,7 @@ def test_products_repeat_a_layout() -> None:
 
 
 def test_inverses() -> None:
-    found = 0
+    actual = 0
     for k in range(400):
         layout = drawn(k)
         right = right_inverse(layout)
@@ -230,9 +230,9 @@ def test_inverses() -> None:
             assert right.size == layout.size
         left = tried(left_inverse, layout)
         if left is not None:
-            found += 1
+            actual += 1
             assert [left(layout(i)) for i in range(layout.size)] == list(range(layout.size))
-    assert found > 100
+    assert actual > 100
     assert tried(left_inverse, Layout((4, 2), (1, 2))) is None and tried(left_inverse, Layout(4, 0)) is None
 
 

@@ -66,14 +66,14 @@ def variants(x: Array) -> list[Array]:
     if not is_float(x.dtype):
         info = np.iinfo(x.dtype)
         return [x, np.full_like(x, info.min), np.full_like(x, info.max), x % 3]
-    found = [x]
+    collected = [x]
     for value in (math.nan, -math.nan, math.inf, -math.inf):
         y = x.copy()
         y.flat[x.size // 2] = y.flat[x.size - 1] = value
-        found.append(y)
+        collected.append(y)
     ties = np.zeros_like(x)
     ties[..., ::2] = -0.0
-    return [*found, np.full_like(x, -math.inf), ties]
+    return [*collected, np.full_like(x, -math.inf), ties]
 
 
 def wide(x: Array) -> Array:

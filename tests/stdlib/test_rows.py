@@ -114,14 +114,14 @@ def mixtures(size: int, dtype: Any) -> list[Array]:
     if np.dtype(dtype).kind in "iu":
         return [x, np.full_like(x, np.iinfo(dtype).min), x % 3]
     wide = generator.standard_normal(size) * 10.0 ** generator.integers(-4, 5, size)
-    found = [wide.astype(dtype), -np.abs(wide).astype(dtype), np.abs(wide).astype(dtype)]
+    collected = [wide.astype(dtype), -np.abs(wide).astype(dtype), np.abs(wide).astype(dtype)]
     for share, values in ((0.05, (math.nan, -math.nan)), (0.2, (math.inf, -math.inf, 0.0, -0.0))):
-        for y in found[:3]:
+        for y in collected[:3]:
             y = y.copy()
             there = generator.random(size) < share
             y[there] = generator.choice(np.array(values, dtype), there.sum())
-            found.append(y)
-    return [*found, generator.choice(np.array([0.0, -0.0], dtype), size), np.full(size, -math.inf, dtype)]
+            collected.append(y)
+    return [*collected, generator.choice(np.array([0.0, -0.0], dtype), size), np.full(size, -math.inf, dtype)]
 
 
 def same_extremes(got: list[Array], rows: list[Array]) -> None:
@@ -147,8 +147,8 @@ ENDS = BEGINS + np.array([*range(71), *(4095, 4096, 4097, 4128, 20000, 16385)], 
 def parts(dtype: Any) -> list[tuple[Array, list[Array]]]:
     """Arrays, and the extremes of their parts."""
     with np.errstate(invalid="ignore"):
-        found = [(x, [extremes(x[a:b]) for a, b in zip(BEGINS, ENDS, strict=True)]) for x in mixtures(20000, dtype)]
-    return [(x, [np.array(column) for column in zip(*rows, strict=True)]) for x, rows in found]
+        actual = [(x, [extremes(x[a:b]) for a, b in zip(BEGINS, ENDS, strict=True)]) for x in mixtures(20000, dtype)]
+    return [(x, [np.array(column) for column in zip(*rows, strict=True)]) for x, rows in actual]
 
 
 @pytest.mark.parametrize("target, level", (("host", 3), ("host", 0), ("x86-64-v2", 3), ("x86-64-v3", 3)))
@@ -253,8 +253,8 @@ def test_monoids_of_ones_own(run: Any) -> None:
         for v in row:
             a, b = a * (v % 3 + 1), b * (v % 3 + 1) + v
         expected.append((a + b + 2**63) % 2**64 - 2**63)
-    found, squares = run("composed", x)
-    assert found.tolist() == expected and np.array_equal(squares, (x * x).sum(1))
+    actual, squares = run("composed", x)
+    assert actual.tolist() == expected and np.array_equal(squares, (x * x).sum(1))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)

@@ -104,7 +104,7 @@ def test_values_of_several_parts(run: Any) -> None:
 
 def model_of_a_row(x: Array) -> Array:
     """The documented order of running float32 sums, in NumPy."""
-    before, found = np.float64(0), []
+    before, collected = np.float64(0), []
     for piece in (x[k : k + 16384] for k in range(0, x.size, 16384)):
         carry, alone = before, np.float64(0)
         for part in (piece[k : k + 16] for k in range(0, piece.size, 16)):
@@ -112,10 +112,10 @@ def model_of_a_row(x: Array) -> Array:
             lanes[: part.size] = part
             for step in (1, 2, 4, 8):
                 lanes = np.concatenate([np.zeros(step, np.float32), lanes[:-step]]) + lanes
-            found.append((carry + lanes.astype(np.float64)).astype(np.float32)[: part.size])
+            collected.append((carry + lanes.astype(np.float64)).astype(np.float32)[: part.size])
             carry, alone = carry + np.float64(lanes[15]), alone + np.float64(lanes[15])
         before = before + alone
-    return np.concatenate(found)
+    return np.concatenate(collected)
 
 
 def test_the_order_is_the_documented_one(run: Any) -> None:

@@ -119,10 +119,10 @@ def run_checked(
     pointers = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
     entry = _loaded(artifact.code).ek_entry
     entry(ctypes.byref(context), pointers, (ctypes.c_int64 * 1)())
-    found = memory.state.finding
+    result = memory.state.finding
     results = [array.copy() for array in arrays[len(inputs) :]]
-    if not found.found:
+    if not result.found:
         return Outcome(results, Found.NOTHING, reports=tuple(reports))
-    lines = tuple((artifact.sites[site].place.source_line() or "").strip() for site in (found.site, found.other_site))
+    lines = tuple((artifact.sites[site].place.source_line() or "").strip() for site in (result.site, result.other_site))
     assert context.status == abi.STOPPED
-    return Outcome(results, Found(found.found), lines, (found.thread, found.other_thread), tuple(reports))  # type: ignore[arg-type]
+    return Outcome(results, Found(result.found), lines, (result.thread, result.other_thread), tuple(reports))  # type: ignore[arg-type]

@@ -90,11 +90,11 @@ class Exported:
             pack(a) if t.dtype.is_packed() else np.ascontiguousarray(a) for a, t in zip(arrays, types, strict=True)
         ]
         sizes = self.sizes([np.shape(a) for a in arrays])
-        found = self.call(given, sizes)
+        result = self.call(given, sizes)
         for array, memory, type in zip(arrays, given, types, strict=True):
             if isinstance(type, BufferType) and memory is not array and not type.dtype.is_packed():
                 array[...] = memory
-        return found
+        return result
 
     def call(self, given: Sequence[Array | None], sizes: Sequence[int]) -> list[Array]:
         record = self.record
@@ -117,7 +117,7 @@ class Exported:
         if status:
             raise CallFailed(status, self.describe(failure), failure)
         known = dict(zip(self._names(), numbers, strict=False))
-        found = []
+        collected = []
         for k, output in enumerate(outputs):
             tensor = record.tensors[record.inputs + k]
             dtype, shape = DType[tensor.dtype.decode()], self._shape(tensor, known)
@@ -126,8 +126,8 @@ class Exported:
                 ctypes.memmove(memory.ctypes.data, output, memory.nbytes)
                 self.library[f"{self._prefix()}_free"](output)
                 output = memory
-            found.append(unpack(output, dtype, shape) if dtype.is_packed() else output)
-        return found
+            collected.append(unpack(output, dtype, shape) if dtype.is_packed() else output)
+        return collected
 
     def describe(self, failure: exports.ExportedFailure) -> str:
         text = ctypes.create_string_buffer(4096)
@@ -164,8 +164,8 @@ def check_equal(model: Model, exported: Exported, arrays: Sequence[Array]) -> No
         except CallFailed:
             return
         raise AssertionError("the exported call does not fail") from None
-    found = exported(*theirs)
-    for k, (a, b) in enumerate(zip([*wanted, *ours], [*found, *theirs], strict=True)):
+    result = exported(*theirs)
+    for k, (a, b) in enumerate(zip([*wanted, *ours], [*result, *theirs], strict=True)):
         assert (a.shape, a.dtype) == (b.shape, b.dtype), k
         assert a.tobytes() == b.tobytes(), f"tensor {k}: {a!r} and {b!r}"
 
@@ -186,8 +186,8 @@ def results_by_export(
     device = device_of_call(op, names, operands)
     kinds = [kind_of(operand) for operand in operands]
     made = specialised(kernel, state, kinds, counts, parameters, device, None, None, None)
-    found = _exported(made.model)(*arrays)
-    return found + [a for argument, a in zip(schema.inputs, arrays, strict=True) if argument.role is Role.MUTABLE]
+    result = _exported(made.model)(*arrays)
+    return result + [a for argument, a in zip(schema.inputs, arrays, strict=True) if argument.role is Role.MUTABLE]
 
 
 @functools.lru_cache(maxsize=64)

@@ -118,9 +118,9 @@ def functions(gpu: FakeCuda) -> dict[str, tuple[tuple[Any, ...], Callable[..., A
     """Name -> the types of its arguments, what it does."""
 
     def text(table: dict[int, Any], status: int, out: int) -> None:
-        found = table.get(status)
-        _put(out, ctypes.addressof(found) if found else 0)
-        if found is None:
+        result = table.get(status)
+        _put(out, ctypes.addressof(result) if result else 0)
+        if result is None:
             raise Refused(1)
 
     def info(free: int, total: int) -> None:
@@ -268,12 +268,12 @@ def install() -> FakeCuda:
 
     @ctypes.CFUNCTYPE(N, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), N, L, ctypes.POINTER(N))
     def resolve(name: bytes, out: Any, version: int, flags: int, status: Any) -> int:
-        found = known.get(name.decode())
+        result = known.get(name.decode())
         gpu.resolved.append((name.decode(), version))
-        out[0] = ctypes.cast(found, P).value if found else None
+        out[0] = ctypes.cast(result, P).value if result else None
         if status:
-            status[0] = 0 if found else 1
-        return 0 if found else STATUS["not_found"]
+            status[0] = 0 if result else 1
+        return 0 if result else STATUS["not_found"]
 
     known["cuGetProcAddress"] = resolve
     library = ctypes.CDLL("libcuda.so.1")

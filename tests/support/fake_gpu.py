@@ -194,11 +194,11 @@ class FakeGpu:
     def stream(self, handle: int) -> Stream:
         if handle in (0, 1, 2):  # those that every library has
             return self.streams.setdefault(handle, Stream(handle, self.current))
-        found = self.streams.get(handle)
-        if found is None or found.destroyed:
+        result = self.streams.get(handle)
+        if result is None or result.destroyed:
             self.violations.append(f"{handle:#x} is not a stream")
             raise Refused(self.status["invalid"])
-        return found
+        return result
 
     def destroy_stream(self, handle: int) -> None:
         stream = self.stream(handle)
@@ -262,14 +262,14 @@ class FakeGpu:
     def record(self, handle: int, stream: int) -> None:
         self.log.append(("record", stream))
         assert self.current >= 0
-        found = self.stream(stream)
-        if found.recording is not None:
+        result = self.stream(stream)
+        if result.recording is not None:
             self.violations.append("an event of a capture is recorded for work outside of it")
         event = self.events[handle]
-        if found.device != event.device:
+        if result.device != event.device:
             self.violations.append("an event of one device is recorded on a stream of another")
             raise Refused(self.status["invalid"])
-        event.stream, event.at = found, found.requested
+        event.stream, event.at = result, result.requested
 
     def wait(self, stream: int, handle: int) -> None:
         self.log.append(("wait for event", stream))

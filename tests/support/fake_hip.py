@@ -168,8 +168,8 @@ def install(path: str = "libamdhip64.so") -> FakeHip:
 
     @ctypes.CFUNCTYPE(P, N)
     def text(status: int) -> Any:
-        found = gpu.texts.get(status)
-        return ctypes.addressof(found) if found else None
+        result = gpu.texts.get(status)
+        return ctypes.addressof(result) if result else None
 
     known["hipGetErrorName"] = known["hipGetErrorString"] = text
     library = ctypes.CDLL(path)

@@ -65,13 +65,13 @@ class GpuCase:
 
     def expected(self, lanes: int = 32) -> tuple[Array, ...]:
         """The outputs for the inputs, where a warp has so many threads."""
-        found = self.reference(*self.inputs(), **({"lanes": lanes} if self.by_lanes else {}))
-        return tuple(found) if isinstance(found, tuple | list) else (found,)
+        result = self.reference(*self.inputs(), **({"lanes": lanes} if self.by_lanes else {}))
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
 
     def refusal(self, target: str) -> str | None:
         """The code of the error with which a target refuses the kernel; None where it takes it."""
-        found = lookup(target)
-        return next((code for feature, code in self.needs.items() if not found.supports(feature)), None)
+        result = lookup(target)
+        return next((code for feature, code in self.needs.items() if not result.supports(feature)), None)
 
     def types(self, arrays: tuple[Array, ...]) -> list[tuple[DType, tuple[int, ...]]]:
         return [(DType.from_numpy(array.dtype), array.shape) for array in arrays]

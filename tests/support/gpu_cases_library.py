@@ -51,9 +51,9 @@ def builtin(
 
 
 def _reference(library: LoadedLibrary, op: str) -> Callable[..., Any]:
-    found = library.kernels[op].reference
-    if found is not None:
-        return found
+    result = library.kernels[op].reference
+    if result is not None:
+        return result
     turned = op.endswith("transposed")
     return lambda a, b: (a.astype(np.float64) @ (b.swapaxes(-1, -2) if turned else b)).astype(a.dtype)
 

@@ -140,8 +140,8 @@ def _scalars(x: Array) -> Array:
 
 def _vectors(x: Array) -> Array:
     by = np.array([x.size + 2, 4, x.size + 2, x.size + 2], F32)
-    found = x[:, None] * by + np.array([-3, -3, -3, 7], F32)
-    return np.where(by > 4, found, F32(0)).astype(F32)
+    result = x[:, None] * by + np.array([-3, -3, -3, 7], F32)
+    return np.where(by > 4, result, F32(0)).astype(F32)
 
 
 ARGUMENTS = (

@@ -12,11 +12,11 @@ from support.gpu_case import Array, GpuCase, numbers
 
 def in_warps(x: Array, block: int, lanes: int) -> list[tuple[int, int]]:
     """For each element the first of its warp, and how many lanes that has; threads are elements."""
-    found = []
+    collected = []
     for i in range(len(x)):
         first = i // block * block + i % block // lanes * lanes
-        found.append((first, min(lanes, i // block * block + block - first)))
-    return found
+        collected.append((first, min(lanes, i // block * block + block - first)))
+    return collected
 
 
 def moved(x: Array, block: int, lanes: int, source: Callable[[int, int], int]) -> Array:
@@ -107,13 +107,13 @@ def parted(x: Array, lanes: int) -> Array:
             positive, same = (
                 sum(1 << k - first for k in mine if test(x[k])) for test in (lambda v: v > 0, x[i].__eq__)
             )
-            found = [value, *((n + (1 << 63)) % (1 << 64) - (1 << 63) for n in (positive, same))]
-            found += [x[mine].sum(), x[first : i + 1 : 2].sum(), x[first + 2]]
+            result = [value, *((n + (1 << 63)) % (1 << 64) - (1 << 63) for n in (positive, same))]
+            result += [x[mine].sum(), x[first : i + 1 : 2].sum(), x[first + 2]]
         else:
             before = x[first + 1 : i : 2].max(initial=np.iinfo(np.int32).min)
-            found = [value * 100, any(x[k] > 6 for k in mine), all(x[k] > -8 for k in mine)]
-            found += [100 * int(x[mine].min()) + int(x[mine].max()), before, x[first + 3]]
-        out[:, i] = found
+            result = [value * 100, any(x[k] > 6 for k in mine), all(x[k] > -8 for k in mine)]
+            result += [100 * int(x[mine].min()) + int(x[mine].max()), before, x[first + 3]]
+        out[:, i] = result
     return out
 
 
@@ -122,12 +122,12 @@ def parted(x: Array, lanes: int) -> Array:
 
 def affine(values: Array) -> Array:
     """The numbers of `Affine` in `collectives.py` for no value, the first, the first two, …."""
-    m, c, found = 1, 0, [7]
+    m, c, collected = 1, 0, [7]
     for value in values:
         a, b = 2 * int(value) + 1, int(value) - 3
         m, c = m * a, c * a + b
-        found.append(m * 7 + c)
-    return np.array([(n + (1 << 63)) % (1 << 64) - (1 << 63) for n in found], np.int64)
+        collected.append(m * 7 + c)
+    return np.array([(n + (1 << 63)) % (1 << 64) - (1 << 63) for n in collected], np.int64)
 
 
 def of_group(values: Array) -> list[Array | int]:
@@ -144,8 +144,8 @@ def of_warp(x: Array, lanes: int, block: int) -> Array:
         values = whole[here]
         total, largest, everything, *scans = of_group(values)
         rows = [total, values.max(), largest, everything, *scans, values.min() * 100 + values.max()]
-        for row, found in enumerate(rows):
-            out[row, here] = found
+        for row, each in enumerate(rows):
+            out[row, here] = each
     return out
 
 
@@ -156,8 +156,8 @@ def of_block(x: Array, block: int) -> Array:
         for first in range(0, x.shape[1], block):
             here = slice(first, first + block)
             values = whole[k, here]
-            for row, found in enumerate([*of_group(values), values[0] * 4 + values[17]]):
-                out[k, row, here] = found
+            for row, each in enumerate([*of_group(values), values[0] * 4 + values[17]]):
+                out[k, row, here] = each
     return out
 
 

@@ -148,13 +148,13 @@ def _may_swap(line: str, blank: str) -> bool:
 def cases_of(mutant: Mutant, cases: Sequence[GpuCase]) -> list[GpuCase]:
     """The cases that run a function: of each op those with the smallest and the largest inputs."""
     text = (KERNELS / mutant.file).read_text()
-    found: dict[str, list[GpuCase]] = {}
+    collected: dict[str, list[GpuCase]] = {}
     for case in sorted(cases, key=lambda each: sum(array.size for array in each.inputs())):
         own = text.partition(f'"{case.op}"')[2].partition("\n\n\n")[0]
         helped = f"{mutant.function}(" in text.replace(f"def {mutant.function}(", "")
         if re.search(rf"\b{mutant.function}\b", own) or helped:
-            found.setdefault(case.op, []).append(case)
-    return [case for of_op in found.values() for case in (of_op[:1] if len(of_op) == 1 else (of_op[0], of_op[-1]))]
+            collected.setdefault(case.op, []).append(case)
+    return [case for of_op in collected.values() for case in (of_op[:1] if len(of_op) == 1 else (of_op[0], of_op[-1]))]
 
 
 def outcome(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
@@ -165,9 +165,9 @@ def outcome(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
         for case in cases:
             changed = replace(case, file=str(path))
             for seed in SEEDS:
-                found = _run(changed, seed)
-                if found:
-                    return found
+                result = _run(changed, seed)
+                if result:
+                    return result
     return ""
 
 
@@ -205,15 +205,15 @@ def apart(mutant: Mutant, cases: Sequence[GpuCase]) -> str:
     _, status = os.waitpid(child, 0)
     if status or not data:
         return f"the process ended: {status}"
-    found: str = pickle.loads(data)
-    return found
+    result: str = pickle.loads(data)
+    return result
 
 
 def main(part: str = "") -> int:
     """Runs all mutants whose name has a part; gives the exit status."""
     kernels = {file.name for file in KERNELS.glob("*.py")}
     by_file = {name: [case for case in CASES if case.file == name] for name in sorted(kernels)}
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     survivors: list[str] = []
     total: Counter[str] = Counter()
     for file, cases in by_file.items():
@@ -223,15 +223,15 @@ def main(part: str = "") -> int:
                 continue
             total[mutant.kind] += 1
             how = apart(mutant, used)
-            found[mutant.kind] += bool(how)
+            result[mutant.kind] += bool(how)
             if not how:
                 survivors.append(mutant.name)
             print(f"{mutant.name:90} {how or 'SURVIVES'}", flush=True)
     print()
     for kind, count in sorted(total.items()):
-        print(f"{kind:20} {found[kind]:4} of {count:4}")
-    share = sum(found.values()) / max(1, sum(total.values()))
-    print(f"{'all':20} {sum(found.values()):4} of {sum(total.values()):4}: {share:.1%}")
+        print(f"{kind:20} {result[kind]:4} of {count:4}")
+    share = sum(result.values()) / max(1, sum(total.values()))
+    print(f"{'all':20} {sum(result.values()):4} of {sum(total.values()):4}: {share:.1%}")
     for name in survivors:
         print(f"survives: {name}: {EXPLAINED.get(name, 'NOT EXPLAINED')}")
     return int(share < LEAST or any(name not in EXPLAINED for name in survivors))

@@ -32,10 +32,10 @@ HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 def kind_of(dtype: Any) -> str:
     """The class of a dtype: its members are computed alike."""
-    found = DType.from_numpy(np.dtype(dtype))
-    if found.is_float() or found.is_storage():
-        return f"{'float' if found.is_float() else 'storage'} of {found.bits} bits"
-    return found.kind
+    result = DType.from_numpy(np.dtype(dtype))
+    if result.is_float() or result.is_storage():
+        return f"{'float' if result.is_float() else 'storage'} of {result.bits} bits"
+    return result.kind
 
 
 def tried(shipped: bool, *values: Any) -> Any:

@@ -33,8 +33,8 @@ def with_own_imports(text: str) -> str:
 
 def imports_of(hint: str) -> list[str]:
     """The lines that a hint says to put at the top of the file."""
-    found = _IMPORTS.search(hint)
-    return re.findall("`([^`]+)`", found["lines"]) if found else []
+    match = _IMPORTS.search(hint)
+    return re.findall("`([^`]+)`", match["lines"]) if match else []
 
 
 def _imported(text: str, imports: list[str]) -> str:
@@ -56,21 +56,21 @@ def _followed(source: str, error: EinkornError, hint: str, place: Place) -> str 
     lines = source.split("\n")
     line = lines[place.line - 1]
     marked = line[place.column - 1 : place.end_column - 1]
-    if found := re.match(r"write `((?:from|import) [^`]+)` at the top of the file(?:, and ([\w.]+))?", hint):
-        if found[2]:
-            lines[place.line - 1] = _put(line, place, marked, found[2])
-        return _imported("\n".join(lines), [found[1]])
-    if found := re.match(r"use '([\w.]+)' of einkorn.dsl", hint):
-        written = found[1]
-    elif found := re.match(r"did you mean '([\w.]+)'", hint):
-        written = _respelt(marked, error.message, found[1])
-    elif found := re.match(r"write (\w+) without quotes", hint):
-        written = marked.replace(f'"{found[1]}"', found[1]).replace(f"'{found[1]}'", found[1])
-    elif found := re.match(r"write (\w+) for (\w+)$", hint):
-        written = re.sub(rf"\b(?:\w+\.)?{found[2]}\b", found[1], marked)
-    elif found := re.match(r"write (width=(.+)) for the number of lanes", hint):
-        head, _, tail = marked.rpartition(found[2])
-        written = head + found[1] + tail
+    if match := re.match(r"write `((?:from|import) [^`]+)` at the top of the file(?:, and ([\w.]+))?", hint):
+        if match[2]:
+            lines[place.line - 1] = _put(line, place, marked, match[2])
+        return _imported("\n".join(lines), [match[1]])
+    if match := re.match(r"use '([\w.]+)' of einkorn.dsl", hint):
+        written = match[1]
+    elif match := re.match(r"did you mean '([\w.]+)'", hint):
+        written = _respelt(marked, error.message, match[1])
+    elif match := re.match(r"write (\w+) without quotes", hint):
+        written = marked.replace(f'"{match[1]}"', match[1]).replace(f"'{match[1]}'", match[1])
+    elif match := re.match(r"write (\w+) for (\w+)$", hint):
+        written = re.sub(rf"\b(?:\w+\.)?{match[2]}\b", match[1], marked)
+    elif match := re.match(r"write (width=(.+)) for the number of lanes", hint):
+        head, _, tail = marked.rpartition(match[2])
+        written = head + match[1] + tail
     else:
         code = _code(hint)
         if code is None:
@@ -118,10 +118,10 @@ def _put(line: str, place: Place, marked: str, written: str) -> str:
 
 def _within(marked: str, code: str) -> str:
     """`(n).cast(T)` and `v[:4]` stand for `n` and `v` in the marked text; anything else for all of it."""
-    found = re.fullmatch(r"\((.+)\)\.cast\(([\w.]+)\)", code) or re.fullmatch(r"(\w+|\(.+\))\[:\d+\]", code)
-    if found is None:
+    match = re.fullmatch(r"\((.+)\)\.cast\(([\w.]+)\)", code) or re.fullmatch(r"(\w+|\(.+\))\[:\d+\]", code)
+    if match is None:
         return code
-    part = found[1].removeprefix("(").removesuffix(")") if code.endswith("]") else found[1]
+    part = match[1].removeprefix("(").removesuffix(")") if code.endswith("]") else match[1]
     places = [m.start() for m in re.finditer(rf"(?<![\w.]){re.escape(part)}(?!\w)", marked)]
     if part == marked or not places:
         return code

@@ -56,12 +56,12 @@ def conv(
 ) -> Array:
     """The convolution with a filter (results, channels / groups, taps)."""
     x, kernel = padded(wide(x), before, after), w.shape[2:]
-    found = counts(x.shape[2:], kernel, stride, dilation)
+    result = counts(x.shape[2:], kernel, stride, dilation)
     each, results = w.shape[1], w.shape[0] // groups
-    out = np.zeros((x.shape[0], w.shape[0], *found), x.dtype)
+    out = np.zeros((x.shape[0], w.shape[0], *result), x.dtype)
     for g in range(groups):
         channels, rows = slice(g * each, (g + 1) * each), slice(g * results, (g + 1) * results)
-        for tap, part in seen(x[:, channels], kernel, stride, dilation, found):
+        for tap, part in seen(x[:, channels], kernel, stride, dilation, result):
             out[:, rows] += np.einsum("nc...,fc->nf...", part, wide(w)[(rows, slice(None), *tap)])
     return out
 
@@ -107,14 +107,14 @@ def pool(
 ) -> Array:
     """What `reduce` makes of the elements of each window, which are a new first axis; `empty` stands in the padding."""
     room = [n + b + a for n, b, a in zip(x.shape[2:], before, after, strict=True)]
-    found = counts(room, kernel, stride, dilation)
+    result = counts(room, kernel, stride, dilation)
     if up:
         exact = [-((d * (k - 1) + 1 - n) // s) + 1 for n, k, s, d in zip(room, kernel, stride, dilation, strict=True)]
-        found = [min(e, -(-(n + b) // s)) for e, n, b, s in zip(exact, x.shape[2:], before, stride, strict=True)]
+        result = [min(e, -(-(n + b) // s)) for e, n, b, s in zip(exact, x.shape[2:], before, stride, strict=True)]
     more = [
         max((c - 1) * s + d * (k - 1) + 1 - n, 0)
-        for c, s, d, k, n in zip(found, stride, dilation, kernel, room, strict=True)
+        for c, s, d, k, n in zip(result, stride, dilation, kernel, room, strict=True)
     ]
     around = padded(padded(wide(x), before, after, empty), [0] * len(more), more, empty)
-    parts = [part for _, part in seen(around, kernel, stride, dilation, found)]
+    parts = [part for _, part in seen(around, kernel, stride, dilation, result)]
     return reduce(np.stack(parts), 0)

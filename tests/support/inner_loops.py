@@ -41,8 +41,8 @@ class Loop:
     @property
     def packed(self) -> list[str]:
         """Arithmetic on vectors."""
-        found = (_PACKED_FLOAT, _PACKED_INTEGER)
-        return [line for line in self.instructions if not _ZERO.match(line) and any(p.match(line) for p in found)]
+        result = (_PACKED_FLOAT, _PACKED_INTEGER)
+        return [line for line in self.instructions if not _ZERO.match(line) and any(p.match(line) for p in result)]
 
     @property
     def frame(self) -> list[str]:

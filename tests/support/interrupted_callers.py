@@ -288,11 +288,11 @@ def main(count: int, seed: int, names: list[str]) -> None:
     for number in range(count):
         name = names[number % len(names)]
         error = moments.choice(RAISED)(f"round {number}")
-        found = round_(name, seed * 100_000 + number, moments.random() * seconds[name] * 1.1, error)
-        right += found in ("right", "interrupted")
-        interrupted += found == "interrupted"
-        if found not in ("right", "interrupted"):
-            print(f"round {number} of seed {seed}: {name}, {error!r}: {found}", flush=True)
+        result = round_(name, seed * 100_000 + number, moments.random() * seconds[name] * 1.1, error)
+        right += result in ("right", "interrupted")
+        interrupted += result == "interrupted"
+        if result not in ("right", "interrupted"):
+            print(f"round {number} of seed {seed}: {name}, {error!r}: {result}", flush=True)
         BACKGROUND.wait()  # what compiles there switches threads more often meanwhile
         assert state() == before, (name, state(), before)
         assert not left(), (name, left())

@@ -47,7 +47,7 @@ def slow_plus(out: OutputTensor[T, "n"], x: InputTensor[T, "n"]):
 def callers(slow: Any, slow_plus: Any, known: set[str]) -> dict[str, Callable[[], Any]]:
     x = np.linspace(1, 2, SIZE, dtype=np.float32)
     wide = np.linspace(1, 2, 2 * SIZE, dtype=np.float32)
-    found: dict[str, Callable[[], Any]] = {
+    collected: dict[str, Callable[[], Any]] = {
         "direct": lambda: slow(x),
         "ufunc": lambda: slow.ufunc(x),
         "ufunc with strides": lambda: slow.ufunc(wide[::2]),
@@ -59,8 +59,8 @@ def callers(slow: Any, slow_plus: Any, known: set[str]) -> dict[str, Callable[[]
         once, op, plus = map(einkorn.jax.op, (slow, slow, slow_plus))
         jitted = jax.jit(lambda v: plus(op(v)) + 1)
         y = jax.numpy.asarray(x)
-        found["jax"] = lambda: np.asarray(jitted(y))
-        found["jax without jit"] = lambda: np.asarray(once(y))
+        collected["jax"] = lambda: np.asarray(jitted(y))
+        collected["jax without jit"] = lambda: np.asarray(once(y))
     if "numba" in known:
         import einkorn.numba
         import numba
@@ -82,9 +82,9 @@ def callers(slow: Any, slow_plus: Any, known: set[str]) -> dict[str, Callable[[]
                 total = v
             return total
 
-        found["numba"] = lambda: several(x)
-        found["numba with try"] = lambda: caught(x)
-    return found
+        collected["numba"] = lambda: several(x)
+        collected["numba with try"] = lambda: caught(x)
+    return collected
 
 
 def one_round(call: Callable[[], Any], right: Any, delay: float) -> tuple[bool, bool]:

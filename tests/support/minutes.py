@@ -21,11 +21,11 @@ TABLE = re.compile(re.escape(HEAD) + r"(?:\|.*\n)+")
 
 def seconds(log: str) -> dict[str, float]:
     """Folder -> seconds, from what pytest prints with `--durations=0`."""
-    found: dict[str, float] = defaultdict(float)
+    result: dict[str, float] = defaultdict(float)
     for line in log.splitlines():
         if match := LINE.match(line):
-            found[match[2]] += float(match[1])
-    return found
+            result[match[2]] += float(match[1])
+    return result
 
 
 def folders() -> list[str]:
@@ -42,9 +42,9 @@ def table(quick: dict[str, float], long: dict[str, float]) -> str:
 
 def rows(text: str) -> dict[str, tuple[float, float]]:
     """Folder -> minutes, as the table of a page has them."""
-    found = TABLE.search(text)
-    assert found is not None, f"{PAGE.name} has no table of minutes"
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()[2:]]
+    actual = TABLE.search(text)
+    assert actual is not None, f"{PAGE.name} has no table of minutes"
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in actual[0].splitlines()[2:]]
     return {name: (float(quick), float(long)) for name, quick, long in cells}
 
 

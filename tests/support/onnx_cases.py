@@ -54,10 +54,10 @@ def cases() -> dict[str, Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {case.name: case for case in collect_testcases(None)}
+        collected = {case.name: case for case in collect_testcases(None)}
         for kind in KINDS:
-            found.update((case.name, case) for case in load_model_tests(kind=kind))
-    return found
+            collected.update((case.name, case) for case in load_model_tests(kind=kind))
+    return collected
 
 
 def op_types(case: Any) -> list[str]:

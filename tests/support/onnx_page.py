@@ -47,14 +47,14 @@ def by_row_or_function() -> dict[str, str]:
 
     from einkorn.graph.onnx.rows import find_row
 
-    found = {}
+    collected = {}
     for name in all_types():
         schema = onnx.defs.get_schema(name, onnx.defs.onnx_opset_version(), "")
         if find_row("", name, schema.since_version) is not None:
-            found[name] = "row"
+            collected[name] = "row"
         elif schema.has_function or schema.has_context_dependent_function:
-            found[name] = "function"
-    return found
+            collected[name] = "function"
+    return collected
 
 
 def page(outcomes: dict[str, Outcome]) -> str:

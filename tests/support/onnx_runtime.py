@@ -62,10 +62,10 @@ def by_runtime(model: Any, inputs: Arrays) -> list[np.ndarray[Any, Any]]:
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    found: list[np.ndarray[Any, Any]] = session.run(
+    result: list[np.ndarray[Any, Any]] = session.run(
         None, {each.name: inputs[each.name] for each in session.get_inputs()}
     )
-    return found
+    return result
 
 
 def by_graph(model: Any, inputs: Arrays, interpret: bool = False) -> list[np.ndarray[Any, Any]]:
@@ -98,15 +98,15 @@ def compare(
     model = model_of(op_type, inputs, attributes, **more)
     wanted, got = by_runtime(model, inputs), by_graph(model, inputs, interpret)
     assert len(wanted) == len(got)
-    for number, (right, found) in enumerate(zip(wanted, got, strict=True)):
-        assert right.dtype == found.dtype and right.shape == found.shape, (
-            f"output {number}: {found.dtype} {found.shape}"
+    for number, (right, entry) in enumerate(zip(wanted, got, strict=True)):
+        assert right.dtype == entry.dtype and right.shape == entry.shape, (
+            f"output {number}: {entry.dtype} {entry.shape}"
         )
         if right.dtype.kind == "f":
-            wide = [each.astype(np.float64) for each in (found, right)]
+            wide = [each.astype(np.float64) for each in (entry, right)]
             np.testing.assert_allclose(*wide, rtol=rtol, atol=atol, err_msg=f"output {number}")
             continue
-        apart = np.abs(found.astype(np.int64) - right.astype(np.int64))
+        apart = np.abs(entry.astype(np.int64) - right.astype(np.int64))
         assert apart.max(initial=0) <= units, f"output {number}: {apart.max()} apart"
         assert np.count_nonzero(apart) <= max(1, share * apart.size), (
             f"output {number}: {np.mean(apart > 0):.1%} are apart"

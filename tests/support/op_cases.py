@@ -61,8 +61,8 @@ class T:
         return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.dims)
 
     def type(self, dtype: Any, dims: Sequence[int | str]) -> TensorType | BufferType:
-        found = tensor_type(dtype if self.dtype is None else self.dtype, dims)
-        return BufferType(found.dtype, found.shape, HOST) if self.buffer else found
+        actual = tensor_type(dtype if self.dtype is None else self.dtype, dims)
+        return BufferType(actual.dtype, actual.shape, HOST) if self.buffer else actual
 
     def array(self, dtype: Any, sizes: Sizes, seed: int) -> Array:
         chosen = np.dtype(dtype if self.dtype is None else self.dtype)
@@ -105,9 +105,9 @@ def with_kernel(family: str, name: str, **parameters: Any) -> Callable[..., Arra
     """The reference of a kernel, with these parameters."""
 
     def reference(*arrays: Array, **more: Any) -> Array:
-        found = kernel_family(family).kernels[name].reference
-        assert found is not None
-        return np.asarray(found(*arrays, **parameters, **more)[0])
+        actual = kernel_family(family).kernels[name].reference
+        assert actual is not None
+        return np.asarray(actual(*arrays, **parameters, **more)[0])
 
     return reference
 
@@ -228,14 +228,14 @@ class Batch:
 
     def expected(self, arrays: Sequence[Array]) -> list[tuple[str, Array, float]]:
         """Of each result the op, the elements, and how far they may be off."""
-        found, at = [], 0
+        actual, at = [], 0
         for case in self.cases:
             taken = [array.copy() for array in arrays[at : at + len(case.tensors)]]
             with np.errstate(all="ignore"):
                 results = listed(case.reference(*taken))
-            found += [(case.op, np.asarray(result), case.ulps) for result in results]
+            actual += [(case.op, np.asarray(result), case.ulps) for result in results]
             at += len(taken)
-        return found
+        return actual
 
     def load(self, static: bool = False, interpret: bool = False) -> Model:
         """The model of the graph."""
@@ -249,8 +249,8 @@ class Batch:
 
 def listed(results: Any) -> list[Any]:
     """The results of a call; what it does to buffers is none."""
-    found = list(results) if isinstance(results, list | tuple) else [results]
-    return [result for result in found if result is not None and not isinstance(result, BufferValue)]
+    actual = list(results) if isinstance(results, list | tuple) else [results]
+    return [result for result in actual if result is not None and not isinstance(result, BufferValue)]
 
 
 def takes(case: Case, dtype: Any) -> bool:
@@ -262,8 +262,8 @@ def batches(cases: Sequence[Case], dtype: Any) -> list[Batch]:
     """The cases that take a dtype; those that name dims each in a graph of its own."""
     taken = [c for c in cases if takes(c, dtype)]
     shared = [c for c in taken if not c.alone]
-    found = [Batch(shared, dtype)] if shared else []
-    return [*found, *(Batch([c], dtype) for c in taken if c.alone)]
+    actual = [Batch(shared, dtype)] if shared else []
+    return [*actual, *(Batch([c], dtype) for c in taken if c.alone)]
 
 
 def first_of_each(cases: Iterable[Case]) -> list[Case]:

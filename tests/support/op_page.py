@@ -117,8 +117,8 @@ def reached(method: str) -> str:
 
 
 def kinds(op: BuiltinOp) -> str:
-    found = dict.fromkeys(op.operands.values())
-    return "; ".join(found) if len(found) < 2 else "; ".join(f"{n}: {kind}" for n, kind in op.operands.items())
+    actual = dict.fromkeys(op.operands.values())
+    return "; ".join(actual) if len(actual) < 2 else "; ".join(f"{n}: {kind}" for n, kind in op.operands.items())
 
 
 def result(op: BuiltinOp) -> str:

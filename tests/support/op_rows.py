@@ -139,9 +139,9 @@ def axis_cases(op: BuiltinOp, rank: int, every: bool) -> dict[str, Case]:
             kept = [k for k in range(rank) if k not in axes]
             outer = [x.shape[k] for k in kept]
             ordered = np.ascontiguousarray(x.transpose([*kept, *axes]))
-            found = reference(ordered.reshape(*outer, math.prod(x.shape[k] for k in axes)), axis=len(kept))
+            actual = reference(ordered.reshape(*outer, math.prod(x.shape[k] for k in axes)), axis=len(kept))
             whole = [1 if k in axes else x.shape[k] for k in range(rank)]
-            return found.reshape(whole if keywords.get("keepdims", True) else outer)
+            return actual.reshape(whole if keywords.get("keepdims", True) else outer)
 
         return (lambda x: op.function(x, axis=axis, **keywords)), expected
 

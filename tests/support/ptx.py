@@ -141,10 +141,10 @@ class Compiled:
 
     def block(self, number: int) -> CompiledBlock:
         """A block, made when it is needed first."""
-        found = self.blocks[number]
-        if found is None:
-            found = self.blocks[number] = _compile_block(self, number)
-        return found
+        result = self.blocks[number]
+        if result is None:
+            result = self.blocks[number] = _compile_block(self, number)
+        return result
 
 
 @functools.lru_cache(256)
@@ -179,13 +179,13 @@ def _aligned(variable: Variable) -> Any:
 
 
 def _symbols(ins: Instruction) -> list[str]:
-    found: list[str] = []
+    collected: list[str] = []
     for operand in ins.operands:
         if isinstance(operand, Symbol):
-            found.append(operand.name)
+            collected.append(operand.name)
         elif isinstance(operand, Address) and isinstance(operand.base, str):
-            found.append(operand.base)
-    return found
+            collected.append(operand.base)
+    return collected
 
 
 def _outputs(ins: Instruction) -> list[str]:
@@ -198,30 +198,30 @@ def _outputs(ins: Instruction) -> list[str]:
 def _inputs(ins: Instruction) -> list[str]:
     """The registers that an instruction reads; what it writes under a guard is read, too."""
     outputs = _outputs(ins)
-    found = [] if ins.guard is None else [ins.guard.name, *outputs]
+    collected = [] if ins.guard is None else [ins.guard.name, *outputs]
 
     def registers(operand: Operand) -> None:
         if isinstance(operand, Register):
-            found.append(operand.name)
+            collected.append(operand.name)
         elif isinstance(operand, Tuple):
             for part in operand.parts:
                 registers(part)
         elif isinstance(operand, Address) and isinstance(operand.base, Register):
-            found.append(operand.base.name)
+            collected.append(operand.base.name)
 
     for operand in ins.operands[1:] if outputs else ins.operands:
         registers(operand)
-    return found
+    return collected
 
 
 def _reads(instructions: Sequence[Instruction]) -> list[str]:
     """The registers that instructions take from before."""
-    found: dict[str, None] = {}
+    collected: dict[str, None] = {}
     known: set[str] = set()
     for ins in instructions:
-        found.update(dict.fromkeys(name for name in _inputs(ins) if name not in known))
+        collected.update(dict.fromkeys(name for name in _inputs(ins) if name not in known))
         known.update(_outputs(ins))
-    return list(found)
+    return list(collected)
 
 
 def _compile_block(compiled: Compiled, number: int) -> CompiledBlock:
@@ -312,16 +312,16 @@ class Machine:
         """For each block that runs, those of its cluster by their ranks; -1 for one that does not run."""
         number = {int(block): k for k, block in enumerate(self.block_numbers)}
         x, y, _ = self.grid
-        found = np.full((len(number), int(np.prod(self.cluster))), -1)
+        collected = np.full((len(number), int(np.prod(self.cluster))), -1)
         for block, k in number.items():
             at = (block % x, block // x % y, block // x // y)
             first = [place - place % size for place, size in zip(at, self.cluster, strict=True)]
-            for rank in range(found.shape[1]):
+            for rank in range(collected.shape[1]):
                 axes = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1])
                 more = (*axes, rank // self.cluster[0] // self.cluster[1])
                 px, py, pz = (a + b for a, b in zip(first, more, strict=True))
-                found[k, rank] = number.get(px + x * (py + y * pz), -1)
-        return found
+                collected[k, rank] = number.get(px + x * (py + y * pz), -1)
+        return collected
 
     def name_of(self, thread: int) -> str:
         """A thread in words."""
@@ -356,7 +356,7 @@ class Machine:
         rank, size = np.zeros(self.count, np.int64), 1
         for k in range(3):
             rank, size = rank + block[k] % self.cluster[k] * size, size * self.cluster[k]
-        found: dict[str, Callable[[], Any]] = {
+        result: dict[str, Callable[[], Any]] = {
             "tid": lambda: _coordinate(self.in_block, self.block, at),
             "ctaid": lambda: block[at],
             "clusterid": lambda: block[at] // self.cluster[at],
@@ -376,9 +376,9 @@ class Machine:
             "total_smem_size": lambda: np.uint32(self.shared_size),
             "is_explicit_cluster": lambda: np.bool_(size > 1),
         }
-        if what not in found:
+        if what not in result:
             raise PtxError(f"register %{name} is not known")
-        value = found[what]()
+        value = result[what]()
         return value.astype(np.uint32) if np.ndim(value) else value
 
     # *** turns ***

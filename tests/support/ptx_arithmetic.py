@@ -18,10 +18,10 @@ MODES = ("rn", "rz", "rm", "rp")
 
 
 def _types(ins: Instruction) -> list[str]:
-    found = [part for part in ins.parts if part in TYPES]
-    if not found:
+    actual = [part for part in ins.parts if part in TYPES]
+    if not actual:
         raise ins.fail("the instruction has no type that is known")
-    return found
+    return actual
 
 
 def _known(ins: Instruction, *parts: str) -> None:
@@ -44,7 +44,7 @@ def _flushing(function: Callable[..., Array]) -> Callable[..., Array]:
 def _saturating(function: Callable[..., Array]) -> Callable[..., Array]:
     """With `.sat`: results between 0 and 1, NaN is 0."""
     return lambda *values: np.where(
-        np.isnan(found := function(*values)), found.dtype.type(0), np.clip(found, 0, 1).astype(found.dtype)
+        np.isnan(actual := function(*values)), actual.dtype.type(0), np.clip(actual, 0, 1).astype(actual.dtype)
     )
 
 
@@ -264,9 +264,9 @@ def _compare(ins: Instruction, code: Code) -> Step:
     targets = [code.target(ins, output, type_of("pred")) for output in outputs]
 
     def run(group: Group) -> None:
-        found = compare(a(group), b(group))
+        actual = compare(a(group), b(group))
         for number, to in enumerate(targets):
-            value = ~found if number else found
+            value = ~actual if number else actual
             to(group, value if join is None or extra is None else join(value, extra(group)))
 
     return run
@@ -319,10 +319,10 @@ def _move(ins: Instruction, code: Code) -> Step:
         whole, dtype, width = code.target(ins, to, kind), UNSIGNED[kind.bits], part.bits
 
         def pack(group: Group) -> None:
-            found = dtype(0)
+            actual = dtype(0)
             for number, source in enumerate(sources):
-                found = found | (source(group).astype(dtype) << dtype(number * width))
-            whole(group, found)
+                actual = actual | (source(group).astype(dtype) << dtype(number * width))
+            whole(group, actual)
 
         return pack
     if isinstance(to, Tuple):
@@ -409,9 +409,9 @@ def _convert_pair(ins: Instruction, code: Code, names: list[str]) -> Step:
     mode, relu = _mode(ins), "relu" in ins.parts
 
     def bits(value: Array) -> Array:
-        found = numbers.narrow(value.astype(np.float64), half.name, mode)
-        found = np.where(found < 0, np.float32(0), found) if relu else found
-        return half.write(found).astype(np.uint32)
+        actual = numbers.narrow(value.astype(np.float64), half.name, mode)
+        actual = np.where(actual < 0, np.float32(0), actual) if relu else actual
+        return half.write(actual).astype(np.uint32)
 
     return lambda group: to(group, bits(low(group)) | (bits(high(group)) << np.uint32(16)))
 
@@ -441,8 +441,8 @@ def _shift(ins: Instruction, code: Code) -> Step:
 
     def run(group: Group) -> None:
         value, by = a(group), amount(group)
-        found = shift(value, np.minimum(by, most).astype(value.dtype))
-        to(group, found if fill else np.where(by > most, value.dtype.type(0), found))
+        actual = shift(value, np.minimum(by, most).astype(value.dtype))
+        to(group, actual if fill else np.where(by > most, value.dtype.type(0), actual))
 
     return run
 
@@ -458,8 +458,8 @@ def _funnel(ins: Instruction, code: Code) -> Step:
         whole = a(group).astype(np.uint64) | (b(group).astype(np.uint64) << np.uint64(32))
         by = (c(group) & np.uint32(31)) if wrap else np.minimum(c(group), np.uint32(32))
         by = by.astype(np.uint64)
-        found = (whole << by) >> np.uint64(32) if left else whole >> by
-        to(group, found.astype(np.uint32))
+        actual = (whole << by) >> np.uint64(32) if left else whole >> by
+        to(group, actual.astype(np.uint32))
 
     return run
 
@@ -482,13 +482,13 @@ def _extract(ins: Instruction, code: Code) -> Step:
     def run(group: Group) -> None:
         value, at, count = a(group), start(group) & np.uint32(255), length(group) & np.uint32(255)
         shifted = np.where(at > last, dtype(0), value >> np.minimum(at, last).astype(dtype))
-        found = shifted & _mask(count, dtype)
+        actual = shifted & _mask(count, dtype)
         if kind.signed:
             top = np.minimum(at + count - np.uint32(1), last).astype(dtype)
             sign = ((value >> top) & dtype(1)).astype(np.bool_) & (count > 0)
             there = np.minimum(count, np.where(at > last, np.uint32(0), last + np.uint32(1) - at))
-            found = np.where(sign, found | ~_mask(there, dtype), found)
-        to(group, kind.read(found))
+            actual = np.where(sign, actual | ~_mask(there, dtype), actual)
+        to(group, kind.read(actual))
 
     return run
 
@@ -520,13 +520,13 @@ def _permute(ins: Instruction, code: Code) -> Step:
 
     def run(group: Group) -> None:
         whole = a(group).astype(np.uint64) | (b(group).astype(np.uint64) << np.uint64(32))
-        chosen, found = c(group), np.uint32(0)
+        chosen, actual = c(group), np.uint32(0)
         for place in range(4):
             pick = (chosen >> np.uint32(4 * place)) & np.uint32(15)
             byte = (whole >> ((pick & np.uint32(7)).astype(np.uint64) << np.uint64(3))).astype(np.uint8)
             sign = np.where(byte >= 128, np.uint8(255), np.uint8(0))
-            found = found | (np.where(pick >= 8, sign, byte).astype(np.uint32) << np.uint32(8 * place))
-        to(group, found)
+            actual = actual | (np.where(pick >= 8, sign, byte).astype(np.uint32) << np.uint32(8 * place))
+        to(group, actual)
 
     return run
 
@@ -539,14 +539,14 @@ def _three(ins: Instruction, code: Code) -> Step:
     table = code.source(ins, ins.operands[4], word)
 
     def run(group: Group) -> None:
-        values, rows, found = (a(group), b(group), c(group)), int(table(group)), np.uint32(0)
+        values, rows, actual = (a(group), b(group), c(group)), int(table(group)), np.uint32(0)
         for row in range(8):
             if rows >> row & 1:
                 term = np.uint32(0xFFFFFFFF)
                 for bit, value in zip((4, 2, 1), values, strict=True):
                     term = term & (value if row & bit else ~value)
-                found = found | term
-        to(group, found)
+                actual = actual | term
+        to(group, actual)
 
     return run
 

@@ -77,9 +77,9 @@ class Code:
     def width(self, name: str) -> int:
         if name not in self._widths:
             registers = self.kernel.registers
-            found = registers[name] if name in registers else registers.get(name.rstrip("0123456789"))
-            assert found is not None, f"{name} is not declared"
-            self._widths[name] = found
+            actual = registers[name] if name in registers else registers.get(name.rstrip("0123456789"))
+            assert actual is not None, f"{name} is not declared"
+            self._widths[name] = actual
         return self._widths[name]
 
     def source(self, ins: Instruction, operand: Operand, kind: Type) -> Source:

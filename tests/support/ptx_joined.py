@@ -38,7 +38,7 @@ def joined(modules: Sequence[str]) -> str:
     for number, module in enumerate(modules):
         assert _HEAD.findall(module) == _HEAD.findall(modules[0])
         text = _SECTION.sub("", _HEAD.sub("", module))
-        names = {name for found in _NAME.findall(text) for name in found if name}
+        names = {name for each in _NAME.findall(text) for name in each if name}
         text = re.sub(r"\b\w+\b", lambda word, n=number, all=names: word[0] + f"_of_{n}" * (word[0] in all), text)
         parts.append(_FILE.sub(lambda at, n=number: f"{at[1]}{int(at[2]) + n * _FILES}", text))
     return "".join(parts)

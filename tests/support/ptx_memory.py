@@ -98,10 +98,10 @@ class Memory:
         if region is not None:
             return region.load((address - np.uint64(region.start)).astype(np.int64), bits)
         address = np.asarray(address)
-        found = np.empty(address.shape, UNSIGNED[bits])
+        collected = np.empty(address.shape, UNSIGNED[bits])
         for part, of in self._parts(address, bits):
-            found[part] = of.load((address[part] - np.uint64(of.start)).astype(np.int64), bits)
-        return found
+            collected[part] = of.load((address[part] - np.uint64(of.start)).astype(np.int64), bits)
+        return collected
 
     def store(self, address: Array, value: Array, bits: int) -> None:
         region = self._whole(address, bits)

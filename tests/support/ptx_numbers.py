@@ -247,9 +247,9 @@ def to_integer(value: Array, source: Type, to: Type, mode: str) -> Array:
     dtype = SIGNED[to.bits] if to.signed else UNSIGNED[to.bits]
     inside = (whole >= float(low)) & (whole < float(high + 1))
     plain = np.where(inside, whole, 0.0)
-    found = plain.astype(np.int64).astype(dtype) if to.signed or to.bits < 64 else plain.astype(np.uint64)
-    found = np.where(whole >= float(high + 1), dtype(high), np.where(whole < float(low), dtype(low), found))
-    return np.where(np.isnan(value), np.asarray(of_nan, UNSIGNED[to.bits]).view(dtype), found)
+    actual = plain.astype(np.int64).astype(dtype) if to.signed or to.bits < 64 else plain.astype(np.uint64)
+    actual = np.where(whole >= float(high + 1), dtype(high), np.where(whole < float(low), dtype(low), actual))
+    return np.where(np.isnan(value), np.asarray(of_nan, UNSIGNED[to.bits]).view(dtype), actual)
 
 
 def from_integer(value: Array, to: Type, mode: str) -> Array:

@@ -186,8 +186,8 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         at = skipped.end()
         if at >= len(text):
             return
-        found, end = _next(text, at, line)
-        yield line, " ".join(found.split())
+        result, end = _next(text, at, line)
+        yield line, " ".join(result.split())
         line += text.count("\n", at, end)
         at = end
 
@@ -214,14 +214,14 @@ def _next(text: str, at: int, line: int) -> tuple[str, int]:
 
 def _header(line: int, statement: str) -> Kernel:
     """A kernel from what stands before its brace."""
-    found = re.search(r"\.entry\s+([\w$.]+)\s*(?:\((.*?)\))?([^()]*)$", statement)
-    if found is None:
+    match = re.search(r"\.entry\s+([\w$.]+)\s*(?:\((.*?)\))?([^()]*)$", statement)
+    if match is None:
         raise PtxError(f"line {line}: not a kernel: {statement!r}")
-    kernel = Kernel(found[1], line)
-    for parameter in (found[2] or "").split(","):
+    kernel = Kernel(match[1], line)
+    for parameter in (match[2] or "").split(","):
         if parameter.strip():
             kernel.parameters += _variables(line, parameter.strip())
-    if sized := _SIZED.search(found[3]):
+    if sized := _SIZED.search(match[3]):
         kernel.block_size = (int(sized[2]), int(sized[3] or 1), int(sized[4] or 1))
     kernel.blocks.append(Block())
     return kernel
@@ -235,37 +235,37 @@ _VARIABLE = re.compile(
 
 def _variables(line: int, statement: str) -> list[Variable]:
     """The variables of a declaration; none for directives that say nothing about memory."""
-    if not (found := _VARIABLE.search(statement)):
+    if not (match := _VARIABLE.search(statement)):
         if re.match(r"\.(pragma|reg|extern \.func|weak|alias)|$", statement):
             return []
         raise PtxError(f"line {line}: unknown directive: {statement!r}")
-    types = [word for word in re.findall(r"\.(\w+)", found["rest"]) if word in WIDTHS]
-    align = re.search(r"\.align\s+(\d+)", found["rest"].split(".ptr")[0])
+    types = [word for word in re.findall(r"\.(\w+)", match["rest"]) if word in WIDTHS]
+    align = re.search(r"\.align\s+(\d+)", match["rest"].split(".ptr")[0])
     if not types:
         raise PtxError(f"line {line}: a variable without a type: {statement!r}")
-    element = max(WIDTHS[types[0]] // 8, 1) * (int(v[1]) if (v := re.search(r"\.v(\d)", found["rest"])) else 1)
+    element = max(WIDTHS[types[0]] // 8, 1) * (int(v[1]) if (v := re.search(r"\.v(\d)", match["rest"])) else 1)
     count = 1
-    for size in re.findall(r"\[(\d*)\]", found["array"]):
+    for size in re.findall(r"\[(\d*)\]", match["array"]):
         count *= int(size or 0)
-    data = _data(line, found["data"] or "", element)
-    external = ".extern" in statement or "[]" in found["array"]
+    data = _data(line, match["data"] or "", element)
+    external = ".extern" in statement or "[]" in match["array"]
     size = element * count
     return [
-        Variable(found["name"], found["space"], int(align[1]) if align else element, size, data.ljust(size, b"\0"))
+        Variable(match["name"], match["space"], int(align[1]) if align else element, size, data.ljust(size, b"\0"))
         if not external
-        else Variable(found["name"], found["space"], int(align[1]) if align else element, 0, b"", True)
+        else Variable(match["name"], match["space"], int(align[1]) if align else element, 0, b"", True)
     ]
 
 
 def _data(line: int, text: str, element: int) -> bytes:
     """The bytes of an initialiser."""
-    found = b""
+    result = b""
     for word in re.findall(r"[^\s{},]+", text):
         operand = _operand(line, word)
         if not isinstance(operand, Immediate):
             raise PtxError(f"line {line}: an initialiser with the address of {word}")
-        found += (operand.value & ((1 << 8 * element) - 1)).to_bytes(element, "little")
-    return found
+        result += (operand.value & ((1 << 8 * element) - 1)).to_bytes(element, "little")
+    return result
 
 
 def _in_kernel(kernel: Kernel, line: int, statement: str) -> None:
@@ -311,13 +311,13 @@ def _append(kernel: Kernel, instruction: Instruction) -> None:
 
 
 def _instruction(line: int, statement: str) -> Instruction:
-    found = re.fullmatch(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z_]\w*)((?:(?:\.|::)\w+)*)\s*(.*)", statement)
-    if found is None:
+    match = re.fullmatch(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z_]\w*)((?:(?:\.|::)\w+)*)\s*(.*)", statement)
+    if match is None:
         raise PtxError(f"line {line}: not an instruction: {statement!r}")
-    guard = Register(found[2]) if found[2] else None
-    parts = tuple(found[4].replace("::", "__").split(".")[1:])
-    operands = tuple(_operand(line, word) for word in _split(found[5]))
-    return Instruction(line, statement, found[3], parts, operands, guard, found[1] == "!")
+    guard = Register(match[2]) if match[2] else None
+    parts = tuple(match[4].replace("::", "__").split(".")[1:])
+    operands = tuple(_operand(line, word) for word in _split(match[5]))
+    return Instruction(line, statement, match[3], parts, operands, guard, match[1] == "!")
 
 
 def _split(text: str) -> Sequence[str]:
@@ -353,16 +353,16 @@ def _operand(line: int, word: str) -> Operand:
         return Special(word[1:]) if _is_special(word[1:]) else Register(word)
     if word == "WARP_SZ":
         return Immediate(32)
-    if found := re.fullmatch(r"([$\w.]+)\s*(?:\+\s*(-?\d+))?", word):
-        return Symbol(found[1], int(found[2] or 0))
+    if match := re.fullmatch(r"([$\w.]+)\s*(?:\+\s*(-?\d+))?", word):
+        return Symbol(match[1], int(match[2] or 0))
     raise PtxError(f"line {line}: unknown operand {word!r}")
 
 
 def _address(line: int, text: str) -> Address:
-    found = re.fullmatch(r"\s*([%$\w.]+?)\s*(?:\+\s*(-?\w+))?\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([%$\w.]+?)\s*(?:\+\s*(-?\w+))?\s*", text)
+    if match is None:
         raise PtxError(f"line {line}: unknown address [{text}]")
-    base, offset = found[1], int(found[2] or "0", 0)
+    base, offset = match[1], int(match[2] or "0", 0)
     if base[0] == "%":
         return Address(Register(base), offset)
     if base[0].isdigit():

@@ -27,8 +27,8 @@ def _space(ins: Instruction, known: tuple[str, ...] = ()) -> str:
     for part in ins.parts:
         if part not in TYPES and part not in _MANNERS and part not in _VECTORS and part not in (*SPACES, *known):
             raise ins.fail(f"'.{part}' is not known")
-    found = next((part for part in ins.parts if part in SPACES), "")
-    return "shared" if found == "shared__cta" else "global" if found == "const" else found
+    result = next((part for part in ins.parts if part in SPACES), "")
+    return "shared" if result == "shared__cta" else "global" if result == "const" else result
 
 
 def _address(ins: Instruction, operand: Any, code: Code) -> Source:
@@ -61,11 +61,11 @@ def load(group: Group, space: str, address: Array, bits: int) -> Array:
     if int(np.max(address)) < SHARED_WINDOW:
         return machine.memory.load(address, bits)
     addresses = group.spread(address)
-    found = np.zeros(group.count, UNSIGNED[bits])
+    collected = np.zeros(group.count, UNSIGNED[bits])
     for there, mask, start in _windows(addresses):
         if mask.any():
-            found[mask] = load(group.part(mask), there, addresses[mask] - np.uint64(start), bits)
-    return found
+            collected[mask] = load(group.part(mask), there, addresses[mask] - np.uint64(start), bits)
+    return collected
 
 
 def store(group: Group, space: str, address: Array, value: Array, bits: int) -> None:
@@ -220,11 +220,11 @@ def _update(ins: Instruction, name: str, kind: str) -> Callable[..., Array]:
         return lambda old, value: of.write(function(of.read(old), of.read(value)))
 
     def pair(old: Array, value: Array) -> Array:
-        found = np.uint32(0)
+        result = np.uint32(0)
         for shift in (np.uint32(0), np.uint32(16)):
             a, b = (of.read((bits >> shift).astype(np.uint16)) for bits in (old, value))
-            found = found | (of.write(function(a, b)).astype(np.uint32) << shift)
-        return found
+            result = result | (of.write(function(a, b)).astype(np.uint32) << shift)
+        return result
 
     return pair
 
@@ -403,12 +403,12 @@ def _vote(ins: Instruction, code: Code) -> Step:
 
     def run(group: Group) -> None:
         lanes = mask(group)
-        found = _ballot(group, flag(group), lanes)
+        result = _ballot(group, flag(group), lanes)
         if mode == "uni":
-            found = (found == 0) | (found == lanes)
+            result = (result == 0) | (result == lanes)
         elif mode != "ballot":
-            found = {"all": found == lanes, "any": found != 0}[mode]
-        to(group, found)
+            result = {"all": result == lanes, "any": result != 0}[mode]
+        to(group, result)
 
     return run
 
@@ -428,12 +428,12 @@ def _match(ins: Instruction, code: Code) -> Step:
         warp, lane = group.take(machine.warp_of), group.take(machine.special("laneid"))
         table[warp, lane], there[warp, lane] = values, True
         equal = there[warp] & (table[warp] == values[:, None])
-        found = (equal.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32) & lanes
+        result = (equal.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32) & lanes
         if every:
-            to(group, np.where(found == lanes, lanes, np.uint32(0)))
-            same(group, found == lanes)
+            to(group, np.where(result == lanes, lanes, np.uint32(0)))
+            same(group, result == lanes)
         else:
-            to(group, found)
+            to(group, result)
 
     return run
 
@@ -452,8 +452,8 @@ def _reduce(ins: Instruction, code: Code) -> Step:
         values, lanes = group.spread(value(group)), group.spread(mask(group))
         warp = group.take(group.machine.warp_of).astype(np.uint64)
         keys, index = np.unique((warp << np.uint64(32)) | lanes, return_inverse=True)
-        found = np.array([join.reduce(values[index == k]) for k in range(len(keys))], values.dtype)
-        to(group, found[index])
+        result = np.array([join.reduce(values[index == k]) for k in range(len(keys))], values.dtype)
+        to(group, result[index])
 
     return run
 

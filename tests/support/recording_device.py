@@ -35,10 +35,10 @@ class Recorded:
     @property
     def threads(self) -> int:
         """How many threads run."""
-        found = 1
+        result = 1
         for size in (*self.grid, *self.block):
-            found *= size
-        return found
+            result *= size
+        return result
 
 
 def decoded(kernels: KernelTable, launch: abi.Launch, arguments: int) -> Recorded:

@@ -52,24 +52,24 @@ def matrix(
     """The weights of n elements in m."""
     shrunk = min(scale or m / n, 1.0) if antialias else 1.0
     reach = int(np.ceil((1 if a is None else 2) / shrunk)) + 1
-    found = np.zeros((m, n))
+    result = np.zeros((m, n))
     for j in range(m):
         at = place(np.float64(j), n, m, coordinates, scale)
         near = int(np.floor(at)) + np.arange(-reach, reach + 1)
         w = weight((near - at) * shrunk, a)
         if exclude:
             w = np.where((near >= 0) & (near < n), w, 0)
-        np.add.at(found[j], np.clip(near, 0, n - 1), w / w.sum())
-    return found
+        np.add.at(result[j], np.clip(near, 0, n - 1), w / w.sum())
+    return result
 
 
 def resized(x: Array, shape: Sequence[int], of_axis: Callable[[int, int], Array]) -> Array:
     """x with every axis that changes multiplied by a matrix."""
-    found = x.astype(np.float64)
+    result = x.astype(np.float64)
     for axis, (n, m) in enumerate(zip(x.shape, shape, strict=True)):
         if n != m:
-            found = np.moveaxis(np.tensordot(of_axis(n, m), found, (1, axis)), 0, axis)
-    return (np.round(found) if x.dtype.kind in "iu" else found).astype(x.dtype)
+            result = np.moveaxis(np.tensordot(of_axis(n, m), result, (1, axis)), 0, axis)
+    return (np.round(result) if x.dtype.kind in "iu" else result).astype(x.dtype)
 
 
 def nearest(x: Array, shape: Sequence[int], coordinates: str, rounding: str) -> Array:

@@ -118,7 +118,7 @@ class Scattering:
     def _written(self, item: Item, device: DeviceRef, shift: int) -> Item:
         types = tuple(on(type, device) for type in item.out_types)
         operands = {name: getattr(item, name) for name in ("operands", "initial", "carried") if hasattr(item, name)}
-        new = {name: self._at(found, device) for name, found in operands.items()}
+        new = {name: self._at(each, device) for name, each in operands.items()}
         condition = self._at([item.condition], device)[0] if isinstance(item, Branch) else 0
         bodies: Any = (
             tuple(Body(b.first + shift, b.end + shift, self._at(b.outputs, device)) for b in item.bodies)

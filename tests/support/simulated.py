@@ -54,8 +54,8 @@ class OnDevice:
         self.model, self.device = model, device
 
     def __call__(self, *values: Any) -> list[Buffer]:
-        found: list[Buffer] = self.model(*(Buffer.from_numpy(np.asarray(value)).to(self.device) for value in values))
-        return found
+        result: list[Buffer] = self.model(*(Buffer.from_numpy(np.asarray(value)).to(self.device) for value in values))
+        return result
 
 
 @contextmanager
@@ -111,8 +111,8 @@ def run_unit(spec: EntrySpec, device: Device, arrays: Sequence[Any], outputs: in
     there += [driver.allocate(array.nbytes) for array in arrays[len(arrays) - outputs :]]
     pointers = (ctypes.c_void_p * len(arrays))(*map(driver.address_of, there))
     status = code.entry(*(ctypes.addressof(each) for each in (context, pointers, dims)))
-    found = driver.finding()
-    assert found is None, {name: getattr(found[0], name) for name, _ in found[0]._fields_}  # type: ignore[misc]
+    result = driver.finding()
+    assert result is None, {name: getattr(result[0], name) for name, _ in result[0]._fields_}  # type: ignore[misc]
     assert status == 0 and not reports and context.status == 0, (status, context.status, reports)
     for array, memory in zip(arrays, there, strict=True):
         driver.copy(array, memory)

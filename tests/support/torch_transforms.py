@@ -213,9 +213,9 @@ def outcome(subject: Subject, names: Sequence[str]) -> str:
 
 def main(depth: int) -> None:
     for name, subject in SUBJECTS.items():
-        found = {names: outcome(subject, names) for n in range(1, depth + 1) for names in compositions(n)}
-        print(name, dict(Counter(found.values())), flush=True)
-        for names, got in found.items():
+        result = {names: outcome(subject, names) for n in range(1, depth + 1) for names in compositions(n)}
+        print(name, dict(Counter(result.values())), flush=True)
+        for names, got in result.items():
             if got != "equal" and not got.startswith(REFUSED):
                 print("   ", names, got)
 

@@ -54,12 +54,12 @@ def positive(dtype: np.dtype[Any]) -> Array:
     """The numbers >= 0 of a floating type, by their patterns."""
     with np.errstate(invalid="ignore"):
         values = patterns(dtype).astype(np.float64)
-    found = []
+    collected = []
     for value in values:
-        if not value >= (found[-1] if found else 0) or np.isinf(value) or (found and np.signbit(value)):
+        if not value >= (collected[-1] if collected else 0) or np.isinf(value) or (collected and np.signbit(value)):
             break
-        found.append(value)
-    return np.array(found)
+        collected.append(value)
+    return np.array(collected)
 
 
 @functools.cache
@@ -83,8 +83,8 @@ def nearest(values: Array, dtype: np.dtype[Any]) -> Array:
     size = np.abs(wide)
     codes = np.searchsorted(borders(dtype), size, side="left")
     ties = borders(dtype)[np.minimum(codes, len(borders(dtype)) - 1)] == size
-    found = _finish(dtype, codes, ties, np.signbit(wide), wide == 0)
-    return np.where(np.isnan(wide), NAN[format_of(dtype)], found).astype(np.uint8)
+    result = _finish(dtype, codes, ties, np.signbit(wide), wide == 0)
+    return np.where(np.isnan(wide), NAN[format_of(dtype)], result).astype(np.uint8)
 
 
 def _finish(dtype: np.dtype[Any], codes: Array, ties: Array, negative: Array, zero: Array) -> Array:

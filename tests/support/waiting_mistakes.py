@@ -33,8 +33,8 @@ class Mistake:
         """The text of the programs with the mistake."""
         lines = text.splitlines()
         start = lines.index(next(line for line in lines if line.startswith(f"def {self.function}(")))
-        found = [k for k in range(start, len(lines)) if lines[k].strip() == self.old][self.number]
-        lines[found] = lines[found].replace(self.old, self.new)
+        result = [k for k in range(start, len(lines)) if lines[k].strip() == self.old][self.number]
+        lines[result] = lines[result].replace(self.old, self.new)
         return "\n".join(lines) + "\n"
 
 

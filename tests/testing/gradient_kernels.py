@@ -44,11 +44,11 @@ def picked(
 @picked.backward
 def picked_backward(context, grad, rest):
     x, at = context.inputs
-    found = np.zeros_like(x)
-    np.add.at(found, at, grad * 3)
-    found[:-1] += rest
-    found[1:] += rest
-    return found, None
+    result = np.zeros_like(x)
+    np.add.at(result, at, grad * 3)
+    result[:-1] += rest
+    result[1:] += rest
+    return result, None
 
 
 @register("softplus_of")

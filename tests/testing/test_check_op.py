@@ -20,9 +20,9 @@ HALVES = (DType.float16, DType.bfloat16)
 
 
 def failure(tmp_path: Path, op: str, **options: Any) -> CheckError:
-    with pytest.raises(CheckError) as found:
+    with pytest.raises(CheckError) as caught:
         check_op(op, KERNELS, folder=tmp_path, **options)
-    return found.value
+    return caught.value
 
 
 def test_a_reference_next_to_the_kernel() -> None:

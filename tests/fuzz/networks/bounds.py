@@ -111,8 +111,8 @@ def of_corners(function: Callable[..., Any], dtype: DType, *operands: Bounds, ul
     for operand in operands:
         corners = [(*corner, end) for corner in corners for end in (operand.low, operand.high)]
     if dtype.is_float():
-        found = [np.asarray(function(*corner)) for corner in corners]
-        return rounded(np.minimum.reduce(found), np.maximum.reduce(found), dtype, ulps)
+        result = [np.asarray(function(*corner)) for corner in corners]
+        return rounded(np.minimum.reduce(result), np.maximum.reduce(result), dtype, ulps)
     exactly = [np.asarray(function(*corner)) for corner in corners]
     about = [np.asarray(function(*(end.astype(np.float64) for end in corner))) for corner in corners]
     return wrapped(

@@ -44,13 +44,13 @@ def zero(x: Bounds) -> Bounds:
 
 
 def running_sum(x: Bounds, p: Parameters) -> list[Bounds]:
-    total, found = zero(x), []
+    total, collected = zero(x), []
     for k in range(x.shape[1]):
         total = add(total, column(x, k), NOTHING)
-        found.append(total)
-    if not found:
+        collected.append(total)
+    if not collected:
         return [x]
-    ends = [np.stack([getattr(one, name) for one in found], 1) for name in ("low", "high")]
+    ends = [np.stack([getattr(one, name) for one in collected], 1) for name in ("low", "high")]
     return [Bounds(ends[0], ends[1], x.dtype)]
 
 
@@ -88,8 +88,8 @@ def total(*given: Any) -> list[Bounds]:
 def kept(x: Bounds, p: Parameters) -> list[Bounds]:
     """Of what is known only: a network never uses it for what is not."""
     assert x.sure().all(), "a shape function reads what is not known"
-    found = x.low[x.low > p["numbers"][0]]
-    return [Bounds(found, found, x.dtype)]
+    actual = x.low[x.low > p["numbers"][0]]
+    return [Bounds(actual, actual, x.dtype)]
 
 
 def axpy_into(y: Memory, x: Bounds, p: Parameters) -> list[Bounds]:

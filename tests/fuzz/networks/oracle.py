@@ -330,9 +330,9 @@ def in_order(x: Bounds, p: Parameters) -> Bounds:
     unknown = np.isnan(x.low).any(axis=axis, keepdims=True)
 
     def part(bound: Array) -> Array:
-        found = np.sort(bound, axis=axis)
-        found = np.flip(found, axis) if p["descending"] else found
-        return np.where(unknown, np.nan, found) if x.dtype.is_float() else found
+        result = np.sort(bound, axis=axis)
+        result = np.flip(result, axis) if p["descending"] else result
+        return np.where(unknown, np.nan, result) if x.dtype.is_float() else result
 
     return x.moved(part)
 
@@ -346,8 +346,8 @@ def running(x: Bounds, p: Parameters) -> Bounds:
         if p["exclusive"]:
             first = np.zeros_like(part.take(range(min(1, part.shape[axis])), axis))
             part = np.concatenate([first, part.take(range(max(0, part.shape[axis] - 1)), axis)], axis)
-        found = np.cumsum(part, axis)
-        return np.flip(found, axis) if p["reverse"] else found
+        result = np.cumsum(part, axis)
+        return np.flip(result, axis) if p["reverse"] else result
 
     low, high = sums(x.low.astype(np.float64)), sums(x.high.astype(np.float64))
     if not x.dtype.is_float():
@@ -513,6 +513,6 @@ def results_of(network: Network, arrays: Sequence[Array], custom: Rule) -> tuple
     memories = [value for value in values if isinstance(value, Memory)]
     with np.errstate(all="ignore"):
         for name, operands, parameters in network.steps:
-            found = rules[name](*(values[k] for k in operands), parameters)
-            values += found if isinstance(found, list) else [found]
+            result = rules[name](*(values[k] for k in operands), parameters)
+            values += result if isinstance(result, list) else [result]
     return [values[k] for k in network.outputs], [memory.holds for memory in memories]

@@ -78,11 +78,11 @@ class Writer:
 
     def extents(self, dim: Dim) -> list[int]:
         """The sizes that a dim may have in the calls."""
-        found = []
+        result = []
         for sizes in self.sizes:
             most = {name: bound.evaluate(sizes) for name, bound in self.late.items()}
-            found += [dim.evaluate(sizes | dict.fromkeys(self.late, 0)), dim.evaluate(sizes | most)]
-        return found
+            result += [dim.evaluate(sizes | dict.fromkeys(self.late, 0)), dim.evaluate(sizes | most)]
+        return result
 
     def filled(self, dim: Dim) -> bool:
         """Whether a dim is never 0."""
@@ -108,9 +108,9 @@ class Writer:
     def alike(self, k: int) -> int:
         """A tensor of the same type, maybe the same."""
         value = self.values[k]
-        found = self.pick(lambda v: v.dtype == value.dtype and tuple(v.shape) == tuple(value.shape))
-        assert found is not None
-        return found
+        result = self.pick(lambda v: v.dtype == value.dtype and tuple(v.shape) == tuple(value.shape))
+        assert result is not None
+        return result
 
     def partner(self, k: int) -> int:
         """A tensor that broadcasts to this one's shape."""
@@ -120,9 +120,9 @@ class Writer:
             pairs = list(zip(list(other.shape)[::-1], list(value.shape)[::-1], strict=False))
             return other.dtype == value.dtype and other.rank <= value.rank and all(a == b or a == 1 for a, b in pairs)
 
-        found = self.pick(test)
-        assert found is not None
-        return found
+        result = self.pick(test)
+        assert result is not None
+        return result
 
     # steps
 

@@ -53,9 +53,9 @@ class Expressions(Base):
 
     def leaf(self, type: Type) -> str:
         dtype, width = type
-        options = [name for name, found in self.scope.vars.items() if found == type]
+        options = [name for name, each in self.scope.vars.items() if each == type]
         if width in (1, self.scope.loads):
-            options += [name for name, found in self.scope.tensors.items() if found is dtype]
+            options += [name for name, each in self.scope.tensors.items() if each is dtype]
         if self.chance(15):
             return self.literal(type)
         return self.element(self.pick(options), width) if options else self.converted(type)
@@ -72,7 +72,7 @@ class Expressions(Base):
     def converted(self, type: Type) -> str:
         """A variable or an element of any type, as one of this type."""
         dtype, width = type
-        options = [name for name, found in self.scope.vars.items() if found[1] == width]
+        options = [name for name, each in self.scope.vars.items() if each[1] == width]
         if width in (1, self.scope.loads):
             options += list(self.scope.tensors)
         return f"{self.element(self.pick(options), width)}.cast({name_of(dtype)})" if options else self.literal(type)
@@ -101,11 +101,11 @@ class Expressions(Base):
 
     def _elsewhere(self, type: Type, depth: int) -> str:
         """Another element of a tensor that nothing changes."""
-        found = [n for n, dtype in self.scope.tensors.items() if dtype is type[0] and not n.startswith("y")]
-        if not found:
+        result = [n for n, dtype in self.scope.tensors.items() if dtype is type[0] and not n.startswith("y")]
+        if not result:
             return self.leaf(type)
         self.use("another element")
-        name = self.pick(found)
+        name = self.pick(result)
         if self.chance(50):
             return f"{name}.at({name}.size - 1 - {self.scope.position.format(name)})"
         return f"{name}.at({self.expression(INT, depth)} % {name}.size)"

@@ -117,7 +117,7 @@ class Functions(Storage):
         types = self.structs[kind]
         self.use("struct")
         name = self.fresh("o")
-        known = [n for n, found in self.scope.objects.items() if found == kind]
+        known = [n for n, each in self.scope.objects.items() if each == kind]
         if known and self.chance(60):
             self.use("operator method")
             a, b = self.pick(known), self.pick(known)

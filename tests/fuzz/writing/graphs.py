@@ -114,7 +114,7 @@ class Writer(Algorithms):
 
     def operands(self, op: Op, before: list[tuple[int, DType, tuple[int, ...]]]) -> tuple[Operand, ...]:
         """Inputs for an op; values that there are where they fit."""
-        found: list[Operand] = []
+        collected: list[Operand] = []
         part: list[int] = []
         for dtype, shape, name in op.given:
             fitting = [number for number, *type in before if type == [dtype, shape] and not name.startswith("y")]
@@ -122,10 +122,10 @@ class Writer(Algorithms):
             if name.startswith("xs"):
                 part.append(number)
                 if len(part) == 2:
-                    found.append(tuple(part))
+                    collected.append(tuple(part))
             else:
-                found.append(number)
-        return tuple(found)
+                collected.append(number)
+        return tuple(collected)
 
     def small(self, name: str, shape: tuple[int, ...], given: DType, wanted: DType, more: bool) -> Op:
         """An elementwise op of one tensor, to stand before or behind another one."""

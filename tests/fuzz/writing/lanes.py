@@ -27,9 +27,9 @@ class Lanes(Expressions):
     def converted(self, type: Type) -> str:
         """A vector of the width wanted, from whatever there is."""
         dtype, width = type
-        if width not in (1, self.scope.loads) and all(found[1] != width for found in self.scope.vars.values()):
-            scalars = [name for name, found in self.scope.vars.items() if found == (dtype, 1)]
-            if width <= 8 and any(found is dtype for found in self.scope.tables.values()):
+        if width not in (1, self.scope.loads) and all(each[1] != width for each in self.scope.vars.values()):
+            scalars = [name for name, each in self.scope.vars.items() if each == (dtype, 1)]
+            if width <= 8 and any(each is dtype for each in self.scope.tables.values()):
                 return self._read(type, 0)
             return f"{self.pick(scalars)}.broadcast({width})" if scalars else self.literal(type)
         return super().converted(type)
@@ -42,17 +42,17 @@ class Lanes(Expressions):
 
     def vector(self, dtype: DType, depth: int) -> tuple[str, int] | None:
         """A vector of these elements, and its width: a variable, or an expression where there are vectors."""
-        found = [(name, t[1]) for name, t in self.scope.vars.items() if t[0] is dtype and t[1] > 1]
-        if found and self.chance(80):
-            return self.pick(found)
+        result = [(name, t[1]) for name, t in self.scope.vars.items() if t[0] is dtype and t[1] > 1]
+        if result and self.chance(80):
+            return self.pick(result)
         width = self.width_here()
         return (f"({self.expression((dtype, width), depth)})", width) if width > 1 and depth > 0 else None
 
     def _lane(self, type: Type, depth: int) -> str:
-        found = self.vector(type[0], depth)
-        if found is None:
+        result = self.vector(type[0], depth)
+        if result is None:
             return self.leaf(type)
-        name, width = found
+        name, width = result
         if self.chance(30):
             self.use("lane at run time")
             return f"{name}[{self.expression(INT, depth)}]"
@@ -63,10 +63,10 @@ class Lanes(Expressions):
         dtype = type[0]
         if type == INT and self.chance(70):
             return self._counted(depth)
-        found = self.vector(dtype, depth)
-        if found is None:
+        result = self.vector(dtype, depth)
+        if result is None:
             return self.leaf(type)
-        name, _ = found
+        name, _ = result
         self.use("lane reduction")
         if dtype is DType.bool:
             return f"{name}{self.pick(('.any()', '.all()', '.none()', '.reduce_max()', '.reduce_xor()'))}"
@@ -168,8 +168,8 @@ class Lanes(Expressions):
     def _read(self, type: Type, depth: int) -> str:
         """A vector from a table or a pointer."""
         dtype, width = type
-        tables = [name for name, found in self.scope.tables.items() if found is dtype]
-        pointers = [name for name, (found, _) in self.scope.pointers.items() if found is dtype]
+        tables = [name for name, each in self.scope.tables.items() if each is dtype]
+        pointers = [name for name, (each, _) in self.scope.pointers.items() if each is dtype]
         if pointers and width <= 8 and self.chance(50):
             self.use("pointer")
             name = self.pick(pointers)
@@ -196,7 +196,7 @@ class Lanes(Expressions):
 
     def _pointed(self, type: Type, depth: int) -> str:
         """An element behind a pointer."""
-        pointers = [name for name, (found, _) in self.scope.pointers.items() if found is type[0]]
+        pointers = [name for name, (each, _) in self.scope.pointers.items() if each is type[0]]
         if not pointers:
             return self.leaf(type)
         self.use("pointer")

@@ -157,20 +157,20 @@ def check_streams_of_calls(gpu: Accelerator) -> None:
 
 def check_several_threads(gpu: Accelerator) -> None:
     model = InferenceSession([gpu]).load(simple())
-    found: list[bool] = []
+    collected: list[bool] = []
 
     def work(number: int) -> None:
         with DeviceStream(gpu):
             for _ in range(4):
                 result = model(on_gpu(X + number))[0]
-            found.append(np.allclose(result.to_numpy(), 2 * (X + number) + 1))
+            collected.append(np.allclose(result.to_numpy(), 2 * (X + number) + 1))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 3
+    assert collected == [True] * 3
 
 
 class Foreign:

@@ -55,9 +55,9 @@ def square_thread(out):
         mine[0] = int64(10 * y + x)
     gpu.cluster.sync()
     for rank in range(4):
-        found = gpu.cluster.peer(mine, rank)[0]
+        result = gpu.cluster.peer(mine, rank)[0]
         if gpu.thread_idx.x == 0:
-            out[y, x, rank] = found
+            out[y, x, rank] = result
     gpu.cluster.sync()
 
 

@@ -35,9 +35,9 @@ def conv(axes: int, order: str, first: bool, **options: Any) -> Any:
         ordered = w.transpose([order.index(letter) for letter in "FC" + "QRS"[3 - axes :]])
         given = x if first else np.moveaxis(x, -1, 1)
         more = numbers(axes, options)
-        found = (images.conv_transpose if "more" in more else images.conv)(given, ordered, **more)
-        found = found + images.wide(bias).reshape(-1, *[1] * axes)
-        return (found if first else np.moveaxis(found, 1, -1)).astype(x.dtype)
+        result = (images.conv_transpose if "more" in more else images.conv)(given, ordered, **more)
+        result = result + images.wide(bias).reshape(-1, *[1] * axes)
+        return (result if first else np.moveaxis(result, 1, -1)).astype(x.dtype)
 
     return reference
 
@@ -46,9 +46,9 @@ def blocks(x: Array, **options: Any) -> Array:
     """The blocks of images."""
     kernel = options.pop("kernel")
     around = images.padded(x, options["before"], options["after"])
-    found = images.counts(around.shape[2:], kernel, options["stride"], options["dilation"])
-    parts = [part for _, part in images.seen(around, kernel, options["stride"], options["dilation"], found)]
-    return np.stack(parts, 2).reshape(x.shape[0], x.shape[1] * len(parts), int(np.prod(found)))
+    result = images.counts(around.shape[2:], kernel, options["stride"], options["dilation"])
+    parts = [part for _, part in images.seen(around, kernel, options["stride"], options["dilation"], result)]
+    return np.stack(parts, 2).reshape(x.shape[0], x.shape[1] * len(parts), int(np.prod(result)))
 
 
 def folded(x: Array, size: tuple[int, ...], **options: Any) -> Array:
@@ -56,10 +56,10 @@ def folded(x: Array, size: tuple[int, ...], **options: Any) -> Array:
     kernel = options.pop("kernel")
     taps = list(itertools.product(*map(range, kernel)))
     room = [n + b + a for n, b, a in zip(size, options["before"], options["after"], strict=True)]
-    found = images.counts(room, kernel, options["stride"], options["dilation"])
-    parts = images.wide(x).reshape(x.shape[0], x.shape[1] // len(taps), len(taps), *found)
+    result = images.counts(room, kernel, options["stride"], options["dilation"])
+    parts = images.wide(x).reshape(x.shape[0], x.shape[1] // len(taps), len(taps), *result)
     out = np.zeros((x.shape[0], x.shape[1] // len(taps), *room), parts.dtype)
-    for k, (_, part) in enumerate(images.seen(out, kernel, options["stride"], options["dilation"], found)):
+    for k, (_, part) in enumerate(images.seen(out, kernel, options["stride"], options["dilation"], result)):
         part += parts[:, :, k]
     cut = tuple(slice(b, b + n) for b, n in zip(options["before"], size, strict=True))
     return out[(slice(None), slice(None), *cut)].astype(x.dtype)

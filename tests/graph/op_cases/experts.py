@@ -13,16 +13,16 @@ SIZES = [{"n": 12}, {"n": 1}, {"n": 0}]
 
 
 def experts(shape: tuple[int, ...], dtype: Any, sizes: Any, seed: int) -> Any:
-    found = np.random.default_rng(seed).integers(0, 4, shape)
-    found[found == 2] = 1  # an expert without tokens
-    return found
+    collected = np.random.default_rng(seed).integers(0, 4, shape)
+    collected[collected == 2] = 1  # an expert without tokens
+    return collected
 
 
 def order(ids: Any) -> Any:
     flat = ids.reshape(-1)
-    found = np.argsort(flat, kind="stable")
-    starts = np.searchsorted(flat[found], np.arange(5))
-    return [x.astype(np.int32) for x in (found, starts, np.argsort(found, kind="stable"))]
+    result = np.argsort(flat, kind="stable")
+    starts = np.searchsorted(flat[result], np.arange(5))
+    return [x.astype(np.int32) for x in (result, starts, np.argsort(result, kind="stable"))]
 
 
 def starts(shape: tuple[int, ...], dtype: Any, sizes: Any, seed: int) -> Any:

@@ -39,8 +39,8 @@ def encoded(x: Any) -> Any:
     d = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
     scaled = blocks * np.where(d == 0, np.float32(0), 1 / d)
     digits = np.copysign(np.floor(np.abs(scaled) + np.float32(0.5)), scaled).astype(np.int8)
-    found = np.concatenate([d.astype(np.float16).view(np.uint8), digits.view(np.uint8)], -1)
-    return found.reshape(*x.shape[:-1], x.shape[-1] // 32 * 34)
+    result = np.concatenate([d.astype(np.float16).view(np.uint8), digits.view(np.uint8)], -1)
+    return result.reshape(*x.shape[:-1], x.shape[-1] // 32 * 34)
 
 
 def rounded(x: Any) -> Any:
@@ -65,9 +65,9 @@ def digits(shape: tuple[int, ...], dtype: Any, sizes: Any, seed: int) -> Any:
 
 def gptq(weight: Any, scales: Any, zeros: Any) -> Any:
     shifts = 4 * np.arange(8)
-    found = ((weight[:, None, :] >> shifts[:, None]) & 15).reshape(-1, weight.shape[1])
+    result = ((weight[:, None, :] >> shifts[:, None]) & 15).reshape(-1, weight.shape[1])
     less = (((zeros[:, :, None] >> shifts) & 15) + 1).reshape(len(zeros), -1)
-    return (found - np.repeat(less, 16, 0)).astype(np.float32) * np.repeat(scales, 16, 0)
+    return (result - np.repeat(less, 16, 0)).astype(np.float32) * np.repeat(scales, 16, 0)
 
 
 SETTINGS = QuantizationConfig("gptq", bits=4, group_size=16)

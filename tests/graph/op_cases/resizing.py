@@ -46,13 +46,13 @@ def nearest(shape: Any, coordinates: str = "half_pixel", rounding: str = "round_
 
 def cropped(x: Array) -> Array:
     """From the first element to beyond the last of four, to five elements; 7.5 lies outside."""
-    found = np.full((*x.shape[:-1], 5), 7.5)
+    collected = np.full((*x.shape[:-1], 5), 7.5)
     for j, at in enumerate(resampling.place(np.arange(5), 4, 5, "tf_crop_and_resize", 0.0, 0.2, 1.5)):
         if at <= 3:
             low = int(at)
             high = min(low + 1, 3)
-            found[..., j] = x[..., low] * (1 - (at - low)) + x[..., high] * (at - low)
-    return found.astype(x.dtype)
+            collected[..., j] = x[..., low] * (1 - (at - low)) + x[..., high] * (at - low)
+    return collected.astype(x.dtype)
 
 
 def scaled_down(x: Array) -> Array:

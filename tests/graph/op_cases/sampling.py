@@ -40,10 +40,10 @@ def rois(shape: tuple[int, ...], dtype: Any, sizes: Any, seed: int) -> Array:
     """Boxes of images of which there are n."""
     rng = np.random.default_rng(seed)
     at = rng.integers(-4, 24, (shape[0], 2)) / 4
-    found = np.concatenate(
+    result = np.concatenate(
         [rng.integers(0, sizes["n"] or 1, (shape[0], 1)), at, at + rng.integers(0, 16, at.shape) / 4], 1
     )
-    return found.astype(dtype)
+    return result.astype(dtype)
 
 
 def sampled(mode: str, padding: str, corners: bool) -> Any:

@@ -28,12 +28,12 @@ def greedy(x: Any) -> Any:
 
 
 def penalized(x: Any, history: Any) -> Any:
-    found = x.astype(np.float32)
-    for row, earlier in zip(found, history, strict=True):
+    result = x.astype(np.float32)
+    for row, earlier in zip(result, history, strict=True):
         for token in set(earlier[earlier >= 0].tolist()):
             row[token] = row[token] / np.float32(1.5) if row[token] > 0 else row[token] * np.float32(1.5)
             row[token] -= (earlier == token).sum().astype(np.float32) * np.float32(0.25) + np.float32(0.5)
-    return found.astype(x.dtype)
+    return result.astype(x.dtype)
 
 
 CASES = [
