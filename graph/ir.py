@@ -372,6 +372,11 @@ class GraphIR:
         return (*self.inputs, *(type for node in self.nodes for type in node.out_types))
 
     @cached
+    def makers(self) -> Mapping[int, int]:
+        """By value, the number of the node that makes it; without the inputs."""
+        return {value: number for number, node in enumerate(self.nodes) for value in node.results}
+
+    @cached
     def regions(self) -> Regions:
         """Which body each node is in."""
         return Regions(self.nodes)

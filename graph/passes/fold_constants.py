@@ -127,15 +127,14 @@ def elements_of(type: ShapedType) -> int | None:
 
 def part_of(ir: GraphIR, values: Sequence[int]) -> tuple[GraphIR, Sequence[int]]:
     """The graph of these values, without inputs."""
-    needed = set(values)
-    numbers = []
-    for number in range(len(ir.nodes) - 1, -1, -1):
-        item = ir.nodes[number]
-        if not needed.isdisjoint(item.results):
-            numbers.append(number)
-            needed.update(getattr(item, "operands", ()))
+    needed, numbers = list(values), set[int]()
+    while needed:
+        number = ir.makers[needed.pop()]
+        if number not in numbers:
+            numbers.add(number)
+            needed += getattr(ir.nodes[number], "operands", ())
     writing = Rewriting(GraphIR("constants", (), (), ()))
     writing.changed = 1  # the items get other numbers
-    for number in reversed(numbers):
+    for number in sorted(numbers):
         writing.keep(ir.nodes[number])
     return GraphIR("constants", (), tuple(writing.made), writing.new(values)), values

@@ -141,6 +141,7 @@ class Graph(DrawnGraph, Rich):
         self._constraints: list[Constraint] = []
         self._steps: list[SizeStep] = []
         self._weights: list[tuple[Weight, TensorValue]] = []  # what was added as a weight, and its value
+        self._named_weights: dict[str, int] = {}  # numbers of their nodes
         self.unused: list[int] = []  # values that the finished graph does without
         self._title = ""  # begins the messages of conditions
         self.draws: Any = None  # the seed and the count of random ops; see `ops.draws`
@@ -429,21 +430,23 @@ class Graph(DrawnGraph, Rich):
         Raises:
             GraphError: EK0432, the graph has a weight of this name and of another type.
         """
-        for node in self._nodes:
-            if isinstance(node, External) and node.name == name:
-                if node.type == type and node.align == align:
-                    return TensorValue(self, node.result, type)
-                raise GraphError(
-                    f"weight {name!r} is {type}, and graph {self.name!r} has one of this name that is {node.type}",
-                    code="EK0432",
-                    place=place,
-                    argument="name",
-                    expected=str(node.type),
-                    got=str(type),
-                    notes=[f"the first one was added at {node.place}"] if node.place else [],
-                )
+        number = self._named_weights.get(name, len(self._nodes))
+        node = self._nodes[number] if number < len(self._nodes) else None  # an error may have taken it back
+        if isinstance(node, External) and node.name == name:
+            if node.type == type and node.align == align:
+                return TensorValue(self, node.result, type)
+            raise GraphError(
+                f"weight {name!r} is {type}, and graph {self.name!r} has one of this name that is {node.type}",
+                code="EK0432",
+                place=place,
+                argument="name",
+                expected=str(node.type),
+                got=str(type),
+                notes=[f"the first one was added at {node.place}"] if node.place else [],
+            )
         self._check_open("weight", place)
         value = TensorValue(self, len(self._types), type)
+        self._named_weights[name] = len(self._nodes)
         self._nodes.append(External(name, type, value.number, align, place, data))
         self._types.append(type)
         return value

@@ -308,6 +308,8 @@ def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:
 
 def is_below_zero(dim: Dim) -> bool:
     """Whether a dim is surely negative, whatever the sizes that come when the graph runs."""
+    if (value := constant(dim._terms)) is not None:
+        return value < 0
     return never_negative(collect(scale(dim._terms, -1) + number(-1)))
 
 
@@ -339,6 +341,8 @@ class Shape(tuple[Dim, ...]):
     __slots__ = ()
 
     def __new__(cls, dims: Iterable[int | str | Dim] = ()) -> Shape:
+        if cls is type(dims) is Shape:
+            return dims
         try:
             return super().__new__(cls, [Dim(dim) for dim in list_of("shape", dims, "sizes")])
         except EinkornError as error:
@@ -363,6 +367,9 @@ class Shape(tuple[Dim, ...]):
     @property
     def num_elements(self) -> Dim:
         """The product of the sizes; 1 for rank 0."""
+        sizes = self.static_dims
+        if len(sizes) == len(self) and (count := math.prod(sizes)) < 1 << 63:
+            return Dim(count)
         return math.prod(self, start=Dim(1))
 
     @property

@@ -140,7 +140,7 @@ def _turn_slab(
     squares = steps // lanes
     for p in range(whole):
         for square in range(squares):
-            for v in unroll(VECTORS):
+            for v in range(VECTORS):
                 at = (p * DEPTH + square * lanes) * width + v * lanes
                 rows: tuple[Any, ...] = ()
                 for r in unroll(lanes):

@@ -315,7 +315,7 @@ def _by_columns(
             """Adds the products of COLUMN_SPAN steps, or of as many as there are, to the sums."""
             steps = min(depth - first, COLUMN_SPAN)
             whole = steps // step * step
-            for i in unroll(m):
+            for i in range(m):
                 element = a(batch, i)
                 for k in range(steps):
                     rows[i * COLUMN_SPAN + k] = element(first + k)
@@ -324,10 +324,10 @@ def _by_columns(
 
             for j in range(0, count, COLUMNS):
 
-                def column(c: int, j: Index = j):
+                def column(c: Index, j: Index = j):
                     return min(first_column + j + c, n - 1)  # behind the last one, that one again
 
-                for c in unroll(COLUMNS):
+                for c in range(COLUMNS):
                     for k in range(whole, steps):
                         tails[c * step + k - whole] = matrix(first + k, column(c))
                 totals = _dots_along(
@@ -346,7 +346,7 @@ def _by_columns(
 
         for first in range(0, depth, COLUMN_SPAN):
             run(first)
-        for i in unroll(m):
+        for i in range(m):
             put = save(batch, i)
             for j in range(count):
                 put(first_column + j, sums[j * m + i])

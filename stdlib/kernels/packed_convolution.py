@@ -295,11 +295,13 @@ def _tile_of_results(
             for v in unroll(count):
                 new = (*new, times_plus(value, factors[v], totals[i * count + v]))
         totals = new
+    if first > 0:
+        both: tuple[Any, ...] = ()
+        for t in unroll(places * count):
+            both = (*both, totals[t] + sums.load(t * lanes, width=lanes))
+        totals = both
     for t in unroll(places * count):
-        value = totals[t]
-        if first > 0:
-            value = value + sums.load(t * lanes, width=lanes)
-        sums.store(value, t * lanes)
+        sums.store(totals[t], t * lanes)
 
 
 def _first_of(column: Index, total: Index, width: int) -> Index:
@@ -388,9 +390,12 @@ def _tile(
             for v in unroll(VECTORS):
                 new = (*new, times_plus(factor, seen[v], totals[i * VECTORS + v]))
         totals = new
+    if not is_first:
+        both: tuple[Any, ...] = ()
+        for i in unroll(rows):
+            for v in unroll(VECTORS):
+                both = (*both, totals[i * VECTORS + v] + sums.load(at + i * pitch + v * lanes, width=lanes))
+        totals = both
     for i in unroll(rows):
         for v in unroll(VECTORS):
-            place, value = at + i * pitch + v * lanes, totals[i * VECTORS + v]
-            if not is_first:
-                value = value + sums.load(place, width=lanes)
-            sums.store(value, place)
+            sums.store(totals[i * VECTORS + v], at + i * pitch + v * lanes)
