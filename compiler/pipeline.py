@@ -61,6 +61,7 @@ from .passes.simulate import simulate
 from .passes.split_loops import split_loops
 from .passes.stream_loops import stream_loops
 from .passes.tokens import tokens
+from .passes.turn_tiles import turn_tiles
 from .passes.uniformity import uniformity
 from .passes.vectorize_loops import vectorize_loops
 from .passes.version_loops import version_loops
@@ -183,6 +184,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(choose_grains),
     _on_program(hoist_checks),
     _on_program(version_loops),
+    _on_program(turn_tiles, half="device"),
     _on_program(widen_threads, half="device"),
     _on_program(limit_stacks),
     _on_program(limit_launches, half="device"),

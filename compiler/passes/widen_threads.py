@@ -181,11 +181,11 @@ def _whole(builder: Builder, plan: _Plan, vector: Value) -> None:
                 rest, quotient = parts[op.operands[1].serial]
                 known[op.results[0].serial] = quotient if op.opcode is UDIV else builder.iadd(rest, k)
             else:
-                _again(builder, op, known)
+                again(builder, op, known)
         builder.end()
 
 
-def _again(builder: Builder, op: Op, known: dict[int, Value]) -> None:
+def again(builder: Builder, op: Op, known: dict[int, Value]) -> None:
     """An operation without regions once more."""
     builder.location = op.location
     operands = [known.get(value.serial, value) for value in op.operands]

@@ -78,7 +78,7 @@ def count_memory(
     """Counts a trace of rows (site and what, thread, address, bytes), with a row before each launch."""
     totals: dict[int, list[int]] = {}
     starts = np.flatnonzero(trace[:, 0] == LAUNCH) if len(trace) else np.zeros(0, np.int64)
-    for start, end in zip(starts, [*starts[1:], len(trace)], strict=True):
+    for start, end in zip(starts, [*starts[1:], len(trace)][: len(starts)], strict=True):
         threads, lanes = int(trace[start, 1]), int(trace[start, 2])
         _count_launch(trace[start + 1 : end], threads, lanes, reports, totals)
     lines = [_line(numbers, reports[site], kernels) for site, numbers in totals.items()]
