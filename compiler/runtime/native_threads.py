@@ -39,6 +39,9 @@ NEEDED: Final = ("libpthread.so.0", "libc.so.6")
 
 MOST_THREADS: Final = 256
 MARGIN: Final = 128 << 10  # bytes of a stack for all but the storage of code
+FIRST_STACK: Final = (
+    64 << 20
+)  # bytes of the first thread's stack that count, where its limit is larger: Linux keeps 128 MiB
 SPIN: Final = 100_000  # nanoseconds that a worker looks for a region before it sleeps
 
 
@@ -74,9 +77,11 @@ def _filled(text: str, system: ThreadSystem) -> str:
         "SYS_NANOSLEEP": system.nanosleep,
         "SYS_GETAFFINITY": system.getaffinity,
         "SYS_GETPID": system.getpid,
+        "SYS_GETTID": system.gettid,
         "POOL_SIZE": ctypes.sizeof(PoolState),
         "MOST_THREADS": MOST_THREADS,
         "MARGIN": MARGIN,
+        "FIRST_STACK": FIRST_STACK,
         "SPIN_64": 64 * SPIN,
         "POOL_OFFSET": abi.POOL_OFFSET,
         "PARALLEL_OFFSET": abi.PARALLEL_OFFSET,
@@ -418,6 +423,9 @@ declare i32 @pthread_setspecific(i32, ptr)
 declare i64 @pthread_self()
 declare i32 @pthread_getattr_np(i64, ptr)
 declare i32 @pthread_attr_getstack(ptr, ptr, ptr)
+declare i64 @getauxval(i64)
+declare i32 @getrlimit(i32, ptr)
+declare i64 @llvm.umin.i64(i64, i64)
 
 define internal void @forget_key() {
 entry:
@@ -433,7 +441,39 @@ end:
   ret void
 }
 
-; The lowest address of this thread's stack; 0 where the system does not report it.
+; The lowest address that the limit allows the stack of the process's first thread; -1 in other threads. The name of the
+; program, AT_EXECFN, lies in the last bytes of that stack.
+define internal i64 @limit() {
+entry:
+  %limits = alloca [2 x i64], align 8
+  %here = alloca i64, align 8
+  store i64 FIRST_STACK, ptr %limits
+  %process = call i64 (i64, ...) @syscall(i64 SYS_GETPID)
+  %thread = call i64 (i64, ...) @syscall(i64 SYS_GETTID)
+  %first = icmp eq i64 %process, %thread
+  br i1 %first, label %look, label %none
+look:
+  %name = call i64 @getauxval(i64 31)
+  %unnamed = icmp eq i64 %name, 0
+  br i1 %unnamed, label %none, label %limited
+limited:
+  %known = call i32 @getrlimit(i32 3, ptr %limits)
+  %most = load i64, ptr %limits
+  %size = call i64 @llvm.umin.i64(i64 %most, i64 FIRST_STACK)
+  %page = and i64 %name, -4096
+  %top = add i64 %page, 8192
+  %end = sub i64 %top, %size
+  %place = ptrtoint ptr %here to i64
+  %inside = icmp ult i64 %end, %place               ; else a stack of the host's own
+  br i1 %inside, label %done, label %none
+none:
+  ret i64 -1
+done:
+  ret i64 %end
+}
+
+; The lowest address of this thread's stack; 0 where the system does not report it. Some C libraries report of the first
+; thread's stack what was used so far.
 define internal ptr @lowest() {
 entry:
   %attributes = alloca [128 x i8], align 16
@@ -449,7 +489,10 @@ none:
 some:
   %got = call i32 @pthread_attr_getstack(ptr %attributes, ptr %low, ptr %size)
   %destroyed = call i32 @pthread_attr_destroy(ptr %attributes)
-  %result = load ptr, ptr %low
+  %end = call i64 @limit()
+  %reported = load i64, ptr %low
+  %least = call i64 @llvm.umin.i64(i64 %reported, i64 %end)
+  %result = inttoptr i64 %least to ptr
   ret ptr %result
 }
 

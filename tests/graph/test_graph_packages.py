@@ -73,14 +73,21 @@ def test_it_runs_where_no_compiler_is_installed(package: Path, tmp_path: Path) -
 import sys
 sys.modules.update({"llvmlite": None, "mlir": None})  # their imports fail
 import numpy as np
+from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import InferenceSession
 model = InferenceSession().load(sys.argv[1])
 np.save(sys.argv[3], model(np.load(sys.argv[2]))[0].to_numpy())
+for size in (63, 64):
+    try:
+        model(np.zeros((size, 5), np.float32).T)
+    except EinkornError as error:
+        print(error.code, error.hint, file=sys.stderr)
 """
     environment = os.environ | {"EINKORN_NO_JIT": "1", "EINKORN_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", script, str(package), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0 and "regions run on one thread" in done.stderr
+    assert "EK0454 None\nEK0512 make the inputs contiguous: np.ascontiguousarray(x)" in done.stderr  # sizes come first
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), model()(inputs())[0].to_numpy())
 
 

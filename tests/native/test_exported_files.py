@@ -378,3 +378,11 @@ def test_names_that_begin_as_those_of_functions_within_the_file(tmp_path: Path) 
     assert "int32_t model_ek_entry(const float *" in (tmp_path / "model.h").read_text()
     with pytest.raises(GraphError, match="'ek_threads' begins with ek_"):
         model.export(tmp_path / "again.so", name="ek_threads")
+
+
+def test_the_endings_of_files_are_named(tmp_path: Path) -> None:
+    model = graphs.load(lambda x: x + x, (np.float32, ("n",)))
+    with pytest.raises(GraphError, match=r"ends in \.so, \.o or \.pkg, not to 'model\.dll'"):
+        model.export(tmp_path / "model.dll")
+    with pytest.raises(GraphError, match=r"several models are .* \.so or \.o, not to 'both\.pkg'"):
+        einkorn.graph.export([model, model], tmp_path / "both.pkg", names=["one", "two"])

@@ -193,7 +193,7 @@ def test_sizes_that_are_computed_come_with_the_memory(tmp_path: Path) -> None:
 
 def test_what_cannot_be_exported_is_refused(model: Model, tmp_path: Path) -> None:
     for wrong, said in (
-        ({"path": tmp_path / "a.dll"}, "ends in .so or .o"),
+        ({"path": tmp_path / "a.dll"}, "ends in .so, .o or .pkg"),
         ({"name": "a-b"}, "is not a name in C"),
         ({"name": "for"}, "is not a name in C"),
         ({"output_names": ["a", "b"]}, "1 outputs, and 2 names"),

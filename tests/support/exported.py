@@ -99,7 +99,7 @@ class Exported:
     def call(self, given: Sequence[Array | None], sizes: Sequence[int]) -> list[Array]:
         record = self.record
         numbers = (ctypes.c_int64 * (len(sizes) + record.late_dims + 1))(*sizes)
-        known = dict(zip(self._names(), sizes, strict=False))
+        known = dict(zip(self.dim_names, sizes, strict=False))
         outputs: list[Any] = []
         addresses = [None if a is None else a.ctypes.data for a in given]
         for k in range(record.outputs):
@@ -108,21 +108,21 @@ class Exported:
                 outputs.append(ctypes.c_void_p())
                 addresses.append(ctypes.addressof(outputs[-1]))
             else:
-                shape = self._shape(tensor, known)
-                outputs.append(_room(DType[tensor.dtype.decode()], shape))
+                shape = self.shape(tensor, known)
+                outputs.append(room(DType[tensor.dtype.decode()], shape))
                 addresses.append(outputs[-1].ctypes.data)
         tensors = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         failure = exports.ExportedFailure()
         status = record.call(numbers, tensors, ctypes.addressof(failure))
         if status:
             raise CallFailed(status, self.describe(failure), failure)
-        known = dict(zip(self._names(), numbers, strict=False))
+        known = dict(zip(self.dim_names, numbers, strict=False))
         collected = []
         for k, output in enumerate(outputs):
             tensor = record.tensors[record.inputs + k]
-            dtype, shape = DType[tensor.dtype.decode()], self._shape(tensor, known)
+            dtype, shape = DType[tensor.dtype.decode()], self.shape(tensor, known)
             if isinstance(output, ctypes.c_void_p):
-                memory = _room(dtype, shape)
+                memory = room(dtype, shape)
                 ctypes.memmove(memory.ctypes.data, output, memory.nbytes)
                 self.library[f"{self._prefix()}_free"](output)
                 output = memory
@@ -138,23 +138,28 @@ class Exported:
     def _prefix(self) -> str:
         return self.path.stem.rstrip("0123456789")
 
-    def _names(self) -> list[str]:
+    @property
+    def dim_names(self) -> list[str]:
+        """The names of the sizes that a call is given, then of those that it computes."""
         record = self.record
         return [record.dim_names[k].decode() for k in range(record.dims + record.late_dims)]
 
-    def _shape(self, tensor: exports.ExportedTensor, known: Mapping[str, int]) -> tuple[int, ...]:
+    def shape(self, tensor: exports.ExportedTensor, known: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes of a tensor, from those of the dims."""
         names = {"min": min, "max": max, "ceildiv": lambda a, b: -(-a // b)}
         return tuple(int(eval(tensor.dims[k].decode(), names, dict(known))) for k in range(tensor.rank))
 
 
-def _room(dtype: DType, shape: tuple[int, ...]) -> Array:
+def room(dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Memory for a tensor, packed as C keeps it."""
     if dtype.is_packed():
         return np.zeros(dtype.bytes_for(int(np.prod(shape, dtype=np.int64))), np.uint8)
     return np.zeros(shape, dtype.to_numpy())
 
 
-def check_equal(model: Model, exported: Exported, arrays: Sequence[Array]) -> None:
-    """Compares calls of both: they give the same outputs, change their inputs alike, or both fail."""
+def check_equal(model: Model, exported: Exported, arrays: Sequence[Array], *, nan_bits: bool = True) -> None:
+    """Compares calls of both: they give the same outputs, change their inputs alike, or both fail. Without `nan_bits`
+    all NaNs are equal: those that operations make have the sign bit on some processors."""
     ours, theirs = ([array.copy() for array in arrays] for _ in range(2))
     try:
         wanted = results(model, *ours)
@@ -164,10 +169,26 @@ def check_equal(model: Model, exported: Exported, arrays: Sequence[Array]) -> No
         except CallFailed:
             return
         raise AssertionError("the exported call does not fail") from None
-    result = exported(*theirs)
-    for k, (a, b) in enumerate(zip([*wanted, *ours], [*result, *theirs], strict=True)):
+    compare([*wanted, *ours], [*exported(*theirs), *theirs], nan_bits=nan_bits)
+
+
+def compare(wanted: Sequence[Array], actual: Sequence[Array], *, nan_bits: bool = True) -> None:
+    """Compares tensors to the bit; without `nan_bits` all NaNs are equal."""
+    for k, (a, b) in enumerate(zip(wanted, actual, strict=True)):
         assert (a.shape, a.dtype) == (b.shape, b.dtype), k
+        if not nan_bits:
+            a, b = _one_nan(a), _one_nan(b)
         assert a.tobytes() == b.tobytes(), f"tensor {k}: {a!r} and {b!r}"
+
+
+def _one_nan(array: Array) -> Array:
+    """The array, with one pattern of bits for all NaNs."""
+    if array.dtype.kind == "c":
+        part = np.dtype(f"f{array.dtype.itemsize // 2}")
+        return _one_nan(np.ascontiguousarray(array).view(part))
+    with np.errstate(invalid="ignore"):
+        unordered = array != array
+    return np.where(unordered, np.abs(array), array) if unordered.any() else array
 
 
 def results_by_export(
