@@ -21,7 +21,7 @@ from .pipeline import typed_program
 from .targets import Target, lookup
 
 RANKS = (1, 0, 2, 3)
-SAMPLES: dict[str, Any] = {"int": 1, "float": 1.0, "bool": False, "str": "", "dtype": "float32", "ints": (1, 2)}
+SAMPLES: dict[str, object] = {"int": 1, "float": 1.0, "bool": False, "str": "", "dtype": "float32", "ints": (1, 2)}
 REFUSED = "EK0215"  # a static_assert: the author's own way to say what an instance may be
 
 

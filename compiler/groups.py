@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import field
-from typing import Any
 
 from ..dsl.contract.groups import Numbering
 from ..dsl.contract.unit import EntrySpec, Piece
@@ -52,7 +51,7 @@ class GroupCode:
 
     symbol: str
     fallible: bool
-    records: Sequence[Any]
+    records: Sequence[object]
     code: bytes = field(repr=False)
     scratch: bool = False
     stack: int = 0
@@ -79,7 +78,7 @@ class EntryObjects:
     """
 
     objects: tuple[bytes, ...] = field(repr=False)
-    records: tuple[Any, ...] = field(repr=False)
+    records: tuple[object, ...] = field(repr=False)
     stack: int = 0
 
 
@@ -247,7 +246,7 @@ def _entry(
         program.passed.append(each.passed)
     program.functions = [functions[number] for number in range(len(codes))]
     sites: dict[str, int] = {}
-    records: list[Any] = []
+    records: list[object] = []
     for code in codes:
         if code.records:
             sites[code.symbol] = len(records)

@@ -34,7 +34,7 @@ def make_instance(
     schema: OpSchema,
     dtypes: Mapping[str, str],
     ranks: Mapping[str, int],
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     tensors: Mapping[str, int] | None = None,
 ) -> Instance:
     """One instance, with what is left out filled in: the preferred dtype, one axis for a pack, default parameters, two
@@ -95,7 +95,9 @@ def instance_entry(program: PortableKernel, instance: Instance) -> EntrySpec:
     return op_entry(program.expanded(dict(instance.counts)), dtypes, dict(instance.ranks), ordered)
 
 
-def _counts(schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+def _counts(
+    schema: OpSchema, given: Mapping[str, int], parameters: Mapping[str, object]
+) -> tuple[tuple[str, int], ...]:
     """How many tensors each variadic argument has: as declared, as given, as the input whose sizes it takes, or two."""
     _check_names(schema, "variadic argument", given, [a.name for a in schema.variadic])
     chosen: dict[str, int] = {}
@@ -130,7 +132,7 @@ def _check_names(schema: OpSchema, what: str, given: Mapping[str, Any], known: A
             )
 
 
-def typed_parameters(schema: OpSchema, given: Mapping[str, Any]) -> dict[str, Any]:
+def typed_parameters(schema: OpSchema, given: Mapping[str, object]) -> dict[str, Any]:
     """Texts from the command line as the kinds that the parameters have."""
     kinds = {p.name: p.kind for p in schema.parameters}
     out: dict[str, Any] = {}

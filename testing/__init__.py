@@ -71,7 +71,7 @@ class CheckReport:
 
 
 def check_op(
-    op: str | Any,
+    op: str | object,
     library: str | Path | None = None,
     *,
     reference: Callable[..., Any] | None = None,
@@ -169,7 +169,7 @@ class _Subject:
         self.mutable = [k for k, a in enumerate(self.schema.inputs) if a.role is Role.MUTABLE]
 
     @staticmethod
-    def find(op: str | Any, library: str | Path | None, tensors: int) -> _Subject:
+    def find(op: str | object, library: str | Path | None, tensors: int) -> _Subject:
         if isinstance(op, LibraryKernel):
             loaded = LoadedLibrary(op.loaded.origin, {op.schema.name: op.loaded})
             return _Subject(op.schema.name, loaded, op.loaded.origin, tensors)
@@ -208,7 +208,7 @@ class _Subject:
     def grouped(self, values: Sequence[Any], *, scalars: bool) -> list[Any]:
         """Values in the order of the signature, those of a variadic argument in a list."""
         out: list[Any] = []
-        groups: dict[str, list[Any]] = {}
+        groups: dict[str, list[object]] = {}
         for argument, value in zip(self.schema.inputs, values, strict=True):
             if argument.group:
                 if argument.group not in groups:
@@ -220,7 +220,7 @@ class _Subject:
         return out
 
     def models(
-        self, types: Sequence[tuple[DType, Sequence[int | str]]], parameters: Mapping[str, Any], outs: Any
+        self, types: Sequence[tuple[DType, Sequence[int | str]]], parameters: Mapping[str, object], outs: object
     ) -> tuple[Model, Model]:
         """The op as compiled code, and for the interpreter."""
         graph = self.graph(types, parameters, outs)
@@ -235,7 +235,7 @@ class _Subject:
         kinds = [BufferType if k in self.mutable else TensorType for k in range(len(types))]
         out_types = None if outs is None else [TensorType(dtype, shape, host) for dtype, shape in outs]
 
-        def forward(*values: Any) -> Any:
+        def forward(*values: object) -> Any:
             result = call(self.name, host, self.grouped(values, scalars=False), out_types, parameters)
             return tuple(result)
 
@@ -268,7 +268,12 @@ class _OpCheck:
         self.callers = callers
 
     def all_of(
-        self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice, gradients: bool
+        self,
+        own: Sequence[object] | None,
+        expected: Sequence[Any] | None,
+        tried: _Tried,
+        choice: _Choice,
+        gradients: bool,
     ) -> None:
         """The outputs and, where they are requested, the gradients."""
         self.outputs_of(own, expected, tried, choice)
@@ -276,7 +281,7 @@ class _OpCheck:
             self.gradients_of(own, tried, choice)
 
     def outputs_of(
-        self, own: Sequence[Any] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice
+        self, own: Sequence[object] | None, expected: Sequence[Any] | None, tried: _Tried, choice: _Choice
     ) -> None:
         """What the op computes, on arrays of the caller's own or on cases of every instance."""
         dtypes, ranks, parameters = tried
@@ -287,7 +292,7 @@ class _OpCheck:
             self.instance(instance, choice)
         self.expect_cases()
 
-    def gradients_of(self, own: Sequence[Any] | None, tried: _Tried, choice: _Choice) -> None:
+    def gradients_of(self, own: Sequence[object] | None, tried: _Tried, choice: _Choice) -> None:
         """What the op's backward says, on the same."""
         dtypes, ranks, parameters = tried
         check_has_backward(self.subject.kernel)
@@ -361,7 +366,7 @@ class _OpCheck:
                 self.report.skipped += 1
                 self.report.refusals.append(error.message)
 
-    def gradient(self, arrays: list[Array], parameters: dict[str, Any], about: str) -> None:
+    def gradient(self, arrays: list[Array], parameters: dict[str, object], about: str) -> None:
         """The backward next to finite differences, for one call."""
         outs = self.outputs and self.outputs(*(a.shape for a in arrays))
         graph = self.subject.graph([(DType.from_numpy(a.dtype), a.shape) for a in arrays], parameters, outs)
@@ -370,7 +375,7 @@ class _OpCheck:
         def run(inputs: Sequence[Array]) -> list[Array]:
             return [np.array(buffer.to_numpy()) for buffer in model(*inputs)]
 
-        def group(values: Sequence[Any]) -> list[Any]:
+        def group(values: Sequence[object]) -> list[Any]:
             return self.subject.grouped(values, scalars=True)
 
         check_gradients(self.subject.kernel, run, group, arrays, parameters, about)

@@ -157,7 +157,7 @@ def save(
     op: str,
     library: str | None,
     inputs: Sequence[Array],
-    parameters: dict[str, Any],
+    parameters: dict[str, object],
     differing: Difference,
 ) -> Path:
     """Writes a program that checks this case alone; gives its path."""

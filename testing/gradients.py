@@ -45,7 +45,7 @@ class NumpyRunner:
     def specialisation(self, kernel: AnyKernel, context: GradientContext) -> Specialisation:
         return self._special(kernel, context.inputs, context.parameters)
 
-    def _special(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, Any]) -> Specialisation:
+    def _special(self, kernel: AnyKernel, args: Sequence[Any], parameters: Mapping[str, object]) -> Specialisation:
         return specialise(kernel, [_kind(value) for value in args], parameters)
 
 
@@ -82,7 +82,7 @@ def in_float64(schema: OpSchema, dtypes: Mapping[str, Sequence[DType]]) -> dict[
 
 
 def check_gradients(
-    kernel: LoadedKernel, run: Run, group: Group, arrays: Sequence[Array], parameters: Mapping[str, Any], about: str
+    kernel: LoadedKernel, run: Run, group: Group, arrays: Sequence[Array], parameters: Mapping[str, object], about: str
 ) -> None:
     """Compares the backward for one call with differences.
 
@@ -149,10 +149,10 @@ def _differ(
     )
 
 
-def _outputs(schema: OpSchema, values: Sequence[Any]) -> tuple[Any, ...]:
+def _outputs(schema: OpSchema, values: Sequence[object]) -> tuple[Any, ...]:
     """Outputs in the order of the signature; a list for a variadic one, of which there is then no other."""
     return tuple(values) if len(values) == len(schema.outputs) else (list(values),)
 
 
-def _flat(values: Sequence[Any]) -> list[Any]:
+def _flat(values: Sequence[object]) -> list[Any]:
     return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]

@@ -46,9 +46,9 @@ def _behind(operations: Sequence[Any], number: int) -> list[Any]:
 
 def _operations(mlir: Any, module: Any) -> list[Any]:
     """All operations, those of a block in their order: without structured control flow it is one piece of the list."""
-    operations: list[Any] = []
+    operations: list[object] = []
 
-    def visit(operation: Any) -> bool:
+    def visit(operation: object) -> bool:
         operations.append(operation)
         return True
 

@@ -223,7 +223,7 @@ def _emit_assembly(
         return str(work.machine.emit_assembly(work.module))
 
 
-_idle: dict[tuple[Target, int], list[Any]] = {}  # machines that no thread uses
+_idle: dict[tuple[Target, int], list[object]] = {}  # machines that no thread uses
 
 
 @contextmanager

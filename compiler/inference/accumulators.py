@@ -147,7 +147,7 @@ def accumulating(root: Region, ends: Mapping[Any, Value], stand_ins: Mapping[int
     steps = {key: _reached(end, sources, stand_ins, implicit) for key, end in ends.items()}
     results = set()
     for key in ends:
-        seen: set[tuple[Any, bool]] = set()
+        seen: set[tuple[object, bool]] = set()
         rest = [(key, False)]
         while rest:
             at, grew = rest.pop()

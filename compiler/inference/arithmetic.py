@@ -34,7 +34,7 @@ from .widening import compared_by_sign, compares_by_sign, may_widen, rotation, s
 _FOLDED = (bool, int, float, complex, str, tuple)  # a union would be made anew for each operand
 
 
-def fold(here: Point, row: OperationRow, operands: list[Any]) -> Any:
+def fold(here: Point, row: OperationRow, operands: list[object]) -> Any:
     """A row on compile-time values, by Python's own rules."""
     compares = row.result == "bool"
     for operand in operands:
@@ -101,7 +101,7 @@ def _fold_index(evaluator: Evaluator, row: OperationRow, operands: list[Value]) 
     return evaluator.builder.int_((result + (1 << 63)) % (1 << 64) - (1 << 63))
 
 
-def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]) -> Any:
+def binary(here: Point, op: str, a: object, b: object, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]) -> Any:
     """`a op b` for any two values."""
     if a is ABSENT or b is ABSENT:
         return ABSENT
@@ -136,11 +136,11 @@ def binary(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode,
     return apply_row(here, row, [left, right])
 
 
-def _of_structs(here: Point, op: str, a: Any, b: Any, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]) -> Any:
+def _of_structs(here: Point, op: str, a: object, b: object, nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode]) -> Any:
     """`a op b` as a struct among the operands defines it."""
     if op in COMPARISONS:
 
-        def parts_equal(x: Any, y: Any) -> Any:
+        def parts_equal(x: object, y: object) -> Any:
             return binary(here, "eq", x, y, nodes)
 
         result = methods.compare(here, op, a, b, parts_equal)
@@ -211,7 +211,7 @@ def call_row(call: Point, name: str, operands: list[Any]) -> Any:
     return apply_row(call, row, call_numbers(call, name, operands, widening=row.element is None))
 
 
-def call_numbers(call: Point, name: str, operands: list[Any], *, widening: bool = True) -> list[Value]:
+def call_numbers(call: Point, name: str, operands: list[object], *, widening: bool = True) -> list[Value]:
     """The arguments of a name of the language as run-time values of one type; one of them is such a value."""
     for key, operand in zip(STUBS[name].signature.parameters, operands, strict=True):
         check_number(call, name, operand, key)

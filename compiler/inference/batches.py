@@ -147,7 +147,7 @@ class Batch:
         self.functions.append(f"{closure.name} {axis % rank - rank}")
         return bool(axis % rank >= len(self.dims))
 
-    def _rowwise(self, call: Point, closure: Closure, given: dict[str, Any]) -> Any:
+    def _rowwise(self, call: Point, closure: Closure, given: dict[str, object]) -> Any:
         xs, axis = _items(given.get("x")), given.get("axis", -1)
         if not self._whole_rows(closure, [x for x in xs if not (isinstance(x, _Shared) and x.rank == 1)], axis):
             return UNKNOWN
@@ -159,9 +159,9 @@ class Batch:
             dispatch.call(call, given["body"], [(*self.index, *self._own(call, rest)), *values], {})
         return None
 
-    def _opaque(self, call: Point, closure: Closure, given: dict[str, Any]) -> list[Any]:
+    def _opaque(self, call: Point, closure: Closure, given: dict[str, object]) -> list[Any]:
         """Values of the types that the body of `rowwise` is called with."""
-        seen: list[list[Any]] = []
+        seen: list[list[object]] = []
         self.trusted = True
         try:
             with call.builder.inside(Region()):
@@ -172,7 +172,7 @@ class Batch:
             raise Mixed(f"{closure.name} does not call its body")
         return [replaced(value, _fresh) for value in seen[0][1:]]
 
-    def _along_rows(self, call: Point, closure: Closure, given: dict[str, Any]) -> Any:
+    def _along_rows(self, call: Point, closure: Closure, given: dict[str, object]) -> Any:
         """`scan`, `sort`, and their kin, which store what they make of a row into the same row."""
         outs = [out for name in ("out", "values", "places") for out in _items(given.get(name)) if out is not None]
         xs = _items(given.get("x"))
@@ -182,7 +182,7 @@ class Batch:
         self._elements(call, given.get("key"), xs)
         return None
 
-    def _stencil(self, call: Point, closure: Closure, given: dict[str, Any]) -> Any:
+    def _stencil(self, call: Point, closure: Closure, given: dict[str, object]) -> Any:
         out, x, reach = given.get("out"), given.get("x"), given.get("reach")
         axes = len(reach) if isinstance(reach, tuple) else 0
         if not axes or not self._whole_rows(closure, [out, x], -axes):
@@ -223,7 +223,7 @@ class Batch:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-_OVER_ROWS: dict[str, Callable[[Batch, Point, Closure, dict[str, Any]], Any]] = {
+_OVER_ROWS: dict[str, Callable[[Batch, Point, Closure, dict[str, object]], object]] = {
     "rowwise": Batch._rowwise,
     "scan": Batch._along_rows,
     "sort": Batch._along_rows,
@@ -237,7 +237,7 @@ _OVER_ROWS: dict[str, Callable[[Batch, Point, Closure, dict[str, Any]], Any]] = 
 class _RowwiseBody:
     """Stands for the body of `rowwise`, and keeps what it is called with."""
 
-    seen: list[list[Any]]
+    seen: list[list[object]]
 
 
 @dataclass(frozen=True, eq=False)

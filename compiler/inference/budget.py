@@ -44,12 +44,12 @@ def size_of(value: Any) -> int:
     return count
 
 
-def copying(values: Iterable[Any]) -> int:
+def copying(values: Iterable[object]) -> int:
     """The steps that it takes to look through the tuples and strings among some values."""
     return sum(size_of(value) // AT_A_STEP for value in values if isinstance(value, _COPIED))
 
 
-def arithmetic(operands: list[Any]) -> int:
+def arithmetic(operands: list[object]) -> int:
     """The steps of arithmetic: on integers of many digits it takes as long as a product of both has digits."""
     steps = 1
     for operand in operands:
@@ -71,7 +71,7 @@ MAX_ITEMS = 1 << 16  # of a compile-time tuple or string
 _GROWING = frozenset({"add", "mul", "shl", "pow"})
 
 
-def exceeds_limit(row: OperationRow | str, operands: list[Any]) -> bool:
+def exceeds_limit(row: OperationRow | str, operands: list[object]) -> bool:
     """Whether a compile-time value would take more memory than any program means."""
     name = row if isinstance(row, str) else row.name
     if len(operands) != 2 or name not in _GROWING:

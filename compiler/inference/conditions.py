@@ -26,7 +26,7 @@ from .values.describe import describe
 from .values.flow import NeverReturns, is_pure
 
 
-def compare_objects(here: Point, op: str, a: Any, b: Any) -> bool:
+def compare_objects(here: Point, op: str, a: object, b: object) -> bool:
     """Equality of dtypes, types, strings and None, all known at compile time."""
     if op not in ("eq", "ne"):
         symbol = ROWS[op].symbol
@@ -130,7 +130,7 @@ def splice(evaluator: Evaluator, region: Region) -> None:
     evaluator.builder.region.ops.extend(op for op in region.ops)
 
 
-def joint_type(here: Point, what: str, a: Any, b: Any, nodes: tuple[s.SyntaxNode, s.SyntaxNode]) -> SIMDType:
+def joint_type(here: Point, what: str, a: object, b: object, nodes: tuple[s.SyntaxNode, s.SyntaxNode]) -> SIMDType:
     """The one type that two alternatives have, after adoption of compile-time numbers."""
     kind = open_kind(a, b)
     if kind is not None:
@@ -142,7 +142,7 @@ def joint_type(here: Point, what: str, a: Any, b: Any, nodes: tuple[s.SyntaxNode
     return left.type
 
 
-def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.SyntaxNode, s.SyntaxNode]) -> Any:
+def select(here: Point, test: Value, a: object, b: object, nodes: tuple[s.SyntaxNode, s.SyntaxNode]) -> Any:
     """`a` where `test`, else `b`; tuples and structs part by part."""
     if same_constant(a, b):
         return a
@@ -166,7 +166,7 @@ def select(here: Point, test: Value, a: Any, b: Any, nodes: tuple[s.SyntaxNode, 
     return marked(result, (then, otherwise))
 
 
-def open_kind(a: Any, b: Any) -> str | None:
+def open_kind(a: object, b: object) -> str | None:
     """The kind of number that is chosen from two that may both still adopt a type, or None."""
     kinds = (weak_kind(a), weak_kind(b))
     if None in kinds:

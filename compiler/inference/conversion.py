@@ -149,8 +149,8 @@ def adopt(value: bool | int | float | complex, dtype: DType) -> bool | int | flo
 def unify(
     here: Point,
     symbol: str,
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     nodes: tuple[syntax.SyntaxNode, syntax.SyntaxNode],
     *,
     widening: bool = True,

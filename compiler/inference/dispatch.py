@@ -93,7 +93,7 @@ def _fold_left(call: Point, name: str, args: list[Any]) -> Any:
     return value
 
 
-def is_elementwise(callee: Any) -> bool:
+def is_elementwise(callee: object) -> bool:
     """Whether a name of the language works on single numbers, and so on each element of a tile."""
     if isinstance(callee, StubRef):
         return STUBS[callee.name].kind == "row" or callee.name in ELEMENTWISE

@@ -40,9 +40,9 @@ Handler = Callable[["Point", Any], Any]
 
 EXPRESSIONS: dict[type[syntax.SyntaxNode], Handler] = {}
 STATEMENTS: dict[type[syntax.SyntaxNode], Handler] = {}
-RULES: dict[str, Callable[..., Any]] = {}
+RULES: dict[str, Callable[..., object]] = {}
 NAMED_VALUES: dict[str, Callable[..., Any]] = {}
-CALLABLES: dict[type, Callable[..., Any]] = {}  # by the class of the callee: `f(call, callee, args, keywords)`
+CALLABLES: dict[type, Callable[..., object]] = {}  # by the class of the callee: `f(call, callee, args, keywords)`
 
 
 def _registered(table: dict[Any, Any], key: Any) -> Callable[[Any], Any]:
@@ -171,14 +171,14 @@ class Evaluator(Scoped):
         self.builder = Builder()
         self.ranges = Ranges(self.builder)
         self.errors: list[EinkornError] = []
-        self.loop_types: dict[Any, SIMDType] = {}  # of loop variables, as they turned out
-        self.sums: dict[Any, DType] = {}  # of those that are accumulators, what they add up; see `accumulators`
+        self.loop_types: dict[object, SIMDType] = {}  # of loop variables, as they turned out
+        self.sums: dict[object, DType] = {}  # of those that are accumulators, what they add up; see `accumulators`
         self.terms: dict[int, Any] = {}  # what is known of terms of sums, by serial; see `exact_terms`
         self.widened: list[Value] = []  # numbers that were computed anew in a wider dtype
         self.implicit_casts: set[int] = set()  # what they gave, by serial
         self.compared: list[tuple[Point, Value]] = []  # narrow integers that the author compares, and where
         self.wider_results: dict[tuple[int, DType], Value] = {}  # results of `if` operations, computed in another dtype
-        self.adopted_types: dict[Any, SIMDType] = {}  # the first of each loop variable of open type
+        self.adopted_types: dict[object, SIMDType] = {}  # the first of each loop variable of open type
         self.instance = ""  # "op 'x' [T=float32, target=sm_90]", for notes
         self.op = ""
         self.level = "host"  # "host", "parallel" (a task on the CPU) or "device" (a GPU thread)
@@ -194,7 +194,7 @@ class Evaluator(Scoped):
         self.own_names: dict[
             int, tuple[syntax.SyntaxNode, frozenset[str]]
         ] = {}  # of functions; see `inference.scoping`
-        self.library_types: dict[Any, Type] = {}  # of calls, for trials; see `calls.library`
+        self.library_types: dict[object, Type] = {}  # of calls, for trials; see `calls.library`
 
     # errors
 

@@ -138,7 +138,7 @@ def check_comparisons(evaluator: Evaluator) -> None:
             evaluator.collect(here.error("EK0236", text, got=str(value.type), hint=hint), here.frame)
 
 
-def _wrapping(evaluator: Evaluator, value: Value, keys: dict[int, Any]) -> set[Any]:
+def _wrapping(evaluator: Evaluator, value: Value, keys: dict[int, object]) -> set[Any]:
     """The keys of the operations in the expression of an integer that may wrap; equal ones have equal keys."""
     results = set()
     rest, seen = [value], set()
@@ -156,7 +156,7 @@ def _wrapping(evaluator: Evaluator, value: Value, keys: dict[int, Any]) -> set[A
     return results
 
 
-def _shape(value: Value, keys: dict[int, Any], depth: int) -> Any:
+def _shape(value: Value, keys: dict[int, object], depth: int) -> Any:
     """What a value is computed of: equal for two values that the same operations compute of equal values."""
     op = value.maker
     if op is None or op.regions or depth == 0:

@@ -327,7 +327,7 @@ class GroupBuilder(GroupEvaluator):
                 out.append(self.stored(root, number))
         return out
 
-    def consumer(self, output: int, fields: dict[str, Any]) -> Callable[[BodyIndex, Value], None]:
+    def consumer(self, output: int, fields: dict[str, object]) -> Callable[[BodyIndex, Value], None]:
         """What is done with each element that the root stores: the epilogue, then its own stores."""
         root, epilogue = self.group.root, self.group.epilogue
         assert epilogue is not None

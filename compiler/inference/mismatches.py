@@ -96,7 +96,7 @@ def _towards(a: Value, b: Value) -> tuple[DType, DType]:
     return b.dtype, a.dtype
 
 
-def not_numbers(here: Point, row: OperationRow, operands: list[Any]) -> CompileError:
+def not_numbers(here: Point, row: OperationRow, operands: list[object]) -> CompileError:
     """`cannot compute a string / the compile-time int 2`."""
     if len(operands) == 2 and not row.symbol.isidentifier() and isinstance(here.node, syntax.Expr | syntax.AugAssign):
         nodes = (here.node, here.node)

@@ -224,7 +224,7 @@ def guard_number(call: Point, tensor: KernelTensor, index: BodyIndex, value: Val
         bad = builder.row("or_", [bad, builder.row("isinf", [number])])
     holds = builder.row("invert", [bad])
     # The position alone: taking it apart into an index is done for the one that is reported, in Python.
-    message: list[Any] = [value, f" is stored into '{tensor.name}'"]
+    message: list[object] = [value, f" is stored into '{tensor.name}'"]
     details = {"tensor": tensor.name, "position": index.position(builder), "shape": tensor.dims, "value": value}
     add_check(call, "nan", holds, message, details, [])
 
@@ -234,7 +234,7 @@ def _check_bounds(
     tensor: KernelTensor,
     node: s.SyntaxNode,
     holds: Value,
-    message: Sequence[Any],
+    message: Sequence[object],
     details: dict[str, Any],
     *,
     width: int | None = None,

@@ -12,7 +12,7 @@ from .rows import evaluate_row
 _ROWS = {"and": "and_", "or": "or_"}
 
 
-def _second(old: Any, value: Any) -> Any:
+def _second(old: object, value: Any) -> Any:
     return value
 
 

@@ -58,7 +58,7 @@ def _block(
     shared: dict[int, InterpretedPointer],
     place: dict[str, int],
     sizes: list[int],
-    captured: tuple[Any, ...],
+    captured: tuple[object, ...],
 ) -> Generator[Op, None, None]:
     """The threads of a block until they have ended; gives the place where all of them wait for other blocks."""
     machine.shared = shared

@@ -63,7 +63,7 @@ class Machine:
     shared: dict[int, InterpretedPointer] = field(default_factory=dict)
     cluster: list[dict[int, InterpretedPointer]] = field(default_factory=list)
     dynamic_shared: int = 0
-    copies: dict[int, Any] = field(default_factory=dict)
+    copies: dict[int, object] = field(default_factory=dict)
     random: np.random.Generator | None = None
 
 
@@ -80,8 +80,8 @@ class Meeting:
     """
 
     op: Op
-    brought: Any = None
-    combine: Callable[[dict[int, Any]], dict[int, Any]] | None = None
+    brought: object = None
+    combine: Callable[[dict[int, object]], dict[int, object]] | None = None
     mask: int | None = None
     id: int = 0
 

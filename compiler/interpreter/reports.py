@@ -12,7 +12,7 @@ from .casts import convert
 from .machine import Evaluate, Machine, Trap, evaluates
 
 
-def _patterns(op: Op, values: tuple[Any, ...], first: int) -> list[int]:
+def _patterns(op: Op, values: tuple[object, ...], first: int) -> list[int]:
     """Values as the 64-bit patterns that compiled code reports."""
     out = []
     for value, operand in zip(values, op.operands[first:], strict=True):

@@ -103,7 +103,7 @@ class _Module:
     def name(self, value: Value) -> str:
         return self.names.setdefault(id(value), f"%{len(self.names)}")
 
-    def constant(self, thing: Any) -> str:
+    def constant(self, thing: object) -> str:
         """A global name for an object."""
         name = f"%g{len(self.globals)}"
         self.globals[name] = thing

@@ -30,7 +30,7 @@ def _insert(op: Op, machine: Machine) -> Evaluate:
     return lambda vector, scalar: _with_lane(vector, scalar, lane)
 
 
-def _with_lane(vector: Any, scalar: Any, lane: Any) -> Any:
+def _with_lane(vector: Any, scalar: Any, lane: object) -> Any:
     changed = vector.copy()
     changed[lane] = scalar
     return changed

@@ -36,7 +36,7 @@ def _shuffle(op: Op, machine: Machine) -> Evaluate:
 
 @evaluates("warp_ballot")
 def _ballot(op: Op, machine: Machine) -> Evaluate:
-    def combine(brought: dict[int, Any]) -> dict[int, Any]:
+    def combine(brought: dict[int, object]) -> dict[int, Any]:
         bits = np.uint64(sum(1 << lane for lane, holds in brought.items() if holds))
         return dict.fromkeys(brought, bits)
 
@@ -45,7 +45,7 @@ def _ballot(op: Op, machine: Machine) -> Evaluate:
 
 @evaluates("warp_match")
 def _match(op: Op, machine: Machine) -> Evaluate:
-    def combine(brought: dict[int, Any]) -> dict[int, Any]:
+    def combine(brought: dict[int, object]) -> dict[int, Any]:
         return {
             lane: np.uint64(sum(1 << other for other, value in brought.items() if value == own))
             for lane, own in brought.items()

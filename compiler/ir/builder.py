@@ -47,7 +47,7 @@ class Builder(Scoped):
     def __init__(self, bounds: dict[int, list[Bounds]] | None = None) -> None:
         self.region = Region()
         self._location = Location(Place("<none>", 1))
-        self._late: tuple[Callable[[Any], Location], Any] | None = None  # computes the location on demand
+        self._late: tuple[Callable[[object], Location], object] | None = None  # computes the location on demand
         self.fastmath: frozenset[str] = frozenset()
         self.memo: list[dict[Any, Any]] = [{}]
         self.steps = 0  # see `budget`

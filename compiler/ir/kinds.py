@@ -46,6 +46,6 @@ def numbers(*counts: int, low: int = 1) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, tuple) and len(value) in counts and all(map(size, value))
 
 
-def one_of(*values: Any) -> Callable[[Any], bool]:
+def one_of(*values: object) -> Callable[[Any], bool]:
     """One of these."""
     return lambda value: value in values

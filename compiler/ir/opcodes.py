@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from . import rules
 from .indices import INDEX_SCOPES, INDICES
@@ -53,7 +52,7 @@ _TRACKED = {"tracked": OpAttribute(_FLAG, required=False)}  # until `find_unwrit
 _LANE = {"lane": OpAttribute(whole())}
 
 
-def _decided(takes: Callable[[Any], bool]) -> OpAttribute:
+def _decided(takes: Callable[[object], bool]) -> OpAttribute:
     return OpAttribute(takes, required=False, decided=True)
 
 

@@ -116,7 +116,7 @@ def _float(
 def _width(name: str, mlir: Mapping[str, str], element: Callable[..., int], arity: int = 1) -> OperationRow:
     """A row on integers whose result depends on how wide they are: what has no width has no result."""
 
-    def fold(*operands: Any) -> Any:
+    def fold(*operands: object) -> Any:
         if not all(isinstance(v, int) for v in operands):
             raise TypeError
         raise ValueError(f"'{name}' depends on the width of its operand; write Int32(...), or another type")

@@ -84,7 +84,7 @@ class Value:
         self.type = type
         self.const = const  # the number, when this is a scalar constant
         self.weak = weak  # "int", "float" or "bool" while the type is still open
-        self.origin: frozenset[Any] = frozenset()  # the loop variables whose type it stands for, if it is open
+        self.origin: frozenset[object] = frozenset()  # the loop variables whose type it stands for, if it is open
         self.sums: DType | None = None  # the dtype of the numbers that it adds up; see `inference.accumulators`
         self.name = name
         self.maker: Op | None = None  # the operation whose result it is; None for an argument
@@ -140,7 +140,7 @@ class OpAttribute:
         decided: whether a pass has decided it: it changes nothing of what the program means (see `schedule`).
     """
 
-    takes: Callable[[Any], bool]
+    takes: Callable[[object], bool]
     required: bool = True
     shown: bool = True
     decided: bool = False

@@ -38,7 +38,7 @@ def const(op: Op) -> str | None:
     return None
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same(a: object, b: object) -> bool:
     return bool(a == b or (a != a and b != b))
 
 

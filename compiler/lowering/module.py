@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any
 
 from ...dsl.contract import abi
 from ...dsl.contract.kernels import KernelTable
@@ -150,7 +149,7 @@ class EmittedGroup:
 
     text: str
     fallible: bool
-    records: Sequence[Any]
+    records: Sequence[object]
     scratch: bool = False
 
 
@@ -181,7 +180,7 @@ def emit_entry(
     target: Target,
     fallible: Set[str],
     sites: Mapping[str, int],
-    records: Sequence[Any],
+    records: Sequence[object],
     taking: Set[str] = frozenset(),
 ) -> str:
     """The entry for a CPU by itself: the functions of the program are those of other modules.

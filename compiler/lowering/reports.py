@@ -108,7 +108,7 @@ def site_records(program: Program) -> list[Any]:
     return records
 
 
-def report_table(records: Sequence[Any]) -> str:
+def report_table(records: Sequence[object]) -> str:
     """The table of sites as JSON text in the code itself, so that it is never apart from the code."""
     return text_constant(abi.REPORTS, json.dumps(records).encode())
 

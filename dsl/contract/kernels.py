@@ -50,7 +50,7 @@ class DeviceKernel:
     shared: int = 0
     parameters: tuple[KernelParameter, ...] = ()
     op: str = ""
-    anchor: Any = field(default=None, compare=False)
+    anchor: object = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

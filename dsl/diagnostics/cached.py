@@ -26,7 +26,7 @@ class cached(Generic[T]):
     def __get__(self, instance: None, owner: type) -> cached[T]: ...
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             return self
         return instance.__dict__.setdefault(self.name, self.compute(instance))

@@ -76,7 +76,7 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], frozen: 
     return method
 
 
-def _parameters(fields: tuple[dataclasses.Field[Any], ...]) -> Iterator[str]:
+def _parameters(fields: tuple[dataclasses.Field[object], ...]) -> Iterator[str]:
     ordered = sorted((f for f in fields if f.init), key=lambda f: bool(f.kw_only))
     for f in ordered:
         if f.kw_only and not any(other.kw_only for other in ordered[: ordered.index(f)]):
@@ -87,7 +87,7 @@ def _parameters(fields: tuple[dataclasses.Field[Any], ...]) -> Iterator[str]:
             yield f.name if f.default_factory is dataclasses.MISSING else f"{f.name}=_missing"
 
 
-def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> Iterator[str]:
+def _assignments(fields: tuple[dataclasses.Field[object], ...], frozen: bool) -> Iterator[str]:
     for f in fields:
         value = f.name
         if f.default_factory is not dataclasses.MISSING:
@@ -97,7 +97,7 @@ def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> It
         yield f"_set(self, {f.name!r}, {value})" if frozen else f"self.{f.name} = {value}"
 
 
-def _representation(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[[Any], str]:
+def _representation(fields: tuple[dataclasses.Field[object], ...]) -> Callable[[Any], str]:
     shown = [f.name for f in fields if f.repr]
 
     @recursive_repr()

@@ -213,7 +213,7 @@ def unlike(errors: Iterable[Failure], kept: Iterable[EinkornError] = ()) -> list
     numbers: what is wrong with a helper for one dtype is not reported again for each of the others.
     """
     known = {_mistake(error) for error in kept}
-    by_mistake: dict[Any, Failure] = {}
+    by_mistake: dict[object, Failure] = {}
     for error in errors:
         by_mistake.setdefault(_mistake(error), error)
     return [error for mistake, error in by_mistake.items() if mistake not in known]

@@ -23,7 +23,7 @@ class Rich:
 
     __slots__ = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         type.__setattr__(
             cls, "_repr_pretty_", Rich._repr_pretty_

@@ -36,7 +36,7 @@ _FAULTS: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP",
 SIGNALS: Final = tuple(sorted(signal.valid_signals() - {getattr(signal, name, None) for name in _FAULTS}))
 
 _depth = 0  # of the shields of the main thread
-_handlers: dict[int, Any] = {}  # that wait, by signal
+_handlers: dict[int, object] = {}  # that wait, by signal
 _restarting: list[int] = []  # signals that `signal.siginterrupt` was called with
 _caught: list[tuple[int, FrameType | None]] = []  # signals, and where they came
 
@@ -219,7 +219,7 @@ def raise_if_of_handler(error: BaseException) -> None:
         trace = trace.tb_next
 
 
-def _code_of(handler: Any) -> Any:
+def _code_of(handler: object) -> Any:
     """The code of a handler that is written in Python."""
     handler = getattr(handler, "__func__", handler)
     return getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)

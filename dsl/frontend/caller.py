@@ -22,17 +22,19 @@ class KernelTools(Protocol):
     """What compiles, shows and times kernels."""
 
     def compiled(self, kernel: Any, examples: Any, checks: str | None, parameters: Mapping[str, Any]) -> Any: ...
-    def inspected(self, kernel: Any, examples: Any, stage: str, target: str, parameters: Mapping[str, Any]) -> str: ...
+    def inspected(
+        self, kernel: Any, examples: object, stage: str, target: str, parameters: Mapping[str, object]
+    ) -> str: ...
     def explored(
-        self, kernel: Any, examples: Any, target: str | tuple[str, ...], parameters: Mapping[str, Any]
+        self, kernel: Any, examples: object, target: str | tuple[str, ...], parameters: Mapping[str, object]
     ) -> Any: ...
-    def benchmarked(self, kernel: Any, args: Any, peers: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any: ...
+    def benchmarked(self, kernel: Any, args: Any, peers: Mapping[str, object], kwargs: Mapping[str, Any]) -> Any: ...
 
 
 CALL: ExtensionPoint[CallFunction] = ExtensionPoint("graph.interop.direct", "call")
 TOOLS: ExtensionPoint[KernelTools] = ExtensionPoint("graph.interop.tools")
-UFUNC_OF: ExtensionPoint[Callable[[Any], Any]] = ExtensionPoint("graph.interop.ufunc", "ufunc_of")
-DEFINE_TORCH_OP: ExtensionPoint[Callable[[Any], None]] = ExtensionPoint("graph.interop.torch.callers", "define_op")
+UFUNC_OF: ExtensionPoint[Callable[[object], object]] = ExtensionPoint("graph.interop.ufunc", "ufunc_of")
+DEFINE_TORCH_OP: ExtensionPoint[Callable[[object], None]] = ExtensionPoint("graph.interop.torch.callers", "define_op")
 PICKLING: ExtensionPoint[ModuleType] = ExtensionPoint("dsl.package.pickled")
 
 
@@ -114,7 +116,7 @@ class Called:
         __tracebackhide__ = True
         return CALL.get()(self, args, kwargs)
 
-    def compile(self, *examples: Any, checks: str | None = None, **parameters: Any) -> Any:
+    def compile(self, *examples: object, checks: str | None = None, **parameters: object) -> Any:
         """The kernel for arguments of these types, compiled now: what is returned is called like the kernel.
 
         Args:
@@ -128,11 +130,11 @@ class Called:
         """The text of a stage of the compilation for such arguments: "typed", "mlir", "llvm", "asm" or "sass"."""
         return TOOLS.get().inspected(self, examples, stage, target, parameters)
 
-    def explore(self, *examples: Any, target: str | tuple[str, ...] = "host", **parameters: Any) -> Any:
+    def explore(self, *examples: object, target: str | tuple[str, ...] = "host", **parameters: object) -> Any:
         """The page with all stages side by side, for such arguments: shown by notebooks; `save(path)` writes it."""
         return TOOLS.get().explored(self, examples, target, parameters)
 
-    def benchmark(self, *args: Any, peers: Mapping[str, Callable[..., Any]] | None = None, **kwargs: Any) -> Any:
+    def benchmark(self, *args: Any, peers: Mapping[str, Callable[..., object]] | None = None, **kwargs: Any) -> Any:
         """Times calls with these arguments, in turns with `peers`: functions that are called with the same arguments.
 
         Gives a table; `rows` has its numbers.
@@ -140,10 +142,10 @@ class Called:
         return TOOLS.get().benchmarked(self, args, peers or {}, kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reduced: tuple[Any, ...] = PICKLING.get().reduced(self)
+        reduced: tuple[object, ...] = PICKLING.get().reduced(self)
         return reduced
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return self.__reduce__()
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

@@ -31,13 +31,13 @@ class _Record:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
-    _defaults: ClassVar[dict[str, Any]] = {}
+    _defaults: ClassVar[dict[str, object]] = {}
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(name for name in inspect.get_annotations(cls) if name != "span")
         cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
 
-    def __init__(self, *values: Any, span: Span = NO_SPAN, **named: Any) -> None:
+    def __init__(self, *values: object, span: Span = NO_SPAN, **named: object) -> None:
         if len(values) == len(self._fields) and not named:
             self.__dict__.update(zip(self._fields, values, strict=True), span=span)
             return

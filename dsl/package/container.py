@@ -111,7 +111,7 @@ class GraphContents:
     outputs: tuple[ValueRecord, ...]
     graph: Any = field(repr=False)
     code: tuple[tuple[str, tuple[str, ...], bytes], ...] = field(repr=False)
-    weights: tuple[Any, ...] = field(default=(), repr=False)
+    weights: tuple[object, ...] = field(default=(), repr=False)
     arena: int | None = None
     doors: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 

@@ -62,7 +62,7 @@ class LoadedKernel:
         self.__dict__.update(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reduced: tuple[Any, ...] = PICKLING.get().reduced_loaded(self)
+        reduced: tuple[object, ...] = PICKLING.get().reduced_loaded(self)
         return reduced
 
     @property

@@ -53,7 +53,7 @@ class CallState:
     packs: dict[str, SizeOrigin] = field(default_factory=dict)
     errors: list[EinkornError] = field(default_factory=list)
 
-    def tried(self, work: Callable[..., None], *given: Any) -> None:
+    def tried(self, work: Callable[..., None], *given: object) -> None:
         """Does a part of the unification; keeps what does not fit."""
         try:
             work(*given)

@@ -61,7 +61,7 @@ class TuningSpace:
 
 def tuning_space(
     schema: OpSchema,
-    values: Mapping[str, Iterable[Any]],
+    values: Mapping[str, Iterable[object]],
     key: Iterable[str],
     rounds: int,
     limit: float,

@@ -134,7 +134,7 @@ def _together(function: str, parts: list[Expression]) -> Expression:
 
 
 def counted_inputs(
-    schema: OpSchema, values: Sequence[Any], parameters: Mapping[str, Any], place: Place | None = None
+    schema: OpSchema, values: Sequence[object], parameters: Mapping[str, object], place: Place | None = None
 ) -> tuple[dict[str, int], list[Any]]:
     """How many tensors each variadic input of a call has, and the values in one list.
 
@@ -161,10 +161,10 @@ def counted_inputs(
 
 
 def _nested(
-    schema: OpSchema, values: Sequence[Any], known: Mapping[str, int | None], place: Place | None
+    schema: OpSchema, values: Sequence[object], known: Mapping[str, int | None], place: Place | None
 ) -> tuple[dict[str, int], list[Any]]:
     counts: dict[str, int] = {}
-    flat: list[Any] = []
+    flat: list[object] = []
     for argument, value in zip(schema.inputs, values, strict=False):
         if argument.form is not Form.VARIADIC:
             flat.append(value)
@@ -187,7 +187,7 @@ def _nested(
 def counted_outputs(
     schema: OpSchema,
     counts: Mapping[str, int],
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     expected: int | None,
     place: Place | None = None,
 ) -> dict[str, int]:
@@ -223,7 +223,7 @@ def declared_count(argument: TensorArgument, parameters: Mapping[str, Any]) -> i
 
 
 def known_count(
-    schema: OpSchema, argument: TensorArgument, counts: Mapping[str, int], parameters: Mapping[str, Any]
+    schema: OpSchema, argument: TensorArgument, counts: Mapping[str, int], parameters: Mapping[str, object]
 ) -> int | None:
     """How many tensors the signature says, or another argument whose own sizes this one takes; or None."""
     own = own_names(schema)

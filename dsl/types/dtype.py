@@ -298,7 +298,7 @@ class finfo:
         return self.tiny
 
 
-_KNOWN: dict[Any, DType] = {}  # NumPy dtypes that were seen before
+_KNOWN: dict[object, DType] = {}  # NumPy dtypes that were seen before
 
 FLOATING = (DType.float32, DType.float64, DType.float16, DType.bfloat16)
 SIGNED = (DType.int32, DType.int64, DType.int8, DType.int16)

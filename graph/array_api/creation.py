@@ -53,7 +53,7 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: Place = None, co
     return Tensor.constant(_elements(obj, wanted), device=device)
 
 
-def _elements(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+def _elements(obj: object, dtype: DType | None) -> np.ndarray[Any, Any]:
     """The elements of numbers and lists. Floats are rounded; integers are those of their dtype, or refused."""
     if (dtype is None and _has(obj, complex)) or (dtype is not None and dtype.is_complex()):
         return literal_array(obj, dtype or COMPLEX, "asarray", user_place())
@@ -65,14 +65,14 @@ def _elements(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         return rounded(array, dtype or REAL)
 
 
-def _has(obj: Any, kind: type) -> bool:
+def _has(obj: object, kind: type) -> bool:
     """Whether a number of a kind is among numbers and lists of them; a float also where there is nothing at all."""
     if isinstance(obj, list | tuple):
         return any(_has(each, kind) for each in obj) or (not obj and kind is float)
     return isinstance(obj, kind)
 
 
-def _shared(obj: Any, dtype: DType | None, device: Place) -> Tensor:
+def _shared(obj: object, dtype: DType | None, device: Place) -> Tensor:
     """A tensor over the memory of an array."""
     if not hasattr(obj, "__dlpack__"):
         _needs_copy()
@@ -88,7 +88,7 @@ def _needs_copy() -> None:
 
 
 @placed
-def from_dlpack(x: Any, /, *, device: Place = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: object, /, *, device: Place = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of an array, which is not copied unless `copy` or `device` requests it."""
     if isinstance(x, Tensor):
         return asarray(x, device=device, copy=copy)

@@ -35,7 +35,7 @@ class BenchmarkFunction:
     """A function, the values of its parameters, and how much work a call is."""
 
     function: Callable[..., Any]
-    params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    params: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     work: Mapping[str, Any] = field(default_factory=dict)
 
     def cases(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -55,7 +55,7 @@ class BenchmarkFunction:
 
 
 def benchmark(
-    function: F | None = None, *, params: Mapping[str, Iterable[Any]] | None = None, **work: Any
+    function: F | None = None, *, params: Mapping[str, Iterable[object]] | None = None, **work: Any
 ) -> F | Callable[[F], F]:
     """Makes a function a benchmark, with or without arguments of the decorator.
 

@@ -22,7 +22,7 @@ def positions_of(ir: GraphIR, names: Sequence[str]) -> dict[str, int]:
 
 
 def placed_by_name(
-    ir: GraphIR, names: Sequence[str], taken: Container[int], named: Mapping[str, Any]
+    ir: GraphIR, names: Sequence[str], taken: Container[int], named: Mapping[str, object]
 ) -> dict[int, Any]:
     """Inputs that are given by name, by their positions; `taken` are the positions of those that have a value.
 
@@ -30,7 +30,7 @@ def placed_by_name(
         GraphError: EK0469 an input that the graph does not have, or one that is given twice.
     """
     positions = positions_of(ir, names)
-    placed: dict[int, Any] = {}
+    placed: dict[int, object] = {}
     for name, value in named.items():
         position = positions.get(name)
         if position is None or position in taken or position in placed:
@@ -69,9 +69,9 @@ class BoundModel:
         self._bound = dict(bound or {})
         self._feeds = dict(feeds or {})
         self._free = [k for k in range(len(checks)) if k not in self._bound]
-        self._inputs: list[Any] = [self._bound.get(k) for k in range(len(checks))]
+        self._inputs: list[object] = [self._bound.get(k) for k in range(len(checks))]
 
-    def bind(self, *inputs: Any, **named: Any) -> BoundModel:
+    def bind(self, *inputs: Any, **named: object) -> BoundModel:
         """The same with more inputs fixed: the first of those that a call takes, and those named.
 
         Raises:
@@ -89,7 +89,7 @@ class BoundModel:
         values = {k: self._checked(k, value) for k, value in self._by_position(inputs, named).items()}
         return BoundModel(self._ir, self._checks, self._names, self._run, self._bound | values, self._feeds)
 
-    def _by_position(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[int, Any]:
+    def _by_position(self, inputs: Sequence[Any], named: Mapping[str, object]) -> dict[int, Any]:
         """Inputs that are given by position and by name, by their positions in the graph."""
         first = dict(zip(self._free, inputs, strict=False))
         return first | placed_by_name(self._ir, self._names, {*first, *self._bound}, named)
@@ -157,7 +157,7 @@ class BoundModel:
             )
         self._feeds[position] = output
 
-    def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: Any) -> list[Buffer]:
+    def execute(self, *inputs: Any, out: Sequence[Any] | None = None, **named: object) -> list[Buffer]:
         """Runs the graph with the bound inputs and these; see `Model.execute`."""
         if named and len(inputs) <= len(self._free):
             placed = self._by_position(inputs, named)

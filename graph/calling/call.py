@@ -235,7 +235,7 @@ class Caller:
         if self.simulated is not None:
             self.simulated.begin(arrays, fresh)
         driver, memory = self.plan.driver, self.memory
-        storages: tuple[Any, ...] = ()
+        storages: tuple[object, ...] = ()
         if driver.streams > 1:
             outputs = (buffer._array for buffer in results)
             storages = (*arrays, *outputs, *memory.held_arenas(), *memory.constants.values())

@@ -65,7 +65,7 @@ class CallMemory:
         self.dims_at = ctypes.addressof(self.dims)
         self.outputs: list[Output] = []
         self.constants: dict[int, Storage] = self._constants() if like is None else like.constants
-        self.layout: list[Any] | None = None
+        self.layout: list[object] | None = None
         self.sizes: dict[str, int] = {}
         count = len(plan.stages)
         self._known: list[tuple[int, ...]] = [()] * count  # the computed sizes that each stage is laid out for
@@ -98,7 +98,7 @@ class CallMemory:
 
     # *** sizes ***
 
-    def fit(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[Any]) -> None:
+    def fit(self, arrays: list[Array], shapes: list[tuple[int, ...]], layout: list[object]) -> None:
         """Checks the shapes against the signature and lays out the memory for them."""
         plan = self.plan
         sizes = known_sizes(plan.checks, shapes) if self.outer is None else dict(self.outer)

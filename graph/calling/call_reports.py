@@ -63,7 +63,7 @@ class ReportCollector:
         """Ends the call, which raises this exception."""
         self.interrupt, self._native.context.status = error, abi.INTERRUPTED
 
-    def on_report(self, context: int, site: int, arguments: Any) -> None:
+    def on_report(self, context: int, site: int, arguments: object) -> None:
         """Called by native code, from any thread: prints, or notes the first failure."""
         try:
             failure = self.read(site, arguments)

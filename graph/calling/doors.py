@@ -238,7 +238,7 @@ def small_call(ir: GraphIR) -> tuple[int, bool]:
 # *** their code ***
 
 _lock = fork_lock()
-_opened: dict[Any, SharedLibrary] = {}
+_opened: dict[object, SharedLibrary] = {}
 _copies = itertools.count()
 
 
@@ -301,7 +301,7 @@ class DoorOwner:
         self.number = owner_number(self)
         self.failures: dict[int, Failure | BaseException] = {}
 
-    def on_report(self, context: int, site: int, arguments: Any) -> None:
+    def on_report(self, context: int, site: int, arguments: object) -> None:
         """Called by native code, from any thread: prints, or notes the first failure of the call."""
         try:
             failure = self.caller.reports.read(site, arguments)

@@ -147,7 +147,7 @@ class KeptOutput(Output):
     def take(self) -> Storage:
         return self.storage
 
-    def _same(self, *_: Any) -> Buffer:
+    def _same(self, *_: object) -> Buffer:
         return self.buffer
 
 

@@ -99,7 +99,7 @@ def python_door(
     scalars: Sequence[str] = (),
     keywords: Mapping[str, Any] | None = None,
     names: Sequence[tuple[Mapping[Any, Any], Any, Any]] = (),
-    cells: Sequence[tuple[Any, Any]] = (),
+    cells: Sequence[tuple[object, object]] = (),
     buffers: str = "",
     held: Sequence[bool] = (),
     out: bool = True,
@@ -158,7 +158,7 @@ def python_getter(
     value: Any,
     then: Callable[..., Any],
     names: Sequence[tuple[Mapping[Any, Any], Any, Any]],
-    cells: Sequence[tuple[Any, Any]],
+    cells: Sequence[tuple[object, object]],
 ) -> Any:
     """A function of one argument that gives `value` for as long as variables are what they were, and calls `then` with
     its argument afterwards; None where there can be none. `names` and `cells` as of `python_door`.
@@ -185,7 +185,7 @@ def _add_variables(words: dict[str, int], kept: list[Any], names: Sequence[Any],
         words |= {f"cell{k}": id(cell) + _beyond_cell(cell), f"content{k}": id(value)}
 
 
-def _beyond_cell(held: Any) -> int:
+def _beyond_cell(held: object) -> int:
     """How much further what an object holds lies than what a cell does: the code of a function."""
     return _code_at() - OBJECT if type(held) is FunctionType else 0
 
@@ -200,7 +200,7 @@ def _code_at() -> int:
 Kinds = tuple[Pattern | str, ...]
 
 
-def kinds_served(values: Sequence[Any], types: Sequence[ShapedType]) -> Kinds | None:
+def kinds_served(values: Sequence[object], types: Sequence[ShapedType]) -> Kinds | None:
     """The kinds of arguments that one door may serve: the pattern of an array, or the name of a number's type as in
     `DoorArgument.scalar`; None where one argument is something else.
 
@@ -225,7 +225,7 @@ def kinds_served(values: Sequence[Any], types: Sequence[ShapedType]) -> Kinds | 
 MASK: Final = (1 << 64) - 1
 
 
-def _add_values(words: dict[str, int], held: list[Any], caller: Caller, spec: DoorSpec) -> None:
+def _add_values(words: dict[str, int], held: list[object], caller: Caller, spec: DoorSpec) -> None:
     """The words that say of which dtypes tensors are, and where constants lie."""
     for k, check in enumerate(caller.checks):
         words[f"argument{k}"] = id(check.dtype)
@@ -276,7 +276,7 @@ def _failed(owner: DoorOwner, explain: Any, context: int, status: int, *args: An
     return bare(error if explain is None else explain(error))
 
 
-def _function(name: str, code: int, table: DoorTable, held: Sequence[Any], flags: int = FLAGS) -> Any:
+def _function(name: str, code: int, table: DoorTable, held: Sequence[object], flags: int = FLAGS) -> Any:
     method = _Method(name.encode(), code, flags, None)
     table.keep = (method, *held)
     return new_function(ctypes.addressof(method), table, name)

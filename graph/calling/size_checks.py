@@ -10,7 +10,6 @@ See also `inputs` (the shapes of inputs), `outputs` (whether there is enough mem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
@@ -37,7 +36,7 @@ class SizeChecks:
         self.ir = ir
         self.constraints = list(constraints)
         self.rows: list[tuple[int, list[Dim], list[Dim], int]] = []  # value, new dims, all its dims, its fixed bytes
-        seen: set[Any] = set()
+        seen: set[object] = set()
         for value in values:
             type = ir.types[value]
             dims = [dim for dim in type.shape if not isinstance(dim, StaticDim)]

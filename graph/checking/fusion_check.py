@@ -65,7 +65,7 @@ class FusionCheck:
             value for value in origins if isinstance(self._maker(value), Node) or self._is_control(value)
         )
         self.fused: Caller | None = None
-        self.alone: dict[Any, Caller] = {}
+        self.alone: dict[object, Caller] = {}
         self.lock = fork_lock()
 
     def run(self, call: Caller, inputs: Sequence[Any]) -> list[Buffer]:

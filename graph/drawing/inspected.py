@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ...dsl.diagnostics.errors import EinkornError, GraphError, did_you_mean, each_of
 from ...dsl.environment.knobs import SASS
@@ -47,7 +47,7 @@ def code(graph: Graph, stage: str = "typed", target: str = "host") -> str:
     return "\n".join(parts)
 
 
-def op_graph(name: str, inputs: Sequence[str], parameters: Mapping[str, Any], target: str = "host") -> Graph:
+def op_graph(name: str, inputs: Sequence[str], parameters: Mapping[str, object], target: str = "host") -> Graph:
     """A graph of one built-in op.
 
     Args:
@@ -99,7 +99,7 @@ def _type(text: str, device: DeviceRef) -> TensorType:
     return TensorType(DType[match[1]], [int(dim) if dim.isdecimal() else dim for dim in dims], device)
 
 
-def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, Any], target: str) -> Graph | None:
+def graph_of(source: str, inputs: Sequence[str], parameters: Mapping[str, object], target: str) -> Graph | None:
     """The graph that a text names: "ops.NAME" or "FILE.py:NAME"; None where it names none.
 
     Raises:

@@ -148,7 +148,7 @@ class PinnedMemory:
         self._free(self.address)
 
 
-def is_pinned(array: Any) -> bool:
+def is_pinned(array: object) -> bool:
     """Whether an array lies in pinned memory."""
     while isinstance(array, np.ndarray):
         array = array.base

@@ -29,7 +29,7 @@ from .devices import CPU, Device, DeviceRef, device_of, place_of_stream
 from .streams import DeviceStream
 
 BUFFER_CLASS: ExtensionPoint[Callable[..., type[Buffer]]] = ExtensionPoint("graph.driver.device_buffer", "buffer_class")
-TAKEN: ExtensionPoint[Callable[[Any], Buffer | None]] = ExtensionPoint("graph.driver.device_buffer", "taken")
+TAKEN: ExtensionPoint[Callable[[object], Buffer | None]] = ExtensionPoint("graph.driver.device_buffer", "taken")
 
 
 class Buffer:
@@ -160,7 +160,7 @@ class Buffer:
 
     @classmethod
     @placed
-    def from_dlpack(cls, array: Any, *, copy: bool | None = None) -> Buffer:
+    def from_dlpack(cls, array: object, *, copy: bool | None = None) -> Buffer:
         """A buffer over the memory of any DLPack producer, which stays its owner.
 
         Args:

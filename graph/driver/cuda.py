@@ -88,7 +88,7 @@ class CudaLibrary(GpuLibrary):
         self.context = int(self._call("cuDevicePrimaryCtxRetain", self._device))
         self._get_current, self._set_current = self._cuda.cuCtxGetCurrent, self._cuda.cuCtxSetCurrent
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _call(self, name: str, *arguments: object) -> Any:
         try:
             status, *results = getattr(self._cuda, name)(*arguments)
         except RuntimeError as error:  # the driver has no such function

@@ -110,7 +110,7 @@ COMPILED_FOR: ExtensionPoint[Callable[[Driver], str]] = ExtensionPoint("graph.lo
 class Replayable(Protocol):
     """Work that a device has recorded."""
 
-    def replay(self, owner: str, storages: Iterable[Any]) -> None:
+    def replay(self, owner: str, storages: Iterable[object]) -> None:
         """Enqueues it once more."""
 
 
@@ -229,7 +229,7 @@ class Driver(ABC):
         """What the entry of this code launches kernels through, for one caller; None where it launches none."""
         return None
 
-    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[Any]) -> None:
+    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[object]) -> None:
         """Before an entry launches kernels through a table: the calling thread's stream, behind what other streams do
         with these storages. `owner` is the graph, for messages."""
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ...dsl.contract import abi
 from .allocator import Block
@@ -25,7 +25,7 @@ class Replays(Protocol):
 
     replayed: deque[int]
 
-    def replay(self, recorded: int, owner: str, storages: Iterable[Any]) -> None: ...
+    def replay(self, recorded: int, owner: str, storages: Iterable[object]) -> None: ...
 
 
 class GpuMemory(DeviceMemory):
@@ -87,7 +87,7 @@ class RecordedWork:
     def __init__(self, driver: Replays, handle: int, keep: object) -> None:
         self._driver, self._handle, self.keep = driver, handle, keep
 
-    def replay(self, owner: str, storages: Iterable[Any]) -> None:
+    def replay(self, owner: str, storages: Iterable[object]) -> None:
         """Enqueues the work once more."""
         self._driver.replay(self._handle, owner, storages)
 

@@ -93,7 +93,7 @@ class HipLibrary(GpuLibrary):
             self._hip.hipMemcpyKind.hipMemcpyDeviceToHost,
         ]
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _call(self, name: str, *arguments: object) -> Any:
         status, *results = getattr(self._hip, name)(*arguments)
         if int(status):
             raise self._fault(name, int(status))

@@ -134,7 +134,7 @@ class SimulatedDriver(Driver):
         table.keep = functions, schedule  # as long as the table
         return table
 
-    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[Any]) -> None:
+    def begin(self, table: abi.DeviceTable, owner: str, storages: Iterable[object]) -> None:
         if table.schedule:
             Schedule.from_address(table.schedule).launch = self.first_launch(table)
 

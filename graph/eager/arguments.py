@@ -59,7 +59,7 @@ class Split:
     operands: list[Recorded] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    tree: Any = None
+    tree: object = None
 
 
 @dataclass(eq=False)
@@ -84,9 +84,9 @@ class Operator:
 
     name: str
     function: Callable[..., Any]
-    symbolic: Callable[..., Any] | None = None
+    symbolic: Callable[..., object] | None = None
     numbers: bool = False
-    prepare: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+    prepare: Callable[..., tuple[tuple[object, ...], dict[str, object]]] | None = None
     extensions: tuple[Any, ...] = ()
     integers: DType | None = None
     places: tuple[str, ...] = ()
@@ -95,8 +95,8 @@ class Operator:
     folds: bool = False
     number_dtype: DType | None = None
     shortcut: Callable[..., Any] | None = None
-    alone: dict[Any, Any] = field(default_factory=dict)
-    pairs: dict[Any, dict[Any, Any]] = field(default_factory=dict)
+    alone: dict[object, Any] = field(default_factory=dict)
+    pairs: dict[object, dict[object, Any]] = field(default_factory=dict)
 
     def graph(self, types: list[TensorType]) -> Graph:
         """A graph in which it can be staged."""

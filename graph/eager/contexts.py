@@ -54,7 +54,7 @@ class RealizationContext:
     def __init__(self) -> None:
         self.lazy = False  # of the object, where each op that is recorded finds it soonest
         self._graph: Graph | None = None
-        self._sources: dict[str, Any] = {}
+        self._sources: dict[str, object] = {}
         self._unrealized: dict[int, weakref.ref[Recorded]] = {}  # by identity: tensors compare element by element
 
     @property

@@ -53,7 +53,7 @@ class _WholeOp:
 
     __slots__ = ("compiled", "op")
 
-    def __init__(self, op: Callable[..., Any]) -> None:
+    def __init__(self, op: Callable[..., object]) -> None:
         self.op = op
         self.compiled: dict[Any, None] = {}
 

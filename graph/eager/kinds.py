@@ -55,8 +55,8 @@ class TensorKind:
         return f"{self.dtype}{list(self.sizes)} on {self.device}"
 
 
-_kinds: dict[tuple[Any, ...], TensorKind] = {}
-_of_arrays: dict[tuple[Any, ...], TensorKind] = {}
+_kinds: dict[tuple[object, ...], TensorKind] = {}
+_of_arrays: dict[tuple[object, ...], TensorKind] = {}
 
 
 def kind(dtype: DType, sizes: Iterable[int], device: Device = HOST) -> TensorKind:

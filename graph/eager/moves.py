@@ -22,7 +22,7 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array if array.flags.c_contiguous else array.copy()
 
 
-def reshaped(call: OpCall, *_: Any, **__: Any) -> Move:
+def reshaped(call: OpCall, *_: object, **__: object) -> Move:
     """The same elements under the shape of the result."""
     assert call.results is not None
     sizes = call.results[0].sizes
@@ -40,7 +40,7 @@ def transposed(call: OpCall, x: TensorKind, axis_1: int, axis_2: int) -> Move:
     return lambda values, numbers: [contiguous(values[0].swapaxes(axis_1, axis_2))]
 
 
-def broadcast(call: OpCall, *_: Any, **__: Any) -> Move:
+def broadcast(call: OpCall, *_: object, **__: object) -> Move:
     """One element in many places."""
     assert call.results is not None
     sizes = call.results[0].sizes

@@ -90,7 +90,7 @@ class Recorded:
 
 FUNCTIONS: dict[str, Any] = {}  # ops on tensors by name
 TENSOR: ExtensionPoint[Any] = ExtensionPoint("graph.eager.tensor", "Tensor")
-_exported: dict[int, tuple[weakref.ref[Recorded], Any]] = {}  # by identity: tensors compare element by element
+_exported: dict[int, tuple[weakref.ref[Recorded], object]] = {}  # by identity: tensors compare element by element
 
 
 def add_functions(functions: Mapping[str, Any]) -> None:

@@ -81,7 +81,7 @@ def _reshape(x: TensorValue, shape: Sequence[Dim]) -> TensorValue:
     return ops.reshape(ops.rebind(flat, [math.prod(shape, start=Dim(1))]), shape)
 
 
-def _transpose_arguments(x: Any, *axes: Any, **named: Any) -> Arguments:
+def _transpose_arguments(x: object, *axes: object, **named: object) -> Arguments:
     """The two axes, whose names may also be `dim_1` and `dim_2`, or `dim1` and `dim2`."""
     if len(axes) > 2:
         raise TypeError("transpose swaps two axes")  # `record` names the op and its parameters
@@ -143,8 +143,8 @@ PREPARED: dict[str, Callable[..., Arguments]] = {
     "nonzero": _counted(1),
     "masked_scatter": _counted(3),
 }
-SYMBOLIC: dict[str, Callable[..., Any]] = {"reshape": _reshape, "split": _split}
-SHORTCUTS: dict[str, Callable[..., Any]] = {
+SYMBOLIC: dict[str, Callable[..., object]] = {"reshape": _reshape, "split": _split}
+SHORTCUTS: dict[str, Callable[..., object]] = {
     "reshape": moves.reshaped,
     "flatten": moves.reshaped,
     "squeeze": moves.reshaped,
@@ -185,7 +185,7 @@ SLICE.number_dtype, SLICE.shortcut = DType.int64, moves.sliced
 
 
 @placed
-def slice_tensor(x: Any, indices: Any) -> Any:
+def slice_tensor(x: object, indices: object) -> Any:
     """The part of a tensor that indices name, as `ops.slice_tensor`; indices of elements are not part of the code."""
     if isinstance(x, Recorded) and not is_staged(x) and not ACTIVE.get():
         result = _ranges(x._kind.sizes, indices if isinstance(indices, tuple | list) else (indices,))
@@ -220,7 +220,7 @@ def _picks(item: Any) -> bool:
 
 
 def _ranges(
-    sizes: tuple[int, ...], items: Sequence[Any]
+    sizes: tuple[int, ...], items: Sequence[object]
 ) -> tuple[list[int], list[int], tuple[int, ...], list[int]] | None:
     """Starts, counts and steps for all axes, and the shape of the part; None where only the op itself can compute
     it."""
@@ -229,7 +229,7 @@ def _ranges(
     if named > len(sizes) or gaps > 1:
         return None
     rest = [slice(None)] * (len(sizes) - named)
-    spelled: list[Any] = []
+    spelled: list[object] = []
     for item in items if gaps else (*items, Ellipsis):
         spelled += rest if item is Ellipsis else [item]
     starts: list[int] = []
@@ -300,7 +300,7 @@ def arange(
     start: Any,
     stop: Any,
     step: Any = 1,
-    out_dim: Any = None,
+    out_dim: object = None,
     *,
     dtype: DType | None = None,
     device: DeviceRef | Device | None = None,

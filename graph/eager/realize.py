@@ -29,14 +29,14 @@ MAX_PROGRAMS = 1 << 14  # parts that are remembered
 
 _lock = fork_lock()
 _known: dict[
-    tuple[Any, ...], tuple[EagerProgram, Any]
+    tuple[object, ...], tuple[EagerProgram, object]
 ] = {}  # by calls and sizes: a program, and the source of its sizes
-_programs: dict[tuple[Any, ...], EagerProgram] = {}  # by calls, whatever the sizes
+_programs: dict[tuple[object, ...], EagerProgram] = {}  # by calls, whatever the sizes
 
 Entry = tuple[Pending, Recorded]
 
 
-def _references(values: Sequence[Any]) -> list[int]:
+def _references(values: Sequence[object]) -> list[int]:
     """How many references each value has, among them those of this function and of the sequence."""
     count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 1 << 30)
     return [count(each) for each in values]
@@ -53,7 +53,7 @@ def value_of(tensor: Recorded) -> Any:
     return tensor._value
 
 
-def realize(wanted: Sequence[Recorded], at_once: dict[Any, None] | None = None, most: int = 0) -> None:
+def realize(wanted: Sequence[Recorded], at_once: dict[object, None] | None = None, most: int = 0) -> None:
     """Gives tensors their values.
 
     Args:
@@ -159,7 +159,7 @@ class _RunPart:
             number += 1
         return outputs
 
-    def finish(self, values: Sequence[Any]) -> None:
+    def finish(self, values: Sequence[object]) -> None:
         """Gives the tensors that are seen their values."""
         for number, value in zip(self.outputs, values, strict=True):
             tensor = self.tensors[number]
@@ -168,7 +168,9 @@ class _RunPart:
             tensor._pending = Made(value)
 
 
-def _execute(entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict[Any, None] | None, most: int) -> None:
+def _execute(
+    entries: Sequence[Entry], wanted: Sequence[Recorded], at_once: dict[object, None] | None, most: int
+) -> None:
     part = _RunPart(entries, wanted)
     if len(entries) == 1:
         part.finish(_op_by_op(part))

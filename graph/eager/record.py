@@ -41,7 +41,7 @@ _new = object.__new__
 _getframe = sys._getframe
 _mode = MODE.get
 MAX_PAIRS = 1 << 10  # kinds of a first operand, and of a second to each, that the short way remembers
-_NONE: dict[Any, Any] = {}
+_NONE: dict[object, OpCall] = {}
 
 
 def record(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -272,6 +272,7 @@ def _forward(operator: Operator) -> Callable[[Any, Any], Any]:
     pairs, folds = operator.pairs, operator.folds
 
     def apply(x: Any, y: Any) -> Any:
+        call: OpCall | None
         p, depth = x._pending, 1
         if type(y) is Tensor:
             try:

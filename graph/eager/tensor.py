@@ -50,7 +50,7 @@ def made(value: Any, pending: Any = None) -> Tensor:
 
 
 ARRAY_API: ExtensionPoint[ModuleType] = ExtensionPoint("array_api")
-CALL_KERNEL: ExtensionPoint[Callable[..., Any]] = ExtensionPoint("graph.eager.values", "call_kernel")
+CALL_KERNEL: ExtensionPoint[Callable[..., object]] = ExtensionPoint("graph.eager.values", "call_kernel")
 
 
 class Tensor(Methods, Recorded, MissingAttributes):
@@ -180,7 +180,7 @@ class Tensor(Methods, Recorded, MissingAttributes):
 
     @classmethod
     @placed
-    def from_dlpack(cls, array: Any) -> Tensor:
+    def from_dlpack(cls, array: object) -> Tensor:
         """A tensor over the memory of an array of NumPy, PyTorch, JAX, …, which is not copied.
 
         What others write to it, the tensor shows; ops read it when they are called, under `F.lazy()` too.
@@ -490,7 +490,7 @@ class ItemError(GraphError, TypeError):
     """A tensor with more or fewer elements than one is used as a number."""
 
 
-def picked(tensor: Tensor, items: tuple[Any, ...]) -> Tensor:
+def picked(tensor: Tensor, items: tuple[object, ...]) -> Tensor:
     """The elements that lists, arrays and masks among the indices pick, as NumPy has them.
 
     Raises:

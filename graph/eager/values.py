@@ -44,7 +44,7 @@ from .tensor import Tensor, made
 Extensions = Any  # a path, several, kernels
 
 
-def _stages(*values: Any) -> bool:
+def _stages(*values: object) -> bool:
     """Whether an op with these arguments belongs into a graph."""
     return bool(ACTIVE.get()) or any(map(is_staged, values))
 
@@ -73,7 +73,7 @@ def transfer_to(x: Any, device: DeviceRef | Device) -> Any:
 
 
 @placed
-def assert_same_device(*values: Any, **named_values: Any) -> None:
+def assert_same_device(*values: object, **named_values: object) -> None:
     """Refuses tensors that lie on different devices."""
     if _stages(*values, *named_values.values()):
         staged(operator("assert_same_device"), values, named_values)
@@ -88,7 +88,7 @@ def assert_same_device(*values: Any, **named_values: Any) -> None:
 
 @placed
 def cond(
-    pred: Any, out_types: Iterable[TensorType] | None, then_fn: Callable[[], Any], else_fn: Callable[[], Any]
+    pred: object, out_types: Iterable[TensorType] | None, then_fn: Callable[[], object], else_fn: Callable[[], object]
 ) -> list[Any]:
     """What one of two functions gives: of the first where `pred` is true."""
     if _stages(pred):
@@ -98,7 +98,7 @@ def cond(
 
 
 @placed
-def while_loop(initial_values: Any, predicate: Callable[..., Any], body: Callable[..., Any]) -> list[Any]:
+def while_loop(initial_values: object, predicate: Callable[..., object], body: Callable[..., Any]) -> list[Any]:
     """The values that are left when `predicate` of them is false; `body` makes the next ones."""
     values = _listed(initial_values)
     if _stages(*values):
@@ -128,7 +128,7 @@ def _values_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _listed(values: Any) -> list[Any]:
+def _listed(values: object) -> list[Any]:
     return [] if values is None else list(values) if isinstance(values, list | tuple) else [values]
 
 
@@ -210,21 +210,21 @@ def _store_model(kinds: tuple[TensorKind | None, ...], layer: int) -> Model:
 
 
 @functools.lru_cache(maxsize=1024)
-def _custom_operator(extensions: tuple[Any, ...], programs: tuple[Any, ...]) -> Operator:
+def _custom_operator(extensions: tuple[object, ...], programs: tuple[object, ...]) -> Operator:
     """The op with these extensions; with other programs of its kernels, when what they read has changed, another."""
     made = operator_of(OPS["custom"])
     made.extensions = extensions
     return made
 
 
-def _paths(extensions: Any) -> tuple[Any, ...]:
+def _paths(extensions: object) -> tuple[Any, ...]:
     if extensions is None:
         return ()
     given = extensions if isinstance(extensions, list | tuple | set) else [extensions]
     return tuple(given)
 
 
-def _programs(extensions: tuple[Any, ...]) -> tuple[Any, ...]:
+def _programs(extensions: tuple[object, ...]) -> tuple[Any, ...]:
     """What changes when kernels do: the programs of those that are given themselves, the times of files."""
     return tuple(
         loaded_kernel(each) if isinstance(each, Called) else _written(each) if isinstance(each, str | Path) else None
@@ -242,9 +242,9 @@ def _written(path: str | Path) -> tuple[int, ...]:
 def custom(
     name: Any,
     device: DeviceRef | Device,
-    values: Iterable[Any],
+    values: Iterable[object],
     out_types: Iterable[TensorType] | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, object] | None = None,
     custom_extensions: Extensions | None = None,
 ) -> list[Any]:
     """The results of a registered kernel, as `ops.custom`.
@@ -264,9 +264,9 @@ def custom(
 def inplace_custom(
     name: Any,
     device: DeviceRef | Device,
-    values: Iterable[Any],
+    values: Iterable[object],
     out_types: Iterable[TensorType] | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, object] | None = None,
     custom_extensions: Extensions | None = None,
 ) -> list[Any]:
     """The results of a registered kernel that changes tensors in place, as `ops.inplace_custom`."""
@@ -326,7 +326,7 @@ def _inplace_model(
     out_types: tuple[TensorType, ...] | None,
     parameters: tuple[tuple[str, Any], ...],
     paths: tuple[Any, ...],
-    programs: tuple[Any, ...],
+    programs: tuple[object, ...],
 ) -> Model:
     names = {} if out_types else names_of([kind.sizes for kind in kinds if kind is not None], (), frozenset())
     types: list[Any] = []

@@ -213,7 +213,7 @@ def _held(check: InputCheck, value: Any) -> Any:
     return Buffer.from_numpy(array) if check.special else array
 
 
-def _same_memory(value: Any, captured: Any) -> bool:
+def _same_memory(value: Any, captured: object) -> bool:
     if isinstance(value, bool | int | float | complex):
         return type(value) is type(captured) and value == captured
     if isinstance(value, Buffer) and isinstance(captured, Buffer) and not isinstance(value._array, np.ndarray):

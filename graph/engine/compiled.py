@@ -80,7 +80,7 @@ class CompiledModel:
             for graph, _ in graphs_of(self._final):
                 self._load(graph)
 
-    def model(self, registry: Mapping[str, Any] | None) -> Model:
+    def model(self, registry: Mapping[str, object] | None) -> Model:
         """A model with these weights."""
         try:
             weights = self._weights(registry)
@@ -108,7 +108,7 @@ class CompiledModel:
         made = CompiledModel(self.options, self.ir, vector_bits is not None and not given, vector_bits)
         return made._final, {} if given else made._weights(registry.values())
 
-    def _weights(self, registry: Mapping[str, Any] | None) -> dict[int, Storage]:
+    def _weights(self, registry: Mapping[str, object] | None) -> dict[int, Storage]:
         given = weights_of(self.ir, registry)
         names = {number: item.name for number, item in enumerate(self.ir.nodes) if isinstance(item, External)}
         return prepared_weights(self._final, {names[n]: storage for n, storage in given.items()}, self._load)
@@ -152,7 +152,7 @@ def _placed(load: Load, devices: Sequence[Device]) -> Load:
 
 
 @compiling
-def _loaded_again(options: LoadOptions, ir: GraphIR, registry: Mapping[str, Any]) -> Model:
+def _loaded_again(options: LoadOptions, ir: GraphIR, registry: Mapping[str, object]) -> Model:
     """A model that was pickled or copied, in this process."""
     with placed_on(options.devices):
         return CompiledModel(options, ir).model(registry)

@@ -120,7 +120,7 @@ class DebugConfig:
     )
 
     def __init__(self) -> None:
-        self._values: dict[str, Any] | None = None
+        self._values: dict[str, object] | None = None
         self._sensible = False
 
     def __setattr__(self, name: str, value: Any) -> None:

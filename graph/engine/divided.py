@@ -219,7 +219,7 @@ class DividedCaller:
             return None
         return self.given[self.ir.outputs.index(value)]
 
-    def _run_part(self, part: DividedPart, values: dict[int, Any]) -> None:
+    def _run_part(self, part: DividedPart, values: dict[int, object]) -> None:
         caller, segment = part.caller, part.segment
         if part.sizes != self.outer:
             part.sizes = dict(self.outer)

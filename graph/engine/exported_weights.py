@@ -38,7 +38,7 @@ class StoredWeight:
     dtype: DType
     shape: tuple[int, ...]
     data: Any = field(repr=False)
-    array: Any = field(repr=False)
+    array: object = field(repr=False)
 
 
 def lay_out(weights: Sequence[StoredWeight]) -> tuple[WeightsFile, list[int], bytes]:
@@ -72,7 +72,7 @@ def lay_out(weights: Sequence[StoredWeight]) -> tuple[WeightsFile, list[int], by
     return WeightsFile(len(header) + end, header[: 8 + len(head)]), [len(header) + place for place in places], header
 
 
-def _fresh(name: str, entries: dict[str, Any]) -> str:
+def _fresh(name: str, entries: dict[str, object]) -> str:
     while name in entries or name == "__metadata__":
         name += "_"
     return name

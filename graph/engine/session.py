@@ -172,7 +172,7 @@ class InferenceSession:
         *,
         name: str | None = None,
         custom_extensions: Extensions | None = None,
-        weights_registry: Mapping[str, Any] | None = None,
+        weights_registry: Mapping[str, object] | None = None,
         checks: str | None = None,
     ) -> Model:
         """The graph, compiled or found ready, as a model.
@@ -218,7 +218,7 @@ class InferenceSession:
         return compiled
 
     @without_internals
-    def init(self, compiled: CompiledModel, *, weights_registry: Mapping[str, Any] | None = None) -> Model:
+    def init(self, compiled: CompiledModel, *, weights_registry: Mapping[str, object] | None = None) -> Model:
         """A model of compiled code with weights, as of `load`. Nothing is compiled.
 
         Raises:
@@ -232,14 +232,14 @@ class InferenceSession:
 
     @without_internals
     def init_all(
-        self, compiled: Iterable[CompiledModel], *, weights_registry: Mapping[str, Any] | None = None
+        self, compiled: Iterable[CompiledModel], *, weights_registry: Mapping[str, object] | None = None
     ) -> list[Model]:
         """A model of each, with weights from one registry."""
         listed = list_of("compiled", compiled, "the result of compile", "EK0409")
         return [self.init(each, weights_registry=weights_registry) for each in listed]
 
     @compiling
-    def _model(self, compiled: CompiledModel, weights_registry: Mapping[str, Any] | None) -> Model:
+    def _model(self, compiled: CompiledModel, weights_registry: Mapping[str, object] | None) -> Model:
         return self._kept(compiled.model(weights_registry))
 
     @compiling

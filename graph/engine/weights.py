@@ -30,7 +30,7 @@ from ..types.tensor_type import shown
 CODE = "EK0433"
 
 
-def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
+def weights_of(ir: GraphIR, registry: object) -> dict[int, Storage]:
     """The storage of each weight of a graph.
 
     Args:
@@ -67,7 +67,7 @@ def weights_of(ir: GraphIR, registry: Any) -> dict[int, Storage]:
 class WeakRegistry:
     """Weights by their names. Arrays in memory of their own are not kept alive; what lies in mapped files is."""
 
-    def __init__(self, registry: Mapping[str, Any]) -> None:
+    def __init__(self, registry: Mapping[str, object]) -> None:
         self._references = {name: _reference(value) for name, value in registry.items()}
 
     def values(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def registry_of(ir: GraphIR, weights: Mapping[int, Storage]) -> dict[str, Buffer
     return results
 
 
-def _registry(registry: Any) -> Mapping[Any, Any]:
+def _registry(registry: object) -> Mapping[Any, Any]:
     if isinstance(registry, Mapping):
         return registry
     hint = "its allocated_weights are" if hasattr(registry, "allocated_weights") else None

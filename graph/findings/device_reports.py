@@ -36,7 +36,7 @@ class ReportTarget(Protocol):
 
     context_at: int
 
-    def on_report(self, context: int, site: int, arguments: Any) -> None: ...
+    def on_report(self, context: int, site: int, arguments: object) -> None: ...
 
     def raise_reported(self, by: str, late: bool) -> None: ...
 
@@ -45,7 +45,7 @@ class DeviceReports:
     """Memory for the reports of a call's kernels. `lock` is held while they are enqueued, and while it is read."""
 
     def __init__(self, driver: Driver) -> None:
-        self._memory: Any = driver.allocate_pinned(8 * abi.RING_WORDS)
+        self._memory: object = driver.allocate_pinned(8 * abi.RING_WORDS)
         self._memory.fill(0)
         self.address = address_of(self._memory)
         self._words = (ctypes.c_int64 * abi.RING_WORDS).from_address(self.address)

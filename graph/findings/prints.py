@@ -69,7 +69,7 @@ class TensorPrints:
     numbers: list[Any] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def take(self, report: Report, arguments: Any) -> None:
+    def take(self, report: Report, arguments: object) -> None:
         """A part of a print: the head, a size, an element, or the end of the line."""
         text = render(report, arguments, self.options.spec)
         if self.options.directory is None:

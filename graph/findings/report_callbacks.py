@@ -20,7 +20,7 @@ from .late_signals import keep
 class ReportReceiver(Protocol):
     """The receiver of the reports of calls."""
 
-    def on_report(self, context: int, site: int, arguments: Any) -> None:
+    def on_report(self, context: int, site: int, arguments: object) -> None:
         """Takes a report of the call with this context, from any thread; it raises nothing."""
 
     def on_interrupt(self, context: int, error: BaseException) -> None:
@@ -38,7 +38,7 @@ def owner_number(owner: ReportReceiver) -> int:
     return number
 
 
-def _report(context: int, site: int, arguments: Any) -> None:
+def _report(context: int, site: int, arguments: object) -> None:
     owner = _owners.get(abi.Context.from_address(context).owner)
     if owner is not None:
         owner.on_report(context, site, arguments)

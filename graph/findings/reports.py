@@ -137,7 +137,7 @@ def reports_of(sites: Iterable[Any]) -> tuple[Report, ...]:
     )
 
 
-def read_failure(report: Report, arguments: Any) -> Failure:
+def read_failure(report: Report, arguments: object) -> Failure:
     """A failure, with everything read while its bit patterns are still there."""
     details = {name: detail_of(value, arguments) for name, value in report.details.items()}
     return Failure(report, render(report, arguments), details)
@@ -236,7 +236,7 @@ HINTS = {
 }
 
 
-def render(report: Report, arguments: Any, spec: str = "") -> str:
+def render(report: Report, arguments: object, spec: str = "") -> str:
     """The text of a report: its parts, with the values read from their bit patterns.
 
     `spec` is the format of floats that have none of their own.

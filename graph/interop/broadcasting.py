@@ -94,7 +94,7 @@ def check_elementwise(made: Specialisation, given: BoundCall, operands: Sequence
 
 
 def broadcast_shape(
-    kernel: AnyKernel, shapes: Sequence[Shape], dtypes: Sequence[DType | None], parameters: Mapping[str, Any]
+    kernel: AnyKernel, shapes: Sequence[Shape], dtypes: Sequence[DType | None], parameters: Mapping[str, object]
 ) -> Shape | None:
     """The shape to which the inputs that broadcast are repeated; None for equal shapes, and where a call does not
     broadcast.
@@ -121,7 +121,7 @@ def broadcast_shape(
         return None
 
 
-def broadcast_values(state: PreparedKernel, args: tuple[Any, ...], parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+def broadcast_values(state: PreparedKernel, args: tuple[Any, ...], parameters: Mapping[str, object]) -> tuple[Any, ...]:
     """Values of a graph, or tensors of `einkorn.tensor`, of which those that broadcast get their common shape.
 
     Raises:

@@ -29,7 +29,7 @@ def results_by(
     kernel: LoadedKernel,
     schema: OpSchema,
     arrays: Sequence[Array],
-    parameters: dict[str, Any],
+    parameters: dict[str, object],
     outs: Outputs,
 ) -> list[Array] | None:
     """The outputs of a call, then what became of the inputs that are changed; None where this caller has no such call.
@@ -47,7 +47,7 @@ def _counts(kernel: LoadedKernel, schema: OpSchema) -> dict[str, int]:
     return {name: count for name, count in schema.counts if name in several}
 
 
-def _changed(schema: OpSchema, values: Sequence[Any]) -> list[Any]:
+def _changed(schema: OpSchema, values: Sequence[object]) -> list[Any]:
     return [value for a, value in zip(schema.inputs, values, strict=True) if a.role is Role.MUTABLE]
 
 
@@ -61,7 +61,7 @@ def _flat(result: Any) -> list[Any]:
 
 
 def _directly(
-    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Outputs
+    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, object], outs: Outputs
 ) -> list[Array] | None:
     out = None if outs is None else tuple(np.empty(tuple(shape), dtype.to_numpy()) for dtype, shape in outs)
     result = called(kernel, prepared(kernel), BoundCall(list(arrays), _counts(kernel, schema), parameters, out))
@@ -69,7 +69,7 @@ def _directly(
 
 
 def _by_torch(
-    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Outputs
+    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, object], outs: Outputs
 ) -> list[Array] | None:
     torch = importlib.import_module("torch")
     if outs is not None or not arrays or any(array.dtype.name not in _TORCH for array in arrays):
@@ -81,7 +81,7 @@ def _by_torch(
 
 
 def _by_jax(
-    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, Any], outs: Outputs
+    kernel: LoadedKernel, schema: OpSchema, arrays: Sequence[Array], parameters: dict[str, object], outs: Outputs
 ) -> list[Array] | None:
     jax = importlib.import_module("jax")
     if outs is not None or not arrays or any(array.dtype.name in _NOT_XLA for array in arrays):

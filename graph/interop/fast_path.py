@@ -39,7 +39,7 @@ from .spread import Spread, spread_of
 OTHER = "other"  # a number of NumPy's that is converted
 NUMBERS = {bool: "bool", int: "int", float: "float"}
 
-CHOICE: ExtensionPoint[Callable[..., tuple[Specialisation, Any]]] = ExtensionPoint("graph.interop.tuned", "choice")
+CHOICE: ExtensionPoint[Callable[..., tuple[Specialisation, object]]] = ExtensionPoint("graph.interop.tuned", "choice")
 _lock = fork_lock()
 
 
@@ -133,7 +133,7 @@ class FastPath:
         )
         BACKGROUND.submit(partial(self.open, make))
 
-    def open(self, make: Callable[..., Any]) -> None:
+    def open(self, make: Callable[..., object]) -> None:
         """Makes a door, and puts it before the others."""
         door = make(then=self.first)
         present = self.is_present()

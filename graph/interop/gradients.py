@@ -43,7 +43,7 @@ class GradientContext:
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     parameters: dict[str, Any]
-    needs_input_grad: tuple[Any, ...] = ()
+    needs_input_grad: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.needs_input_grad:
@@ -106,7 +106,7 @@ def _refuse(schema: OpSchema, what: str, place: Place | None) -> NoReturn:
     )
 
 
-def _flat(values: Sequence[Any]) -> list[Any]:
+def _flat(values: Sequence[object]) -> list[Any]:
     return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
 
 
@@ -176,7 +176,9 @@ class BackwardGraph:
         return [position for position, given in enumerate(self.given) if given]
 
 
-_graphs: weakref.WeakKeyDictionary[Specialisation, tuple[Any, dict[Any, BackwardGraph]]] = weakref.WeakKeyDictionary()
+_graphs: weakref.WeakKeyDictionary[Specialisation, tuple[object, dict[object, BackwardGraph]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def backward_graph(special: Specialisation, needs: tuple[bool, ...]) -> BackwardGraph:

@@ -82,9 +82,9 @@ class JaxOp:
         self.__doc__ = kernel.schema.doc
         self._backward: Rule | None = None
         self._lock = fork_lock()
-        self._state: Any = None
-        self._functions: dict[Any, Callable[..., tuple[Any, ...]]] = {}
-        self._fitting: set[Any] = set()  # calls whose shapes were looked at
+        self._state: object = None
+        self._functions: dict[object, Callable[..., tuple[object, ...]]] = {}
+        self._fitting: set[object] = set()  # calls whose shapes were looked at
 
     def backward(self, function: Rule) -> Rule:
         """`@f.backward`: records a function for gradients, in the place of what the kernel has.
@@ -114,7 +114,7 @@ class JaxOp:
             raise
         return results[0] if len(results) == 1 else results
 
-    def register(self, *args: Any, **parameters: Any) -> str:
+    def register(self, *args: Any, **parameters: object) -> str:
         """The name of the handler for arguments such as these, which is registered with XLA from then on.
 
         `jax.export` takes it in `DisabledSafetyCheck.custom_call(name)`; a process that calls what was exported
@@ -148,7 +148,7 @@ class JaxOp:
             flat += value if several else [value]
         return flat, tuple(counts)
 
-    def _arrays(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, Any]) -> list[Any]:
+    def _arrays(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, object]) -> list[Any]:
         """The arguments as arrays that fit the signature; numbers take the dtype of the other operands."""
         numbers = [k for k, value in enumerate(args) if type(value) in _NUMBERS]
         key = (
@@ -177,7 +177,7 @@ class JaxOp:
                 self._fitting.add(key)
         return arrays
 
-    def _repeated(self, args: Sequence[Any], parameters: Mapping[str, Any]) -> Sequence[Any]:
+    def _repeated(self, args: Sequence[Any], parameters: Mapping[str, object]) -> Sequence[Any]:
         """The arguments, those that broadcast with the shape that they have in common."""
         joint = prepared(self.kernel).joint
         schema = self.kernel.schema
@@ -196,7 +196,7 @@ class JaxOp:
         arrays = [_number(schema, k, v, known) if plain[k] and k in joint else v for k, v in enumerate(args)]
         return [jax.numpy.broadcast_to(v, shape) if k in joint else v for k, v in enumerate(arrays)]
 
-    def _specialisation(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, Any]) -> Specialisation:
+    def _specialisation(self, args: Sequence[Any], counts: Counts, parameters: Mapping[str, object]) -> Specialisation:
         schema = self.kernel.schema
 
         def kind(number: int, value: Any) -> ArgumentKind:
@@ -219,7 +219,7 @@ class JaxOp:
             self._functions.clear()
             self._fitting.clear()
 
-    def _function(self, counts: Counts, parameters: Mapping[str, Any]) -> Callable[..., tuple[Any, ...]]:
+    def _function(self, counts: Counts, parameters: Mapping[str, object]) -> Callable[..., tuple[Any, ...]]:
         """The function for these parameters, jitted once."""
         key = counts, tuple((name, identity(value)) for name, value in sorted(parameters.items()))
         with self._lock:
@@ -229,14 +229,14 @@ class JaxOp:
                 entry = self._functions[key] = self._made(counts, dict(parameters))
         return entry
 
-    def _made(self, counts: Counts, parameters: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
+    def _made(self, counts: Counts, parameters: dict[str, object]) -> Callable[..., tuple[Any, ...]]:
         callee = _KernelCall(self, counts, parameters)
 
         def primal(*args: Any) -> tuple[Any, ...]:
             return staged_call(callee, args)
 
         primal.__name__ = primal.__qualname__ = self.__name__.replace("::", "_")
-        jitted: Callable[..., tuple[Any, ...]] = jax.jit(primal)
+        jitted: Callable[..., tuple[object, ...]] = jax.jit(primal)
         return jitted
 
     def _check_devices(self, arrays: Sequence[Any]) -> None:
@@ -261,7 +261,7 @@ class JaxOp:
 class _KernelCall:
     """What calls of an op with the same parameters run; see `jax_callee.Callee`."""
 
-    def __init__(self, op: JaxOp, counts: Counts, parameters: dict[str, Any]) -> None:
+    def __init__(self, op: JaxOp, counts: Counts, parameters: dict[str, object]) -> None:
         self.op = op
         self.name = op.kernel.schema.name
         self.counts = counts
@@ -319,7 +319,7 @@ class _KernelCall:
         wide = [jax.ShapeDtypeStruct(shape, value.dtype) for shape, value in zip(shapes, args, strict=True)]
         return self._specialisation(wide), shapes, (*range(ones), ones + count), ones + count
 
-    def adds_axis(self, avals: Sequence[Any]) -> bool:
+    def adds_axis(self, avals: Sequence[object]) -> bool:
         """Whether the kernel is elementwise, and is not to be called for one member after the other."""
         return self.op.vmap != "sequential" and adds_axis(self._specialisation(avals))
 
@@ -334,7 +334,7 @@ class _KernelCall:
         wide, _, added, _ = self._wide(avals, result)
         return result if same_member(made, wide, result, len(added)) else None
 
-    def changed(self, avals: Sequence[Any]) -> Sequence[int]:
+    def changed(self, avals: Sequence[object]) -> Sequence[int]:
         """Which operands are changed in place."""
         return self._specialisation(avals).mutable
 
@@ -410,7 +410,7 @@ class _GraphCall:
         shapes = self.handler.output_shapes([array.shape for array in members(args, levels)])
         return self.handler.call(args, shapes, (), levels, split)
 
-    def adds_axis(self, avals: Sequence[Any]) -> bool:
+    def adds_axis(self, avals: Sequence[object]) -> bool:
         """A graph has fixed ranks."""
         return False
 
@@ -418,7 +418,7 @@ class _GraphCall:
         """None: nothing is promised of a graph."""
         return None
 
-    def changed(self, avals: Sequence[Any]) -> Sequence[int]:
+    def changed(self, avals: Sequence[object]) -> Sequence[int]:
         """None."""
         return ()
 
@@ -521,7 +521,7 @@ class _JaxRunner:
 _graphs: weakref.WeakKeyDictionary[BackwardGraph, _GraphCall] = weakref.WeakKeyDictionary()
 
 
-def _nested(flat: Sequence[Any], counts: Counts) -> list[Any]:
+def _nested(flat: Sequence[object], counts: Counts) -> list[Any]:
     """The arguments as they were."""
     rest = iter(flat)
     return [next(rest) if count is None else [next(rest) for _ in range(count)] for count in counts]

@@ -39,7 +39,7 @@ class Callee(Protocol):
     def run(self, args: Sequence[Any], levels: Levels, split: int) -> tuple[Any, ...]:
         """The operations of one call in a trace, for all members of a batch; XLA may split it along so many axes."""
 
-    def adds_axis(self, avals: Sequence[Any]) -> bool:
+    def adds_axis(self, avals: Sequence[object]) -> bool:
         """Whether all tensors may get one axis more in front, and elements are computed as before."""
 
     def batch(self, avals: Sequence[Any]) -> tuple[int, ...] | None:
@@ -48,7 +48,7 @@ class Callee(Protocol):
     def numbers(self) -> Sequence[bool]:
         """For each operand whether it is one number for all elements, and gets no axis."""
 
-    def changed(self, avals: Sequence[Any]) -> Sequence[int]:
+    def changed(self, avals: Sequence[object]) -> Sequence[int]:
         """The positions of the operands that are changed in place."""
 
     def check_differentiable(self) -> None:
@@ -61,7 +61,7 @@ class Callee(Protocol):
 def varying_axes(value: Any) -> frozenset[Any]:
     """The mesh axes over which an array or an abstract value may differ between devices."""
     aval = value if isinstance(value, jax.core.ShapedArray) else jax.typeof(value)
-    axes: frozenset[Any] = aval.manual_axis_type.varying
+    axes: frozenset[object] = aval.manual_axis_type.varying
     return axes
 
 

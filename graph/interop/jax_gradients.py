@@ -32,10 +32,10 @@ class LinearMap(Protocol):
     def outputs(self, residuals: Sequence[Any]) -> list[int]:
         """The positions of those residuals whose types are the types of the results."""
 
-    def forward(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def forward(self, residuals: Sequence[object], tangents: Sequence[object]) -> list[Any]:
         """Tangents of results for tangents of operands."""
 
-    def transposed(self, residuals: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    def transposed(self, residuals: Sequence[object], grads: Sequence[Any]) -> list[Any]:
         """Gradients of those operands that have tangents, for gradients of results."""
 
 
@@ -67,7 +67,7 @@ class OfCall:
         gradients = self.callee.gradients(inputs, results, spread)
         return [self._fitting(position, inputs[position], gradients[position]) for position in self.moving]
 
-    def forward(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def forward(self, residuals: Sequence[object], tangents: Sequence[object]) -> list[Any]:
         """By the transpose of the backward; where that is diagonal, by the backward itself."""
         if self.diagonal:
             return self._diagonal(residuals, tangents)
@@ -130,7 +130,7 @@ def _is_complex(value: Any) -> bool:
     return bool(jax.numpy.issubdtype(value.dtype, np.complexfloating))
 
 
-def _conj(gradient: Any) -> Any:
+def _conj(gradient: object) -> Any:
     """What a gradient is in the other convention: JAX's `jax.grad` gives the conjugate of what PyTorch gives."""
     return jax.numpy.conj(gradient) if _is_complex(gradient) else gradient
 
@@ -153,11 +153,11 @@ class Batched:
         """As of one member; they have the axis, all of them."""
         return self.one.outputs(residuals)
 
-    def forward(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def forward(self, residuals: Sequence[object], tangents: Sequence[object]) -> list[Any]:
         """Each member's."""
         return list(self._mapped(self.one.forward)(list(residuals), list(tangents)))
 
-    def transposed(self, residuals: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    def transposed(self, residuals: Sequence[object], grads: Sequence[Any]) -> list[Any]:
         """Each member's."""
         return list(self._mapped(self.one.transposed)(list(residuals), list(grads)))
 
@@ -168,7 +168,7 @@ class Batched:
 
 
 def differentiate(
-    callee: Callee, levels: Levels, primals: Sequence[Any], tangents: Sequence[Any], results: Sequence[Any]
+    callee: Callee, levels: Levels, primals: Sequence[object], tangents: Sequence[object], results: Sequence[Any]
 ) -> list[Any]:
     """The tangents of the results of a call for tangents of its operands: the rule of forward mode.
 
@@ -199,7 +199,7 @@ def differentiate(
     return [next(bound) if has else none for has, none in zip(floating, nothing, strict=True)]
 
 
-def _axes(values: Sequence[Any]) -> frozenset[Any]:
+def _axes(values: Sequence[object]) -> frozenset[Any]:
     return frozenset[Any]().union(*map(varying_axes, values))
 
 
@@ -214,7 +214,7 @@ def _abstract(*avals: Any, linear: LinearMap, count: int) -> list[Any]:
     return [avals[k].update(weak_type=False) for k in linear.outputs(avals[:count])]
 
 
-def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, linear: LinearMap, count: int) -> Any:
+def _differentiated(primals: Sequence[object], tangents: Sequence[object], *, linear: LinearMap, count: int) -> Any:
     results = tangent_p.bind(*primals, linear=linear, count=count)
     if all(type(tangent) is ad.Zero for tangent in tangents[:count]):
         moved = varying_alike([ad.instantiate_zeros(t) for t in tangents[count:]], _axes(primals))

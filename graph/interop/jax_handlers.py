@@ -61,7 +61,7 @@ class Handler:
         self.name = ""
         self.spec = door_spec(caller)
         self._owner = DoorOwner(caller)
-        self._texts: dict[int, Any] = {}  # by thread, which has one failure at a time
+        self._texts: dict[int, object] = {}  # by thread, which has one failure at a time
         self._explain = _Explain(self.explain)  # kept: native code has its address
         if self.spec is None:
             return
@@ -225,7 +225,7 @@ def _abstract(*avals: Any, results: Sequence[tuple[Any, Any]], **_: Any) -> list
     ]
 
 
-def _lowered(ctx: Any, *values: Any, name: str, aliases: Sequence[tuple[int, int]], split: int, **_: Any) -> Any:
+def _lowered(ctx: Any, *values: object, name: str, aliases: Sequence[tuple[int, int]], split: int, **_: object) -> Any:
     given, made = ([aval.shape for aval in avals] for avals in (ctx.avals_in, ctx.avals_out))
     attributes = call_attributes(given, made, split) if split else None
     rule = jax.ffi.ffi_lowering(name, operand_output_aliases=dict(aliases), extra_attributes=attributes)

@@ -63,7 +63,7 @@ def _abstract(*avals: Any, callee: Callee, levels: Levels) -> list[Any]:
     ]
 
 
-def _lowered(ctx: Any, *values: Any, callee: Callee, levels: Levels) -> Any:
+def _lowered(ctx: Any, *values: object, callee: Callee, levels: Levels) -> Any:
     fixed = all(isinstance(size, int) for aval in ctx.avals_in for size in aval.shape)
     split = _shared(callee, ctx.avals_in, levels).count if fixed and is_split(ctx) else 0
 
@@ -73,11 +73,11 @@ def _lowered(ctx: Any, *values: Any, callee: Callee, levels: Levels) -> Any:
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
-def _evaluated(*args: Any, **settings: Any) -> Any:
+def _evaluated(*args: Any, **settings: object) -> Any:
     return jax.jit(lambda *values: call_p.bind(*values, **settings))(*args)
 
 
-def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, callee: Callee, levels: Levels) -> Any:
+def _differentiated(primals: Sequence[object], tangents: Sequence[object], *, callee: Callee, levels: Levels) -> Any:
     results = call_p.bind(*primals, callee=callee, levels=levels)
     return results, differentiate(callee, levels, primals, tangents, results)
 

@@ -92,7 +92,7 @@ class NumbaFunction:
     An object, and no function, so that it can be pickled: what reads it calls `function` again.
     """
 
-    def __init__(self, kernel: AnyKernel, fixed: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: AnyKernel, fixed: Mapping[str, object]) -> None:
         self.kernel, self.fixed = kernel, dict(fixed)
         self.__name__ = self.__qualname__ = _identifier(kernel.schema)
         self.__doc__ = kernel.schema.doc

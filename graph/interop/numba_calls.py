@@ -53,7 +53,7 @@ def refusal(made: Specialisation, sizes: int) -> Any:
     calls = foreign_calls(made)
 
     def typed(_: Any, *arguments: Any) -> Any:
-        def written(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
+        def written(context: Any, builder: Any, signature: Any, values: Sequence[object]) -> Any:
             _write_refusal(calls, context, builder, values)
             return context.get_dummy_value()
 
@@ -136,7 +136,7 @@ def _library(context: Any, text: str) -> Any:
     return entry
 
 
-_libraries: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_libraries: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()
 
 
 def _pointer(context: Any, builder: Any, kind: Any, value: Any, dtype: DType) -> Any:

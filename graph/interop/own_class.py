@@ -40,7 +40,7 @@ def own_member(kernel: AnyKernel, name: str) -> Any:
     return _members(type(kernel)).get(name) if isinstance(type(kernel), _OwnClass) else None
 
 
-def set_own(kernel: AnyKernel, name: str, member: Any) -> None:
+def set_own(kernel: AnyKernel, name: str, member: object) -> None:
     """Sets a member of the kernel's own class."""
     own = type(kernel)
     if isinstance(own, _OwnClass):

@@ -33,7 +33,7 @@ class PythonUfunc:
 
     signature = None
 
-    def __init__(self, kernel: AnyKernel, rows: Sequence[tuple[DType, ...]], identity: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: AnyKernel, rows: Sequence[tuple[DType, ...]], identity: Mapping[str, object]) -> None:
         schema = kernel.schema
         self._kernel, self._rows = kernel, rows
         self._identity, self.identity = identity, identity.get("identity")
@@ -124,15 +124,15 @@ class PythonUfunc:
         first = np.asarray(a)
         return self(first.reshape(first.shape + (1,) * np.ndim(b)), b, **options)
 
-    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, **options: Any) -> Any:
+    def reduce(self, array: object, axis: Any = 0, dtype: Any = None, out: Any = None, **options: object) -> Any:
         """The elements along axes, one after the other."""
         return self._folded("reduce", (array,), dtype, out, axis=axis, **options)
 
-    def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    def accumulate(self, array: object, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
         """As `reduce`, with all that comes on the way."""
         return self._folded("accumulate", (array,), dtype, out, axis=axis)
 
-    def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    def reduceat(self, array: object, indices: object, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
         """As `reduce`, of slices."""
         return self._folded("reduceat", (array, indices), dtype, out, axis=axis)
 
@@ -157,7 +157,7 @@ class PythonUfunc:
         """A ufunc of objects that calls the kernel for each."""
         dtypes = [dtype.to_numpy() for dtype in row]
 
-        def one(*values: Any) -> Any:
+        def one(*values: object) -> Any:
             results = self._run(row, [np.array([value], d) for value, d in zip(values, dtypes, strict=False)])
             return results[0][0] if self.nout == 1 else tuple(result[0] for result in results)
 

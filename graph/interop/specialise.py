@@ -211,7 +211,7 @@ class PreparedKernel:
         self.loaded = loaded
         self.known: dict[Any, Specialisation] = {}
         self.looks: dict[Any, Any] = {}  # what calls look like, and what they mean; see `repeated`
-        self.elementwise: dict[Any, bool] = {}  # by what calls look like
+        self.elementwise: dict[object, bool] = {}  # by what calls look like
         self.fast_path: Any = None  # the doors of the kernel
         self.ufuncs: dict[bool, Any] = {}  # the kernel as a ufunc, with native loops and without
         self.checks: Any = None  # what the environment said of checks when these two were begun
@@ -302,7 +302,7 @@ def _same(one: LoadedKernel, other: LoadedKernel) -> bool:
 def specialise(
     kernel: AnyKernel | LoadedKernel,
     arguments: Sequence[ArgumentKind | Sequence[ArgumentKind]],
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, object] | None = None,
     device: DeviceRef | Device | None = None,
     *,
     checks: str | None = None,
@@ -336,7 +336,7 @@ def specialise(
 class _One:
     """A kind as one thing, where lists count."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: object) -> None:
         self.given = given
 
 
@@ -345,7 +345,7 @@ def specialised(
     state: PreparedKernel,
     arguments: Sequence[ArgumentKind],
     counts: dict[str, int],
-    bound: dict[str, Any],
+    bound: dict[str, object],
     device: DeviceRef | Device | None = None,
     checks: str | None = None,
     outputs: Sequence[DType | None] | None = None,
@@ -372,7 +372,7 @@ def specialised(
     return entry
 
 
-def with_parameters(made: Specialisation, parameters: Mapping[str, Any]) -> Specialisation:
+def with_parameters(made: Specialisation, parameters: Mapping[str, object]) -> Specialisation:
     """The same kernel for the same kinds of arguments, with other values of parameters."""
     kinds = [(type.dtype, type.rank) for type in made.inputs]
     counts, bound = dict(made.schema.counts), {**made.parameters, **parameters}
@@ -424,7 +424,7 @@ def _made(
     kernel: AnyKernel | LoadedKernel,
     loaded: LoadedKernel,
     kinds: Sequence[InputKind],
-    parameters: dict[str, Any],
+    parameters: dict[str, object],
     where: DeviceRef | Device,
     checks: str | None,
     outputs: tuple[DType | None, ...] | None,
@@ -457,7 +457,7 @@ def _made(
 
 
 def _axis_names(
-    schema: OpSchema, kinds: Sequence[InputKind], parameters: dict[str, Any], spread: Spread | None
+    schema: OpSchema, kinds: Sequence[InputKind], parameters: dict[str, object], spread: Spread | None
 ) -> AxisNames:
     """The names of the axes of the inputs; axes that are repeated have size 1."""
     ranks = [rank for _, rank in kinds]
@@ -521,7 +521,7 @@ def _expected(
     return [TensorType(dtype, shape, device) for dtype, shape in zip(dtypes, shapes, strict=True) if dtype is not None]
 
 
-def _refuse(schema: OpSchema, kinds: Sequence[InputKind], parameters: Mapping[str, Any]) -> NoReturn:
+def _refuse(schema: OpSchema, kinds: Sequence[InputKind], parameters: Mapping[str, object]) -> NoReturn:
     """Raises what is wrong with these ranks."""
     specs = [(dtype, (Dim("size"),) * rank) for dtype, rank in kinds]
     bind(schema, specs, parameters, place=user_place())

@@ -45,7 +45,7 @@ def compiled(kernel: AnyKernel, examples: Sequence[Any], checks: str | None, par
 
 @placed
 def inspected(
-    kernel: AnyKernel, examples: Sequence[Any], stage: str, target: str, parameters: Mapping[str, Any]
+    kernel: AnyKernel, examples: Sequence[object], stage: str, target: str, parameters: Mapping[str, object]
 ) -> str:
     """What `kernel.inspect(...)` gives."""
     made, given = _made(kernel, examples, None, parameters)
@@ -54,7 +54,7 @@ def inspected(
 
 @placed
 def explored(
-    kernel: AnyKernel, examples: Sequence[Any], target: str | tuple[str, ...], parameters: Mapping[str, Any]
+    kernel: AnyKernel, examples: Sequence[object], target: str | tuple[str, ...], parameters: Mapping[str, object]
 ) -> Page:
     """What `kernel.explore(...)` gives."""
     made, given = _made(kernel, examples, None, parameters)
@@ -63,7 +63,7 @@ def explored(
 
 
 def _made(
-    kernel: AnyKernel, examples: Sequence[Any], checks: str | None, parameters: Mapping[str, Any]
+    kernel: AnyKernel, examples: Sequence[object], checks: str | None, parameters: Mapping[str, object]
 ) -> tuple[Specialisation, BoundCall]:
     """The specialisation for such arguments."""
     state = prepared(kernel)
@@ -258,7 +258,7 @@ class Benchmark(Rich):
 
 @placed
 def benchmarked(
-    kernel: AnyKernel, args: Sequence[Any], peers: Mapping[str, Callable[..., Any]], kwargs: Mapping[str, Any]
+    kernel: AnyKernel, args: Sequence[Any], peers: Mapping[str, Callable[..., object]], kwargs: Mapping[str, Any]
 ) -> Benchmark:
     """What `kernel.benchmark(...)` gives: rounds of calls, the functions in turns."""
     functions: dict[str, Callable[[], Any]] = {kernel.schema.name: partial(kernel, *args, **kwargs)}

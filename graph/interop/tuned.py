@@ -35,7 +35,7 @@ _log = logging.getLogger("einkorn.tune")
 _lock = fork_lock()  # one search at a time: others would be timed with it
 
 
-def tuned(made: Specialisation, loaded: LoadedKernel, given: BoundCall, values: Sequence[Any]) -> dict[str, Any]:
+def tuned(made: Specialisation, loaded: LoadedKernel, given: BoundCall, values: Sequence[object]) -> dict[str, Any]:
     """The parameters for a call: what is chosen, unless the call says one of the parameters that are.
 
     Args:
@@ -105,7 +105,7 @@ def choices(made: Specialisation, passed: Iterable[str]) -> list[tuple[Specialis
     return [*listed, (made, ())]
 
 
-def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[Any]) -> dict[str, int]:
+def sizes_of(made: Specialisation, space: TuningSpace, values: Sequence[object]) -> dict[str, int]:
     """The sizes of the dims of the key."""
     return sizes_by_name(made.schema, [getattr(value, "shape", ()) for value in values], made.parameters, space.key)
 
@@ -122,7 +122,7 @@ def tune(
     made: Specialisation,
     loaded: LoadedKernel,
     space: TuningSpace,
-    values: Sequence[Any],
+    values: Sequence[object],
     counts: Mapping[str, int] | None = None,
 ) -> tuple[TuningTable, TunedCalls]:
     """Tries all candidates for these arguments.
@@ -157,10 +157,10 @@ def tune(
     )
 
 
-def _grouped(loaded: LoadedKernel, values: Sequence[Any], counts: Mapping[str, int]) -> list[Any]:
+def _grouped(loaded: LoadedKernel, values: Sequence[object], counts: Mapping[str, int]) -> list[Any]:
     """Values in the order of the signature, those of a variadic argument in a list."""
     rest = list(values)
-    grouped: list[Any] = []
+    grouped: list[object] = []
     for argument in loaded.schema.inputs:
         if argument.form is Form.VARIADIC:
             grouped.append([rest.pop(0) for _ in range(counts[argument.name])])
@@ -174,7 +174,7 @@ def tune_op(
     space: TuningSpace,
     shapes: Mapping[str, Sequence[int]],
     dtypes: Mapping[str, DType],
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     device: Device | None = None,
 ) -> tuple[TuningTable, TunedCalls]:
     """Tries all candidates for inputs of these shapes, with elements that are drawn.

@@ -45,7 +45,7 @@ _REDUCTION_INITIAL, _STRIDED_LOOP = 4, 5
 # several axes at once. `min` and `max` have no element that changes nothing.
 _NO_IDENTITY, _REORDERABLE = -1, -2
 _IDENTITIES = {"add": 0, "mul": 1, "and_": 2, "or_": 0, "xor": 0, "min": _REORDERABLE, "max": _REORDERABLE}
-_VALUES: dict[int, dict[str, Any]] = {-2: {"identity": None}, -1: {}, 0: {"identity": 0}, 1: {"identity": 1},
+_VALUES: dict[int, dict[str, object]] = {-2: {"identity": None}, -1: {}, 0: {"identity": 0}, 1: {"identity": 1},
                                       2: {"identity": -1}}  # fmt: skip
 _NO_FLOAT_ERRORS = 1 << 1  # flag of a loop: kernels do not keep the floating-point flags
 _IS_REORDERABLE = 1 << 3  # flag of a loop: elements may be reduced in any order
@@ -259,7 +259,7 @@ class _Maker:
 
 _kept: list[Any] = []
 _kernels: dict[int, AnyKernel] = {}  # of ufuncs, which live as long as the process, by identity
-_of_numpy: Callable[[Any], Any] = copyreg.dispatch_table.get(np.ufunc, lambda ufunc: ufunc.__name__)
+_of_numpy: Callable[[object], object] = copyreg.dispatch_table.get(np.ufunc, lambda ufunc: ufunc.__name__)
 
 
 def _reduced(ufunc: np.ufunc) -> Any:

@@ -272,7 +272,7 @@ class ExportedCode:
     plan: Plan
     target_names: tuple[str, ...]
     objects: tuple[EntryObjects, ...]
-    records: tuple[Any, ...]
+    records: tuple[object, ...]
     digest: str
     stack: int = 0
 
@@ -488,7 +488,7 @@ def facts_on_device(ir: GraphIR) -> Callable[[Node], Facts]:
 
 
 FACTS_KEPT = 4096
-_facts: dict[Any, KnownFacts] = {}
+_facts: dict[object, KnownFacts] = {}
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from ..types.tensor_type import BufferType, ShapedType, TensorType
 def graph_to_json(ir: GraphIR, fuse: bool, checks: Checks, interpret: bool) -> dict[str, Any]:
     """A graph, and how it was to be loaded."""
     numbers: dict[tuple[str, bool], int] = {}
-    programs: list[Any] = []
+    programs: list[object] = []
 
     def number(kernel: LoadedKernel) -> int:
         name = (kernel.digest, kernel.shipped)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import user_place
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @without_internals
 def from_onnx(
-    model: str | PathLike[str] | bytes | Any,
+    model: str | PathLike[str] | bytes | object,
     *,
     name: str | None = None,
     shapes: Mapping[str, Sequence[int | str | Dim]] | None = None,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, object] | None = None,
     device: DeviceRef | Device | None = None,
 ) -> Graph:
     """An ONNX model as a graph. Its inputs and outputs are the model's, in the model's order.

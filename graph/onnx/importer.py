@@ -39,10 +39,10 @@ DEEPEST = 64  # functions that call functions, and graphs in graphs
 
 @passes_signals
 def import_model(
-    model: Any,
+    model: object,
     name: str | None,
     shapes: Mapping[str, Sequence[int | str | Dim]],
-    constants: Mapping[str, Any],
+    constants: Mapping[str, object],
     device: DeviceRef | Device | None,
 ) -> Graph:
     """See `from_onnx`."""

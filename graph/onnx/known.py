@@ -128,7 +128,7 @@ def dims_from(value: TensorValue, name: str) -> list[Dim]:
 # *** arithmetic that takes dims ***
 
 
-def elementwise(plain: Callable[..., Any], single: Callable[..., Any]) -> Callable[..., Array]:
+def elementwise(plain: Callable[..., Any], single: Callable[..., object]) -> Callable[..., Array]:
     """A function of arrays: `plain` of NumPy for numbers, `single` for each element where some are dims."""
 
     def apply(*arrays: Array) -> Array:

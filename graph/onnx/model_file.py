@@ -45,7 +45,7 @@ class ReadModel:
     elements: Mapping[int, memoryview] = field(default_factory=dict)
 
 
-def read_model(model: Any) -> ReadModel:
+def read_model(model: object) -> ReadModel:
     """Reads a model.
 
     Raises:

@@ -86,7 +86,7 @@ def attention(
     outer = broadcast_shapes(_NAME, q.shape[:-3], k.shape[:-3], "key")
     outer = broadcast_shapes(_NAME, outer, v.shape[:-3], "value")
     operands = [expand(x, [*outer, *x.shape[-3:]]) for x in (q, k, v)]
-    parameters: dict[str, Any] = {"causal": flag_of("causal", causal), "window": window_of(_NAME, window)}
+    parameters: dict[str, object] = {"causal": flag_of("causal", causal), "window": window_of(_NAME, window)}
     parameters["scale"] = scale_of(_NAME, scale, q)
     masked = "" if mask is None else "masked_"
     if mask is not None:

@@ -57,7 +57,7 @@ def buffer_load(x: BufferValue) -> TensorValue:
 
 
 @add_method(BufferValue, "__getitem__")
-def _part(x: BufferValue, indices: Any) -> TensorValue:
+def _part(x: BufferValue, indices: object) -> TensorValue:
     """What the part of the buffer that the indices name holds at this point."""
     with current("buffer_load").transaction():
         whole = buffer_load(x)
@@ -81,7 +81,7 @@ def buffer_store(destination: BufferValue, source: TensorValueLike) -> None:
     dtypes={"destination": "storable", "source": "storable"},
     example="ops.buffer_store_slice(destination, source, [slice(1, 3)])",
 )
-def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: Any) -> None:
+def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indices: object) -> None:
     """Overwrites the part of the buffer that the indices name; they are as those of `slice_tensor`.
 
     A slice by tensors has the size that the source has along its axis; where a single number fills it, it needs a name.
@@ -100,7 +100,7 @@ def buffer_store_slice(destination: BufferValue, source: TensorValueLike, indice
 
 
 @add_method(BufferValue, "__setitem__")
-def _set_part(destination: BufferValue, indices: Any, source: TensorValueLike) -> None:
+def _set_part(destination: BufferValue, indices: object, source: TensorValueLike) -> None:
     """Overwrites the part of the buffer that the indices name."""
     if indices is Ellipsis:
         buffer_store(destination, source)

@@ -52,8 +52,8 @@ class UnsupportedError(GraphError, NotImplementedError):
 def cond(
     pred: TensorValueLike,
     out_types: Iterable[TensorType] | None,
-    then_fn: Callable[[], Any],
-    else_fn: Callable[[], Any],
+    then_fn: Callable[[], object],
+    else_fn: Callable[[], object],
 ) -> list[TensorValue]:
     """The results of `then_fn` where `pred`, a bool of one element, is true, else those of `else_fn`; only one runs.
 
@@ -338,7 +338,7 @@ def _value(
     return graph.stage_constant(array, device, place)
 
 
-def _initial(name: str, graph: Graph, given: Any) -> list[TensorValue]:
+def _initial(name: str, graph: Graph, given: object) -> list[TensorValue]:
     """The values that a loop begins with."""
     if isinstance(given, Value) or is_weak(given) or hasattr(given, "__tensorvalue__"):
         given = [given]
@@ -368,7 +368,7 @@ def _initial(name: str, graph: Graph, given: Any) -> list[TensorValue]:
     return [strong[each] for each in names]
 
 
-def _types(out_types: Any) -> list[TensorType]:
+def _types(out_types: object) -> list[TensorType]:
     types = list_of("out_types", out_types, "types", "EK0441")
     for k, type in enumerate(types):
         if not isinstance(type, TensorType):
@@ -493,7 +493,7 @@ def _check_results(
         )
 
 
-def _count(values: Sequence[Any]) -> str:
+def _count(values: Sequence[object]) -> str:
     return "nothing" if not values else "1 value" if len(values) == 1 else f"{len(values)} values"
 
 

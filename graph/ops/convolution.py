@@ -191,15 +191,15 @@ GROUPED_CHANNELS = {True: (2, 4), False: (2, 4, 8, 16)}
 def _convolution(
     name: str,
     axes: int,
-    x: Any,
-    filter: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    groups: Any,
-    bias: Any,
-    input_layout: Any,
-    filter_layout: Any,
+    x: object,
+    filter: object,
+    stride: object,
+    dilation: object,
+    padding: object,
+    groups: object,
+    bias: object,
+    input_layout: object,
+    filter_layout: object,
 ) -> TensorValue:
     image, weights, added = _operands(name, x, filter, bias)
     first = is_first(input_layout)
@@ -254,7 +254,7 @@ def _operands(name: str, x: Any, filter: Any, bias: Any) -> tuple[TensorValue, T
     return operands[0], operands[1], operands[2] if bias is not None else None
 
 
-def _ordered(name: str, weights: TensorValue, axes: int, layout: Any, first: bool) -> TensorValue:
+def _ordered(name: str, weights: TensorValue, axes: int, layout: object, first: bool) -> TensorValue:
     """A filter as (results, channels, taps) where the channels of images come first, else (taps, channels, results)."""
     allowed = [FilterLayout.RSCF, FilterLayout.FCRS, FilterLayout.CFRS]
     if axes == 3:
@@ -281,7 +281,7 @@ def _filter_sizes(weights: TensorValue, first: bool) -> tuple[Shape, Dim, Dim]:
     return (shape[2:], shape[1], shape[0]) if first else (shape[:-2], shape[-2], shape[-1])
 
 
-def _groups_of(name: str, groups: Any) -> int:
+def _groups_of(name: str, groups: object) -> int:
     count = int_of("groups", groups, "EK0491", "a whole number >= 1")
     if count < 1:
         fail(name, f"there are {count} groups", code="EK0491", argument="groups", expected="1 or more", got=count)
@@ -327,12 +327,12 @@ def _biased(
 def _transposed(
     name: str,
     axes: int,
-    x: Any,
-    filter: Any,
-    options: tuple[Any, Any, Any, Any, Any],
-    bias: Any,
-    input_layout: Any,
-    filter_layout: Any,
+    x: object,
+    filter: object,
+    options: tuple[object, object, object, object, object],
+    bias: object,
+    input_layout: object,
+    filter_layout: object,
 ) -> TensorValue:
     stride, dilation, padding, output_paddings, groups = options
     image, weights, added = _operands(name, x, filter, bias)

@@ -36,7 +36,7 @@ def custom(
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None = None,
-    parameters: Mapping[str, bool | int | float | str | Any] | None = None,
+    parameters: Mapping[str, bool | int | float | str | object] | None = None,
 ) -> list[TensorValue]:
     """Calls a registered kernel from the graph's custom extensions.
 
@@ -65,7 +65,7 @@ def inplace_custom(
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None = None,
-    parameters: Mapping[str, bool | int | float | str | Any] | None = None,
+    parameters: Mapping[str, bool | int | float | str | object] | None = None,
 ) -> list[TensorValue]:
     """Calls a registered kernel that changes buffers in place.
 
@@ -86,7 +86,7 @@ def _call(
     device: DeviceRef | Device,
     values: Iterable[TensorValueLike],
     out_types: Iterable[TensorType] | None,
-    parameters: Mapping[str, Any] | None,
+    parameters: Mapping[str, object] | None,
 ) -> list[TensorValue]:
     graph = current(caller)
     kernel = name if isinstance(name, LoadedKernel) else loaded_kernel(name) if isinstance(name, Called) else None
@@ -112,14 +112,14 @@ def _call(
     return stage(kernel, operands, tuned(kernel, operands, given, target), target, expected)
 
 
-def _parameters(parameters: Any) -> dict[str, Any]:
+def _parameters(parameters: object) -> dict[str, Any]:
     if not isinstance(parameters, Mapping) or not all(isinstance(name, str) for name in parameters):
         wrong("parameters", parameters, "a dict of values by name")
     return dict(parameters)
 
 
 def _spelled_out(
-    kernel: LoadedKernel, values: list[Any], parameters: Mapping[str, Any], expected: list[TensorType] | None
+    kernel: LoadedKernel, values: list[object], parameters: Mapping[str, object], expected: list[TensorType] | None
 ) -> tuple[LoadedKernel, list[Any]]:
     """The kernel for as many tensors as its variadic arguments get, and all tensors in one list."""
     schema, place = kernel.schema, user_place()
@@ -208,7 +208,7 @@ def _check_pure(name: str, kernel: LoadedKernel) -> None:
         )
 
 
-def _check_buffers(name: str, schema: OpSchema, values: list[Any]) -> None:
+def _check_buffers(name: str, schema: OpSchema, values: list[object]) -> None:
     """What is changed is a buffer, and no other argument of the call."""
     pairs = list(zip(schema.inputs, values, strict=False))
     for argument, value in pairs:

@@ -52,7 +52,7 @@ class Range:
 
 
 @op(dtypes={"x": "storable"}, example="ops.slice_tensor(x, [slice(1, None), ..., None, -1])", operator="__getitem__")
-def slice_tensor(x: TensorValueLike, indices: Any) -> TensorValue:
+def slice_tensor(x: TensorValueLike, indices: object) -> TensorValue:
     """The part of `x` that the indices name: ints, slices, `...`, None, one or a sequence of them.
 
     Args:
@@ -223,7 +223,7 @@ def _is_sized(item: slice, size: Any) -> bool:
     return isinstance(size, int | Dim) and any(isinstance(bound, Value) for bound in (item.start, item.stop))
 
 
-def _without_ellipsis(items: list[Any], rank: int) -> list[Any]:
+def _without_ellipsis(items: list[object], rank: int) -> list[Any]:
     """The items with `...`, or its absence at the end, replaced by whole slices."""
     at = [k for k, item in enumerate(items) if item is Ellipsis]
     named = sum(item is not None and item is not Ellipsis for item in items)

@@ -311,7 +311,7 @@ def _of_one_dtype(name: str, argument: str, values: list[Any]) -> list[TensorVal
 
 
 @op(dtypes={"x": "storable"}, example='ops.rebind(x, ["n", "n"], message="x is square")', method="rebind")
-def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layout: Any = None) -> TensorValue:
+def rebind(x: TensorValueLike, shape: Iterable[DimLike], message: str = "", layout: object = None) -> TensorValue:
     """`x` under a shape that the user asserts. What cannot be proven is checked when the graph is called.
 
     A name that is new in the graph stands for the size of its axis from now on. In `4*k + 1` it stands for the number

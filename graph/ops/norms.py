@@ -190,7 +190,7 @@ def _epsilon(argument: str, value: Any) -> float:
 
 
 def _grouped(
-    name: str, value: TensorValue, gamma: TensorValueLike, beta: TensorValueLike, groups: int | None, epsilon: Any
+    name: str, value: TensorValue, gamma: TensorValueLike, beta: TensorValueLike, groups: int | None, epsilon: object
 ) -> TensorValue:
     """The groups of each sample become rows, and the kernel goes over these."""
     channels: Dim = value.shape[1]

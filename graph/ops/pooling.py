@@ -246,7 +246,7 @@ def local_response_norm(
 
 
 def _pool(
-    name: str, axes: int, x: Any, options: tuple[Any, ...], kind: str
+    name: str, axes: int, x: Any, options: tuple[object, ...], kind: str
 ) -> tuple[TensorValue, Windows, bool, list[Dim]]:
     """The operand, its windows, whether the channels come first, and the shape of the result.
 
@@ -263,20 +263,20 @@ def _pool(
     return value, windows, first, image_shape(batch, counts, channels, first)
 
 
-def _max_pool(name: str, axes: int, x: Any, options: tuple[Any, ...]) -> TensorValue:
+def _max_pool(name: str, axes: int, x: object, options: tuple[object, ...]) -> TensorValue:
     value, windows, first, shape = _pool(name, axes, x, options, "numeric")
     parameters = {**windows.parameters("kernel", "stride", "dilation", "before"), "first": first}
     return builtin(_FAMILY, "max_pool", [value], parameters, [value.type.with_shape(shape)])[0]
 
 
-def _avg_pool(name: str, axes: int, x: Any, options: tuple[Any, ...], count_boundary: Any) -> TensorValue:
+def _avg_pool(name: str, axes: int, x: object, options: tuple[object, ...], count_boundary: object) -> TensorValue:
     value, windows, first, shape = _pool(name, axes, x, options, "float")
     parameters = windows.parameters("kernel", "stride", "dilation", "before", "after")
     flags = {"first": first, "boundary": flag_of("count_boundary", count_boundary)}
     return builtin(_FAMILY, "avg_pool", [value], {**parameters, **flags}, [value.type.with_shape(shape)])[0]
 
 
-def _over_places(name: str, reduce: Callable[..., TensorValue], x: Any, input_layout: Any, kind: str) -> TensorValue:
+def _over_places(name: str, reduce: Callable[..., TensorValue], x: Any, input_layout: object, kind: str) -> TensorValue:
     value = tensor(name, "input", x)
     check_kind(name, "input", value, kind)
     first = is_first(input_layout)

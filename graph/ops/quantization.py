@@ -141,7 +141,7 @@ def qmatmul(
     return builtin(*row.product, [left, *values], _parameters(row, encoding, config, values))[0]
 
 
-def _row(name: str, encoding: Any) -> tuple[Encoding, QuantizationEncoding]:
+def _row(name: str, encoding: object) -> tuple[Encoding, QuantizationEncoding]:
     kind = encoding_of("encoding", encoding)
     return ENCODINGS[kind], kind
 

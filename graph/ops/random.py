@@ -198,7 +198,7 @@ def _seed_of(value: Any) -> int:
     return number if number < 1 << 63 else number - (1 << 64)
 
 
-def _normal(name: str, shape: Any, mean: Any, std: Any, dtype: DType | None, device: Any) -> TensorValue:
+def _normal(name: str, shape: Any, mean: object, std: object, dtype: DType | None, device: Any) -> TensorValue:
     spread = number_of("std", std, wanted="a number above 0")
     if spread <= 0:
         wrong("std", std, "a number above 0")

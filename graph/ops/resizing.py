@@ -194,7 +194,9 @@ def _numbers(argument: str, value: Any, count: int) -> list[float]:
     return numbers
 
 
-def _options(value: TensorValue, coordinates: Any, scales: Any, roi: Any, extrapolation: Any) -> dict[str, Any]:
+def _options(
+    value: TensorValue, coordinates: object, scales: object, roi: object, extrapolation: object
+) -> dict[str, Any]:
     """How places are found: a list of numbers for each axis, where there is one."""
     rank = value.rank
     mode = _mode(coordinates, _NUMBERED)

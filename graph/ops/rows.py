@@ -252,7 +252,7 @@ def reduce_axes(
     kernel: tuple[str, str],
     value: TensorValue,
     axes: tuple[int, ...],
-    keepdims: Any,
+    keepdims: object,
     dtype: DType | None = None,
 ) -> TensorValue:
     """What a kernel with one axis makes of several: they are merged first, so that it accumulates in one go.

@@ -196,7 +196,7 @@ def non_maximum_suppression(
     return builtin(_FAMILY, "nms_listed", [kept])[0]
 
 
-def _limit(name: str, argument: str, given: Any, like: TensorValue) -> TensorValue:
+def _limit(name: str, argument: str, given: object, like: TensorValue) -> TensorValue:
     """A limit as a scalar next to the boxes: an int64 for a number of boxes, else a float64."""
     counts = argument == "max_output_boxes_per_class"
     dtype = DType.int64 if counts else DType.float64

@@ -170,7 +170,7 @@ def scatter_nd_mul(input: TensorValueLike, updates: TensorValueLike, indices: Te
     return _scatter_nd("scatter_nd_mul", input, updates, indices, "mul")
 
 
-def _scatter(name: str, input: Any, updates: Any, indices: Any, axis: int, how: str) -> TensorValue:
+def _scatter(name: str, input: object, updates: object, indices: object, axis: int, how: str) -> TensorValue:
     x = _target(name, input, how)
     at = axis_of(axis, x.rank)
     places = indices_of(name, "indices", indices, x.device)
@@ -179,7 +179,7 @@ def _scatter(name: str, input: Any, updates: Any, indices: Any, axis: int, how: 
     return builtin(_FAMILY, "scatter", [x, values, places], {"axis": at, "how": how})[0]
 
 
-def _scatter_nd(name: str, input: Any, updates: Any, indices: Any, how: str) -> TensorValue:
+def _scatter_nd(name: str, input: object, updates: object, indices: object, how: str) -> TensorValue:
     x = _target(name, input, how)
     places = indices_of(name, "indices", indices, x.device)
     depth = depth_of(name, places)

@@ -246,7 +246,7 @@ def _rows_through(
     return cast_to(as_shape(transformed, [*outer, *last]), moved.dtype)
 
 
-def _small_factors(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, Any]) -> TensorValue:
+def _small_factors(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, object]) -> TensorValue:
     """Transforms rows of a length that is known, and a product of small primes."""
     place, number = rows.device, int(length)
     roots = _made(_FAMILY, "fft_roots", [], TensorType(rows.dtype, [2, length], place))
@@ -256,7 +256,7 @@ def _small_factors(rows: TensorValue, length: Dim, out: TensorType, parameters: 
     return builtin(_FAMILY, "fft", [rows, roots], {**parameters, "nearby": small, "factors": factors}, [out, work])[0]
 
 
-def _any_length(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, Any]) -> TensorValue:
+def _any_length(rows: TensorValue, length: Dim, out: TensorType, parameters: dict[str, object]) -> TensorValue:
     """Transforms rows of any other length: see `stdlib.kernels.chirp`."""
     place = rows.device
     known = isinstance(length, StaticDim)
@@ -308,7 +308,7 @@ def scaling_of(normalization: Normalization | str) -> str:
     return choice_of("normalization", text, _SCALINGS, "EK0414")
 
 
-def length_of(argument: str, n: Any) -> int:
+def length_of(argument: str, n: object) -> int:
     """A length from 1 on.
 
     Raises:

@@ -65,10 +65,10 @@ class BuiltinOp:
 
 OPS: dict[str, BuiltinOp] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
 # What ops do where no graph is built: `graph.eager`, when it is loaded, runs those of tensors that have elements.
-OUTSIDE: ExtensionPoint[Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]] = ExtensionPoint(
+OUTSIDE: ExtensionPoint[Callable[[str, tuple[object, ...], Mapping[str, object]], object]] = ExtensionPoint(
     "graph.eager.operators", "outside"
 )
-METHODS: dict[tuple[type[Value], str], Callable[..., Any]] = {}  # what ops add to the classes of values
+METHODS: dict[tuple[type[Value], str], Callable[..., object]] = {}  # what ops add to the classes of values
 
 
 def op(
@@ -212,7 +212,7 @@ def builtin(
 def stage(
     kernel: LoadedKernel,
     operands: Sequence[Value],
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     device: DeviceRef,
     expected: Sequence[TensorType] | None = None,
 ) -> list[TensorValue]:
@@ -246,7 +246,7 @@ def stage(
 def _stage_sizes(
     kernel: LoadedKernel,
     operands: Sequence[Value],
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     device: DeviceRef,
     wanted: Mapping[str, Dim],
     fresh: Mapping[str, Dim],

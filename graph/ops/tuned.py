@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def tuned(
-    kernel: LoadedKernel, operands: Sequence[Value], given: Mapping[str, Any], device: DeviceRef
+    kernel: LoadedKernel, operands: Sequence[Value], given: Mapping[str, object], device: DeviceRef
 ) -> Mapping[str, Any]:
     """The parameters of a call."""
     if not kernel.findings:
@@ -46,7 +46,7 @@ def finding_for(
     dtypes: Sequence[str],
     shapes: Sequence[Sequence[int | None]],
     said: Iterable[str],
-    bound: Mapping[str, Any],
+    bound: Mapping[str, object],
 ) -> TunedCalls | None:
     """The finding for such a call, from the user's cache or from the kernel's package; None if there is none.
 
@@ -68,7 +68,7 @@ def findings_about(
     dtypes: Sequence[str],
     shapes: Sequence[Sequence[Any]],
     said: Iterable[str],
-    bound: Mapping[str, Any],
+    bound: Mapping[str, object],
 ) -> Iterator[tuple[TunedCalls, dict[str, Any]]]:
     """The findings about such calls of any sizes, and of each the sizes on which it depends. Arguments as above."""
     for finding in kernel.findings:

@@ -120,7 +120,7 @@ def member_of(argument: str, value: Any, kind: type[E], allowed: Iterable[E] | N
     wrong(argument, value, f"one of {listed}", code="EK0414", hint=f"possible: {listed}")
 
 
-def is_first(layout: Any) -> bool:
+def is_first(layout: object) -> bool:
     """Whether the channels come first in this `input_layout`."""
     return member_of("input_layout", layout, ConvInputLayout) is ConvInputLayout.NCHW
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from ...dsl.types.dtype import DType
 from ..ir import GraphIR, Held, Item, Node
@@ -84,7 +84,7 @@ class _BatchNormFolding(Rewriting):
 
     def _prepared(self, name: str, norm: Node, values: Sequence[int], type: ShapedType) -> int:
         assert isinstance(type, TensorType)
-        parameters: tuple[tuple[str, Any], ...] = norm.parameters
+        parameters: tuple[tuple[str, object], ...] = norm.parameters
         kernel = self.kernel_of(FAMILY, name)
         (value,) = self.add(prepared_by(self.ir, kernel, parameters, values, type, len(self.made), norm))
         return value

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ...dsl.diagnostics.cached import cached
 from ...dsl.diagnostics.dataclass import dataclass
@@ -115,7 +115,7 @@ class _WeightPacking(Rewriting):
             return self.keep(item)
         x, matrix, *zeros = item.operands
         operands = (x, matrix) if row.few and self._rows(x) is None else (x, *zeros)
-        parameters: tuple[tuple[str, Any], ...] = ()
+        parameters: tuple[tuple[str, object], ...] = ()
         values = (*self.new(operands), self.packed[matrix, row.pack])
         if row.sums:
             parameters = (("unsigned", self.ir.types[matrix].dtype is DType.uint8),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ...dsl.package.library import LoadedKernel
 from ..ir import ConstantTensor, External, GraphIR, Item, Node, PreparedValue, is_transfer
@@ -42,7 +42,7 @@ def prepared(part: GraphIR, type: ShapedType, number: int, item: Item) -> Prepar
 def prepared_by(
     ir: GraphIR,
     kernel: LoadedKernel,
-    parameters: tuple[tuple[str, Any], ...],
+    parameters: tuple[tuple[str, object], ...],
     values: Sequence[int],
     type: TensorType,
     number: int,

@@ -116,7 +116,7 @@ class Profile(Rich):
         """The events in Chrome's trace event format, for chrome://tracing and Perfetto; times in microseconds."""
         zero = min((event.start for event in self.events), default=0)
         process = os.getpid()
-        listed: list[dict[str, Any]] = [
+        listed: list[dict[str, object]] = [
             {"ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": {"name": name}}
             for thread, name in self.threads.items()
         ]
@@ -175,7 +175,7 @@ class TracedReports(ReportCollector):
         """Adds what calls do to a profile. `first_group` is the number of the first group of this part of a graph."""
         self.profile, self.first_group, self.begun = profile, first_group, []
 
-    def on_report(self, context: int, site: int, arguments: Any) -> None:
+    def on_report(self, context: int, site: int, arguments: object) -> None:
         if site >= 0:
             super().on_report(context, site, arguments)
             return

@@ -18,7 +18,7 @@ class Drawing(Protocol):
     def code(self, graph: Any, stage: str, target: str) -> str: ...
     def to_dot(self, graph: Any) -> str: ...
     def to_html(
-        self, graph: Any, path: str | PathLike[str] | None, *, sizes: Mapping[str, int] | None, profile: Any
+        self, graph: Any, path: str | PathLike[str] | None, *, sizes: Mapping[str, int] | None, profile: object
     ) -> str: ...
 
 
@@ -56,7 +56,7 @@ class DrawnGraph:
         path: str | PathLike[str] | None = None,
         *,
         sizes: Mapping[str, int] | None = None,
-        profile: Any = None,
+        profile: object = None,
     ) -> str:
         """One page that shows the graph: its ops with types and places, what is fused into what, where temporaries lie.
 

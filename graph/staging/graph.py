@@ -109,7 +109,7 @@ class Graph(DrawnGraph, Rich):
     def __init__(
         self,
         name: str = "graph",
-        forward: Callable[..., Any] | None = None,
+        forward: Callable[..., object] | None = None,
         input_types: Iterable[ShapedType] = (),
         path: None = None,
         *args: Any,
@@ -314,7 +314,7 @@ class Graph(DrawnGraph, Rich):
     def add_subgraph(
         self,
         name: str,
-        forward: Callable[..., Any] | None = None,
+        forward: Callable[..., object] | None = None,
         input_types: Iterable[ShapedType] = (),
         path: None = None,
         custom_extensions: Extensions = (),
@@ -380,7 +380,7 @@ class Graph(DrawnGraph, Rich):
         self,
         kernel: LoadedKernel,
         operands: Iterable[Value],
-        parameters: Mapping[str, Any],
+        parameters: Mapping[str, object],
         out_types: Iterable[ShapedType],
         place: Place | None,
     ) -> list[Value]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...dsl.diagnostics.collecting import Broken
 from ...dsl.diagnostics.errors import PackageError, did_you_mean
@@ -240,7 +240,7 @@ def shipped_names() -> Mapping[str, str]:
 _REGISTERED = re.compile(r'^@register\(\s*"(\w+)"', re.MULTILINE)
 
 
-def extensions_of(extensions: Any) -> list[Path | Library]:
+def extensions_of(extensions: object) -> list[Path | Library]:
     """The paths of kernel libraries, and libraries that are at hand, in their order; one may stand for a list of one.
 
     A kernel is a library of its own: it is taken as it is at this point.

@@ -59,7 +59,7 @@ def parse_graph(
     text: str,
     *,
     custom_extensions: Extensions = (),
-    constants: Mapping[int, Any] | None = None,
+    constants: Mapping[int, object] | None = None,
 ) -> Graph:
     """The graph that a text describes, as `str(graph)` writes it of a finished graph.
 

@@ -42,7 +42,7 @@ class _Removal:
             return renumbered(node, self.values, self.new(node.results))
         places = [k for k, value in enumerate(node.results) if value not in self.removed]
 
-        def at(items: Sequence[Any]) -> Any:
+        def at(items: Sequence[object]) -> Any:
             return tuple(items[k] for k in places)
 
         made: dict[str, Any] = {"results": self.new(at(node.results)), "out_types": at(node.out_types)}

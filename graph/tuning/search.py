@@ -40,8 +40,8 @@ def search(
     loaded: LoadedKernel,
     space: TuningSpace,
     kinds: Sequence[Any],
-    values: Sequence[Any],
-    parameters: Mapping[str, Any],
+    values: Sequence[object],
+    parameters: Mapping[str, object],
     device: Device,
     *,
     show: Show | None = None,
@@ -86,7 +86,7 @@ class _Search:
     """One search."""
 
     def __init__(
-        self, child: _Child, space: TuningSpace, candidates: Sequence[dict[str, Any]], show: Show | None
+        self, child: _Child, space: TuningSpace, candidates: Sequence[dict[str, object]], show: Show | None
     ) -> None:
         self.child = child
         self.space = space
@@ -119,7 +119,7 @@ class _Search:
         shapes = [getattr(value, "shape", ()) for value in flat]
         return TuningTable(subject.op, shapes, rows, best if ratios[best] >= GAIN else 0)
 
-    def _try(self, number: int, candidate: dict[str, Any]) -> Tried:
+    def _try(self, number: int, candidate: dict[str, object]) -> Tried:
         answer = self.child.send(Try(number, candidate), self.space.limit)
         if isinstance(answer, str):
             if number:

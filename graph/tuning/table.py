@@ -82,5 +82,5 @@ class TuningTable(Rich):
         return self.as_text()
 
 
-def _said(parameters: dict[str, Any]) -> str:
+def _said(parameters: dict[str, object]) -> str:
     return ", ".join(f"{name}={getattr(value, 'name', value)}" for name, value in parameters.items())

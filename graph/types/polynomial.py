@@ -309,7 +309,7 @@ def evaluate(terms: Terms, values: Mapping[str, Any]) -> Any:
     return total
 
 
-def _atom_value(atom: Atom, values: Mapping[str, Any]) -> Any:
+def _atom_value(atom: Atom, values: Mapping[str, object]) -> Any:
     if atom.kind == "":
         return values[atom.name]
     first, *others = (evaluate(terms, values) for terms in atom.operands)

@@ -104,7 +104,7 @@ def weak_array(value: Any, dtype: DType, op: str, argument: str, place: Place | 
         DTypeError: EK0413, its own dtype has no counterpart here.
     """
 
-    def refuse(given: Any, why: str, hint: str) -> GraphError:
+    def refuse(given: object, why: str, hint: str) -> GraphError:
         shown = str(given) if isinstance(given, str | np.generic) else brief(given, MOST_DIGITS)
         return GraphError(
             f"{op}: {shown} {why} {dtype}, the dtype required for '{argument}'",

@@ -170,7 +170,7 @@ class FileWeights:
     """
 
     _files: Mapping[str, File]  # by the name of a weight
-    _metadata: Mapping[str, Any]
+    _metadata: Mapping[str, object]
     _prefix: str
     _allocated: dict[str, DLPackArray]
 
@@ -413,7 +413,7 @@ def _found(files: Sequence[File], tensors: Iterable[str] | None, chosen: Mapping
     return results
 
 
-def paths_of(argument: str, paths: Any) -> list[str]:
+def paths_of(argument: str, paths: object) -> list[str]:
     """A list of paths, from one of them or several."""
     listed = list_of(argument, [paths] if isinstance(paths, os.PathLike) else paths, "paths", CODE)
     return [path_of(f"{argument}[{position}]", path, CODE) for position, path in enumerate(listed)]

@@ -134,7 +134,7 @@ class GGUFFile:
             self.fail("version", " or ".join(map(str, VERSIONS)), self.version)
         tensors = self._number("Q", "tensor_count")
         count = self._count("metadata_kv_count", 13)
-        self.metadata: Mapping[str, Any] = self._metadata(count)
+        self.metadata: Mapping[str, object] = self._metadata(count)
         self.alignment = self._alignment()
         self.entries: Mapping[str, GgufEntry] = self._entries(tensors)
 

@@ -27,7 +27,7 @@ _KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 def write_gguf(
     path: str | os.PathLike[str],
     tensors: Mapping[str, DLPackArray | np.ndarray[Any, Any]],
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, object] | None = None,
     *,
     encodings: Mapping[str, QuantizationEncoding | str] | None = None,
 ) -> None:

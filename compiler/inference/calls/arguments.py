@@ -83,7 +83,7 @@ class _Form:
     """
 
     signature: inspect.Signature
-    defaults: dict[str, Any]
+    defaults: dict[str, object]
     positions: int
     plain: bool
     several: bool

@@ -117,7 +117,7 @@ def repeated(values: Iterable[Any], once: Callable[[Any], Flow]) -> Flow:
 # *** the library's mathematics ***
 
 
-def interpreted(evaluator: Evaluator, emit: Callable[[], Any]) -> Any:
+def interpreted(evaluator: Evaluator, emit: Callable[[], object]) -> Any:
     """The numbers that the operations of `emit` compute, which depend on nothing but constants."""
     builder = evaluator.builder
     region = Region()
@@ -155,7 +155,7 @@ def _as_python(value: Value, pointer: InterpretedPointer) -> bool | int | float 
     return element
 
 
-def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Callable[[list[Any]], Any]) -> Any:
+def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Callable[[list[object]], object]) -> Any:
     """A function of the library on compile-time numbers: floats are float64 here, and whole numbers become floats.
 
     Where one is complex, all are complex128.
@@ -182,4 +182,4 @@ def library_value(evaluator: Evaluator, name: str, operands: list[Any], emit: Ca
     return value
 
 
-_KNOWN: dict[Any, Any] = {}  # the library is the same in all programs of a process
+_KNOWN: dict[object, object] = {}  # the library is the same in all programs of a process

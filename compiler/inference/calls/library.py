@@ -49,7 +49,7 @@ def _folded(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:
         raise call.error("EK0206", f"this cannot be computed at compile time: {error}") from None
 
 
-def _run(call: Point, ref: LibraryRef, bound: list[Any]) -> Any:
+def _run(call: Point, ref: LibraryRef, bound: list[object]) -> Any:
     """The library's function, inlined."""
     settled = [_settle(call, v) for v in bound]
     if ref.name == "pow" and type(bound[1]) is int and isinstance(settled[0], Value):
@@ -74,7 +74,7 @@ def call_operator(here: Point, name: str, operands: list[Value]) -> Value:
     return value
 
 
-def _of_complex(call: Point, name: str, settled: list[Any]) -> Any:
+def _of_complex(call: Point, name: str, settled: list[object]) -> Any:
     """A function of the library where one of its arguments is a complex number: the others become one, too."""
     if not has_implementation(complex_name(name)):
         hint = "work on its parts, z.real and z.imag, or on abs(z)"

@@ -56,7 +56,7 @@ def special(here: Point, owner: Any, name: str, args: list[Any]) -> Any:
     return NotImplemented if method is None else invoke(here, owner, method, args)
 
 
-def operate(here: Point, op: str, a: Any, b: Any) -> Any:
+def operate(here: Point, op: str, a: object, b: object) -> Any:
     """`a op b` where one of them is a struct; NotImplemented where neither defines it."""
     name = OPERATORS.get(op, op)
     result = special(here, a, f"__{name}__", [b])
@@ -78,7 +78,7 @@ def compare(here: Point, op: str, a: Any, b: Any, parts_equal: Callable[[Any, An
     return result
 
 
-def _equal(evaluator: Evaluator, a: Any, b: Any, parts_equal: Callable[[Any, Any], Any]) -> Any:
+def _equal(evaluator: Evaluator, a: object, b: object, parts_equal: Callable[[object, object], object]) -> Any:
     """Whether two of the same struct are equal, field by field."""
     if not (isinstance(a, StructValue) and isinstance(b, StructValue) and a.type == b.type):
         return NotImplemented
@@ -86,7 +86,7 @@ def _equal(evaluator: Evaluator, a: Any, b: Any, parts_equal: Callable[[Any, Any
 
 
 def _all_equal(
-    evaluator: Evaluator, a: tuple[Any, ...], b: tuple[Any, ...], parts_equal: Callable[[Any, Any], Any]
+    evaluator: Evaluator, a: tuple[object, ...], b: tuple[object, ...], parts_equal: Callable[[object, object], object]
 ) -> Any:
     result: Any = True
     for x, y in zip(a, b, strict=True):

@@ -121,7 +121,7 @@ def commit(call: Point) -> Copies:
 
 
 @method(Copies, "wait")
-def wait(call: Point, owner: Copies, pending: Any = 0) -> None:
+def wait(call: Point, owner: Copies, pending: object = 0) -> None:
     if owner.what == "copy" and pending != 0:
         text = "the token of one copy waits for all of them; a group (gpu.commit) may leave some under way"
         raise call.error("EK0646", text, "pending")

@@ -63,7 +63,7 @@ def _dtype(call: Point, span: Span, name: str, kind: str) -> DType:
     return dtype
 
 
-def ordering_of(call: Point, ordering: Any, kind: str) -> str:
+def ordering_of(call: Point, ordering: object, kind: str) -> str:
     allowed = ORDERINGS.get(kind, ORDERINGS[""])
     if not isinstance(ordering, str) or ordering not in allowed:
         words = ", ".join(f'"{word}"' for word in allowed)
@@ -86,7 +86,9 @@ def _number(call: Point, value: Any, dtype: DType, argument: str) -> Value:
     return coerce(call.on(node), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
-def modify(call: Point, kind: str, name: str, target: Any, index: Any, value: Any, ordering: Any, scope: Any) -> Value:
+def modify(
+    call: Point, kind: str, name: str, target: Any, index: Any, value: Any, ordering: object, scope: Any
+) -> Value:
     """One of `KINDS`; gives the value before."""
     span = _place(call, target, index, name, writes=True)
     dtype = _dtype(call, span, name, kind)
@@ -97,7 +99,7 @@ def modify(call: Point, kind: str, name: str, target: Any, index: Any, value: An
 
 def _register(kind: str) -> None:
     def apply(
-        call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed", scope: Any = "device"
+        call: Point, target: Any, index: Any, value: Any, ordering: object = "relaxed", scope: Any = "device"
     ) -> Value:
         return modify(
             call, kind, f"atomic.{kind}{'_' * (kind in ('and', 'or'))}", target, index, value, ordering, scope
@@ -122,8 +124,8 @@ def compare_exchange(
     target: Any,
     index: Any,
     expected: Any,
-    desired: Any,
-    ordering: Any = "relaxed",
+    desired: object,
+    ordering: object = "relaxed",
     scope: Any = "device",
 ) -> Value:
     span = _place(call, target, index, "atomic.compare_exchange", writes=True)
@@ -137,7 +139,7 @@ def compare_exchange(
 
 
 @rule("atomic.load")
-def load(call: Point, target: Any, index: Any, ordering: Any = "relaxed", scope: Any = "device") -> Value:
+def load(call: Point, target: Any, index: Any, ordering: object = "relaxed", scope: Any = "device") -> Value:
     span = _place(call, target, index, "atomic.load", writes=False)
     dtype = _dtype(call, span, "atomic.load", "")
     order = ordering_of(call, ordering, "load")
@@ -147,7 +149,9 @@ def load(call: Point, target: Any, index: Any, ordering: Any = "relaxed", scope:
 
 
 @rule("atomic.store")
-def store(call: Point, target: Any, index: Any, value: Any, ordering: Any = "relaxed", scope: Any = "device") -> None:
+def store(
+    call: Point, target: Any, index: Any, value: Any, ordering: object = "relaxed", scope: Any = "device"
+) -> None:
     span = _place(call, target, index, "atomic.store", writes=True)
     dtype = _dtype(call, span, "atomic.store", "")
     number, order = _number(call, value, dtype, "value"), ordering_of(call, ordering, "store")

@@ -41,7 +41,7 @@ SHORT_ROW = 64  # elements, which are too small for several threads
 
 
 @rule("foreach")
-def foreach(call: Point, out: Any, body: Any, simd_width: Any = None) -> None:
+def foreach(call: Point, out: Any, body: Any, simd_width: object = None) -> None:
     outputs = out if isinstance(out, tuple) else (out,)
     if not outputs:
         raise call.error("EK0208", "foreach has no tensor to store into", "out")

@@ -172,7 +172,7 @@ def _barrier_number(call: Point, id: Value) -> Value:
 
 
 @rule("gpu.fence")
-def fence(call: Point, ordering: Any = "acq_rel", scope: Any = "block") -> None:
+def fence(call: Point, ordering: object = "acq_rel", scope: Any = "block") -> None:
     kernel_of(call, "fence()")
     call.builder.add("fence", [], ordering=ordering_of(call, ordering, "fence"), scope=scope_of(call, scope))
 
@@ -223,11 +223,13 @@ def launch(
 
 
 @rule("gpu.launch")
-def launch_here(call: Point, kernel: Any, grid: Any, block: Any, shared: Any = 0, min_blocks: Any = None) -> None:
+def launch_here(
+    call: Point, kernel: Any, grid: object, block: Any, shared: object = 0, min_blocks: object = None
+) -> None:
     launch(call, None, kernel, grid=grid, block=block, shared=shared, min_blocks=min_blocks)
 
 
-def _grid(call: Point, grid: Any) -> list[Value]:
+def _grid(call: Point, grid: object) -> list[Value]:
     """The blocks along x, y and z."""
     blocks = grid if isinstance(grid, tuple) else (grid,)
     if not 1 <= len(blocks) <= 3:
@@ -249,7 +251,7 @@ def _guard_blocks(here: Point, count: Value, axis: str) -> None:
         add_check(here, "grid", holds, message, {"limit": 0, "size": count}, [])
 
 
-def _sizes(call: Point, given: Any, argument: str) -> tuple[int, int, int]:
+def _sizes(call: Point, given: object, argument: str) -> tuple[int, int, int]:
     """One to three numbers known at compile time, for x, y and z."""
     sizes = given if isinstance(given, tuple) else (given,)
     if not 1 <= len(sizes) <= 3 or any(type(n) is not int or n < 1 for n in sizes):

@@ -20,7 +20,12 @@ _PLAIN = frozenset((DType.bool, DType.float32, DType.float64, *_INTEGERS))
 
 @rule("inline_assembly")
 def inline_assembly(
-    call: Point, text: Any, result: Any, args: tuple[Any, ...], constraints: Any = "", has_side_effects: Any = True
+    call: Point,
+    text: object,
+    result: Any,
+    args: tuple[Any, ...],
+    constraints: object = "",
+    has_side_effects: object = True,
 ) -> Value | None:
     if not isinstance(text, str) or not isinstance(constraints, str):
         raise call.error(CODE, "inline_assembly takes a text and constraints= that are known at compile time", "text")
@@ -29,7 +34,7 @@ def inline_assembly(
 
 @rule("llvm_intrinsic")
 def llvm_intrinsic(
-    call: Point, name: Any, result: Any, args: tuple[Any, ...], has_side_effects: Any = True
+    call: Point, name: Any, result: Any, args: tuple[Any, ...], has_side_effects: object = True
 ) -> Value | None:
     if not isinstance(name, str) or not _INTRINSIC.fullmatch(name):
         text = f"the name of an intrinsic is one such as 'llvm.fshl.i32', with its types, not {describe(name)}"
@@ -51,7 +56,7 @@ def external_call(call: Point, name: Any, result: Any, args: tuple[Any, ...]) ->
 
 
 def _native(
-    call: Point, kind: str, name: str, result: Any, args: tuple[Any, ...], effects: Any, constraints: str = ""
+    call: Point, kind: str, name: str, result: Any, args: tuple[Any, ...], effects: object, constraints: str = ""
 ) -> Value | None:
     if not isinstance(effects, bool):
         raise call.error(CODE, "has_side_effects= is True or False", "has_side_effects")

@@ -24,7 +24,7 @@ from ..values.tensors import KernelTensor
 
 
 @rule("len")
-def len_rule(call: Point, x: Any) -> Any:
+def len_rule(call: Point, x: object) -> Any:
     if isinstance(x, BodyIndex):
         return len(x.dims)
     if isinstance(x, tuple | str):
@@ -37,7 +37,7 @@ def len_rule(call: Point, x: Any) -> Any:
 
 
 @rule("print")
-def print_rule(call: Point, values: Any, sep: Any = " ", end: Any = "\n") -> None:
+def print_rule(call: Point, values: Any, sep: object = " ", end: Any = "\n") -> None:
     for name, text in (("sep", sep), ("end", end)):
         if not isinstance(text, str):
             raise call.error("EK0208", f"{name}= takes a string, not {describe(text)}", name)
@@ -56,12 +56,12 @@ def breakpoint_rule(call: Point) -> None:
 
 
 @rule("int")
-def int_rule(call: Point, x: Any) -> Any:
+def int_rule(call: Point, x: object) -> Any:
     return _number(call, x, int, INT)
 
 
 @rule("float")
-def float_rule(call: Point, x: Any) -> Any:
+def float_rule(call: Point, x: object) -> Any:
     return _number(call, x, float, DEFAULTS["float"])
 
 
@@ -93,7 +93,7 @@ def _number(call: Point, x: Any, python: Any, type: SIMDType) -> Any:
 
 
 @rule("bool")
-def bool_rule(call: Point, x: Any) -> Any:
+def bool_rule(call: Point, x: object) -> Any:
     if not isinstance(x, Value):
         return truth(call.argument("x"), x)
     if x.type == BOOL:
@@ -113,12 +113,12 @@ def within_parallel(call: Point) -> bool:
 
 
 @rule("isinstance")
-def isinstance_rule(call: Point, x: Any, kind: Any) -> bool:
+def isinstance_rule(call: Point, x: object, kind: Any) -> bool:
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return any(_is_one(call, x, each) for each in kinds)
 
 
-def _is_one(call: Point, x: Any, kind: Any) -> bool:
+def _is_one(call: Point, x: object, kind: Any) -> bool:
     match kind:
         case StructType():
             return isinstance(x, StructValue) and x.type == kind
@@ -133,7 +133,7 @@ def _is_one(call: Point, x: Any, kind: Any) -> bool:
 
 
 @rule("str")
-def str_rule(call: Point, x: Any) -> str:
+def str_rule(call: Point, x: object) -> str:
     if isinstance(x, bool | int | float | complex | str | DType | SIMDType) or x is None:
         return str(x)
     hint = "run-time values have a text in print, assert and raise only"

@@ -27,7 +27,7 @@ def range_rule(call: Point, bounds: Any) -> LoopRange:
     return LoopRange(low, high, step)
 
 
-def _bounds(call: Point, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+def _bounds(call: Point, bounds: tuple[object, ...]) -> tuple[Any, Any, Any]:
     if not 1 <= len(bounds) <= 3:
         raise call.error("EK0208", "range takes one to three bounds")
     nodes: tuple[s.SyntaxNode, ...] = call.node.arguments if isinstance(call.node, s.Call) else ()
@@ -38,7 +38,7 @@ def _bounds(call: Point, bounds: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
 
 
-def _bound(call: Point, bound: Any, node: s.SyntaxNode) -> Any:
+def _bound(call: Point, bound: object, node: s.SyntaxNode) -> Any:
     if isinstance(bound, Value) and bound.dtype.is_integral():
         what = "a bound of range() is an Int"
         return bound if bound.weak else coerce(call.on(node), bound, INT, what)

@@ -16,7 +16,7 @@ from ..values.flow import ABSENT
 
 
 @rule("static_assert")
-def static_assert(call: Point, condition: Any, message: Any = "") -> None:
+def static_assert(call: Point, condition: object, message: object = "") -> None:
     value = truth(call.argument("condition"), condition)
     if isinstance(value, Value):
         text = "static_assert needs a condition known at compile time"
@@ -29,7 +29,7 @@ def static_assert(call: Point, condition: Any, message: Any = "") -> None:
 
 
 @rule("select")
-def select_rule(call: Point, condition: Any, x: Any, y: Any) -> Any:
+def select_rule(call: Point, condition: object, x: object, y: object) -> Any:
     if not isinstance(condition, Value):
         return x if truth(call, condition) else y
     if condition.dtype is not DType.bool:
@@ -40,9 +40,9 @@ def select_rule(call: Point, condition: Any, x: Any, y: Any) -> Any:
 
 
 @rule("map_parts")
-def map_parts(call: Point, f: Any, value: Any, others: Any) -> Any:
+def map_parts(call: Point, f: object, value: Any, others: Any) -> Any:
 
-    def mapped(values: tuple[Any, ...]) -> Any:
+    def mapped(values: tuple[object, ...]) -> Any:
         first, rows = values[0], [parts_of(each) for each in values]
         if isinstance(first, PLAIN):
             return first
@@ -60,12 +60,12 @@ def map_parts(call: Point, f: Any, value: Any, others: Any) -> Any:
 
 
 @rule("exact")
-def exact_rule(call: Point, x: Any) -> Any:
+def exact_rule(call: Point, x: object) -> Any:
     return exact(call, x) if isinstance(x, Value) and isinstance(x.type, SIMDType) else x
 
 
 @rule("bitcast")
-def bitcast(call: Point, x: Any, dtype: Any) -> Value:
+def bitcast(call: Point, x: object, dtype: Any) -> Value:
     to = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(x, Value) or not isinstance(x.type, SIMDType):
         raise call.error("EK0208", f"bitcast takes a run-time value, not {describe(x)}", "x")

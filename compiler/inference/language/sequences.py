@@ -99,12 +99,12 @@ def _items(call: Point, value: Any, argument: str = "x") -> tuple[Any, ...]:
 
 
 @rule("tuple")
-def tuple_rule(call: Point, x: Any) -> tuple[Any, ...]:
+def tuple_rule(call: Point, x: object) -> tuple[Any, ...]:
     return _items(call, x)
 
 
 @rule("enumerate")
-def enumerate_rule(call: Point, x: Any, start: Any = 0) -> tuple[Any, ...]:
+def enumerate_rule(call: Point, x: object, start: Any = 0) -> tuple[Any, ...]:
     if type(start) is not int:
         raise call.error("EK0208", f"start= is an int known at compile time, not {describe(start)}", "start")
     return tuple(enumerate(_items(call, x), start))
@@ -158,17 +158,17 @@ def _quantified(call: Point, op: str, x: Any) -> Any:
 
 
 @rule("any")
-def any_rule(call: Point, x: Any) -> Any:
+def any_rule(call: Point, x: object) -> Any:
     return _quantified(call, "or", x)
 
 
 @rule("all")
-def all_rule(call: Point, x: Any) -> Any:
+def all_rule(call: Point, x: object) -> Any:
     return _quantified(call, "and", x)
 
 
 @rule("sorted")
-def sorted_rule(call: Point, x: Any, reverse: Any = False) -> tuple[Any, ...]:
+def sorted_rule(call: Point, x: object, reverse: object = False) -> tuple[Any, ...]:
     items = _items(call, x)
     if not isinstance(reverse, bool):
         raise call.error("EK0206", "reverse= of sorted() is True or False, known at compile time", "reverse")
@@ -181,7 +181,7 @@ def sorted_rule(call: Point, x: Any, reverse: Any = False) -> tuple[Any, ...]:
         raise call.error("EK0206", "sorted() puts numbers or strings in order", "x") from None
 
 
-def smallest_or_largest(call: Point, name: str, x: Any) -> Any:
+def smallest_or_largest(call: Point, name: str, x: object) -> Any:
     """`min(t)`, `max(t)` of a tuple."""
     if is_comptime_number(x) or isinstance(x, Value):
         raise call.error("EK0208", f"{name} takes two or more values, or a tuple of them")

@@ -6,7 +6,6 @@ See also `inference.tiles.swizzles`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ....dsl.signature.schema import Role
 from ....dsl.types.dtype import INT, DType
@@ -25,7 +24,7 @@ from ..values.tensors import KernelTensor
 __all__ = ["BANKS", "extent", "laid_out"]
 
 
-def extent(call: Point, layout: Any, dtype: DType, sizes: tuple[int, ...]) -> int:
+def extent(call: Point, layout: object, dtype: DType, sizes: tuple[int, ...]) -> int:
     """How many elements of memory a layout needs.
 
     Raises:
@@ -46,7 +45,7 @@ def extent(call: Point, layout: Any, dtype: DType, sizes: tuple[int, ...]) -> in
     return cosize
 
 
-def laid_out(call: Point, layout: Any, pointer: Value, sizes: tuple[int, ...]) -> KernelTensor:
+def laid_out(call: Point, layout: object, pointer: Value, sizes: tuple[int, ...]) -> KernelTensor:
     """The tensor of shared memory whose elements lie where a layout says."""
     if layout == "dot":
         return laid_out_tensor(call, pointer, pointer.dtype, sizes, "shared")

@@ -11,7 +11,6 @@ Zeros of either sign are equal, and come in any order. See also `sequences` (tup
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ....dsl.types.dtype import SIMDType
 from ...ir.program import Value
@@ -23,7 +22,7 @@ from ..values.describe import describe
 MAX_ITEMS = 256  # items: 3839 exchanges
 
 
-def sort_values(call: Point, items: Sequence[Any]) -> tuple[Value, ...]:
+def sort_values(call: Point, items: Sequence[object]) -> tuple[Value, ...]:
     """The items in ascending order.
 
     Raises:
@@ -36,7 +35,7 @@ def sort_values(call: Point, items: Sequence[Any]) -> tuple[Value, ...]:
     return tuple(values)
 
 
-def _common_type(call: Point, items: Sequence[Any]) -> SIMDType:
+def _common_type(call: Point, items: Sequence[object]) -> SIMDType:
     """The type of the run-time values, as wide as the widest."""
     if len(items) > MAX_ITEMS:
         text = f"sorted() takes up to {MAX_ITEMS} run-time values, not {len(items)}"

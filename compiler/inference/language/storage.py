@@ -80,7 +80,7 @@ def _run_time_storage(call: Point, dtype: DType, args: list[Any], keywords: dict
         dims.append(dim)
     types: list[Type] = [PointerType(dtype, "stack"), BOOL]
     pointer, enough = builder.add("allocate", dims, types, zeroed=zeroed, **_tracking(call, dtype, zeroed))
-    message: list[Any] = [f"there is not enough memory for scratch[{dtype}](", *_between(dims), ")"]
+    message: list[object] = [f"there is not enough memory for scratch[{dtype}](", *_between(dims), ")"]
     add_check(call, "scratch_memory", enough, message, {}, [])
     return Stored(pointer, "scratch", dtype, tuple(dims), Role.MUTABLE, fixed=tuple(dim.const for dim in dims))
 
@@ -191,7 +191,7 @@ def make_storage(call: Point, type: StorageType, args: list[Any], keywords: dict
 
 
 @rule("constant_table")
-def constant_table(call: Point, values: Any, dtype: Any) -> KernelTensor:
+def constant_table(call: Point, values: object, dtype: Any) -> KernelTensor:
     """A tensor of constants in the code."""
     kind = dtype.dtype if isinstance(dtype, SIMDType) and dtype.is_scalar else dtype
     if not isinstance(kind, DType) or kind.is_packed():
@@ -207,7 +207,7 @@ def constant_table(call: Point, values: Any, dtype: Any) -> KernelTensor:
     return Stored(pointer, "constant_table", kind, dims, Role.INPUT, fixed=sizes)
 
 
-def _table_of(call: Point, values: Any, dtype: DType) -> tuple[tuple[int, ...], list[Any]]:
+def _table_of(call: Point, values: object, dtype: DType) -> tuple[tuple[int, ...], list[Any]]:
     """The sizes and the numbers of nested tuples."""
     if isinstance(values, tuple):
         parts = [_table_of(call, each, dtype) for each in values]

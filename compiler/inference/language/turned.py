@@ -64,7 +64,7 @@ def tiles_of(
     if len(ops) > MOST_OPERATIONS or not _only_computes(ops):
         return None
     run: tuple[int, int] | None = None
-    turned: dict[Any, DType] = {}
+    turned: dict[object, DType] = {}
     for op in ops:
         if not _is_turned(op, ops):
             continue
@@ -225,7 +225,7 @@ class TiledLoop:
         """Lets the body read tiles. Which tiles: the storage's number, whose elements, from where on, and how far it is
         from one column to the next."""
         ranges, ops = self.evaluator.ranges, list(walk(columns))
-        tiles: dict[Any, tuple[int, Value, Poly, Poly]] = {}
+        tiles: dict[object, tuple[int, Value, Poly, Poly]] = {}
         if not _only_computes(ops):
             return []
         within = {value.serial for region in (rows, columns) for value in region.args}

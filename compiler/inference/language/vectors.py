@@ -31,7 +31,7 @@ _HALVES = (DType.bfloat16,)
 
 
 @rule("mul_wide")
-def mul_wide(call: Point, x: Any, y: Any) -> Any:
+def mul_wide(call: Point, x: object, y: object) -> Any:
     if not isinstance(x, Value) and not isinstance(y, Value):
         text = f"'mul_wide' needs a run-time integer, not {describe(x)} and {describe(y)}"
         raise call.error("EK0204", text, hint="a compile-time product is `x * y`, and never wraps")
@@ -47,12 +47,12 @@ def mul_wide(call: Point, x: Any, y: Any) -> Any:
 
 
 @rule("dot2")
-def dot2(call: Point, acc: Any, a: Any, b: Any) -> Value:
+def dot2(call: Point, acc: object, a: object, b: object) -> Value:
     return _dot(call, "dot2", (acc, a, b), DType.float32, _HALVES)
 
 
 @rule("dot4")
-def dot4(call: Point, acc: Any, a: Any, b: Any) -> Value:
+def dot4(call: Point, acc: object, a: object, b: object) -> Value:
     return _dot(call, "dot4", (acc, a, b), DType.int32, _BYTES)
 
 

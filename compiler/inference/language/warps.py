@@ -60,7 +60,7 @@ def _shuffle(call: Point, kind: str, name: str, v: Any, amount: Any, argument: s
     if number.const is not None and not 0 <= number.const < attrs["lanes"]:
         return v  # no warp has such a lane
 
-    def shuffled(_: Any, value: Any) -> Any:
+    def shuffled(_: object, value: Any) -> Any:
         if is_comptime_number(value):
             return value
         whole = settled(call.argument("v"), value)
@@ -77,27 +77,27 @@ def _forwards(call: Point, kind: str, number: Value) -> tuple[str, Value]:
 
 
 @rule("gpu.warp.shuffle_idx")
-def shuffle_idx(call: Point, v: Any, lane: Any, mask: Any = None) -> Any:
+def shuffle_idx(call: Point, v: object, lane: object, mask: Any = None) -> Any:
     return _shuffle(call, "idx", "warp.shuffle_idx", v, lane, "lane", mask)
 
 
 @rule("gpu.warp.shuffle_up")
-def shuffle_up(call: Point, v: Any, n: Any, mask: Any = None) -> Any:
+def shuffle_up(call: Point, v: object, n: object, mask: Any = None) -> Any:
     return _shuffle(call, "up", "warp.shuffle_up", v, n, "n", mask)
 
 
 @rule("gpu.warp.shuffle_down")
-def shuffle_down(call: Point, v: Any, n: Any, mask: Any = None) -> Any:
+def shuffle_down(call: Point, v: object, n: object, mask: Any = None) -> Any:
     return _shuffle(call, "down", "warp.shuffle_down", v, n, "n", mask)
 
 
 @rule("gpu.warp.shuffle_xor")
-def shuffle_xor(call: Point, v: Any, bits: Any, mask: Any = None) -> Any:
+def shuffle_xor(call: Point, v: object, bits: Any, mask: Any = None) -> Any:
     return _shuffle(call, "xor", "warp.shuffle_xor", v, bits, "bits", mask)
 
 
 @rule("gpu.warp.broadcast")
-def broadcast(call: Point, v: Any, lane: Any = 0, mask: Any = None) -> Any:
+def broadcast(call: Point, v: object, lane: object = 0, mask: Any = None) -> Any:
     attrs = _warp(call, "warp.broadcast")
     x, y, z = attrs["block"]
     last = min(attrs["lanes"], x * y * z) - 1
@@ -113,7 +113,7 @@ def sync(call: Point, mask: Any = None) -> None:
     call.builder.add("warp_sync", _mask(call, mask), **_warp(call, "warp.sync"))
 
 
-def _ballot(call: Point, name: str, p: Any, mask: Any, *, negated: bool = False) -> Value:
+def _ballot(call: Point, name: str, p: object, mask: Any, *, negated: bool = False) -> Value:
     attrs = _warp(call, name)
     condition = coerce(call.argument("p"), p, BOOL, f"gpu.{name} takes a Bool")
     if negated:
@@ -122,7 +122,7 @@ def _ballot(call: Point, name: str, p: Any, mask: Any, *, negated: bool = False)
 
 
 @rule("gpu.warp.ballot")
-def ballot(call: Point, p: Any, mask: Any = None) -> Value:
+def ballot(call: Point, p: object, mask: Any = None) -> Value:
     return _ballot(call, "warp.ballot", p, mask)
 
 
@@ -141,12 +141,12 @@ def elect(call: Point) -> Value:
 
 
 @rule("gpu.warp.any")
-def any_(call: Point, p: Any, mask: Any = None) -> Value:
+def any_(call: Point, p: object, mask: Any = None) -> Value:
     return call.builder.compare("ne", _ballot(call, "warp.any", p, mask), call.builder.const(0, LANES_OF))
 
 
 @rule("gpu.warp.all")
-def all_(call: Point, p: Any, mask: Any = None) -> Value:
+def all_(call: Point, p: object, mask: Any = None) -> Value:
     return call.builder.compare("eq", _ballot(call, "warp.all", p, mask, negated=True), call.builder.const(0, LANES_OF))
 
 

@@ -37,7 +37,7 @@ def target_vector_bits(here: Point, owner: Any) -> Any:
 
 
 @method(TargetValue, "supports")
-def target_supports(call: Point, owner: Any, feature: Any) -> Any:
+def target_supports(call: Point, owner: Any, feature: object) -> Any:
     if not isinstance(feature, str):
         raise call.error("EK0208", f"supports() takes the name of a feature, not {describe(feature)}", "feature")
     try:

@@ -42,7 +42,9 @@ def is_pointer(value: Any) -> bool:
     return isinstance(value, Value) and isinstance(value.type, PointerType)
 
 
-def access(call: Point, dtype: DType, width: int, mask: Any, other: Any, stride: Any, align: Any) -> AccessKeywords:
+def access(
+    call: Point, dtype: DType, width: int, mask: Any, other: Any, stride: object, align: object
+) -> AccessKeywords:
     """Checks the keywords of a load or a store of `width` elements."""
     type = SIMDType(dtype, width)
     given = None
@@ -64,7 +66,7 @@ def type_is_int(value: Any) -> bool:
     return type(value) is int
 
 
-def alignment(call: Point, dtype: DType, align: Any, step: Value | None) -> int | None:
+def alignment(call: Point, dtype: DType, align: object, step: Value | None) -> int | None:
     """The promise that an address is a multiple of so many bytes."""
     if align is None:
         return None
@@ -86,7 +88,7 @@ def integer_offset(call: Point, value: Any, argument: str = "offset") -> Value:
     return coerce(call.on(node), value, INT, "an offset is an Int")
 
 
-def index_vector(call: Point, indices: Any, argument: str = "indices") -> Value:
+def index_vector(call: Point, indices: object, argument: str = "indices") -> Value:
     """The offsets of a gather or a scatter."""
     if not isinstance(indices, Value) or not isinstance(indices.type, SIMDType) or not indices.dtype.is_integral():
         text = f"a gather takes a vector of integers, not {describe(indices)}"
@@ -121,7 +123,7 @@ def stored_value(call: Point, dtype: DType, value: Any) -> Value:
     return coerce(call.argument("value"), value, SIMDType(dtype), f"this memory holds {dtype}", owner_of(call))
 
 
-def hint_of(call: Point, locality: Any, write: Any) -> dict[str, Any]:
+def hint_of(call: Point, locality: object, write: object) -> dict[str, Any]:
     """The attributes of a prefetch."""
     if type(locality) is not int or not 0 <= locality <= 3:
         text = f"locality= is 0 (used once) to 3 (used often), known at compile time, not {describe(locality)}"
@@ -169,7 +171,13 @@ def pointer_load(
 
 @method(PointerType, "store")
 def pointer_store(
-    call: Point, owner: Value, value: Any, offset: Any = 0, stride: Any = 1, mask: Any = None, align: Any = None
+    call: Point,
+    owner: Value,
+    value: Any,
+    offset: object = 0,
+    stride: object = 1,
+    mask: Any = None,
+    align: object = None,
 ) -> None:
     writable(call, owner)
     refuse_host(call, owner)
@@ -197,12 +205,12 @@ def write_element(call: Point, pointer: Value, index: Any, value: Any) -> None:
 
 
 @method(PointerType, "gather")
-def pointer_gather(call: Point, owner: Value, indices: Any, mask: Any = None, other: Any = None) -> Value:
+def pointer_gather(call: Point, owner: Value, indices: object, mask: Any = None, other: Any = None) -> Value:
     refuse_host(call, owner)
     return gather(call, owner, indices, mask, other)
 
 
-def gather(call: Point, pointer: Value, indices: Any, mask: Any, other: Any) -> Value:
+def gather(call: Point, pointer: Value, indices: object, mask: Any, other: Any) -> Value:
     """The elements at some offsets; where the mask says no, the lane of `other`."""
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
@@ -215,13 +223,13 @@ def gather(call: Point, pointer: Value, indices: Any, mask: Any, other: Any) -> 
 
 
 @method(PointerType, "scatter")
-def pointer_scatter(call: Point, owner: Value, value: Any, indices: Any, mask: Any = None) -> None:
+def pointer_scatter(call: Point, owner: Value, value: Any, indices: object, mask: Any = None) -> None:
     writable(call, owner)
     refuse_host(call, owner)
     scatter(call, owner, value, indices, mask)
 
 
-def scatter(call: Point, pointer: Value, value: Any, indices: Any, mask: Any) -> None:
+def scatter(call: Point, pointer: Value, value: Any, indices: object, mask: Any) -> None:
     """Stores lanes at some offsets, lane 0 first: of two at one offset the later one stays."""
     offsets = index_vector(call, indices)
     assert isinstance(offsets.type, SIMDType)
@@ -238,7 +246,9 @@ def scatter(call: Point, pointer: Value, value: Any, indices: Any, mask: Any) ->
 
 
 @method(PointerType, "prefetch")
-def pointer_prefetch(call: Point, owner: Value, offset: Any = 0, locality: Any = 3, write: Any = False) -> None:
+def pointer_prefetch(
+    call: Point, owner: Value, offset: object = 0, locality: object = 3, write: object = False
+) -> None:
     refuse_host(call, owner)
     call.builder.add("prefetch", [owner, integer_offset(call, offset)], **hint_of(call, locality, write))
 

@@ -39,7 +39,7 @@ def value_width(here: Point, owner: Value) -> Any:
 
 
 @method(Value, "cast")
-def value_cast(call: Point, owner: Value, dtype: Any, *, saturate: Any = False) -> Value:
+def value_cast(call: Point, owner: Value, dtype: Any, *, saturate: object = False) -> Value:
     if saturate is not True and saturate is not False:
         raise call.error("EK0208", f"saturate= is True or False, not {describe(saturate)}", "saturate")
     return cast(call, saturated(call, owner, dtype) if saturate else owner, dtype)

@@ -125,7 +125,7 @@ def _report_lanes(call: Point, tensor: KernelTensor, first: BodyIndex, how: Acce
         _each_lane(call.builder, how, lambda count: report_access(call, tensor, at(count), kind))
 
 
-def _report_offsets(call: Point, tensor: KernelTensor, first: BodyIndex, indices: Any, mask: Any, kind: str) -> None:
+def _report_offsets(call: Point, tensor: KernelTensor, first: BodyIndex, indices: object, mask: Any, kind: str) -> None:
     """The same for the lanes of a gather or a scatter."""
     if not is_reported(call.evaluator, tensor):
         return
@@ -194,7 +194,7 @@ def _numbers(call: Point, first: Value, how: AccessKeywords) -> Value:
     return builder.row("add", [builder.one("splat", [first], type), count])
 
 
-def _guard_indices(call: Point, tensor: KernelTensor, first: BodyIndex, indices: Any, mask: Any) -> None:
+def _guard_indices(call: Point, tensor: KernelTensor, first: BodyIndex, indices: object, mask: Any) -> None:
     """Checks the row of a gather or a scatter, and the elements that it touches there."""
     if call.evaluator.checks.level == "off":
         return
@@ -295,7 +295,7 @@ def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: Any, *index: Any)
 
 
 @method(KernelTensor, "prefetch")
-def tensor_prefetch(call: Point, owner: KernelTensor, *index: Any, locality: Any = 3, write: Any = False) -> None:
+def tensor_prefetch(call: Point, owner: KernelTensor, *index: Any, locality: object = 3, write: object = False) -> None:
     refuse_host(call, owner)
     hint = hint_of(call, locality, write)
     span = span_of(call, owner, to_index(call, owner, flat(call, index)))
@@ -303,7 +303,7 @@ def tensor_prefetch(call: Point, owner: KernelTensor, *index: Any, locality: Any
         call.builder.add("prefetch", [span.pointer, span.offset], **hint)
 
 
-def _plain(call: Point, tensor: KernelTensor, index: BodyIndex, width: int, stride: Any) -> bool:
+def _plain(call: Point, tensor: KernelTensor, index: BodyIndex, width: int, stride: object) -> bool:
     """Whether neighbours of the last axis are meant, and are neighbours in memory or in no memory."""
     if type(stride) is not int or stride != 1:
         return False
@@ -340,7 +340,13 @@ def tensor_load(
 
 @method(KernelTensor, "store")
 def tensor_store(
-    call: Point, owner: KernelTensor, value: Any, *index: Any, stride: Any = 1, mask: Any = None, align: Any = None
+    call: Point,
+    owner: KernelTensor,
+    value: Any,
+    *index: Any,
+    stride: object = 1,
+    mask: Any = None,
+    align: object = None,
 ) -> None:
     call.nodes = {"target": call.node, **call.nodes}
     if any(isinstance(part, Value) and is_vector(part) for part in index):

@@ -99,7 +99,7 @@ def read_lane(call: Point, owner: Value, index: Any) -> Value:
     return call.builder.one("extract_at", [owner, position], SIMDType(owner.dtype))
 
 
-def with_lane(call: Point, owner: Value, index: Any, x: Any) -> Value:
+def with_lane(call: Point, owner: Value, index: Any, x: object) -> Value:
     """The vector with another number in one lane."""
     type = vector(call, owner, "with_lane")
     position = _position(call, index, type.width)
@@ -126,7 +126,7 @@ def _position(call: Point, index: Any, width: int) -> int | Value:
 
 
 @method(Value, "with_lane")
-def value_with_lane(call: Point, owner: Value, lane: Any, x: Any) -> Value:
+def value_with_lane(call: Point, owner: Value, lane: object, x: object) -> Value:
     return with_lane(call, owner, lane, x)
 
 
@@ -156,7 +156,7 @@ def value_shuffle(call: Point, owner: Value, *lanes: Any, other: Any = None) -> 
 
 
 @method(Value, "take")
-def value_take(call: Point, owner: Value, indices: Any) -> Value:
+def value_take(call: Point, owner: Value, indices: object) -> Value:
     """`owner[indices]`, lane by lane; indices count modulo the width."""
     type = vector(call, owner, "take")
     if not isinstance(indices, Value) or not isinstance(indices.type, SIMDType) or not indices.dtype.is_integral():
@@ -242,7 +242,7 @@ def value_rotate_right(call: Point, owner: Value, count: Any) -> Value:
     return _rotated(call, owner, count, "rotate_right", -1)
 
 
-def _shifted(call: Point, owner: Value, count: Any, fill: Any, name: str, towards: int) -> Value:
+def _shifted(call: Point, owner: Value, count: Any, fill: object, name: str, towards: int) -> Value:
     type = vector(call, owner, name)
     width = type.width
     by = towards * number(call, count, 0, width, "count", "the count of lanes")
@@ -253,12 +253,12 @@ def _shifted(call: Point, owner: Value, count: Any, fill: Any, name: str, toward
 
 
 @method(Value, "shift_left")
-def value_shift_left(call: Point, owner: Value, count: Any, fill: Any = None) -> Value:
+def value_shift_left(call: Point, owner: Value, count: Any, fill: object = None) -> Value:
     return _shifted(call, owner, count, fill, "shift_left", 1)
 
 
 @method(Value, "shift_right")
-def value_shift_right(call: Point, owner: Value, count: Any, fill: Any = None) -> Value:
+def value_shift_right(call: Point, owner: Value, count: Any, fill: object = None) -> Value:
     return _shifted(call, owner, count, fill, "shift_right", -1)
 
 

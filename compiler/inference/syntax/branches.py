@@ -142,7 +142,7 @@ def _end_of_function(here: Point, arms: list[Arm]) -> None:
 def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
     """The variables after a branch. An arm that has left the function has no say."""
     gone = [not arm.flow.kinds - {"return"} for arm in arms]
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     for name in {**arms[0].env, **arms[1].env}:
         results = [arm.env.get(name, _MISSING) for arm in arms]
         for k in (0, 1):
@@ -152,7 +152,7 @@ def _merged_variables(joint: Joint, arms: list[Arm]) -> dict[str, Any]:
     return merged
 
 
-def _absent_like(stays: Any, gone: Any) -> Any:
+def _absent_like(stays: object, gone: object) -> Any:
     """The value of a variable in an arm that never falls through: nothing, but for parts that both arms share."""
     if stays is gone:
         return gone
@@ -162,7 +162,7 @@ def _absent_like(stays: Any, gone: Any) -> Any:
     return with_parts(stays, tuple(a if is_static(stays, k) else _absent_like(a, b) for k, (a, b) in pairs))
 
 
-def _is_narrower(a: Any, b: Any) -> bool:
+def _is_narrower(a: object, b: object) -> bool:
     """Whether the type of b holds all numbers of that of a; a number without a type yet has none."""
     return isinstance(b, Value) and b.weak is None and may_widen(a, b.type)
 
@@ -221,7 +221,7 @@ class Joint:
             return self.differs(name, a, b)
         return self.slot(values[0], values[1], open_kind(a, b))
 
-    def merge_parts(self, name: str, a: Any, b: Any) -> Any:
+    def merge_parts(self, name: str, a: object, b: object) -> Any:
         """Two tuples of one length, or two of the same struct, part by part."""
         parts = []
         for number, (x, y) in enumerate(zip(parts_of(a) or (), parts_of(b) or (), strict=True)):
@@ -257,7 +257,7 @@ class Joint:
         self.weak.append(weak)
         return _ResultSlot(len(self.pairs) - 1)
 
-    def flag(self, a: Any, b: Any) -> Any:
+    def flag(self, a: object, b: object) -> Any:
         """Whether the arm that ran left in some way."""
         if a is b:
             return a
@@ -272,7 +272,7 @@ class Joint:
         hint = f"assign '{name}' before the `if`, or in both branches" if name else "choose it at compile time"
         return undefined(self.here, "EK0214", lambda: text, hint, "the branches are")
 
-    def differs(self, name: str, a: Any, b: Any) -> Undefined:
+    def differs(self, name: str, a: object, b: object) -> Undefined:
         def text() -> str:
             what = f"'{name}'" if name else "the returned value"
             return f"{what} is {describe(a)} in one branch and {describe(b)} in the other"

@@ -148,7 +148,7 @@ def compare(here: Point, node: s.Compare) -> Any:
 _OBJECTS = (DType, SIMDType, str, type(None))
 
 
-def _chain(here: Point, node: s.Compare, number: int, a: Any) -> Any:
+def _chain(here: Point, node: s.Compare, number: int, a: object) -> Any:
     """The comparisons from `number` on, `a` being the left operand of the first; each next one lies within the last."""
     op, pair = node.ops[number], (node.operands[number], node.operands[number + 1])
     b = here.expr_or_poison(pair[1])

@@ -160,7 +160,7 @@ def can_leave(node: s.For | s.While) -> bool:
     return s.contains(node.body, (s.Break,), into_loops=False) or s.contains(node.body, (s.Return,))
 
 
-def unrolled(here: Point, node: s.For, values: tuple[Any, ...]) -> Flow:
+def unrolled(here: Point, node: s.For, values: tuple[object, ...]) -> Flow:
     """The body once for each value."""
     if len(values) > MAX_UNROLL:
         raise here.on(node.iterable).error(
@@ -289,7 +289,7 @@ def while_(here: Point, node: s.While) -> Flow:
         nonlocal endless
         # Once the loop has been left the condition is not computed again.
         go_on = here.frame.env[GO_ON] if leaves else True
-        decided: list[Any] = []
+        decided: list[object] = []
 
         def decide() -> Any:
             decided.append(decision(here.on(node.test), runtime=True))

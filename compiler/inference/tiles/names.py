@@ -97,7 +97,7 @@ def make_tile(call: Point, dtype: DType, args: list[Any], keywords: dict[str, An
 
 
 @method(KernelTensor, "tile")
-def tensor_tile(call: Point, owner: KernelTensor, i: Any, j: Any, shape: Any, fill: Any = 0) -> TileView:
+def tensor_tile(call: Point, owner: KernelTensor, i: object, j: object, shape: Any, fill: object = 0) -> TileView:
     """Tile (i, j) of a tensor of two axes that is cut into tiles of a shape."""
     if owner.rank != 2:
         text = f"tile() takes a part of a tensor of two axes; '{owner.name}' has {owner.rank}"
@@ -133,7 +133,7 @@ def load(call: Point, view: Any, dtype: Any = None) -> TileValue:
 
 
 @rule("gpu.dot")
-def dot(call: Point, a: Any, b: Any, acc: Any, precision: Any = "ieee") -> TileValue:
+def dot(call: Point, a: object, b: object, acc: object, precision: object = "ieee") -> TileValue:
     kernel_of(call, "dot()")
     return products.dot(call, a, b, acc, precision)
 
@@ -167,7 +167,7 @@ def map_(call: Point, owner: TileValue, f: Any) -> TileValue:
 
 
 @method(TileValue, "reduce")
-def reduce(call: Point, owner: TileValue, axis: Any, monoid: Any) -> Any:
+def reduce(call: Point, owner: TileValue, axis: Any, monoid: object) -> Any:
     return reductions.reduce(call, owner, axis, monoid)
 
 

@@ -8,8 +8,6 @@ See also `targets.products` (the table).
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Region, Value
@@ -26,7 +24,7 @@ UNROLLED = 4  # steps of the inner axis that are written out
 PRECISIONS = ("ieee", "tf32")
 
 
-def dot(call: Point, a: Any, b: Any, acc: Any, precision: Any) -> TileValue:
+def dot(call: Point, a: object, b: object, acc: object, precision: object) -> TileValue:
     """`acc + a @ b`.
 
     Raises:

@@ -50,7 +50,7 @@ class Reduction:
         values = [self._function("finish", self._function("settle", s, 0), self.tile.dtype) for s in states]
         return self._tiles(values)
 
-    def _function(self, name: str, *operands: Any) -> Any:
+    def _function(self, name: str, *operands: object) -> Any:
         return dispatch.call(self.call, of_class(self.monoid, name), list(operands), {})
 
     def _tiles(self, values: list[Any]) -> Any:
@@ -102,7 +102,7 @@ class Reduction:
         return layouts.joined(builder, [builder.one("cast", [place], SIMDType(INT32)) for place in places])
 
     def _lanes(self, state: State, start: int, count: int) -> State:
-        def taken(_: Any, number: Any) -> Any:
+        def taken(_: object, number: Any) -> Any:
             if not isinstance(number, Value) or layouts.width_of(number) == 1:
                 return number
             return lanes_of(self.call.builder, number, start, count)
@@ -119,7 +119,7 @@ class Reduction:
         while step < digit.size:
             distance = builder.int_(digit.divisor * step)
 
-            def swapped(_: Any, number: Any, distance: Value = distance) -> Any:
+            def swapped(_: object, number: Any, distance: Value = distance) -> Any:
                 if not isinstance(number, Value):
                     return number
                 return builder.one("warp_shuffle", [number, distance], number.type, kind="xor", **attrs)
@@ -155,7 +155,7 @@ class Reduction:
             own.append(Digit(digit.divisor, digit.size, count))
             count *= digit.size
         layout = self._of_states(TileAxis(count, tuple(own), (0,)))
-        columns: dict[Any, list[list[Value]]] = {}
+        columns: dict[object, list[list[Value]]] = {}
         for key, number in numbers_of(states[0]):
             if isinstance(number, Value):
                 columns[key] = self._exchanged([dict(numbers_of(state))[key] for state in states], layout, count, key)
@@ -192,7 +192,7 @@ class Reduction:
         return made
 
 
-def reduce(call: Point, tile: TileValue, axis: Any, monoid: Any) -> Any:
+def reduce(call: Point, tile: TileValue, axis: Any, monoid: object) -> Any:
     """The rows (axis 1) or the columns (axis 0) of a tile, each as the value of a monoid.
 
     Raises:

@@ -78,7 +78,7 @@ def numbers_of(value: Any, key: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, .
     return results
 
 
-def replaced(value: Any, with_number: Callable[[tuple[Any, ...], Any], Any], key: tuple[Any, ...] = ()) -> Any:
+def replaced(value: Any, with_number: Callable[[tuple[object, ...], object], object], key: tuple[Any, ...] = ()) -> Any:
     """A value of the same shape with other numbers; `with_number` gets the way to each, and the number."""
     parts = parts_of(value)
     if parts is None:
@@ -92,7 +92,7 @@ def replaced(value: Any, with_number: Callable[[tuple[Any, ...], Any], Any], key
     )
 
 
-def same_shape(a: Any, b: Any) -> bool:
+def same_shape(a: object, b: object) -> bool:
     """Whether two values differ in their numbers alone."""
     if is_number(a) or is_number(b):
         return is_number(a) and is_number(b)
@@ -105,7 +105,7 @@ def same_shape(a: Any, b: Any) -> bool:
     )
 
 
-def same_constant(a: Any, b: Any) -> bool:
+def same_constant(a: object, b: object) -> bool:
     """Whether two compile-time values are the same for every purpose: 1 and True are not."""
     if a is b:
         return True

@@ -214,7 +214,7 @@ class ClassValue:
 class Generated:
     """A generator expression: for each item a function that computes it when it is requested."""
 
-    items: tuple[Callable[[], Any], ...]
+    items: tuple[Callable[[], object], ...]
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class TileView:
     row: Value
     column: Value
     shape: tuple[int, int]
-    fill: Any = 0
+    fill: object = 0
 
     @property
     def words(self) -> str:

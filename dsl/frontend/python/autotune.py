@@ -6,7 +6,7 @@ See also `graph.tuning`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...diagnostics.errors import CompileError
 from ...diagnostics.places import user_place
@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 def autotune(
-    space: Mapping[str, Iterable[Any]],
+    space: Mapping[str, Iterable[object]],
     key: Iterable[str] = (),
     rounds: int = 3,
     limit: float = 10.0,

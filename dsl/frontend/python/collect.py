@@ -100,8 +100,8 @@ class _Collector:
         self.reads = Reads() if reads is None else reads
         self.functions: list[SourceFunction | None] = []
         self.globals: list[GlobalEntry] = []
-        self.seen_functions: dict[Any, int] = {}
-        self.seen_globals: dict[tuple[str, Any, str], int] = {}
+        self.seen_functions: dict[object, int] = {}
+        self.seen_globals: dict[tuple[str, object, str], int] = {}
         self.mistakes: list[EinkornError] = []
         self.unusable: set[int] = set()  # functions and structs that nothing can be made of, which has been noted
 

@@ -42,7 +42,7 @@ class _Loaded:
 
 _loaded: dict[str, _Loaded] = {}
 LOCK = fork_lock()  # mistakes are collected for one text at a time
-_apart_now: list[tuple[int, Any, Callable[[], None]]] = []  # imports: thread, its `sys.stdout`, what ends it
+_apart_now: list[tuple[int, object, Callable[[], None]]] = []  # imports: thread, its `sys.stdout`, what ends it
 _prints: list[TextIO] = []  # where the prints of files go that are being imported
 
 
@@ -145,7 +145,7 @@ class _TextLoader(SourceFileLoader):
         self.texts = texts
         self.kernels = kernels  # whether it is the kernel file itself, of which all mistakes are wanted
 
-    def path_stats(self, path: Any) -> Any:
+    def path_stats(self, path: object) -> Any:
         raise OSError("no bytecode")  # the loader's own way to go without
 
     def get_data(self, path: Any) -> bytes:

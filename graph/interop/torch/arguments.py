@@ -17,8 +17,8 @@ def explained(
     schema: OpSchema,
     arguments: Sequence[TensorArgument],
     error: Exception,
-    given: Sequence[Any],
-    named: Mapping[str, Any],
+    given: Sequence[object],
+    named: Mapping[str, object],
 ) -> Exception:
     """The error to raise."""
     places = {argument.name: argument for argument in arguments}

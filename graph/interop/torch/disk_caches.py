@@ -23,7 +23,7 @@ _meanings: dict[str, str] = {}
 
 def keep_apart(name: str, kernel: AnyKernel) -> None:
     """Puts what an op means now into the tag of the caches."""
-    config: Any = torch.compiler.config
+    config: object = torch.compiler.config
     if not hasattr(config, "cache_key_tag"):  # before PyTorch 2.7
         return
     gradient = kernel.gradient

@@ -77,7 +77,7 @@ def _noted(error: BaseException) -> int:
 
 _lock = fork_lock()
 _free: list[tuple[SharedLibrary, int]] = []  # kernels that stand for no op yet
-_errors: list[Any] = []  # for ever: the tables of functions of exceptions
+_errors: list[object] = []  # for ever: the tables of functions of exceptions
 
 
 def _kernel() -> tuple[SharedLibrary, int] | None:
@@ -108,8 +108,8 @@ class Doors:
         name: str,
         schema: OpSchema,
         into: bool,
-        serve: Callable[..., Any],
-        derive: Callable[..., Any] | None = None,
+        serve: Callable[..., object],
+        derive: Callable[..., object] | None = None,
         numbers: Mapping[str, str] | None = None,
     ) -> None:
         self.numbers = numbers or {}
@@ -154,7 +154,7 @@ class Doors:
                     torch_.end(library)
             self._libraries, self._table = [], None
 
-    def open(self, call: Arguments, values: Sequence[Any]) -> None:
+    def open(self, call: Arguments, values: Sequence[object]) -> None:
         """Lets later calls of this kind go through a door, if they can: it is compiled in the background.
 
         Args:
@@ -397,7 +397,7 @@ def _words_of_parameter(value: Any) -> list[int]:
 
 
 def _form(
-    pairs: Sequence[tuple[TensorArgument, Any]], schema: OpSchema, special: Specialisation, order: Order
+    pairs: Sequence[tuple[TensorArgument, object]], schema: OpSchema, special: Specialisation, order: Order
 ) -> TorchForm | None:
     """How a door gets its tensors; None where Python has to look closer."""
     inputs: list[int] = []

@@ -69,7 +69,7 @@ class KernelRule:
 
     def __init__(self, fallback: Callable[[], PythonFallback], run: RunKernel) -> None:
         self._fallback, self._run = fallback, run
-        self._uses: tuple[Any, Uses] | None = None  # of a backward
+        self._uses: tuple[object, Uses] | None = None  # of a backward
 
     @property
     def op(self) -> str:
@@ -92,7 +92,7 @@ class KernelRule:
     def refuse(self, inputs: Sequence[Any]) -> None:
         self._fallback().check_gradients(Arguments(list(inputs), None, {}))
 
-    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
+    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
         here = self._fallback()
         kernel = here.kernel
         record = kernel.gradient
@@ -111,8 +111,8 @@ class KernelRule:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         grads: Sequence[Any],
-        parameters: Mapping[str, Any],
-        needs: Sequence[Any] = (),
+        parameters: Mapping[str, object],
+        needs: Sequence[object] = (),
         kept: Uses | None = None,
     ) -> list[Any]:
         here = self._fallback()
@@ -199,8 +199,8 @@ class _BackwardOp:
             hint="call it under torch.no_grad()",
         )
 
-    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
+    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
         return Uses()
 
-    def gradients(self, *_: Any) -> list[Any]:
+    def gradients(self, *_: object) -> list[Any]:
         raise AssertionError("there is no derivative")

@@ -106,7 +106,7 @@ class GraphOp:
         self._function, self._library = function, library
         self._input_types, self._output_types = input_types, output_types
         self.num_outputs = num_outputs
-        self._models: dict[Any, Model] = {}
+        self._models: dict[object, Model] = {}
         self._lock = fork_lock()
         self._inputs = _number_of_inputs(function)
         self._procedure = TensorProcedure(name, self._model)
@@ -204,7 +204,7 @@ def _number_of_inputs(function: Callable[..., Any]) -> int | None:
 
 
 def graph_op(
-    fn: Callable[..., Any] | None = None,
+    fn: Callable[..., object] | None = None,
     name: str | None = None,
     kernel_library: str | Path | KernelLibrary | Library | None = None,
     input_types: Iterable[TensorType] | None = None,

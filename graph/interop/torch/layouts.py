@@ -61,6 +61,6 @@ def _size(size: Any) -> int:
     return 1 if size == 1 else 2
 
 
-def _stride(stride: Any) -> Any:
+def _stride(stride: object) -> Any:
     """A stride; 0, which says nothing, for one that is not known."""
     return 0 if isinstance(stride, torch.SymInt) and is_unknown(stride) else stride

@@ -29,14 +29,14 @@ from .python_fallback import PythonFallback
 class CustomOp:
     """An op that is given its outputs, with values for some of its parameters."""
 
-    def __init__(self, fallback: PythonFallback, overload: Any, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, fallback: PythonFallback, overload: Any, parameters: Mapping[str, object]) -> None:
         self._fallback = fallback
         self.torch = overload
         self.parameters = dict(parameters)
         self.__name__ = fallback.schema.name
         self.__doc__ = fallback.schema.doc
 
-    def __getitem__(self, parameters: Mapping[str, Any]) -> CustomOp:
+    def __getitem__(self, parameters: Mapping[str, object]) -> CustomOp:
         """The op with these values for its parameters, by name.
 
         Raises:
@@ -82,7 +82,7 @@ class CustomOp:
         return f"<einkorn.torch.CustomOp {self.torch.name()} {self.parameters or ''}>"
 
 
-def _custom_op(kernel: AnyKernel, parameters: Mapping[str, Any]) -> CustomOp:
+def _custom_op(kernel: AnyKernel, parameters: Mapping[str, object]) -> CustomOp:
     fallback = PythonFallback(kernel)
     return CustomOp(fallback, register(fallback, into=True).overload, parameters)
 

@@ -44,7 +44,7 @@ def is_taken(namespace: str, name: str) -> bool:
     return hasattr(getattr(torch.ops, namespace), name)
 
 
-def define(namespace: str, name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+def define(namespace: str, name: str, schema: str, run: Callable[..., object], fake: Callable[..., object]) -> Any:
     """Defines an op.
 
     Args:

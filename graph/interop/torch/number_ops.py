@@ -45,10 +45,10 @@ class NumberOps:
         self.name, self.overload, self.schema = name, overload, schema
         self.positions = mixed_numbers(schema)
         self.names = tuple(schema.inputs[k].name for k in self.positions)
-        self.ops: dict[tuple[type, ...], Any] = {}
+        self.ops: dict[tuple[type, ...], object] = {}
         self.doors: dict[tuple[type, ...], Doors] = {}
 
-    def open(self, call: Arguments, values: Sequence[Any]) -> None:
+    def open(self, call: Arguments, values: Sequence[object]) -> None:
         """Lets later calls with numbers of these kinds go through a door, where they have an op."""
         doors = self.doors.get(tuple(type(values[k]) for k in self.positions))
         if doors is not None:
@@ -82,7 +82,7 @@ class NumberOps:
         return self.overload(*values, **parameters)
 
 
-def chosen(ops: NumberOps, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+def chosen(ops: NumberOps, args: Sequence[Any], parameters: Mapping[str, object]) -> Any:
     """What serves a call of an op."""
     if _is_traced():
         return ops.overload

@@ -64,11 +64,11 @@ class PythonFallback:
 
     # *** the arguments of a call ***
 
-    def function_arguments(self, values: Sequence[Any], parameters: Mapping[str, Any]) -> Arguments:
+    def function_arguments(self, values: Sequence[object], parameters: Mapping[str, object]) -> Arguments:
         """The arguments of a call that makes its outputs."""
         return Arguments(list(values), None, self.parameters(parameters))
 
-    def into_arguments(self, values: Sequence[Any], parameters: Mapping[str, Any]) -> Arguments:
+    def into_arguments(self, values: Sequence[object], parameters: Mapping[str, object]) -> Arguments:
         """The arguments of a call that is given its outputs, all in the order of the signature."""
         pairs = list(zip(self.schema.tensors, values, strict=True))
         inputs = [value for argument, value in pairs if argument.role is not Role.OUTPUT]
@@ -187,7 +187,12 @@ class PythonFallback:
         return None
 
     def _made(
-        self, special: Specialisation, call: Arguments, values: list[Any], shapes: list[tuple[int, ...]], order: Order
+        self,
+        special: Specialisation,
+        call: Arguments,
+        values: list[object],
+        shapes: list[tuple[int, ...]],
+        order: Order,
     ) -> list[torch.Tensor]:
         given = call.outputs is not None
         if call.outputs is None and special.late:
@@ -256,7 +261,7 @@ class PythonFallback:
                 )
 
 
-def run_model(model: Model, values: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+def run_model(model: Model, values: Sequence[object], outputs: Sequence[torch.Tensor]) -> None:
     """Runs a model on tensors, into others; those whose memory is not in order, or not theirs, are copied to."""
     memory = [t if _is_plain(t) else torch.empty_like(t, memory_format=torch.contiguous_format) for t in outputs]
     model.execute(*values, out=[tensor.detach() for tensor in memory])
@@ -284,7 +289,7 @@ def on_current_stream(device: DeviceRef) -> AbstractContextManager[Any]:
     return entry
 
 
-_streams: dict[tuple[Any, int], DeviceStream] = {}
+_streams: dict[tuple[object, int], DeviceStream] = {}
 
 
 def _has_gradients(schema: OpSchema, argument: TensorArgument) -> bool:

@@ -49,7 +49,7 @@ class DerivativeRule(Protocol):
     def refuse(self, inputs: Sequence[Any]) -> None:
         """Raises what says that a gradient would be lost; called where there is no derivative."""
 
-    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, Any], needs: Sequence[Any]) -> Uses:
+    def uses(self, inputs: Sequence[Any], parameters: Mapping[str, object], needs: Sequence[object]) -> Uses:
         """Which inputs and outputs `gradients` needs, where the gradients of these inputs are needed."""
 
     def gradients(
@@ -57,8 +57,8 @@ class DerivativeRule(Protocol):
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         grads: Sequence[Any],
-        parameters: Mapping[str, Any],
-        needs: Sequence[Any] = (),
+        parameters: Mapping[str, object],
+        needs: Sequence[object] = (),
         kept: Uses | None = None,
     ) -> Sequence[Any]:
         """A gradient for each input, or None; lists for lists. `needs` says which are needed, `kept` which inputs and
@@ -89,7 +89,7 @@ class NotKept:
 class _Call:
     """A call that is recorded: how its lists are flattened, and in which modes it runs."""
 
-    keys: Any
+    keys: object
     parameters: Mapping[str, Any]
     inputs: Sequence[int | None]  # the length of each list; None for what is not a list
     dual: bool
@@ -241,7 +241,7 @@ def _function_of(op: Any, name: str, rule: DerivativeRule) -> Any:
             result = rule.gradients(inputs, outputs, grouped(grads, this.outputs), this.parameters, needs, this.uses)
         return None, *_spread(result, this.inputs)
 
-    def jvp(ctx: Any, _: None, *tangents: Any) -> tuple[Any, ...]:
+    def jvp(ctx: Any, _: None, *tangents: object) -> tuple[Any, ...]:
         this: _Call = ctx.this
         inputs, outputs = this.values([unpack(each).primal for each in ctx.saved_tensors])
         with torch.enable_grad(), _set_fwd_grad_enabled(this.modes[1]):
@@ -355,7 +355,7 @@ def lengths(values: Sequence[Any]) -> list[int | None]:
     return [len(value) if isinstance(value, list | tuple) else None for value in values]
 
 
-def grouped(values: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
+def grouped(values: Sequence[object], counts: Sequence[int | None]) -> list[Any]:
     """What `flat` has made flat."""
     rest = iter(values)
     return [next(rest) if count is None else [next(rest) for _ in range(count)] for count in counts]

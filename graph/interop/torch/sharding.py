@@ -25,7 +25,7 @@ def is_wanted() -> bool:
     return DTENSOR in sys.modules
 
 
-def register_sharding(op: Any, fallback: Callable[[], PythonFallback]) -> None:
+def register_sharding(op: object, fallback: Callable[[], PythonFallback]) -> None:
     """Registers how an op is split.
 
     Args:

@@ -82,7 +82,7 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-def flat(values: Sequence[Any]) -> list[Any]:
+def flat(values: Sequence[object]) -> list[Any]:
     """The values, those of lists one by one."""
     return [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
 

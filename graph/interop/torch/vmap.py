@@ -40,7 +40,7 @@ def register_batching(
     torch.library.register_vmap(name, untraced(batched), lib=library)
 
 
-def register_rounds(name: str, library: torch.library.Library, op: Any) -> None:
+def register_rounds(name: str, library: torch.library.Library, op: object) -> None:
     """Registers that an op is called once for each element of the batch."""
 
     def batched(info: Any, in_dims: Sequence[Any], *values: Any, **parameters: Any) -> Any:
@@ -54,7 +54,7 @@ def _rounds(op: Any, size: int, in_dims: Sequence[Any], values: Sequence[Any], p
 
 
 def _takes_axis(
-    fallback: PythonFallback, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, Any]
+    fallback: PythonFallback, in_dims: Sequence[Any], values: Sequence[Any], parameters: dict[str, object]
 ) -> bool:
     if any(a.form is Form.VARIADIC for a in fallback.schema.tensors):
         return False

@@ -116,7 +116,7 @@ def attended(heads: Heads, added: Sequence[TensorValue], scale: float) -> Tensor
     return merged_heads(ops.attention(heads.q, heads.k, heads.v, mask=mask, scale=scale))
 
 
-def refuse(call: NodeCall, **left_out: Any) -> None:
+def refuse(call: NodeCall, **left_out: object) -> None:
     """Raises an error where something is given that has no counterpart."""
     for name, value in left_out.items():
         if value is not None and not (isinstance(value, int | float) and not value):

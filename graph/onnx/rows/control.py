@@ -45,7 +45,7 @@ def _types_of(call: NodeCall, condition: Value, graph: Any) -> list[TensorType]:
 
 
 @onnx_op("If")
-def if_(call: NodeCall, condition: Value, *, then_branch: Any, else_branch: Any) -> Any:
+def if_(call: NodeCall, condition: Value, *, then_branch: object, else_branch: object) -> Any:
     """One of two graphs."""
     if isinstance(condition, KnownTensor):
         chosen = then_branch if bool(condition.numbers().reshape(-1)[0]) else else_branch

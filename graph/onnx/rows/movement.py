@@ -46,7 +46,7 @@ def transpose(data: TensorValue, *, perm: list[int] | None = None) -> TensorValu
 # *** slices ***
 
 
-def _slices(rank: int, starts: Any, ends: Any, axes: Any, steps: Any) -> list[tuple[int, int, int, int]]:
+def _slices(rank: int, starts: object, ends: Any, axes: object, steps: Any) -> list[tuple[int, int, int, int]]:
     """Axis, start, end and step of each slice."""
     starts, ends = np.asarray(starts).reshape(-1), np.asarray(ends).reshape(-1)
     over = range(len(starts)) if axes is None else [int(axis) % rank for axis in np.asarray(axes).reshape(-1)]
@@ -55,7 +55,7 @@ def _slices(rank: int, starts: Any, ends: Any, axes: Any, steps: Any) -> list[tu
     return [(int(a), int(start), int(end), step) for a, start, end, step in listed]
 
 
-def _known_slice(data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+def _known_slice(data: Array, starts: object, ends: Any, axes: object = None, steps: Any = None) -> Array:
     index: list[slice] = [slice(None)] * data.ndim
     for axis, start, end, step in _slices(data.ndim, starts, ends, axes, steps):
         first, last = start, end
@@ -150,7 +150,7 @@ def _slice_by_dims(
 
 
 def _known_split(
-    data: Array, split: Any = None, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
+    data: Array, split: object = None, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
 ) -> tuple[Array, ...]:
     if split is None:
         if num_outputs not in (None, outputs):

@@ -155,7 +155,7 @@ def _layer(
     return Layer(call, x, lengths, functions, attributes["clip"], reverse)
 
 
-def _attributes(**given: Any) -> dict[str, Any]:
+def _attributes(**given: object) -> dict[str, Any]:
     return given
 
 

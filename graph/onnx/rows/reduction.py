@@ -23,7 +23,7 @@ from ..table import Ints, onnx_op
 Reduce = Callable[[TensorValue, tuple[int, ...], bool], TensorValue]
 
 
-def _reduction(name: str, reduce: Reduce, fold: Callable[..., Any] | None = None) -> None:
+def _reduction(name: str, reduce: Reduce, fold: Callable[..., object] | None = None) -> None:
     def convert(
         call: NodeCall, data: TensorValue, axes: Ints | None = None, *, keepdims: int, noop_with_empty_axes: int = 0
     ) -> TensorValue:

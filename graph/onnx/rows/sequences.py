@@ -27,7 +27,7 @@ def sequence_construct(*items: Value) -> Any:
     return (list(items),)
 
 
-def _place(call: NodeCall, items: list[Any], position: Ints | None, end: int) -> int:
+def _place(call: NodeCall, items: list[object], position: Ints | None, end: int) -> int:
     at = end if position is None else position[0]
     if not -len(items) <= at <= end:
         call.fail(f"names place {at} of a sequence of {len(items)}")

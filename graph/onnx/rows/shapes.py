@@ -172,7 +172,7 @@ def expand(call: NodeCall, x: TensorValue, shape: Value) -> TensorValue:
     return broadcast_to_sizes(call, x, sizes)
 
 
-def _known_unsqueeze(data: Array, axes: Any) -> Array:
+def _known_unsqueeze(data: Array, axes: object) -> Array:
     return np.expand_dims(data, tuple(int(axis) for axis in np.asarray(axes).reshape(-1)))
 
 
@@ -185,7 +185,7 @@ def unsqueeze(data: TensorValue, axes: Ints) -> TensorValue:
     return data
 
 
-def _known_squeeze(data: Array, axes: Any = None) -> Array:
+def _known_squeeze(data: Array, axes: object = None) -> Array:
     return np.squeeze(data, None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1)))
 
 
