@@ -103,15 +103,18 @@ def resources(text: str, target: str) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def counted(text: str, target: str, grids: Sequence[tuple[int, int]], row: CodeRow) -> CodeCounts:
-    """The counts of PTX whose kernels run with these blocks and threads."""
+def counted(
+    text: str, target: str, grids: Sequence[tuple[int, int]], row: CodeRow, between: CodeRow | None = None
+) -> CodeCounts:
+    """The counts of PTX whose kernels run with these blocks and threads; later ones take what is `between`."""
     machine = lookup(target)
     about = resources(text, target)
     parts = functions(disassemble(assemble(text, machine), machine))
     order = [name for name in re.findall(r"\.visible \.entry (\S+?)\(", text) if name in parts]
     total, widths = 0.0, []
-    for name, (blocks, threads) in zip(order, grids, strict=True):
-        share = Share(row.elements / (blocks * threads), row.itemsize, row.streams)
+    for number, (name, (blocks, threads)) in enumerate(zip(order, grids, strict=True)):
+        own = between if between is not None and number > 0 else row
+        share = Share(own.elements / (blocks * threads), own.itemsize, own.streams)
         if row.per:
             loop = steady_loop(parts[name], row.per)
             total = max(total, loop.total / max(products(loop, row.per), 1))
@@ -136,7 +139,9 @@ def ours(row: CodeRow, target: str) -> CodeCounts:
     for match in re.finditer(r"^\s*launch (.*?) \{", typed, re.M):
         numbers = [int(each) if each.isdigit() else 0 for each in match[1].split(", ")]
         grids.append((math.prod(numbers[:3]), math.prod(numbers[3:6])))
-    return counted(graph.code("asm", target), target, grids, row)
+    kept = re.findall(r"= scratch (\d+) : Pointer\[[a-z]+(\d+),", typed)
+    between = replace(row, elements=int(kept[0][0]), itemsize=int(kept[0][1]) // 8, streams=len(kept)) if kept else None
+    return counted(graph.code("asm", target), target, grids, row, between)
 
 
 def triton(name: str, row: CodeRow, target: str) -> CodeCounts | None:

@@ -23,7 +23,7 @@ from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import BOOL, INT
 from ..ir.builder import Builder
 from ..ir.native_opcodes import NATIVE_PURE
-from ..ir.opcodes import CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM
+from ..ir.opcodes import ASSERT, CONST, GPU_ID, IF, LAUNCH, LOAD, NOTE, STORE, UDIV, UREM
 from ..ir.program import Op, PointerType, Program, ProgramFunction, Region, Value, captures, walk
 from ..ir.schedule import LoopHints
 from ..targets import Target
@@ -86,7 +86,7 @@ def _plan(launch: Op) -> _Plan | None:
     if plan.total.const is not None and plan.total.const < MIN_ELEMENTS:
         return None
     ops = plan.body.ops[:-1]
-    if not all(op.opcode.lanewise or op.opcode in (LOAD, STORE, NOTE, NATIVE_PURE) for op in ops):
+    if not all(op.opcode.lanewise or op.opcode in (ASSERT, LOAD, STORE, NOTE, NATIVE_PURE) for op in ops):
         return None
     outside = {value.serial for value in captures(launch.regions[0])}
     sizes, left = [], {plan.position.serial}
@@ -100,7 +100,7 @@ def _plan(launch: Op) -> _Plan | None:
             if op.opcode is UREM:
                 left.add(op.results[0].serial)
     for op in ops:
-        if op.opcode in (LOAD, STORE) and op.operands[-1].serial in left:
+        if op.opcode in (LOAD, STORE) and (op.operands[-1].serial in left or _goes_along(op, left)):
             type = (op.results or op.operands)[0].simd
             if type.dtype.is_packed() or type.width > 1:
                 return None
@@ -109,7 +109,26 @@ def _plan(launch: Op) -> _Plan | None:
                 sizes.append(max(type.dtype.bits, 8))
                 plan.pointers += [pointer] if pointer not in plan.pointers else []
     plan.width = _width(sizes, plan.divisors, len(ops))
+    same = {id(op) for op in _same_for_all(plan)}
+    if any(op.opcode is ASSERT and id(op) not in same for op in ops):
+        return None
     return plan if plan.width > 1 else None
+
+
+def _goes_along(load: Op, left: set[int]) -> bool:
+    """Whether an address is such a place and a multiple of 16 bytes more: a row of another tensor."""
+    add = load.operands[-1].maker
+    if load.opcode is not LOAD or add is None or add.name != "add" or not any(v.serial in left for v in add.operands):
+        return False
+    lanes = BITS // max(load.results[0].simd.dtype.bits, 8)
+    others = [value for value in add.operands if value.serial not in left]
+    return all(_is_multiple(value, lanes) for value in others) and len(others) == 1
+
+
+def _is_multiple(value: Value, of: int) -> bool:
+    """Whether a value is known to be a multiple of a number."""
+    factors = value.maker.operands if value.maker is not None and value.maker.name == "mul" else [value]
+    return any(factor.const is not None and factor.const % of == 0 for factor in factors)
 
 
 def _is_global(pointer: Value) -> bool:
@@ -171,18 +190,43 @@ def _whole(builder: Builder, plan: _Plan, vector: Value) -> None:
     for divisor in plan.divisors:
         groups = builder.idiv(divisor, width)
         parts[divisor.serial] = (builder.imul(builder.irem(vector, groups), width), builder.idiv(vector, groups))
+    same = _same_for_all(plan)
+    known: dict[int, Value] = {}
+    for op in same:
+        if op.opcode is UDIV and op.operands[0] is plan.position:
+            known[op.results[0].serial] = parts[op.operands[1].serial][1]
+        else:
+            again(builder, op, known)
     rounds = builder.for_loop(builder.int_(0), width)
     builder.region.ops[-1].attrs["hints"] = LoopHints(unrolled=True)
     with builder.inside(rounds):
         k = rounds.args[0]
-        known = {plan.position.serial: builder.iadd(base, k)}
+        known[plan.position.serial] = builder.iadd(base, k)
         for op in plan.body.ops[:-1]:
+            if any(op is each for each in same):
+                continue
             if op.opcode in (UDIV, UREM) and op.operands[0] is plan.position:
                 rest, quotient = parts[op.operands[1].serial]
                 known[op.results[0].serial] = quotient if op.opcode is UDIV else builder.iadd(rest, k)
             else:
                 again(builder, op, known)
         builder.end()
+
+
+def _same_for_all(plan: _Plan) -> list[Op]:
+    """What is done alike for all elements of a thread, which have the same quotients."""
+    ops = plan.body.ops[:-1]
+    stored = {op.operands[-2].serial for op in ops if op.opcode is STORE}
+    varying = {plan.position.serial}
+    found: list[Op] = []
+    for op in ops:
+        alike = not any(value.serial in varying for value in op.operands) and op.opcode not in (STORE, NOTE)
+        is_quotient = op.opcode is UDIV and op.operands[0] is plan.position
+        if is_quotient or (alike and not (op.opcode is LOAD and op.operands[-2].serial in stored)):
+            found.append(op)
+        else:
+            varying |= {value.serial for value in op.results}
+    return found
 
 
 def again(builder: Builder, op: Op, known: dict[int, Value]) -> None:

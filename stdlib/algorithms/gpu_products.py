@@ -2,11 +2,11 @@
 
 A block of 256 threads computes 64 x 64 elements, each thread 4 x 4 of them. It goes along the inner axis in steps of
 16: the slices of a and b are brought into shared memory, from which each thread takes what its sums need. Flat products
-have nothing to share: where columns of b lie in one piece a warp takes an element, else a thread does, and its
+have nothing to share: where columns of b lie in one piece a warp takes an element, else threads do, whose
 neighbours read what lies next to.
 
-Each sum is taken in the order of the inner axis, by a warp as `teams` says. Grids have one axis: the others end at
-65535 blocks.
+Each sum is taken in the order of the inner axis, by a warp as `teams` says, in pieces as `columns` says. Grids have one
+axis: the others end at 65535 blocks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dsl import SIMD, AnyDType, AnyTensor, Floating, Index, Parts, ceildiv, gpu, parallel_for, unroll
+from .columns import in_pieces
 from .monoids import Sum
 from .products import times_plus
 from .teams import THREADS, in_teams, reduced, thread_of
@@ -23,6 +24,7 @@ TILE = 64  # rows and columns of a block
 STEP = 16  # elements of the inner axis that are in shared memory
 EACH = 4  # rows and columns of a thread
 PAD = 4  # elements between rows in shared memory, so that neighbours lie in other banks
+LONG = 64  # elements of a sum that several threads take
 FLAT = 16  # rows or columns below which a product is flat
 PARTS = TILE * STEP // THREADS  # elements that a thread brings
 SIDE = TILE // EACH
@@ -59,20 +61,24 @@ def _by_thread(
     b: Callable[..., Parts],
     save: Callable[..., Parts],
 ) -> None:
-    """A thread takes an element."""
+    """A thread takes an element; long ones are cut into pieces, which are added in order (see `columns`)."""
     batches, m, n, depth = sizes
 
-    def one(position: Index):
-        batch = position // (m * n)
-        i = position // n % m
-        j = position % n
+    def part(position: Index, low: Index, high: Index):
+        batch, i, j = position // (m * n), position // n % m, position % n
         total = wide(0)
         row, matrix = a(batch, i), b(batch)
-        for k in range(depth):
+        for k in range(low, high):
             total = times_plus(row(k), matrix(k, j), total)
-        save(batch, i)(j, total)
+        return total
 
-    parallel_for(batches * m * n, one)
+    def use(position: Index, total: Parts):
+        save(position // (m * n), position // n % m)(position % n, total)
+
+    if depth < LONG:
+        parallel_for(batches * m * n, lambda position: use(position, part(position, 0, depth)))
+    else:
+        in_pieces((batches * m * n, depth), wide(0), part, lambda before, behind: before + behind, use)
 
 
 def _by_warp(

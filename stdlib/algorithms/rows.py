@@ -7,7 +7,7 @@
 
 In which order elements are joined is said in `folds`. Rows run in parallel, and few long ones are cut into pieces
 that run in parallel. On a GPU a row is taken by the threads of a warp or of a block (see `teams`), a column by eight
-threads of a block, whose neighbours take the columns next to it; in the code of a thread, by that thread.
+threads of one or several blocks (see `columns`); in the code of a thread, by that thread.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ...dsl import (
     within_parallel,
 )
 from .algorithm import product, same_sizes, unravelled
+from .columns import by_blocks_of_columns, by_thread, of_column
 from .folds import (
     COLUMN_BLOCK,
     COLUMN_PIECES,
@@ -43,7 +44,6 @@ from .folds import (
     element,
     empty,
     finished,
-    folded_in_order,
     folded_row,
     for_each,
     is_one_number,
@@ -63,8 +63,6 @@ KEPT = 16384  # elements of what is the same in every row of which a copy is kep
 MANY = 64  # where there are as many rows
 TASK = 32768  # elements that a task takes at least, when there are many
 FEW_LONG = 128  # rows of more than a round that several blocks of a GPU take
-ABREAST = 32  # columns that a block of a GPU takes,
-SHARES = 8  # each of them by so many threads
 COLUMNS = 256  # columns that one task takes
 WIDE = 1024  # the same where states are one number: it goes to other pages less often
 TOGETHER = 4  # elements of each column that are taken together, so that states go to memory less often: twice as many
@@ -106,9 +104,9 @@ def rowwise(
     elif axis == -1 or axis == xs[0].rank - 1:
         _by_row(xs, monoids, body, terms, xs[0].shape[:-1], xs[0].dim(-1), _in_row)
     elif compiled_for().is_gpu and within_parallel():
-        _by_thread(xs, monoids, body, terms, axis % xs[0].rank)
+        by_thread(xs, monoids, body, terms, axis % xs[0].rank)
     elif compiled_for().is_gpu:
-        _by_eight_threads(xs, monoids, body, terms, axis % xs[0].rank)
+        by_blocks_of_columns(xs, monoids, body, terms, axis % xs[0].rank)
     else:
         _by_column(xs, monoids, body, terms, axis % xs[0].rank)
 
@@ -392,68 +390,6 @@ def _by_blocks(
 # *** columns ***
 
 
-def _by_eight_threads(
-    xs: tuple[AnyTensor, ...], monoids: Monoids, body: Callable[[tuple[Index, ...], Parts], None], of: Terms, axis: int
-) -> None:
-    """On a GPU, a block takes 32 columns: eighths of them are folded side by side, and joined in order."""
-    dtype = dtype_of(xs, of, monoids)
-    sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
-    n = xs[0].dim(axis)
-    columns = product(sizes)
-    share = ceildiv(n, SHARES)
-
-    def block():
-        x, y = gpu.thread_idx.x, gpu.thread_idx.y
-        number = gpu.block_idx.x * ABREAST + x
-        row = unravelled(min(number, columns - 1), sizes)
-        low = min(y * share, n)
-
-        def element(k: Index):
-            return _of_column(xs, of, row[:axis], k, row[axis:])
-
-        states = folded_in_order(element, low, min(low + share, n), monoids, dtype)
-        slots = map_parts(lambda part: gpu.shared[part.dtype](SHARES * ABREAST), states)
-        map_parts(lambda slot, part: store(slot, y * ABREAST + x, part), slots, states)
-        gpu.barrier()
-        if y == 0 and number < columns:
-            for k in unroll(1, SHARES):
-                states = joined(monoids, states, map_parts(lambda slot: slot[k * ABREAST + x], slots))  # noqa: B023
-            body(row, *finished(monoids, states, dtype))
-
-    gpu.launch(block, grid=ceildiv(columns, ABREAST), block=(ABREAST, SHARES))
-
-
-def _by_thread(
-    xs: tuple[AnyTensor, ...], monoids: Monoids, body: Callable[[tuple[Index, ...], Parts], None], of: Terms, axis: int
-) -> None:
-    """Each thread takes one column."""
-    dtype = dtype_of(xs, of, monoids)
-    sizes = (*xs[0].shape[:axis], *xs[0].shape[axis + 1 :])
-    n = xs[0].dim(axis)
-    pieces, size = column_pieces_of(n)
-
-    def one(number: Index):
-        row = unravelled(number, sizes)
-
-        def element(k: Index):
-            return _of_column(xs, of, row[:axis], k, row[axis:])
-
-        states = empty(monoids, dtype)
-        for piece in range(pieces):
-            low = piece * size
-            states = joined(monoids, states, folded_in_order(element, low, min(low + size, n), monoids, dtype))
-        body(row, *finished(monoids, states, dtype))
-
-    parallel_for(product(sizes), one)
-
-
-def _of_column(
-    xs: tuple[AnyTensor, ...], of: Terms, before: tuple[Index, ...], k: Index, after: tuple[Index, ...]
-) -> Any:
-    """The element k along an axis between these indices."""
-    return element(of, for_each(xs, lambda _, x: x[before, k, after] if x.rank > 1 else x[k]))
-
-
 def _by_column(
     xs: tuple[AnyTensor, ...], monoids: Monoids, body: Callable[[tuple[Index, ...], Parts], None], of: Terms, axis: int
 ) -> None:
@@ -476,7 +412,7 @@ def _by_column(
         here = min(width - left, columns)
 
         def element(k: Index, j: Index):
-            return _of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
+            return of_column(xs, of, lead[:axis], k, (*lead[axis:], left + j))
 
         def prefetch_rows(k: Index):
             for_each(xs, lambda _, x: x.prefetch(lead[:axis], k, lead[axis:], left) if x.rank > 1 else None)

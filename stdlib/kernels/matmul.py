@@ -103,11 +103,22 @@ def _multiply_rows(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTenso
         lead = unravelled(row, rows)
         return lambda j, value: store(out, (*lead, j), value)
 
-    if ctx.target.is_gpu and has_tiles(out.dtype):
+    if ctx.target.is_gpu and has_tiles(out.dtype) and not _is_one_row(out, 0):
         flat, result = a.as_matrix(), out.as_matrix()
         multiply_by_tiles(sizes, lambda batch: flat, lambda batch: b, lambda batch: result, transposed)
     else:
         multiply(ctx, sizes, out.dtype, left, right, put, transposed)
+
+
+def _is_one_row(out: AnyTensor, first: int) -> Any:
+    """Whether a result is known to have one row, along the axes from `first` on.
+
+    That takes as long as it takes to read the matrix, for which more blocks are needed than there are tiles.
+    """
+    one = True
+    for axis in unroll(first, out.rank - 1):
+        one = one and out.is_one(axis)
+    return one
 
 
 @register("batch_matmul", writes_once=True, reads={"a": 4, "b": 1})
@@ -147,7 +158,7 @@ def _multiply_pairs(ctx: DeviceContext, out: AnyTensor, a: AnyTensor, b: AnyTens
     def matrices(x: AnyTensor):
         return lambda batch: x[unravelled(batch, outer), :, :]
 
-    if ctx.target.is_gpu and has_tiles(out.dtype):
+    if ctx.target.is_gpu and has_tiles(out.dtype) and not _is_one_row(out, out.rank - 2):
         multiply_by_tiles(sizes, matrices(a), matrices(b), matrices(out), transposed)
     else:
         multiply(ctx, sizes, out.dtype, left, right, put, transposed)
