@@ -14,6 +14,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+from collections import deque
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from types import CodeType
@@ -27,6 +28,7 @@ from .text import Text, texts
 Nodes = tuple[ast.AST, ...]
 
 _KINDS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_LEAVES = frozenset([ast.Name, ast.Constant, ast.Load, ast.Store, *ast.operator.__subclasses__()])  # hold no definition
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
@@ -53,7 +55,16 @@ class SourcePiece:
     @cached
     def nodes(self) -> Nodes:
         """The functions and classes; none where the piece is not Python."""
-        return () if self._tree is None else tuple(n for n in ast.walk(self._tree) if isinstance(n, _KINDS))
+        if self._tree is None:
+            return ()
+        left, found = deque[ast.AST]([self._tree]), list[ast.AST]()
+        while left:
+            node = left.popleft()
+            if isinstance(node, _KINDS):
+                found.append(node)
+            if type(node) not in _LEAVES:  # these are most of a tree
+                left += ast.iter_child_nodes(node)
+        return tuple(found)
 
     def makes(self, *codes: CodeType) -> bool:
         """Whether the piece compiles to all of these codes, to the column."""

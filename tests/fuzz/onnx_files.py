@@ -29,6 +29,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 MEMORY = 6 << 30  # bytes beyond which a child is refused memory
 SECONDS = 20  # for one import
+START = 600  # seconds for a child to load the package, which other programs may hold up
 NUMBERS = (-(1 << 63), -(1 << 31), -2, -1, 0, 1, 2, 3, 255, 1 << 16, 1 << 31, 1 << 40, (1 << 63) - 1)
 
 
@@ -196,12 +197,16 @@ def outcome(data: bytes) -> str:
 
 
 def _child(connection: Any) -> None:
+    """Says that it is ready, then answers each file with its outcome."""
+    import einkorn.graph.onnx.importer  # noqa: F401  # what this takes is no part of an import's time
+
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
     def too_long(*_: object) -> None:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, too_long)
+    connection.send("ready")
     while (data := connection.recv()) is not None:
         connection.send(outcome(data))
 
@@ -213,14 +218,17 @@ def campaign(originals: list[bytes], count: int, seed: int, found: Path) -> Coun
     process: Any = None
     for number in range(count):
         data = mutant(draw.choice(originals), draw)
-        if process is None:
+        begun = process is None
+        if begun:
             mine, theirs = context.Pipe()
             process = context.Process(target=_child, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
         try:
-            mine.send(data)
-            end = mine.recv() if mine.poll(SECONDS + 60) else "finding: no answer"
+            ready = not begun or (mine.poll(START) and mine.recv())
+            if ready:
+                mine.send(data)
+            end = mine.recv() if ready and mine.poll(SECONDS + 60) else "finding: no answer"
         except (EOFError, OSError):
             process.join()
             end = f"finding: the process died with {process.exitcode}"
