@@ -98,7 +98,7 @@ ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runti
 gpu-code: $(READY)  ## count the machine code of ops next to that of Triton for GPUs that need not be here; writes docs/gpu-code.md
 	$(BIN)/python benchmarks/gpu_code.py --update
 
-export-speed: $(READY)  ## time exported files next to Python and ONNX Runtime; writes docs/export.md
+export-speed: $(READY)  ## time exported files and the C API next to Python and ONNX Runtime; writes docs/export.md
 	$(BIN)/python benchmarks/export.py --update
 
 fuzz: $(READY)  ## random kernels and networks, exported files, hostile packages and ONNX files (FUZZ_MINUTES=60 …)

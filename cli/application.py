@@ -409,15 +409,16 @@ def export(
 @einkorn.command(short_help="Build the C API with the system's C compiler.")
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="Where include/ and lib/ go.")
 @click.option("--static", is_flag=True, help="Build libeinkorn.a in place of libeinkorn.so.")
+@click.option("--target", metavar="TRIPLE", help="For another system, by the package ziglang: aarch64-linux-musl.")
 @_format
-def runtime(output: str, static: bool) -> None:
+def runtime(output: str, static: bool, target: str | None) -> None:
     """Build the library, the headers and the pkg-config file with which C programs run exported models.
 
     The compiler is cc, or the one that the environment variable CC names.
     """
     from . import commands
 
-    commands.runtime(output, static)
+    commands.runtime(output, static, target)
 
 
 @einkorn.command(short_help="List the tensors of files of weights.")

@@ -164,11 +164,11 @@ def export(
     print(f"{output}: {_size(Path(output).stat().st_size)}")
 
 
-def runtime(output: str, static: bool) -> None:
+def runtime(output: str, static: bool, target: str | None) -> None:
     """Builds the C API and prints the files that were written."""
     from ..graph.c_api.building import build_runtime
 
-    for file in build_runtime(output, static=static):
+    for file in build_runtime(output, static=static, target=target):
         print(file)
 
 

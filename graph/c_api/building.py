@@ -11,8 +11,10 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -42,46 +44,66 @@ Libs: -L${libdir} -leinkorn @LIBRARIES@
 """
 
 
-def build_runtime(folder: str | PathLike[str], *, static: bool = False, flags: Sequence[str] = ()) -> list[Path]:
+def build_runtime(
+    folder: str | PathLike[str], *, static: bool = False, target: str | None = None, flags: Sequence[str] = ()
+) -> list[Path]:
     """Builds the C API and returns the files that were written.
 
-    The compiler is `cc`, or what the environment variable `CC` names.
+    The compiler is `cc`, or what the environment variable `CC` names; for a target it is that of the package ziglang,
+    which has the C libraries of all targets.
 
     Args:
         folder: where `include/`, `lib/` and `lib/pkgconfig/` go; it is made if it is missing.
         static: builds `libeinkorn.a` in place of `libeinkorn.so`.
+        target: an architecture, a system and a C library, such as "aarch64-linux-musl" or "x86_64-linux-gnu.2.17".
         flags: further options for the compiler.
 
     Raises:
         GraphError: EK0484 a tool is missing or fails, or a file cannot be written.
     """
-    compiler = [*_tool(os.environ.get("CC", "cc"), "CC"), *FLAGS, *flags]
-    target = Path(folder)
+    compiler = [*_compiler(target), *FLAGS, *flags]
+    root = Path(folder)
     try:
-        written = list(_write_headers(target / "include"))
-        library = target / "lib" / ("libeinkorn.a" if static else "libeinkorn.so")
-        config = target / "lib" / "pkgconfig" / "einkorn.pc"
+        written = list(_write_headers(root / "include"))
+        library = root / "lib" / ("libeinkorn.a" if static else "libeinkorn.so")
+        config = root / "lib" / "pkgconfig" / "einkorn.pc"
         config.parent.mkdir(parents=True, exist_ok=True)
         text = _PKG_CONFIG.replace("@VERSION@", _version()).replace("@LIBRARIES@", " ".join(LIBRARIES))
         replace_file(config, [text.encode()])
         with tempfile.TemporaryDirectory() as temporary:
             made = Path(temporary) / library.name
-            compiler += [f"-I{target / 'include'}", f'-DEINKORN_VERSION="{_version()}"']
+            compiler += [f"-I{root / 'include'}", f'-DEINKORN_VERSION="{_version()}"']
             if static:
-                _build_static(compiler, made)
+                _build_static(compiler, _tool(os.environ.get("AR", "ar"), "AR") if target is None else _zig("ar"), made)
             else:
                 name = f"-Wl,-soname,{library.name}"
                 _run([*compiler, "-shared", name, "-o", str(made), *map(str, _sources()), *LIBRARIES])
             replace_file(library, [made.read_bytes()])
     except OSError as error:
         raise _failed(
-            f"the C API cannot be written to '{error.filename or target}': {error.strerror or error}", got=str(target)
+            f"the C API cannot be written to '{error.filename or root}': {error.strerror or error}", got=str(root)
         ) from None
     return [*written, library, config]
 
 
-def _build_static(compiler: Sequence[str], library: Path) -> None:
-    archiver = _tool(os.environ.get("AR", "ar"), "AR")
+def _compiler(target: str | None) -> list[str]:
+    if target is None:
+        return _tool(os.environ.get("CC", "cc"), "CC")
+    return [*_zig("cc"), "-target", target]
+
+
+def _zig(tool: str) -> list[str]:
+    """A tool of the package ziglang, which is run by this interpreter."""
+    if find_spec("ziglang") is None:
+        raise _failed(
+            "the C API is built for a target by the package ziglang, which is not installed",
+            got="no ziglang",
+            hint="pip install 'einkorn[export]', or name a compiler for the target: CC=aarch64-linux-gnu-gcc",
+        )
+    return [sys.executable, "-m", "ziglang", tool]
+
+
+def _build_static(compiler: Sequence[str], archiver: Sequence[str], library: Path) -> None:
     objects = []
     for source in _sources():
         objects.append(str(library.with_name(f"{source.stem}.o")))
@@ -124,8 +146,9 @@ def _tool(command: str, variable: str) -> list[str]:
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
+        tool = shlex.join(command[1:4] if command[0] == sys.executable else command[:1])
         raise _failed(
-            f"'{command[0]}' ended with status {done.returncode}: {done.stderr.strip()[:2000]}", got=shlex.join(command)
+            f"'{tool}' ended with status {done.returncode}: {done.stderr.strip()[:2000]}", got=shlex.join(command)
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,25 @@ def test_sanitizers_are_silent(kind: str, models: Models, tmp_path: Path) -> Non
 
 
 @needs_cc
+def test_missing_weights_other_processors_and_forks(tmp_path: Path) -> None:
+    attn = graph("attn", attention, floats("b", "k"), floats("k", "n"))
+    attn.export(tmp_path / "attn.so", targets="host")
+    matrices = [Weight(name, DType.float32, (7, 7), HOST) for name in ("first", "second")]
+    pair = InferenceSession().load(
+        Graph("pair", lambda x: ops.matmul(ops.matmul(x, matrices[0]), matrices[1]), [floats("b", 7)]),
+        weights_registry={"first": MATRIX, "second": MATRIX},
+    )
+    pair.export(tmp_path / "pair.so", weights="given", targets="host")
+    other = "aarch64" if platform.machine() == "x86_64" else "x86-64-v3"
+    pair.export(tmp_path / "foreign.pkg", targets=other)
+    build_runtime(tmp_path / "runtime", flags=STRICT)
+    program = compiled(tmp_path / "runtime", tmp_path, PROGRAM.with_name("limits.c"))
+    files = [tmp_path / name for name in ("attn.so", "pair.so", "foreign.pkg")]
+    done = subprocess.run([program, *files], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_cc
 def test_the_library_exports_the_declared_functions_alone(tmp_path: Path) -> None:
     nm = shutil.which("nm")
     if nm is None:
@@ -231,6 +252,22 @@ def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(EinkornError, match="no-such-compiler") as caught:
         build_runtime(tmp_path)
     assert caught.value.code == "EK0484"
+
+
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="the package ziglang is not installed")
+@pytest.mark.parametrize("target", ["aarch64-linux-musl", "x86_64-linux-gnu.2.17"])
+def test_it_is_built_for_other_systems(target: str, tmp_path: Path) -> None:
+    library = next(path for path in build_runtime(tmp_path, target=target) if path.suffix == ".so").read_bytes()
+    assert int.from_bytes(library[18:20], "little") == (183 if target.startswith("aarch64") else 62)
+    with pytest.raises(EinkornError, match="ziglang cc' ended with status"):
+        build_runtime(tmp_path / "wrong", target="no-such-target")
+
+
+def test_the_package_for_other_systems_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("einkorn.graph.c_api.building.find_spec", lambda name: None)
+    with pytest.raises(EinkornError, match="ziglang, which is not installed") as caught:
+        build_runtime(tmp_path, target="aarch64-linux-musl")
+    assert caught.value.hint is not None and "einkorn[export]" in caught.value.hint
 
 
 @needs_cc

@@ -1,6 +1,11 @@
 """Compares what C and Python accept of packages: mutants of a signed one, under a policy that requires its signature.
 
 cd tests && python -m support.c_packages 100000 [SEED]
+
+With sanitizers, which have to be loaded before Python:
+
+LD_PRELOAD="$(cc -print-file-name=libasan.so) $(cc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \\
+    python -m support.c_packages 5000 1 -fsanitize=address,undefined -fno-sanitize-recover=all
 """
 
 from __future__ import annotations
@@ -223,11 +228,12 @@ def python_error(path: Path) -> str:
 NOT_IN_C = re.compile(r"has no code for C programs|is for another processor|holds ops")
 
 
-def campaign(count: int, seed: int, folder: Path) -> Counter[str]:
-    """How often both accept, both refuse, and both give the same code; AssertionError where they differ."""
+def campaign(count: int, seed: int, folder: Path, *flags: str) -> Counter[str]:
+    """How often both accept, both refuse, and both give the same code; AssertionError where they differ. The C API is
+    compiled with `flags`."""
     path, keys = signed_package(folder)
     os.environ["EINKORN_TRUST"] = str(folder / "trust.toml")
-    runtime = Runtime(build_inner(folder))
+    runtime = Runtime(build_inner(folder, *flags))
     assert runtime.load(path) == "" == python_error(path)
     counts: Counter[str] = Counter()
     for mutant in mutants(path, keys, count, seed):
@@ -243,4 +249,5 @@ def campaign(count: int, seed: int, folder: Path) -> Counter[str]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        print(campaign(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0, Path(temporary)))
+        numbers = [int(word) for word in sys.argv[1:3]]
+        print(campaign(numbers[0], *numbers[1:] or [0], Path(temporary), *sys.argv[3:]))
