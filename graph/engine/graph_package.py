@@ -7,7 +7,6 @@ Weights and code lie aligned in the file, so that they can be mapped. See also `
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -29,6 +28,7 @@ from ..loading.compile import chosen_checks
 from ..loading.reproducer import graph_to_json
 from ..loading.target_code import code_for_targets
 from ..types.dims import StaticDim
+from ..types.safetensors_header import entry_of, header_of
 from ..types.tensor_type import ShapedType
 from .c_names import CODE, names_of_outputs
 
@@ -109,10 +109,7 @@ def _without_arrays(ir: GraphIR, weights: Mapping[int, Storage]) -> tuple[GraphI
 def _safetensors(arrays: Mapping[int, Array], order: Sequence[int]) -> tuple[Any, ...]:
     """The pieces of a file in the safetensors format: its header, then the arrays as bytes under their numbers."""
     places = _places(arrays, order, 0)
-    header = {str(n): {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]} for n, at, size in places}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text = text.ljust(-(-(8 + len(text)) // _LINE) * _LINE - 8)
-    head = len(text).to_bytes(8, "little") + text
+    head = header_of({str(number): entry_of(None, (), at, size) for number, at, size in places}, _LINE)
     return (head, *(np.ascontiguousarray(arrays[number]) for number in order)) if order else ()
 
 

@@ -5,7 +5,8 @@ the elements, little-endian, row-major, without gaps. The header is of unknown o
 file itself bears it out. Nothing is allocated by its claims, and no tensor reaches beyond its own bytes. (The package
 `safetensors` copies each tensor that it gives to NumPy.)
 
-See also `access` (names with dots in them as a hierarchy). The format: https://huggingface.co/docs/safetensors/index
+See also `types.safetensors_header` (dtypes of the format), `access` (names with dots in them as a hierarchy). The
+format: https://huggingface.co/docs/safetensors/index
 """
 
 from __future__ import annotations
@@ -26,36 +27,9 @@ from ...dsl.diagnostics.shield import raise_if_of_handler
 from ...dsl.types.dtype import DType
 from ..arguments import in_short
 from ..driver.buffer import Buffer
+from ..types.safetensors_header import DTYPES, LENGTH, LONGEST, METADATA, MOST_AXES
 
 CODE = "EK0434"
-LENGTH = 8  # bytes before the header, which say how long it is
-LONGEST = 100_000_000  # bytes of a header, as the format has it
-MOST_AXES = 64
-METADATA = "__metadata__"
-
-# The format's dtypes, with the bits of an element, and ours; None for what no tensor here can have.
-DTYPES: dict[str, tuple[int, DType | None]] = {
-    "BOOL": (8, DType.bool),
-    "F4": (4, DType.float4_e2m1fn),
-    "F6_E2M3": (6, None),
-    "F6_E3M2": (6, None),
-    "U8": (8, DType.uint8),
-    "I8": (8, DType.int8),
-    "F8_E5M2": (8, DType.float8_e5m2),
-    "F8_E4M3": (8, DType.float8_e4m3fn),
-    "F8_E8M0": (8, DType.float8_e8m0fnu),
-    "I16": (16, DType.int16),
-    "U16": (16, DType.uint16),
-    "F16": (16, DType.float16),
-    "BF16": (16, DType.bfloat16),
-    "I32": (32, DType.int32),
-    "U32": (32, DType.uint32),
-    "F32": (32, DType.float32),
-    "C64": (64, DType.complex64),
-    "F64": (64, DType.float64),
-    "I64": (64, DType.int64),
-    "U64": (64, DType.uint64),
-}
 
 
 @dataclass(frozen=True)

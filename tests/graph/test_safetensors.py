@@ -18,8 +18,8 @@ from support.graphs import HOST
 
 from einkorn.dsl.diagnostics.errors import EinkornError, GraphError
 from einkorn.graph import DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.types.safetensors_header import DTYPES
 from einkorn.graph.weights import SafetensorWeights, WeightData, WeightsFormat, load_weights, weights_format
-from einkorn.graph.weights.safetensors_file import DTYPES
 
 NAMES = {dtype: name for name, (_, dtype) in DTYPES.items() if dtype is not None}
 
