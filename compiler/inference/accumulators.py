@@ -119,7 +119,7 @@ def begun(here: Point, number: int | float, terms: Value) -> Any:
     return _accumulator(here, number, type, terms.dtype)
 
 
-def _accumulator(here: Point, number: int | float, type: SIMDType, narrow: DType) -> Any:
+def _accumulator(here: Point, number: int | float, type: SIMDType, narrow: DType) -> int | float | Value:
     low, high = (-3.4e38, 3.4e38) if type.dtype.is_float() else type.dtype.range
     if not low <= number <= high:
         return number

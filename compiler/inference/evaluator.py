@@ -45,7 +45,7 @@ NAMED_VALUES: dict[str, Callable[..., Any]] = {}
 CALLABLES: dict[type, Callable[..., object]] = {}  # by the class of the callee: `f(call, callee, args, keywords)`
 
 
-def _registered(table: dict[Any, Any], key: Any) -> Callable[[Any], Any]:
+def _registered(table: dict[Any, Any], key: type[syntax.SyntaxNode] | type | str) -> Callable[[Any], Any]:
     def add(handler: Any) -> Any:
         assert key not in table, key
         table[key] = handler

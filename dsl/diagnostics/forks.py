@@ -49,7 +49,7 @@ _raised: list[BaseException] = []  # what a signal handler raised during the wai
 _signals: list[int] = []  # sent when a fork is over
 
 
-def fork_lock() -> Any:
+def fork_lock() -> _thread.RLock:
     """A reentrant lock that the child of a fork finds free, unless the thread that forked holds it."""
     lock = threading.RLock()
     _locks.add(lock)

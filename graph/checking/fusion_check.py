@@ -221,7 +221,7 @@ class _Alone:
         inputs = tuple(self._type(ir.types[value]) for value in reads)
         self.ir = GraphIR(f"{ir.name}, one kernel", inputs, tuple(nodes), tuple(outputs))
 
-    def _type(self, type: ShapedType) -> Any:
+    def _type(self, type: ShapedType) -> ShapedType:
 
         return type.__class__(type.dtype, _sizes(type.shape, self.sizes), type.device)
 

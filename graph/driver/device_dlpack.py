@@ -102,5 +102,5 @@ class _Ordered:
         dlpack.place_of(capsule)[:] = (HOST, 0)
         return capsule
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self) -> tuple[int, int]:
         return HOST, 0

@@ -221,7 +221,7 @@ def staged(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     if not tensors or result is None:
         return result
 
-    def wrapped(value: Any) -> Any:
+    def wrapped(value: Any) -> Recorded | Tensor:
         if context is not None:
             return context.create_unrealized(value)
         return Tensor(state=RealizationState(value, None))

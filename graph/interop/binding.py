@@ -102,7 +102,9 @@ def _written(schema: OpSchema, rest: list[str]) -> str:
     return f"{short}({', '.join([*(a.name for a in schema.inputs), *rest])})"
 
 
-def _wrong(schema: OpSchema, text: str, argument: str | None, expected: Any, got: Any, hint: str | None) -> GraphError:
+def _wrong(
+    schema: OpSchema, text: str, argument: str | None, expected: Any, got: int | str, hint: str | None
+) -> GraphError:
     return GraphError(
         f"op '{schema.name}' {text}",
         code="EK0851",

@@ -85,7 +85,7 @@ def _graph(graph: Graph) -> Card:
     )
 
 
-def _values(title: str, types: Any) -> CardTable:
+def _values(title: str, types: tuple[ShapedType, ...]) -> CardTable:
     rows = [(str(k), str(t.dtype), f"({', '.join(map(str, t.shape))})", str(t.device)) for k, t in enumerate(types)]
     return CardTable((title, "dtype", "shape", "device"), rows, numbers=(0,))
 

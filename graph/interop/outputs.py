@@ -165,8 +165,8 @@ def _wrong(
     op: str,
     text: str,
     argument: str | None,
-    expected: Any,
-    got: Any,
+    expected: str | int | tuple[int, ...],
+    got: str | int | tuple[int, ...],
     hint: str | None,
     kind: type[EinkornError] = GraphError,
 ) -> NoReturn:

@@ -150,7 +150,7 @@ def same(left: Any, right: Any) -> bool:
     raise UnknownAtImport
 
 
-def quotient(left: Any, right: Any) -> Any:
+def quotient(left: Any, right: Any) -> Dim | int:
     """ONNX's division of integers is rounded towards zero; of sizes, which are not negative, it is rounded down."""
     if isinstance(left, Dim) or isinstance(right, Dim):
         if not (Dim(left) >= 0 and Dim(right) >= 1):

@@ -467,7 +467,7 @@ def unfold(
     return as_shape(blocks, [batch, channels * taps, Shape(counts).num_elements])
 
 
-def _listed(value: Any, axes: int) -> tuple[int, ...]:
+def _listed(value: int | Iterable[int], axes: int) -> tuple[int, ...]:
     return numbers_of("kernel_size", value, axes, 1)
 
 

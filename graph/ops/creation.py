@@ -277,7 +277,13 @@ def ones_like(x: TensorValueLike, dtype: DType | None = None) -> TensorValue:
     return _full("ones_like", like.shape, 1, like.dtype if dtype is None else dtype, like.device)
 
 
-def _full(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> TensorValue:
+def _full(
+    name: str,
+    shape: Iterable[int | str | Dim] | Shape,
+    value: Any,
+    dtype: DType | None,
+    device: DeviceRef | Device | None,
+) -> TensorValue:
     wanted = None if dtype is None else dtype_of("dtype", dtype)
     target = Shape(shape)
     if isinstance(value, TensorValue):

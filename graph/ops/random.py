@@ -198,7 +198,14 @@ def _seed_of(value: Any) -> int:
     return number if number < 1 << 63 else number - (1 << 64)
 
 
-def _normal(name: str, shape: Any, mean: object, std: object, dtype: DType | None, device: Any) -> TensorValue:
+def _normal(
+    name: str,
+    shape: Iterable[int | str | Dim] | TensorType,
+    mean: object,
+    std: object,
+    dtype: DType | None,
+    device: DeviceRef | Device | None,
+) -> TensorValue:
     spread = number_of("std", std, wanted="a number above 0")
     if spread <= 0:
         wrong("std", std, "a number above 0")
@@ -211,7 +218,9 @@ def _drawn(name: str, like: TensorValue) -> TensorValue:
     return _filled(name, "random_uniform", like.type.with_dtype(wide), None, None, {"low": 0.0, "high": 1.0})
 
 
-def _filled(name: str, kernel: str, shape: Any, dtype: Any, device: Any, parameters: dict[str, float]) -> TensorValue:
+def _filled(
+    name: str, kernel: str, shape: Any, dtype: DType | None, device: Any, parameters: dict[str, float]
+) -> TensorValue:
     """Stages a kernel over all elements in one row, with the seed of the graph and the next stream."""
     if isinstance(shape, TensorType):
         dtype, device, shape = dtype or shape.dtype, device or shape.device, shape.shape

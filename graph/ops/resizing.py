@@ -167,7 +167,7 @@ def resize_bicubic(
 # *** what they share ***
 
 
-def _target(name: str, value: TensorValue, shape: Any, argument: str = "shape") -> Shape:
+def _target(name: str, value: TensorValue, shape: Iterable[int | str | Dim], argument: str = "shape") -> Shape:
     target = Shape(shape)
     if len(target) != value.rank:
         text = f"argument '{argument}' has {len(target)} sizes, and the input has {value.rank} axes"

@@ -129,7 +129,7 @@ class Weight(TensorValue):
         return f"Weight({self.name!r}, {self.dtype}, {shown(self.shape)}, {self.device})"
 
 
-def _encoding(name: str, type: TensorType, value: Any) -> QuantizationEncoding:
+def _encoding(name: str, type: TensorType, value: object) -> QuantizationEncoding:
     encoding = encoding_of("quantization_encoding", value, CODE)
     if not encoding.is_gguf:
         return encoding
@@ -150,5 +150,5 @@ def check_weight_type(name: str, type: TensorType) -> None:
         _refuse(f"weight {name!r} has the shape {shown(type.shape)}, and its sizes have to be known", "shape", None)
 
 
-def _refuse(message: str, argument: str, got: Any) -> NoReturn:
+def _refuse(message: str, argument: str, got: int | str | None) -> NoReturn:
     raise GraphError(message, code=CODE, place=user_place(), argument=argument, got=shown_value(got))

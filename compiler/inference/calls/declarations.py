@@ -208,7 +208,7 @@ def _is_marker(annotation: s.Expr, home: Frame, name: str) -> bool:
     return entry is not None and entry.kind == "marker" and entry.value == name
 
 
-def _pointer(here: Point, annotation: s.Subscript, value: Any, home: Frame, what: str) -> Any:
+def _pointer(here: Point, annotation: s.Subscript, value: Any, home: Frame, what: str) -> Value:
     """`Pointer[T]`: a pointer to elements of that dtype, whether or not it may be written through."""
     if not isinstance(value, Value) or not isinstance(value.type, PointerType):
         text = f"{what} a pointer, not {describe(value)}"

@@ -74,7 +74,7 @@ def call_operator(here: Point, name: str, operands: list[Value]) -> Value:
     return value
 
 
-def _of_complex(call: Point, name: str, settled: list[object]) -> Any:
+def _of_complex(call: Point, name: str, settled: list[object]) -> Value:
     """A function of the library where one of its arguments is a complex number: the others become one, too."""
     if not has_implementation(complex_name(name)):
         hint = "work on its parts, z.real and z.imag, or on abs(z)"

@@ -27,7 +27,7 @@ def sync(call: Point) -> None:
 
 
 @rule("gpu.cluster.peer")
-def peer(call: Point, tensor: Any, rank: Any) -> Any:
+def peer(call: Point, tensor: Any, rank: Any) -> Stored:
     blocks = math.prod(kernel_of(call, "cluster.peer()").cluster)
     if type(tensor) is not Stored or _space(tensor) != "shared":
         text = f"gpu.cluster.peer takes a whole tensor of shared memory, not {describe(tensor)}"

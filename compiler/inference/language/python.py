@@ -24,7 +24,7 @@ from ..values.tensors import KernelTensor
 
 
 @rule("len")
-def len_rule(call: Point, x: object) -> Any:
+def len_rule(call: Point, x: object) -> int | Value:
     if isinstance(x, BodyIndex):
         return len(x.dims)
     if isinstance(x, tuple | str):

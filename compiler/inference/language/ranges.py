@@ -38,7 +38,7 @@ def _bounds(call: Point, bounds: tuple[object, ...]) -> tuple[Any, Any, Any]:
     return bounds[0], bounds[1], bounds[2] if len(bounds) == 3 else 1
 
 
-def _bound(call: Point, bound: object, node: s.SyntaxNode) -> Any:
+def _bound(call: Point, bound: object, node: s.SyntaxNode) -> Value | int:
     if isinstance(bound, Value) and bound.dtype.is_integral():
         what = "a bound of range() is an Int"
         return bound if bound.weak else coerce(call.on(node), bound, INT, what)

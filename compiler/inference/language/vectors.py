@@ -31,7 +31,7 @@ _HALVES = (DType.bfloat16,)
 
 
 @rule("mul_wide")
-def mul_wide(call: Point, x: object, y: object) -> Any:
+def mul_wide(call: Point, x: object, y: object) -> Value:
     if not isinstance(x, Value) and not isinstance(y, Value):
         text = f"'mul_wide' needs a run-time integer, not {describe(x)} and {describe(y)}"
         raise call.error("EK0204", text, hint="a compile-time product is `x * y`, and never wraps")

@@ -12,32 +12,32 @@ from .table import member, method
 
 
 @member(ContextValue, "target")
-def context_target(here: Point, owner: Any) -> Any:
+def context_target(here: Point, owner: Any) -> TargetValue:
     return TargetValue()
 
 
 @member(TargetValue, "is_cpu")
-def target_is_cpu(here: Point, owner: Any) -> Any:
+def target_is_cpu(here: Point, owner: Any) -> bool:
     return not here.evaluator.target.has_grid
 
 
 @member(TargetValue, "is_gpu")
-def target_is_gpu(here: Point, owner: Any) -> Any:
+def target_is_gpu(here: Point, owner: Any) -> bool:
     return here.evaluator.target.has_grid
 
 
 @member(TargetValue, "name")
-def target_name(here: Point, owner: Any) -> Any:
+def target_name(here: Point, owner: Any) -> str:
     return here.evaluator.target.name
 
 
 @member(TargetValue, "vector_bits")
-def target_vector_bits(here: Point, owner: Any) -> Any:
+def target_vector_bits(here: Point, owner: Any) -> int:
     return here.evaluator.target.vector_bits
 
 
 @method(TargetValue, "supports")
-def target_supports(call: Point, owner: Any, feature: object) -> Any:
+def target_supports(call: Point, owner: Any, feature: object) -> bool:
     if not isinstance(feature, str):
         raise call.error("EK0208", f"supports() takes the name of a feature, not {describe(feature)}", "feature")
     try:

@@ -134,7 +134,7 @@ def hint_of(call: Point, locality: object, write: object) -> dict[str, Any]:
 
 
 @member(PointerType, "dtype")
-def pointer_dtype(here: Point, owner: Value) -> Any:
+def pointer_dtype(here: Point, owner: Value) -> DType:
     return owner.dtype
 
 

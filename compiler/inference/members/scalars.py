@@ -29,12 +29,12 @@ MAX_LANES = 1024
 
 
 @member(Value, "dtype")
-def value_dtype(here: Point, owner: Value) -> Any:
+def value_dtype(here: Point, owner: Value) -> DType:
     return owner.dtype
 
 
 @member(Value, "width")
-def value_width(here: Point, owner: Value) -> Any:
+def value_width(here: Point, owner: Value) -> int:
     return owner.type.width if isinstance(owner.type, SIMDType) else 1
 
 
@@ -154,12 +154,12 @@ def lane(builder: Builder, value: Value, number: int) -> Value:
 
 
 @member(DType, "part")
-def dtype_part(here: Point, owner: DType) -> Any:
+def dtype_part(here: Point, owner: DType) -> DType:
     return owner.part
 
 
 @member(DType, "bits")
-def dtype_bits(here: Point, owner: DType) -> Any:
+def dtype_bits(here: Point, owner: DType) -> int:
     return owner.bits
 
 
@@ -175,18 +175,18 @@ for _name in ("is_float", "is_complex", "is_integral", "is_signed", "is_half", "
 
 
 @member(SIMDType, "dtype")
-def type_dtype(here: Point, owner: SIMDType) -> Any:
+def type_dtype(here: Point, owner: SIMDType) -> DType:
     return owner.dtype
 
 
 @member(SIMDType, "width")
-def type_width(here: Point, owner: SIMDType) -> Any:
+def type_width(here: Point, owner: SIMDType) -> int:
     return owner.width
 
 
 @callable_(DType)
 @callable_(SIMDType)
-def construct(call: Point, type: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
+def construct(call: Point, type: Any, args: list[Any], keywords: dict[str, Any]) -> Value:
     """`Float32(x)`, `T(0)`, `SIMD[T, 8](0.0)`: a value of this type; run-time values are converted."""
     if isinstance(type, DType):
         type = SIMDType(type)

@@ -93,7 +93,7 @@ def type_attribute(here: Point, owner: StructType, name: str) -> Any:
     return _member(here, owner, owner, name)
 
 
-def _member(here: Point, owner: Any, type: StructType, name: str) -> Any:
+def _member(here: Point, owner: StructValue | StructType, type: StructType, name: str) -> Any:
     """A method or a constant, of a struct or of its class."""
     method = method_of(type, name)
     if method is None:

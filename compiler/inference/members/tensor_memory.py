@@ -284,7 +284,7 @@ def tensor_pointer(call: Point, owner: KernelTensor, *index: Any) -> Value:
 
 
 @method(KernelTensor, "is_aligned")
-def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: Any, *index: Any) -> Any:
+def tensor_is_aligned(call: Point, owner: KernelTensor, bytes: Any, *index: Any) -> bool | Value:
     """Whether an element lies in memory, its neighbours along the last axis behind it, at a multiple of some bytes."""
     refuse_host(call, owner)
     least = power_of_two(call, bytes)

@@ -43,12 +43,12 @@ from .vectors import read_lane
 
 
 @member(KernelTensor, "dtype")
-def tensor_dtype(here: Point, owner: KernelTensor) -> Any:
+def tensor_dtype(here: Point, owner: KernelTensor) -> DType:
     return owner.dtype
 
 
 @member(KernelTensor, "rank")
-def tensor_rank(here: Point, owner: KernelTensor) -> Any:
+def tensor_rank(here: Point, owner: KernelTensor) -> int:
     return owner.rank
 
 
@@ -58,7 +58,7 @@ def tensor_shape(here: Point, owner: KernelTensor) -> Any:
 
 
 @member(KernelTensor, "strides")
-def tensor_strides(here: Point, owner: KernelTensor) -> Any:
+def tensor_strides(here: Point, owner: KernelTensor) -> tuple[Value, ...]:
     return owner.strides(here.builder)
 
 
@@ -71,7 +71,7 @@ def tensor_is_one(call: Point, owner: KernelTensor, axis: Any) -> bool:
 
 
 @member(KernelTensor, "size")
-def tensor_size(here: Point, owner: KernelTensor) -> Any:
+def tensor_size(here: Point, owner: KernelTensor) -> Value:
     return here.builder.product(owner.dims)
 
 
@@ -85,7 +85,7 @@ def tensor_dim(call: Point, owner: KernelTensor, axis: Any) -> Any:
     return size(owner, axis % owner.rank)
 
 
-def size(tensor: KernelTensor, axis: int) -> Any:
+def size(tensor: KernelTensor, axis: int) -> Value | int:
     """A size: the number itself where the signature states it, an Int otherwise."""
     fixed = tensor.fixed[axis]
     return tensor.dims[axis] if fixed is None else fixed
@@ -334,7 +334,7 @@ def tuple_item(call: Point, owner: Any, index: Any) -> Any:
         raise call.error("EK0218", f"{text} has no {where}", "index") from None
 
 
-def load_element(call: Point, tensor: KernelTensor, index: Any) -> Any:
+def load_element(call: Point, tensor: KernelTensor, index: Any) -> KernelTensor | Value:
     """`x[i, j]`, or a view when slices are among the indices."""
     parts = tuple(_spliced(call.evaluator, index)) if isinstance(index, tuple) else (index,)
     if any(isinstance(p, slice) for p in parts) or (len(parts) < tensor.rank and is_shared(tensor)):

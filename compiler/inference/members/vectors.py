@@ -364,7 +364,7 @@ def value_argmin(call: Point, owner: Value) -> Value:
 
 
 @method(Value, "reduce")
-def value_reduce(call: Point, owner: Value, function: Any) -> Any:
+def value_reduce(call: Point, owner: Value, function: Any) -> Value:
     """The lanes combined by a function of the author's, halves with halves."""
     vector(call, owner, "reduce")
     value = owner

@@ -206,5 +206,5 @@ def starred(here: Point, node: s.Starred) -> Any:
 
 
 @expression(s.Lambda)
-def lambda_of(here: Point, node: s.Lambda) -> Any:
+def lambda_of(here: Point, node: s.Lambda) -> Closure:
     return Closure(node, here.frame.snapshot())

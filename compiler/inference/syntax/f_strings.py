@@ -19,7 +19,7 @@ from ..values.index import BodyIndex
 
 
 @expression(s.Formatted)
-def formatted(here: Point, node: s.Formatted) -> Any:
+def formatted(here: Point, node: s.Formatted) -> FormattedValue | str:
     values = here.values(node.parts)
     if any(isinstance(v, Value | BodyIndex | tuple | StructValue) for v in values):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):

@@ -194,20 +194,20 @@ def transpose(call: Point, owner: TileValue) -> TileValue:
 
 
 @member(TileValue, "shape")
-def tile_shape(here: Point, owner: TileValue) -> Any:
+def tile_shape(here: Point, owner: TileValue) -> tuple[int, int]:
     return owner.shape
 
 
 @member(TileValue, "dtype")
-def tile_dtype(here: Point, owner: TileValue) -> Any:
+def tile_dtype(here: Point, owner: TileValue) -> DType:
     return owner.dtype
 
 
 @member(TileView, "shape")
-def view_shape(here: Point, owner: TileView) -> Any:
+def view_shape(here: Point, owner: TileView) -> tuple[int, int]:
     return owner.shape
 
 
 @member(TileView, "dtype")
-def view_dtype(here: Point, owner: TileView) -> Any:
+def view_dtype(here: Point, owner: TileView) -> DType:
     return owner.tensor.dtype

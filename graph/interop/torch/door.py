@@ -253,7 +253,7 @@ class Doors:
             self._add(torch_, b"AutogradCPU", library.address(f"ek_gate{number}"))
         return True
 
-    def _add(self, torch_: Any, key: bytes, address: int) -> None:
+    def _add(self, torch_: Libtorch, key: bytes, address: int) -> None:
         namespace, _, name = self.name.partition("::")
         library = ctypes.c_void_p()
         torch_.start(namespace.encode(), key, b"einkorn", 0, ctypes.byref(library))

@@ -164,7 +164,7 @@ def _self_attention(
     filter_value: float,
     scale: float,
     unidirectional: int,
-) -> Any:
+) -> tuple[TensorValue, TensorValue] | TensorValue:
     q, k, v = (split_heads(each, num_heads) for each in ops.split(projected, list(sizes), -1))
     if past is not None:
         k, v = ops.concat([past[0], k], 2), ops.concat([past[1], v], 2)
@@ -225,7 +225,7 @@ def multi_head_attention(
     mask_filter_value: float = MASKED,
     scale: float = 0.0,
     unidirectional: int = 0,
-) -> Any:
+) -> tuple[TensorValue, TensorValue, TensorValue]:
     """Queries, keys and values apart, or packed: (batch, places, heads, 3, size) of all, (.., 2, size) of two. Keys and
     values of four axes are those of an encoder, as they are."""
     refuse(call, past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)

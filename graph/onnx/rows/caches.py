@@ -6,7 +6,6 @@ See also `attention` (without a cache whose items differ in length).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ....dsl.types.dtype import DType
 from ... import ops
@@ -59,7 +58,7 @@ def group_query_attention(
     smooth_softmax: int = -1,
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
-) -> Any:
+) -> tuple[TensorValue, TensorValue, TensorValue]:
     """Item b has seqlens_k[b] + 1 keys with the new ones, which go behind the old ones in the cache."""
     refuse(call, k_scale=k_scale, v_scale=v_scale, q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight)
     refuse(call, query_seqlens=query_seqlens, kv_cache_bit_width=kv_cache_bit_width, qk_output=qk_output)

@@ -80,7 +80,7 @@ def skip_simplified_layer_normalization(
 @onnx_op("SimplifiedLayerNormalization")
 def simplified_layer_normalization(
     x: TensorValue, scale: TensorValue, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Any:
+) -> tuple[TensorValue, TensorValue]:
     """x over its root mean square, over all axes from this one on. ONNX Runtime has it in ONNX's own domain."""
     axes = tuple(range(axis % x.rank, x.rank))
     inverse = ops.rsqrt(ops.mean(widen(x) * widen(x), axes) + epsilon)
@@ -102,7 +102,7 @@ def embed_layer_normalization(
     *,
     epsilon: float = 1e-12,
     mask_index_type: int = 1,
-) -> Any:
+) -> tuple[TensorValue, TensorValue, TensorValue]:
     """The layer normalisation of a word's embedding, its position's and its segment's; how many elements of each row
     of the mask are 1; and the sum before."""
     parts = [ops.gather(word_embedding, input_ids, 0)]

@@ -85,7 +85,7 @@ def layer_normalization(
     axis: int,
     epsilon: float,
     stash_type: int = 1,
-) -> Any:
+) -> tuple[TensorValue, TensorValue, TensorValue]:
     """Over all axes from this one on."""
     axes = range(axis % x.rank, x.rank)
     plain, mean, inverse = standardised(widen(x), axes, epsilon)

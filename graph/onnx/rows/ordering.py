@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....dsl.types.dtype import DType
 from ... import ops
 from ...staging.value import TensorValue
@@ -16,7 +14,7 @@ _COMPARED = 256  # elements of the parts that `Unique` compares: each is an args
 
 
 @onnx_op("TopK")
-def top_k(x: TensorValue, k: Ints, *, axis: int, largest: int = 1, sorted: int = 1) -> Any:
+def top_k(x: TensorValue, k: Ints, *, axis: int, largest: int = 1, sorted: int = 1) -> tuple[TensorValue, TensorValue]:
     """The largest or the smallest elements, in order, and their places."""
     return (ops.top_k if largest else ops.bottom_k)(x, k[0], axis)
 
@@ -41,7 +39,9 @@ def hardmax_of_rows(x: TensorValue, *, axis: int) -> TensorValue:
 
 
 @onnx_op("Unique")
-def unique(call: NodeCall, x: TensorValue, *, axis: int | None = None, sorted: int = 1) -> Any:
+def unique(
+    call: NodeCall, x: TensorValue, *, axis: int | None = None, sorted: int = 1
+) -> tuple[TensorValue, TensorValue, TensorValue, TensorValue]:
     """The different elements, or parts along an axis, where each is first, which of them each is, and how often."""
     at = 0 if axis is None else axis % x.rank
     parts = ops.flatten(x) if axis is None else ops.permute(x, [at, *(k for k in range(x.rank) if k != at)])

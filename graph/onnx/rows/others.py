@@ -19,7 +19,7 @@ from ..table import Value, onnx_op
 @onnx_op("Dropout")
 def dropout(
     call: NodeCall, data: TensorValue, ratio: Value = None, training_mode: Value = None, *, seed: int | None = None
-) -> Any:
+) -> tuple[TensorValue, TensorValue]:
     """The same tensor, and a mask that is true everywhere; in training some elements are 0, and the mask false."""
     del seed
     shape = data.shape

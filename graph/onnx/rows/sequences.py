@@ -69,7 +69,9 @@ def concat_from_sequence(call: NodeCall, items: Items, *, axis: int, new_axis: i
 
 
 @onnx_op("SplitToSequence")
-def split_to_sequence(call: NodeCall, x: TensorValue, split: Value = None, *, axis: int = 0, keepdims: int = 1) -> Any:
+def split_to_sequence(
+    call: NodeCall, x: TensorValue, split: Value = None, *, axis: int = 0, keepdims: int = 1
+) -> tuple[list[TensorValue]]:
     """Pieces of an axis: of one size, of several, or single elements."""
     at = axis % x.rank
     dim = x.shape[at]
