@@ -15,7 +15,7 @@ from .test_architecture import floor, modules, tree
 
 LEFT = 0
 LONG = 0
-UNKNOWN = {"": 5, "cli": 20, "compiler": 1110, "dsl": 1240, "graph": 2290, "stdlib": 630, "testing": 60}
+UNKNOWN = {"": 5, "cli": 20, "compiler": 1085, "dsl": 1240, "graph": 2255, "stdlib": 630, "testing": 60}
 SLACK = (
     40  # how many fewer may stand there before the number has to be lowered: changes that are made at once all count
 )

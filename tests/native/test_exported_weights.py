@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.exported import CallFailed, Exported
 from einkorn.dsl.contract import exports
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, Weight, ops
 from einkorn.graph.engine import export
+from einkorn.graph.engine.exported_weights import StoredWeight, lay_out
 from einkorn.graph.engine.model import Model
 from einkorn.graph.ir import PreparedValue
 
@@ -111,3 +113,28 @@ def test_weights_that_the_program_gives(model: Model, held: dict[str, graphs.Arr
         assert function(wrong, ctypes.c_void_p(place), ctypes.byref(failure)) == exports.WRONG_WEIGHTS
         assert said in exported.describe(failure)
     same(model, exported)
+
+
+def header_of(*weights: tuple[str, DType, tuple[int, ...], bytes]) -> dict[str, Any]:
+    """What the file of these weights says of its tensors."""
+    stored = [StoredWeight(*weight, array=None) for weight in weights]
+    _, _, header = lay_out(stored)
+    assert len(header) % exports.ALIGNMENT == 0
+    parsed: dict[str, Any] = json.loads(header[8:])
+    return parsed
+
+
+def test_weights_of_float8_and_complex_numbers_keep_their_dtypes() -> None:
+    header = header_of(
+        ("a", DType.float8_e4m3fn, (2, 32), bytes(64)),
+        ("b", DType.complex64, (8,), bytes(64)),
+        ("c", DType.float4_e2m1fn, (2, 2), bytes(2)),
+    )
+    assert (header["a"]["dtype"], header["a"]["shape"]) == ("F8_E4M3", [2, 32])
+    assert (header["b"]["dtype"], header["b"]["shape"]) == ("C64", [8])
+    assert (header["c"]["dtype"], header["c"]["shape"]) == ("U8", [2])  # packed
+
+
+def test_a_weight_may_be_called_as_a_gap() -> None:
+    header = header_of(("_gap1", DType.uint8, (3,), bytes(3)), ("b", DType.uint8, (5,), bytes(5)))
+    assert header["_gap1"]["data_offsets"] == [0, 3] and header["b"]["data_offsets"] == [64, 69]
