@@ -38,6 +38,8 @@ LONG = (
     "gpu/test_ptx_ops.py::test_irregular_ops",
     "gpu/test_ptx_ops.py::test_rows_along_axes",
     "gpu/test_simulated.py::test_gpu_kernels",
+    "gpu/test_tile_products.py::test_attention_on_a_simulated_gpu",
+    "gpu/test_tile_products.py::test_attention_with_masks_and_bounds",
     "gpu/test_waiting.py",
     "graph/test_buffer_order_random.py::test_many_random_programs",
     "graph/test_cache_at_load.py::test_eight_processes_start_with_one_empty_cache",

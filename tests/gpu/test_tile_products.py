@@ -18,6 +18,7 @@ from support.ptx_device import run_ptx
 from einkorn.dsl import DType
 from einkorn.graph import Accelerator, Buffer, DeviceRef, Graph, InferenceSession, TensorType, ops
 from einkorn.graph.driver import devices
+from einkorn.stdlib.kernels.attention import _reference
 
 Array = np.ndarray[Any, Any]
 GPU = DeviceRef.GPU()
@@ -131,3 +132,53 @@ def test_neighbours_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = np.maximum(exact + wide[2], 0) - wide[3]
     size = np.abs(exact) + np.abs(wide[2]) + np.abs(wide[3])
     assert (np.abs(found.astype(np.float64) - wanted) <= 0.02 * size + 1e-3).all()
+
+
+# *** attention ***
+
+ATTENDED = {
+    "square": ((1, 40, 32), (1, 40, 32), {}),
+    "one query": ((2, 1, 64), (2, 70, 64), {}),
+    "causal": ((2, 70, 32), (2, 70, 32), {"causal": True}),
+    "shared heads": ((4, 20, 48), (2, 65, 48), {"causal": True}),
+    "a window": ((1, 40, 32), (1, 80, 32), {"window": 9}),
+    "a causal window": ((2, 33, 32), (2, 33, 32), {"causal": True, "window": 5}),
+    "wide": ((1, 17, 96), (1, 40, 96), {}),
+    "batches": ((2, 2, 9, 16), (2, 1, 20, 16), {"scale": -0.5}),
+}
+
+
+def attended(device: Any, dtype: Any, name: str, mask: Array | None = None, **more: Any) -> None:
+    queries, keys, how = ATTENDED[name]
+    q, k, v = drawn(dtype, *queries), drawn(dtype, *keys), drawn(dtype, *keys[:-1], keys[-1] - 8)
+    how = {**how, **more}
+    operands = [q, k, v] if mask is None else [q, k, v, mask]
+    found = result(device, lambda q, k, v, *m: ops.attention(q, k, v, mask=m[0] if m else None, **how), *operands)
+    given = (how.get("causal", False), how.get("window", 0), how.get("scale", keys[-1] ** -0.5))
+    seen = np.float64(0) if mask is None else mask.astype(np.float64)
+    lengths, offsets = how.get("valid_length"), how.get("offset", 0)
+    wide = [array.astype(np.float64) for array in (q, k, v)]
+    wanted = _reference(*wide, seen, given, None if lengths is None else np.array(lengths), np.array(offsets))
+    largest = np.abs(wide[2]).max()
+    assert np.abs(found.astype(np.float64) - wanted).max() <= 3 * float(ml_dtypes.finfo(dtype).eps) * largest
+
+
+@pytest.mark.parametrize("name", ATTENDED)
+def test_attention_in_ptx(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    attended(on_ptx(monkeypatch), BF16 if len(name) % 2 else F16, name)
+
+
+def test_attention_with_masks_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """-inf in a mask hides a key, and all of a row give 0; of a cache with room for more only some keys count."""
+    device = on_ptx(monkeypatch)
+    mask = drawn(np.float32, 1, 40, 40)
+    mask[:, :, 3] = -np.inf
+    mask[:, 5] = -np.inf
+    attended(device, F16, "square", mask)
+    attended(device, BF16, "causal", causal=True, valid_length=37, offset=30)
+    attended(device, BF16, "one query", causal=True, valid_length=0, offset=0)
+
+
+@pytest.mark.parametrize("name", ("causal", "one query"))
+def test_attention_on_a_simulated_gpu(name: str) -> None:
+    attended(Accelerator("sim", like="sm_90a", seed=3, checks="all"), BF16, name)

@@ -10,7 +10,8 @@ What a `return` in the body gives only leaves the loop: the next iteration does 
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ....dsl.contract.checks import OFF
@@ -33,6 +34,7 @@ from ..values.compile_time import Poisoned, Undefined, is_comptime_number
 from ..values.describe import describe
 from ..values.flow import Abandoned
 from ..values.tensors import KernelTensor
+from ..values.tiles import TileValue
 from ..widening import may_widen
 from .statements import undefined
 
@@ -104,6 +106,7 @@ class RuntimeLoop(Scoped):
 
     def settle_types(self, body: Any) -> None:
         """Finds the types of variables that are still compile-time numbers, by evaluating the body for its types."""
+        self._settle_layouts(body)
         for _ in range(4):
             open_leaves = [key for key, value in self.leaves() if self.type_of(key, value) is None]
             if not open_leaves or not self.trial(body):
@@ -118,8 +121,29 @@ class RuntimeLoop(Scoped):
             if self.type_of(key, value) is None:
                 self.here.evaluator.loop_types[key] = DEFAULTS[weak_kind(value) or "int"]
 
+    def _settle_layouts(self, body: Any) -> None:
+        """Gives tiles of one number the layouts that a round makes of them, so that later rounds move nothing."""
+        env = self.here.frame.env
+        filled = {name: env[name] for name in self.carried if isinstance(env[name], TileValue)}
+        filled = {name: tile for name, tile in filled.items() if tile.number is not None}
+        if not filled:
+            return
+        with self._tentative():
+            self.hide()
+            with suppress(CompileError, Cascade, Abandoned):
+                body()
+            ends = {name: self.here.frame.env[name] for name in filled}
+        for name, tile in filled.items():
+            self.before[name] = env[name] = conforming(self.here, tile, ends[name])
+
     def trial(self, body: Any) -> bool:
         """One evaluation for types alone; everything that it builds or reports is dropped. True if it learnt."""
+        with self._tentative():
+            return self._learn(body)
+
+    @contextmanager
+    def _tentative(self) -> Iterator[None]:
+        """Within it, what is assigned to variables, built and reported is dropped afterwards."""
         evaluator, frame = self.here.evaluator, self.here.frame
         with (
             frame.scope(env=dict(frame.env), origins=dict(frame.origins)),
@@ -127,7 +151,7 @@ class RuntimeLoop(Scoped):
             evaluator.scope(checks=OFF, trial=True),
             evaluator.builder.inside(Region()),
         ):
-            return self._learn(body)
+            yield
 
     def _learn(self, body: Any) -> bool:
         """Evaluates the body with numbers of open type, and keeps the types that they get."""

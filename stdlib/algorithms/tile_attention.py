@@ -1,0 +1,165 @@
+"""Attention on a GPU by tiles: a block of threads takes a tile of queries of one head, and keys go by in shared memory.
+
+Scores are a tile that is never stored; its powers multiply the values from registers. What a query has so far is scaled
+as its largest score changes (Dao and others, "FlashAttention", 2022). The next keys and values are copied meanwhile.
+Powers are those of two, of scores times log2(e), and are rounded to the dtype of values before they multiply these.
+
+A weight of 0 multiplies each value of a tile of keys that a query does not see: where one of those is infinite or NaN,
+so is the result.
+
+See also `kernels.attention`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from ...dsl import AnyDType, AnyTensor, Floating, Index, Parts, ceildiv, exp2, float32, fma, gpu, max, min, select
+from ..math.exponential import exp2_by_instruction, has_exp2, reciprocal_of_sum
+from .algorithm import product, unravelled
+from .few_queries import ends
+from .monoid import Monoid
+
+WIDTHS = (32, 64, 128)  # numbers of a query and of a value, at most
+FEW = 16  # queries that one warp takes
+LOG2_E = 1.4426950408889634
+
+Mask = Callable[[AnyDType, tuple[Index, ...], Index, Index, Index], Floating]
+Bounds = Callable[[tuple[Index, ...]], tuple[Index, int]]
+
+
+class Largest(Monoid):
+    """The largest of numbers, of which 0.0 and -0.0 are the same; NaN if one of them is NaN."""
+
+    @staticmethod
+    def combine(a: Parts, b: Parts):
+        return max(a, b)
+
+
+class Total(Monoid):
+    """The sum in float32."""
+
+
+def attend_by_tiles(
+    group: Index,
+    tensors: tuple[AnyTensor, ...],
+    mask: Mask,
+    masked: bool,
+    how: tuple[bool, int, float],
+    bounds: Bounds,
+    width: int,
+) -> None:
+    """The result for all queries; queries and values have at most `width` numbers, one of `WIDTHS`."""
+    m = tensors[0].dim(-2)
+    if m <= FEW:
+        _launch(group, tensors, mask, masked, how, bounds, (FEW, 64 if width < 128 else 32, width, 32))
+    elif m <= 64:
+        _launch(group, tensors, mask, masked, how, bounds, (64, 64 if width < 128 else 32, width, 128))
+    elif width < 128:
+        _launch(group, tensors, mask, masked, how, bounds, (128, 64, width, 256))
+    else:
+        _launch(group, tensors, mask, masked, how, bounds, (128, 32, width, 256))
+
+
+def _launch(
+    group: Index,
+    tensors: tuple[AnyTensor, ...],
+    mask: Mask,
+    masked: bool,
+    how: tuple[bool, int, float],
+    bounds: Bounds,
+    shape: tuple[int, int, int, int],
+) -> None:
+    out, query, key, value = tensors
+    causal, window, scale = how
+    M, N, D, threads = shape
+    outer, m = out.shape[:-2], out.dim(-2)
+    blocks = ceildiv(m, M)
+    factor = scale * LOG2_E
+
+    def block():
+        number = gpu.block_idx.x
+        at = unravelled(number // blocks, outer)
+        lead, head = at[:-1], at[-1]
+        row = blocks - 1 - number % blocks  # those that see most keys come first
+        n, offset = bounds(lead)
+        keys, values = key[lead, head // group, :n, :], value[lead, head // group, :n, :]
+        first = row * M + offset
+        last = min(row * M + M, m) - 1 + offset
+        low, high = ends(first, last, n, causal, window)
+        begin, end = low // N, ceildiv(high, N)
+        sk = gpu.shared[key.dtype](2, N, D, layout="dot")
+        sv = gpu.shared[value.dtype](2, N, D, layout="dot")
+
+        def fetch(step: Index, stage: Index):
+            gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D)))
+            gpu.copy_async(sv[stage], values.tile(step, 0, (N, D)))
+            return gpu.commit()
+
+        queries = gpu.load(query[lead, head, :, :].tile(row, 0, (M, D)))
+        zero = gpu.tile[float32](M, N)
+        acc = gpu.tile[float32](M, D)
+        top, total = gpu.tile[float32](M, 1, value=-inf), gpu.tile[float32](M, 1)
+        group_of_copies = fetch(begin, 0)
+        stage = 0
+        for step in range(begin, end):
+            group_of_copies.wait()
+            gpu.barrier()
+            group_of_copies = fetch(step + 1, 1 - stage)
+            s = gpu.dot(queries, sk[stage].transpose(), zero)
+            base = step * N
+            if masked:
+                s = s.map(
+                    lambda v, i, j: _added(mask, lead, head, (v, factor), (row * M + i, base + j), (m, n))  # noqa: B023
+                )
+            else:
+                s = s * factor
+            whole = base + N <= n
+            if causal:
+                whole = whole & (base + N - 1 <= first)
+            if window > 0:
+                whole = whole & (last - base < window) & (base + N - 1 - first < window)
+            if not whole:
+                s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))  # noqa: B023
+            new = max(top, s.reduce(1, Largest))
+            shift = select(new == -inf, 0.0, new)
+            p, old = (s - shift).map(_power), (top - shift).map(_power)
+            total = total * old + p.reduce(1, Total)
+            acc = gpu.dot(p.cast(value.dtype), sv[stage], acc * old)
+            top = new
+            stage = 1 - stage
+        group_of_copies.wait()
+        result = acc * total.map(lambda t: select(t == 0, float32(0), reciprocal_of_sum(t)))
+        result.cast(out.dtype).store(out[lead, head, :, :].tile(row, 0, (M, D)))
+
+    gpu.launch(block, grid=product(outer) * blocks, block=threads)
+
+
+def _power(x: Floating) -> Any:
+    return exp2_by_instruction(x) if has_exp2() else exp2(x)
+
+
+def _added(
+    mask: Mask,
+    lead: tuple[Index, ...],
+    head: Index,
+    score: tuple[Floating, float],
+    place: tuple[Index, Index],
+    sizes: tuple[Index, Index],
+) -> Floating:
+    """The score of a query and a key with the mask, times log2(e); beyond the end of either it is any number."""
+    value, factor = score
+    (i, j), (m, n) = place, sizes
+    return fma(value, float32(factor), mask(float32, lead, head, min(i, m - 1), min(j, n - 1)) * float32(LOG2_E))
+
+
+def _seen(score: Floating, i: Index, j: Index, n: Index, causal: bool, window: int) -> Any:
+    """A score, or -inf where the query does not see the key."""
+    seen = j < n
+    if causal:
+        seen = seen & (j <= i)
+    if window > 0:
+        seen = seen & (i - j < window) & (j - i < window)
+    return select(seen, score, float32(-inf))
