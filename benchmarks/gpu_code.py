@@ -51,6 +51,7 @@ class CodeRow:
 
 SQUARE = 4096 * 1024
 X = "float32[4096, 1024]"
+HEADS = "bfloat16[4, 8, 2048, 64]"
 ROWS: dict[str, CodeRow] = {
     "add": CodeRow("add", [X, X], SQUARE, streams=2),
     "exp": CodeRow("exp", [X], SQUARE),
@@ -67,6 +68,8 @@ ROWS: dict[str, CodeRow] = {
     "transpose": CodeRow("transpose", ["float32[2048, 2048]"], 2048 * 2048, {"axis_1": 0, "axis_2": 1}),
     "gather": CodeRow("gather", ["float32[30000, 384]", "int64[4096]"], 4096 * 384, {"axis": 0}),
     "product of one row": CodeRow("matmul", ["bfloat16[1, 4096]", "bfloat16[4096, 4096]"], 4096 * 4096, itemsize=2),
+    "matmul bf16": CodeRow("matmul", ["bfloat16[4096, 4096]", "bfloat16[4096, 4096]"], 4096**3, itemsize=2, per="HMMA"),
+    "attention bf16": CodeRow("attention", [HEADS, HEADS, HEADS], 4 * 8 * 2048**2, itemsize=2, per="HMMA"),
     "matmul": CodeRow("matmul", ["float32[2048, 2048]", "float32[2048, 2048]"], 2048**3, per="FFMA"),
 }
 
@@ -117,7 +120,8 @@ def counted(
         share = Share(own.elements / (blocks * threads), own.itemsize, own.streams)
         if row.per:
             loop = steady_loop(parts[name], row.per)
-            total = max(total, loop.total / max(products(loop, row.per), 1))
+            done = products(loop, row.per)
+            total = max(total, loop.total / done if done else math.inf)
         else:
             total += executed(parts[name], share).total * blocks * threads / row.elements
         widths.append(accesses(parts[name]))
@@ -144,15 +148,16 @@ def ours(row: CodeRow, target: str) -> CodeCounts:
     return counted(graph.code("asm", target), target, grids, row, between)
 
 
-def triton(name: str, row: CodeRow, target: str) -> CodeCounts | None:
-    """The counts of the peer; None where there is none."""
+def triton(name: str, row: CodeRow, target: str) -> CodeCounts | str | None:
+    """The counts of the peer; None where there is none, a text where it multiplies by other instructions."""
     from gpu_code_peers import PEERS, ptx
 
     if name not in PEERS:
         return None
     peer = PEERS[name]
     text, shared = ptx(peer, int(re.sub(r"\D", "", target)))
-    return replace(counted(text, target, [(peer.blocks, 32 * peer.warps)], row), shared=shared)
+    found = replace(counted(text, target, [(peer.blocks, 32 * peer.warps)], row), shared=shared)
+    return "by other instructions" if math.isinf(found.instructions) else found
 
 
 def rows(

@@ -23,15 +23,17 @@ class Peer:
     blocks: int
     warps: int = 4
     integers: str = ""
+    floats: str = ""
 
 
 def ptx(peer: Peer, architecture: int) -> tuple[str, int]:
     """The PTX of a peer, and its bytes of shared memory; pointers and sizes are multiples of 16."""
     names = peer.kernel.arg_names
-    types = [*(f"*{each}" for each in peer.pointers.split()), *("i32" for _ in peer.integers.split())]
+    types = [f"*{each}" for each in peer.pointers.split()]
+    types += ["fp32"] * len(peer.floats.split()) + ["i32"] * len(peer.integers.split())
     signature = dict(zip(names, types, strict=False)) | dict.fromkeys(peer.numbers, "constexpr")
     constants = {(names.index(name),): value for name, value in peer.numbers.items()}
-    aligned = {(k,): [["tt.divisibility", 16]] for k in range(len(types))}
+    aligned = {(k,): [["tt.divisibility", 16]] for k, type in enumerate(types) if type != "fp32"}
     source = ASTSource(fn=peer.kernel, signature=signature, constexprs=constants, attrs=aligned)
     options = {"num_warps": peer.warps, "num_stages": 3}
     kernel = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
@@ -154,7 +156,29 @@ def product(a, b, out, m, n, k, TM: tl.constexpr, TN: tl.constexpr, TK: tl.const
         left = tl.load(a + rows[:, None] * k + (start + inner)[None, :])
         right = tl.load(b + (start + inner)[:, None] * n + columns[None, :])
         total = tl.dot(left, right, total, input_precision="ieee")
-    tl.store(out + rows[:, None] * n + columns[None, :], total)
+    tl.store(out + rows[:, None] * n + columns[None, :], total.to(out.dtype.element_ty))
+
+
+@triton.jit
+def flash(q, k, v, out, scale, n, ROWS: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inner, head = tl.arange(0, SIZE), tl.program_id(1) * n * SIZE
+    queries = tl.load(q + head + rows[:, None] * SIZE + inner[None, :])
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.full((ROWS,), 0.0, tl.float32)
+    acc = tl.zeros((ROWS, SIZE), tl.float32)
+    factor = scale * 1.44269504
+    for start in range(0, n, KEYS):
+        keys = start + tl.arange(0, KEYS)
+        s = tl.dot(queries, tl.load(k + head + keys[None, :] * SIZE + inner[:, None]))
+        new = tl.maximum(top, tl.max(s, 1) * factor)
+        p = tl.math.exp2(s * factor - new[:, None])
+        old = tl.math.exp2(top - new)
+        total = total * old + tl.sum(p, 1)
+        values = tl.load(v + head + keys[:, None] * SIZE + inner[None, :])
+        acc = tl.dot(p.to(tl.bfloat16), values, acc * old[:, None])
+        top = new
+    tl.store(out + head + rows[:, None] * SIZE + inner[None, :], (acc / total[:, None]).to(tl.bfloat16))
 
 
 def _rows(kernel: Any, pointers: str, block: int, rows: int, warps: int = 4) -> Peer:
@@ -176,5 +200,7 @@ PEERS: dict[str, Peer] = {
     "transpose": Peer(transpose, "fp32 fp32", {"TILE": 64}, 1024, 4, "m n"),
     "gather": _rows(gather, "fp32 i64 fp32", 512, 4096),
     "product of one row": Peer(one_row, "bf16 bf16 fp32", {"ROWS": 16, "COLUMNS": 128, "STEPS": 16}, 512, 4, "k n"),
+    "matmul bf16": Peer(product, "bf16 bf16 bf16", {"TM": 128, "TN": 128, "TK": 64}, 1024, 4, "m n k"),
+    "attention bf16": Peer(flash, "bf16 bf16 bf16 bf16", {"ROWS": 128, "KEYS": 64, "SIZE": 64}, 512, 4, "n", "scale"),
     "matmul": Peer(product, "fp32 fp32 fp32", {"TM": 128, "TN": 128, "TK": 16}, 256, 8, "m n k"),
 }

@@ -78,9 +78,10 @@ class Members:
         of two, and its neighbours along the last axis behind it: what `align=` promises. False, known at compile time,
         where elements are computed as they are read, or stored by another kernel."""
 
-    def tile(self, i: Any, j: Any, shape: Any, fill: Any = 0) -> Any:
+    def tile(self, i: Any, j: Any, shape: Any, fill: Any = 0, align: int = 1) -> Any:
         """A view of tile (i, j) of a tensor of two axes that is cut into tiles of `shape`; beyond the end of the tensor
-        elements are read as `fill`, and not stored."""
+        elements are read as `fill`, and not stored. `align=16` promises that rows begin, and the rows of the tensor
+        end, at multiples of so many bytes: then nothing is tested before they are copied in pieces of 16."""
 
     def as_matrix(self) -> Any:
         """The elements as a matrix: all axes but the last one are its rows. Nothing is copied."""

@@ -21,6 +21,7 @@ from ..math.exponential import exp2_by_instruction, has_exp2, reciprocal_of_sum
 from .algorithm import product, unravelled
 from .few_queries import ends
 from .monoid import Monoid
+from .tile_products import PIECE, comes_in_pieces
 
 WIDTHS = (32, 64, 128)  # numbers of a query and of a value, at most
 FEW = 16  # queries that one warp takes
@@ -93,44 +94,54 @@ def _launch(
         sk = gpu.shared[key.dtype](2, N, D, layout="dot")
         sv = gpu.shared[value.dtype](2, N, D, layout="dot")
 
-        def fetch(step: Index, stage: Index):
-            gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D)))
-            gpu.copy_async(sv[stage], values.tile(step, 0, (N, D)))
-            return gpu.commit()
-
         queries = gpu.load(query[lead, head, :, :].tile(row, 0, (M, D)))
         zero = gpu.tile[float32](M, N)
-        acc = gpu.tile[float32](M, D)
-        top, total = gpu.tile[float32](M, 1, value=-inf), gpu.tile[float32](M, 1)
-        group_of_copies = fetch(begin, 0)
-        stage = 0
-        for step in range(begin, end):
+
+        def along(align: int):
+            """Sums of values and of their weights, of keys and values whose rows come in pieces of so many bytes."""
+
+            def fetch(step: Index, stage: Index):
+                gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=align))
+                gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=align))
+                return gpu.commit()
+
+            acc = gpu.tile[float32](M, D)
+            top, total = gpu.tile[float32](M, 1, value=-inf), gpu.tile[float32](M, 1)
+            group_of_copies = fetch(begin, 0)
+            stage = 0
+            for step in range(begin, end):
+                group_of_copies.wait()
+                gpu.barrier()
+                group_of_copies = fetch(step + 1, 1 - stage)
+                s = gpu.dot(queries, sk[stage].transpose(), zero)
+                base = step * N
+                if masked:
+                    with_mask = lambda v, i, j: _added(mask, at, (v, factor), (row * M + i, base + j), (m, n))  # noqa: B023, E731
+                    s = s.map(with_mask)
+                else:
+                    s = s * factor
+                whole = base + N <= n
+                if causal:
+                    whole = whole & (base + N - 1 <= first)
+                if window > 0:
+                    whole = whole & (last - base < window) & (base + N - 1 - first < window)
+                if not whole:
+                    s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))  # noqa: B023
+                new = max(top, s.reduce(1, Largest))
+                shift = select(new == -inf, 0.0, new)
+                p, old = (s - shift).map(_power), (top - shift).map(_power)
+                total = total * old + p.reduce(1, Total)
+                acc = gpu.dot(p.cast(value.dtype), sv[stage], acc * old)
+                top = new
+                stage = 1 - stage
             group_of_copies.wait()
-            gpu.barrier()
-            group_of_copies = fetch(step + 1, 1 - stage)
-            s = gpu.dot(queries, sk[stage].transpose(), zero)
-            base = step * N
-            if masked:
-                s = s.map(
-                    lambda v, i, j: _added(mask, lead, head, (v, factor), (row * M + i, base + j), (m, n))  # noqa: B023
-                )
-            else:
-                s = s * factor
-            whole = base + N <= n
-            if causal:
-                whole = whole & (base + N - 1 <= first)
-            if window > 0:
-                whole = whole & (last - base < window) & (base + N - 1 - first < window)
-            if not whole:
-                s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))  # noqa: B023
-            new = max(top, s.reduce(1, Largest))
-            shift = select(new == -inf, 0.0, new)
-            p, old = (s - shift).map(_power), (top - shift).map(_power)
-            total = total * old + p.reduce(1, Total)
-            acc = gpu.dot(p.cast(value.dtype), sv[stage], acc * old)
-            top = new
-            stage = 1 - stage
-        group_of_copies.wait()
+            return acc, total
+
+        acc, total = gpu.tile[float32](M, D), gpu.tile[float32](M, 1)
+        if comes_in_pieces(keys) & comes_in_pieces(values):
+            acc, total = along(PIECE)
+        else:
+            acc, total = along(1)
         result = acc * total.map(lambda t: select(t == 0, float32(0), reciprocal_of_sum(t)))
         result.cast(out.dtype).store(out[lead, head, :, :].tile(row, 0, (M, D)))
 
@@ -143,16 +154,15 @@ def _power(x: Floating) -> Any:
 
 def _added(
     mask: Mask,
-    lead: tuple[Index, ...],
-    head: Index,
+    at: tuple[Index, ...],
     score: tuple[Floating, float],
     place: tuple[Index, Index],
     sizes: tuple[Index, Index],
-) -> Floating:
+) -> Any:
     """The score of a query and a key with the mask, times log2(e); beyond the end of either it is any number."""
     value, factor = score
     (i, j), (m, n) = place, sizes
-    return fma(value, float32(factor), mask(float32, lead, head, min(i, m - 1), min(j, n - 1)) * float32(LOG2_E))
+    return fma(value, float32(factor), mask(float32, at[:-1], at[-1], min(i, m - 1), min(j, n - 1)) * float32(LOG2_E))
 
 
 def _seen(score: Floating, i: Index, j: Index, n: Index, causal: bool, window: int) -> Any:

@@ -5,6 +5,8 @@ shared memory holds what is needed next; sums are float32. Where sizes end withi
 lies beyond is not stored. The blocks that run at the same time are those of neighbouring tiles, so that what they read
 is in the cache: they go down a few rows of tiles first.
 
+Whether rows come in pieces of 16 bytes is tested once, in front of the steps.
+
 Grids have one axis: the others end at 65535 blocks.
 """
 
@@ -15,10 +17,11 @@ from typing import Any
 
 from ...dsl import AnyDType, AnyTensor, Index, ceildiv, compiled_for, float32, gpu, min, select
 
-LARGE = (128, 128, 32, 256)  # rows, columns and inner length of a tile, and threads
+LARGE = (128, 128, 32, 128)  # rows, columns and inner length of a tile, and threads
 SMALL = (64, 64, 32, 128)
 FLAT_ROWS = (16, 128, 32, 128)
 STAGES = 3
+PIECE = 16  # bytes that are copied at once
 ENOUGH = 200  # blocks of large tiles that fill a GPU
 BAND = 8  # rows of tiles that are computed next to each other
 
@@ -70,30 +73,46 @@ def _launch(
         sb = _right_stages(right.dtype, K, N, transposed)
         steps = ceildiv(depth, K)
 
-        def fetch(k: Index, stage: Index):
-            gpu.copy_async(sa[stage], left.tile(row, k, (M, K)))
-            if transposed:
-                gpu.copy_async(sb[stage], right.tile(column, k, (N, K)))
-            else:
-                gpu.copy_async(sb[stage], right.tile(k, column, (K, N)))
-            return gpu.commit()
+        def along(align: int):
+            """The product, of operands whose rows come in pieces of so many bytes."""
+
+            def fetch(k: Index, stage: Index):
+                gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align))
+                if transposed:
+                    gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align))
+                else:
+                    gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align))
+                return gpu.commit()
+
+            acc = gpu.tile[float32](M, N)
+            group = gpu.commit()
+            for k in range(STAGES - 1):
+                group = fetch(k, k)
+            stage = 0
+            for k in range(steps):
+                group.wait(pending=STAGES - 2)
+                gpu.barrier()
+                group = fetch(k + STAGES - 1, select(stage == 0, STAGES - 1, stage - 1))
+                other = sb[stage].transpose() if transposed else sb[stage]
+                acc = gpu.dot(sa[stage], other, acc)
+                stage = select(stage == STAGES - 1, 0, stage + 1)
+            group.wait()
+            return acc
 
         acc = gpu.tile[float32](M, N)
-        group = gpu.commit()
-        for k in range(STAGES - 1):
-            group = fetch(k, k)
-        stage = 0
-        for k in range(steps):
-            group.wait(pending=STAGES - 2)
-            gpu.barrier()
-            group = fetch(k + STAGES - 1, select(stage == 0, STAGES - 1, stage - 1))
-            other = sb[stage].transpose() if transposed else sb[stage]
-            acc = gpu.dot(sa[stage], other, acc)
-            stage = select(stage == STAGES - 1, 0, stage + 1)
-        group.wait()
+        if comes_in_pieces(left) & comes_in_pieces(right):  # noqa: SIM108
+            acc = along(PIECE)
+        else:
+            acc = along(1)
         acc.cast(result.dtype).store(result.tile(row, column, (M, N)))
 
     gpu.launch(block, grid=batches * down * across, block=threads)
+
+
+def comes_in_pieces(x: AnyTensor) -> Any:
+    """Whether each row of a matrix begins and ends at a multiple of 16 bytes."""
+    count = PIECE * 8 // x.dtype.bits
+    return x.is_aligned(PIECE) & (x.strides[0] % count == 0) & (x.dim(1) % count == 0)
 
 
 def _right_stages(dtype: AnyDType, depth: int, columns: int, transposed: bool) -> Any:

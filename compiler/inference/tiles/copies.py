@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....dsl.types.dtype import BOOL, INT, SIMDType
+from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
+from ...ir.builder import Builder
 from ...ir.program import Region, Value
 from ..conversion import coerce
 from ..evaluator import Point
@@ -86,6 +87,8 @@ def _whole_pieces(call: Point, view: TileView, count: int) -> Value | bool:
     """Whether no piece lies across the end of the tensor's rows."""
     builder = call.builder
     size = view.tensor.dims[1]
+    if view.align * 8 >= count * view.tensor.dtype.bits:
+        return True
     if size.const is not None:
         return bool(size.const % count == 0)
     return builder.compare("eq", builder.irem(size, builder.int_(count)), builder.int_(0))
@@ -114,18 +117,36 @@ def _pieces(call: Point, view: TileView, threads: int, count: int, work: Any) ->
 
 def _by_pieces(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int, count: int) -> Value:
     builder, last = call.builder, [call.builder.int_(0)]
+    rows, columns = (
+        _clamped(builder, left, size) for left, size in zip((reach.rows, reach.columns), view.shape, strict=True)
+    )
+
+    def inside(row: Value, column: Value) -> Value:
+        tests = [builder.compare("lt", _short(builder, at), left) for at, left in ((row, rows), (column, columns))]
+        return builder.row("and_", tests)
 
     def one(row: Value, column: Value) -> None:
         span = access.span_at(call, view, row, column)
         assert span is not None
         pointer, offset = place_of(to, builder, (row, column))
-        allowed = builder.const(True, BOOL) if reach.whole is True else reach.mask(builder, row, column, 1)
+        allowed = builder.const(True, BOOL) if reach.whole is True else inside(row, column)
         operands = [pointer, offset, span.pointer, span.offset, allowed]
         last[0] = builder.one("copy_async", operands, INT, count=count)
 
     total = view.shape[0] * view.shape[1] // count
     _pieces(call, view, threads, count, one)
     return last[0] if total % threads == 0 else builder.int_(0)
+
+
+def _short(builder: Builder, number: Value) -> Value:
+    """A number in 32 bits, which a GPU compares at once."""
+    return builder.one("cast", [number], SIMDType(DType.int32))
+
+
+def _clamped(builder: Builder, left: Value, size: int) -> Value:
+    """How much of a size is left in the tensor, in 32 bits."""
+    least = builder.row("max", [left, builder.int_(0)])
+    return _short(builder, builder.row("min", [least, builder.int_(size)]))
 
 
 def _by_elements(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int) -> None:

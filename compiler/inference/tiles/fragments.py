@@ -42,13 +42,16 @@ class _Reader:
     by_columns: bool  # whether it is b, whose columns are the rows of blocks
 
     def words(self, block: int, step: int) -> list[Value]:
-        """The words of two blocks of rows, from `block` on, in one step of the inner axis: those of the first column of
-        blocks, then those of the second. In a block behind the last one is the one before."""
+        """The words of two blocks of rows, from `block` on, in one step of the inner axis, in the order of fragments: of
+        `a` those of the first column of blocks, then those of the second; of `b` those of the first block, then those
+        of the second. In a block behind the last one is the one before."""
         last = len(self.axis.offsets) // (2 if self.by_columns else 1) - 1
         second = min(block + 1, last)
         if self._by_matrix():
             return self._matrices(block, second, step)
         columns = self.row.shape[2] // (WORDS * self.row.elements)
+        if self.by_columns:
+            return [self._word(b, step, column) for b in (block, second) for column in range(columns)]
         return [self._word(b, step, column) for column in range(columns) for b in (block, second)]
 
     def _by_matrix(self) -> bool:
@@ -76,6 +79,8 @@ class _Reader:
         within = builder.irem(lane, builder.int_(BLOCK))
         other = builder.irem(builder.idiv(lane, builder.int_(BLOCK)), builder.int_(2))
         further = builder.idiv(lane, builder.int_(2 * BLOCK))
+        if self.by_columns:
+            other, further = further, other
         first = builder.iadd(self._first(), builder.int_(BLOCK * block))
         first = builder.iadd(first, builder.imul(other, builder.int_(BLOCK * (second - block))))
         inner = builder.imul(further, builder.int_(WORDS * e))
@@ -153,7 +158,8 @@ def _fragments_of_b(reader: _Reader, wide: int, step: int) -> list[Value]:
     builder, made = reader.call.builder, []
     for j in range(0, wide, 2):
         words = reader.words(j, step)
-        made += [layouts.joined(builder, words[k::2]) for k in range(min(2, wide - j))]
+        half = len(words) // 2
+        made += [layouts.joined(builder, words[k * half : (k + 1) * half]) for k in range(min(2, wide - j))]
     return made
 
 

@@ -11,6 +11,7 @@ from ..conversion import coerce
 from ..evaluator import Point, rule
 from ..language.grids import kernel_of
 from ..language.storage import fits
+from ..members.pointers import power_of_two
 from ..members.scalars import value_cast
 from ..members.table import member, method
 from ..runtime_checks import guard_start
@@ -97,7 +98,9 @@ def make_tile(call: Point, dtype: DType, args: list[Any], keywords: dict[str, An
 
 
 @method(KernelTensor, "tile")
-def tensor_tile(call: Point, owner: KernelTensor, i: object, j: object, shape: Any, fill: object = 0) -> TileView:
+def tensor_tile(
+    call: Point, owner: KernelTensor, i: object, j: object, shape: Any, fill: object = 0, align: object = 1
+) -> TileView:
     """Tile (i, j) of a tensor of two axes that is cut into tiles of a shape."""
     if owner.rank != 2:
         text = f"tile() takes a part of a tensor of two axes; '{owner.name}' has {owner.rank}"
@@ -106,12 +109,13 @@ def tensor_tile(call: Point, owner: KernelTensor, i: object, j: object, shape: A
     rows, columns = checked_shape(call, shape, "shape")
     if not (is_comptime_number(fill) or (isinstance(fill, Value) and isinstance(fill.type, SIMDType))):
         raise call.error("EK0653", f"fill= is a number of {owner.dtype}, not {describe(fill)}", "fill")
+    bytes = power_of_two(call, align)
     builder, first = call.builder, []
     for axis, (number, size, name) in enumerate(((i, rows, "i"), (j, columns, "j"))):
         at = coerce(call.argument(name), number, INT, "the number of a tile is an Int")
         guard_start(call, at, owner, axis)
         first.append(builder.imul(at, builder.int_(size)))
-    return TileView(owner, first[0], first[1], (rows, columns), fill)
+    return TileView(owner, first[0], first[1], (rows, columns), fill, bytes)
 
 
 @method(KernelTensor, "transpose")

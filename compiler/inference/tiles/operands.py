@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -126,10 +127,10 @@ def laid_out_tensor(call: Point, pointer: Value, dtype: DType, sizes: tuple[int,
 
     def place(builder: Builder, components: tuple[Value, ...]) -> Value:
         *outer, row, column = components
-        total = builder.int_(0)
-        for part, size in zip((*outer, row), (*sizes[1:-1], sizes[-1]), strict=True):
-            total = builder.imul(builder.iadd(total, part), builder.int_(size))
-        return builder.iadd(total, swizzle.column(builder, row, column))
+        total = swizzle.column(builder, row, column)
+        for axis, part in enumerate((*outer, row)):
+            total = builder.iadd(total, builder.imul(part, builder.int_(math.prod(sizes[axis + 1 :]))))
+        return total
 
     return LaidOut(place, swizzle.piece, pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes)
 

@@ -128,13 +128,17 @@ class TileValue:
 
 @dataclass(frozen=True, eq=False)
 class TileView:
-    """A part of a tensor of two axes, which may reach beyond its end; places there are read as `fill`."""
+    """A part of a tensor of two axes, which may reach beyond its end; places there are read as `fill`.
+
+    `align` is what its author promises: that rows begin, and the tensor's rows end, at multiples of so many bytes.
+    """
 
     tensor: KernelTensor
     row: Value
     column: Value
     shape: tuple[int, int]
     fill: object = 0
+    align: int = 1
 
     @property
     def words(self) -> str:
