@@ -42,7 +42,7 @@ class _Reader:
     by_columns: bool  # whether it is b, whose columns are the rows of blocks
 
     def words(self, block: int, step: int) -> list[Value]:
-        """The words of two blocks of rows, from `block` on, in one step of the inner axis, in the order of fragments: of
+        """The words of two blocks of rows, from `block` on, in one step of the inner axis, as fragments are: of
         `a` those of the first column of blocks, then those of the second; of `b` those of the first block, then those
         of the second. In a block behind the last one is the one before."""
         last = len(self.axis.offsets) // (2 if self.by_columns else 1) - 1
