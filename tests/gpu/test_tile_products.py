@@ -136,7 +136,7 @@ def test_neighbours_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # *** attention ***
 
-ATTENDED = {
+ATTENDED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "square": ((1, 40, 32), (1, 40, 32), {}),
     "one query": ((2, 1, 64), (2, 70, 64), {}),
     "causal": ((2, 70, 32), (2, 70, 32), {"causal": True}),
@@ -157,9 +157,11 @@ def attended(device: Any, dtype: Any, name: str, mask: Array | None = None, **mo
     given = (how.get("causal", False), how.get("window", 0), how.get("scale", keys[-1] ** -0.5))
     seen = np.float64(0) if mask is None else mask.astype(np.float64)
     lengths, offsets = how.get("valid_length"), how.get("offset", 0)
-    wide = [array.astype(np.float64) for array in (q, k, v)]
-    wanted = _reference(*wide, seen, given, None if lengths is None else np.array(lengths), np.array(offsets))
-    largest = np.abs(wide[2]).max()
+    wide_q, wide_k, wide_v = (array.astype(np.float64) for array in (q, k, v))
+    wanted = _reference(
+        wide_q, wide_k, wide_v, seen, given, None if lengths is None else np.array(lengths), np.array(offsets)
+    )
+    largest = np.abs(wide_v).max()
     assert np.abs(found.astype(np.float64) - wanted).max() <= 3 * float(ml_dtypes.finfo(dtype).eps) * largest
 
 

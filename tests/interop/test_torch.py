@@ -111,6 +111,7 @@ OF_EXAMPLES = {
     "blur": (torch.randn(8, 9),),
     "histogram": (torch.randint(0, 256, (7, 5), dtype=torch.uint8),),
     "matrix_multiplication": (torch.randn(3, 4), torch.randn(4, 5)),
+    "tiled_products": (torch.randn(20, 10), torch.randn(10, 9), torch.randn(1, 9)),
     "layer_norm": (torch.randn(3, 4), torch.randn(4), torch.randn(4)),
     "row_softmax": (torch.randn(3, 4),),
 }
