@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
 
 from ...dsl import AnyDType, AnyTensor, Floating, Index, Parts, ceildiv, exp2, float32, fma, gpu, max, min, select
 from ..math.exponential import exp2_by_instruction, has_exp2, reciprocal_of_sum
@@ -39,7 +38,7 @@ class Largest(Monoid):
         return max(a, b)
 
 
-class Total(Monoid):
+class SumOfWeights(Monoid):
     """The sum in float32."""
 
 
@@ -91,64 +90,86 @@ def _launch(
         last = min(row * M + M, m) - 1 + offset
         low, high = ends(first, last, n, causal, window)
         begin, end = low // N, ceildiv(high, N)
-        sk = gpu.shared[key.dtype](2, N, D, layout="dot")
-        sv = gpu.shared[value.dtype](2, N, D, layout="dot")
-
+        stages = (
+            gpu.shared[key.dtype](2, N, D, layout="dot"),
+            gpu.shared[value.dtype](2, N, D, layout="dot"),
+        )
         queries = gpu.load(query[lead, head, :, :].tile(row, 0, (M, D)))
-        zero = gpu.tile[float32](M, N)
 
-        def along(align: int):
-            """Sums of values and of their weights, of keys and values whose rows come in pieces of so many bytes."""
-
-            def fetch(step: Index, stage: Index):
-                gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=align))
-                gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=align))
-                return gpu.commit()
-
-            acc = gpu.tile[float32](M, D)
-            top, total = gpu.tile[float32](M, 1, value=-inf), gpu.tile[float32](M, 1)
-            group_of_copies = fetch(begin, 0)
-            stage = 0
-            for step in range(begin, end):
-                group_of_copies.wait()
-                gpu.barrier()
-                group_of_copies = fetch(step + 1, 1 - stage)
-                s = gpu.dot(queries, sk[stage].transpose(), zero)
-                base = step * N
-                if masked:
-                    with_mask = lambda v, i, j: _added(mask, at, (v, factor), (row * M + i, base + j), (m, n))  # noqa: B023, E731
-                    s = s.map(with_mask)
-                else:
-                    s = s * factor
-                whole = base + N <= n
-                if causal:
-                    whole = whole & (base + N - 1 <= first)
-                if window > 0:
-                    whole = whole & (last - base < window) & (base + N - 1 - first < window)
-                if not whole:
-                    s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))  # noqa: B023
-                new = max(top, s.reduce(1, Largest))
-                shift = select(new == -inf, 0.0, new)
-                p, old = (s - shift).map(_power), (top - shift).map(_power)
-                total = total * old + p.reduce(1, Total)
-                acc = gpu.dot(p.cast(value.dtype), sv[stage], acc * old)
-                top = new
-                stage = 1 - stage
-            group_of_copies.wait()
-            return acc, total
+        def scores(products: Parts, base: Index):
+            """The products of queries and keys from `base` on as scores, and -inf where a query does not see a key."""
+            s = products
+            if masked:
+                s = s.map(lambda v, i, j: _added(mask, at, (v, factor), (row * M + i, base + j), (m, n)))
+            else:
+                s = s * factor
+            whole = base + N <= n
+            if causal:
+                whole = whole & (base + N - 1 <= first)
+            if window > 0:
+                whole = whole & (last - base < window) & (base + N - 1 - first < window)
+            if not whole:
+                s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))
+            return s
 
         acc, total = gpu.tile[float32](M, D), gpu.tile[float32](M, 1)
         if comes_in_pieces(keys) & comes_in_pieces(values):
-            acc, total = along(PIECE)
+            acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores, PIECE)
         else:
-            acc, total = along(1)
+            acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores, 1)
         result = acc * total.map(lambda t: select(t == 0, float32(0), reciprocal_of_sum(t)))
         result.cast(out.dtype).store(out[lead, head, :, :].tile(row, 0, (M, D)))
 
     gpu.launch(block, grid=product(outer) * blocks, block=threads)
 
 
-def _power(x: Floating) -> Any:
+def _along(
+    shape: tuple[int, int, int, int],
+    queries: Parts,
+    tensors: tuple[AnyTensor, AnyTensor],
+    stages: tuple[AnyTensor, AnyTensor],
+    steps: tuple[Index, Index],
+    scores: Callable[[Parts, Index], Parts],
+    align: int,
+) -> tuple[Parts, Parts]:
+    """The sums of values, weighted by the powers of scores, and of the weights.
+
+    Args:
+        shape: rows and columns of a tile of scores, numbers of a value, threads.
+        tensors: keys and values, whose rows come in pieces of `align` bytes.
+        stages: two tiles of keys and two of values in shared memory.
+        steps: the first tile of keys, and the one after the last.
+        scores: of products of queries and keys, of which the first key has a number.
+    """
+    M, N, D, _ = shape
+    (keys, values), (sk, sv) = tensors, stages
+
+    def fetch(step: Index, stage: Index):
+        gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=align))
+        gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=align))
+        return gpu.commit()
+
+    acc, zero = gpu.tile[float32](M, D), gpu.tile[float32](M, N)
+    top, total = gpu.tile[float32](M, 1, value=-inf), gpu.tile[float32](M, 1)
+    copies = fetch(steps[0], 0)
+    stage = 0
+    for step in range(steps[0], steps[1]):
+        copies.wait()
+        gpu.barrier()
+        copies = fetch(step + 1, 1 - stage)
+        s = scores(gpu.dot(queries, sk[stage].transpose(), zero), step * N)
+        new = max(top, s.reduce(1, Largest))
+        shift = select(new == -inf, 0.0, new)
+        p, old = (s - shift).map(_power), (top - shift).map(_power)
+        total = total * old + p.reduce(1, SumOfWeights)
+        acc = gpu.dot(p.cast(queries.dtype), sv[stage], acc * old)
+        top = new
+        stage = 1 - stage
+    copies.wait()
+    return acc, total
+
+
+def _power(x: Floating) -> Floating:
     return exp2_by_instruction(x) if has_exp2() else exp2(x)
 
 
@@ -158,14 +179,14 @@ def _added(
     score: tuple[Floating, float],
     place: tuple[Index, Index],
     sizes: tuple[Index, Index],
-) -> Any:
+) -> Floating:
     """The score of a query and a key with the mask, times log2(e); beyond the end of either it is any number."""
     value, factor = score
     (i, j), (m, n) = place, sizes
     return fma(value, float32(factor), mask(float32, at[:-1], at[-1], min(i, m - 1), min(j, n - 1)) * float32(LOG2_E))
 
 
-def _seen(score: Floating, i: Index, j: Index, n: Index, causal: bool, window: int) -> Any:
+def _seen(score: Floating, i: Index, j: Index, n: Index, causal: bool, window: int) -> Floating:
     """A score, or -inf where the query does not see the key."""
     seen = j < n
     if causal:
