@@ -169,7 +169,7 @@ def _along(
     return acc, total
 
 
-def _power(x: Floating) -> Floating:
+def _power(x: Floating) -> Parts:
     return exp2_by_instruction(x) if has_exp2() else exp2(x)
 
 
@@ -179,14 +179,14 @@ def _added(
     score: tuple[Floating, float],
     place: tuple[Index, Index],
     sizes: tuple[Index, Index],
-) -> Floating:
+) -> Parts:
     """The score of a query and a key with the mask, times log2(e); beyond the end of either it is any number."""
     value, factor = score
     (i, j), (m, n) = place, sizes
     return fma(value, float32(factor), mask(float32, at[:-1], at[-1], min(i, m - 1), min(j, n - 1)) * float32(LOG2_E))
 
 
-def _seen(score: Floating, i: Index, j: Index, n: Index, causal: bool, window: int) -> Floating:
+def _seen(score: Floating, i: Index, j: Index, n: Index, causal: bool, window: int) -> Parts:
     """A score, or -inf where the query does not see the key."""
     seen = j < n
     if causal:

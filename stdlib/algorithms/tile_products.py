@@ -109,7 +109,7 @@ def _launch(
     gpu.launch(block, grid=batches * down * across, block=threads)
 
 
-def comes_in_pieces(x: AnyTensor) -> bool:
+def comes_in_pieces(x: AnyTensor) -> Any:
     """Whether each row of a matrix begins and ends at a multiple of 16 bytes."""
     count = PIECE * 8 // x.dtype.bits
     return x.is_aligned(PIECE) & (x.strides[0] % count == 0) & (x.dim(1) % count == 0)
