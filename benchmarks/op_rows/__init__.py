@@ -18,8 +18,25 @@ _VIEW = "gives a view: no element moves"
 _AXES = "is `fftn` with another default"
 _FREQUENCIES = "a few numbers"
 _PART = "is timed in the row of `buffer_store`"
+_RANKS = "is timed by `benchmarks/collectives.py`, between ranks"
 # Ops without a row, and why.
 WITHOUT = {
+    "allreduce.sum": _RANKS,
+    "allreduce.max": _RANKS,
+    "allreduce.min": _RANKS,
+    "allreduce.mean": _RANKS,
+    "allgather": _RANKS,
+    "alltoall": _RANKS,
+    "barrier": _RANKS,
+    "collective_permute": _RANKS,
+    "distributed_broadcast": _RANKS,
+    "recv": _RANKS,
+    "send": _RANKS,
+    "reducescatter.sum": _RANKS,
+    "reducescatter.max": _RANKS,
+    "reducescatter.min": _RANKS,
+    "reducescatter.mean": _RANKS,
+    "shard_and_stack": "is slices that are stacked",
     "arange": "another name of `range`",
     "as_interleaved_complex": _VIEW,
     "assert_same_device": "checks when a graph is built, and computes nothing",

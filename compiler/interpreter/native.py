@@ -14,6 +14,7 @@ from ...dsl.diagnostics.errors import KernelError
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op, PointerType, Type
 from .machine import Evaluate, Machine, evaluates
+from .pointers import address_of
 
 _FLOATS = {DType.float32: ctypes.c_float, DType.float64: ctypes.c_double}
 
@@ -85,4 +86,4 @@ def _ctype(type: Type) -> Any:
 def _given(value: Any, type: Type) -> Any:
     if isinstance(type, SIMDType):
         return value.item()
-    return value.memory.data.ctypes.data + value.offset * value.memory.data.itemsize
+    return address_of(value)

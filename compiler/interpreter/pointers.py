@@ -42,6 +42,12 @@ class InterpretedPointer:
     offset: int = 0
 
 
+def address_of(pointer: InterpretedPointer) -> int:
+    """The address of the element."""
+    data = pointer.memory.data
+    return data.ctypes.data + pointer.offset * data.itemsize
+
+
 def buffer(array: Array, name: str, shape: tuple[int, ...], *, written: bool = True) -> InterpretedPointer:
     """The start of an array of the caller's, which is contiguous."""
     data = array.reshape(-1)

@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 
 from ...dsl.types.dtype import DType
-from ..ir.program import Op
+from ..ir.program import Op, PointerType
 from .casts import convert
 from .machine import Evaluate, Machine, Trap, evaluates
+from .pointers import address_of
 
 
 def _patterns(op: Op, values: tuple[object, ...], first: int) -> list[int]:
     """Values as the 64-bit patterns that compiled code reports."""
     out = []
     for value, operand in zip(values, op.operands[first:], strict=True):
+        if isinstance(operand.type, PointerType):
+            out.append(address_of(value))
+            continue
         wide = DType.float64 if operand.dtype.is_float() else DType.int64
         out.append(int(convert(value, operand.dtype, wide).view(np.int64)))
     return out

@@ -24,6 +24,7 @@ BOOLEAN = TypeKind("a Bool", lambda type: type == BOOL)
 POINTER = TypeKind("a pointer", lambda type: isinstance(type, PointerType))
 NUMBER = TypeKind("a number or a vector", lambda type: isinstance(type, SIMDType))
 SCALAR = TypeKind("a number", _of_numbers(lambda type: type.width == 1))
+SHOWN = TypeKind("a number or a pointer", lambda type: isinstance(type, PointerType) or type.width == 1)
 VECTOR = TypeKind("a vector", _of_numbers(lambda type: type.width > 1))
 MASK = TypeKind("a Bool or a vector of them", _of_numbers(lambda type: type.dtype is DType.bool))
 OFFSETS = TypeKind(

@@ -23,6 +23,7 @@ from .kinds import (
     OFFSETS,
     POINTER,
     SCALAR,
+    SHOWN,
     VECTOR,
     numbers,
     one_of,
@@ -550,7 +551,7 @@ ASSERT = Opcode(
     "assert",
     "condition, values to show; attrs site; until the checks are placed: hoist (lanes), unless (loops without rounds)",
     (BOOLEAN,),
-    more=SCALAR,
+    more=SHOWN,
     attrs={
         "site": _SITE,
         "hoist": OpAttribute(whole(), required=False),
@@ -558,7 +559,7 @@ ASSERT = Opcode(
     },
     reports=True,
 )
-PRINT = Opcode("print", "values to show; attrs site", more=SCALAR, attrs={"site": _SITE}, reports=True)
+PRINT = Opcode("print", "values and addresses to show; attrs site", more=SHOWN, attrs={"site": _SITE}, reports=True)
 BREAKPOINT = Opcode("breakpoint", "opens the debugger when interpreted; compiled code passes it", reports=True)
 NOTE = Opcode(
     "note",

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dsl.diagnostics.errors import InternalError
+from ...dsl.types.dtype import DType
 from .opcodes import LAUNCH, OPCODES
-from .program import Op, Program, ProgramFunction, Region, RegionForm, Site, TypeKind, Value
+from .program import Op, PointerType, Program, ProgramFunction, Region, RegionForm, Site, TypeKind, Value
 
 _BODY = RegionForm()
 
@@ -96,7 +97,9 @@ class _Verifier:
         if number >= len(self.sites):
             return f"there is no site {number}"
         wanted = self.sites[number].dtypes
-        values = {k: value.dtype.name for k, value in enumerate(op.operands[len(op.opcode.operands) :])}
+        shown = op.operands[len(op.opcode.operands) :]
+        dtypes = [DType.uint64 if isinstance(value.type, PointerType) else value.dtype for value in shown]
+        values = {number: dtype.name for number, dtype in enumerate(dtypes)}
         return None if values == wanted else f"its site shows {wanted}, not {values}"
 
     def surroundings(self, op: Op) -> str | None:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ...dsl.contract import abi
 from ...dsl.types.dtype import DType, SIMDType
-from ..ir.program import Op, Region, Value, walk
+from ..ir.program import Op, PointerType, Region, Value, walk
 from . import casts
 from .types import mlir_type
 from .writer import FunctionWriter
@@ -86,6 +86,15 @@ def show(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
     w.close(at)
 
 
+def widened(w: FunctionWriter, value: Value) -> tuple[str, SIMDType]:
+    """A value in 64 bits, as reports carry it: a float as float64, anything else as int64, a pointer as its address."""
+    wide = SIMDType(DType.float64 if value.dtype.is_float() else DType.int64)
+    if isinstance(value.type, PointerType):
+        wide = SIMDType(DType.int64)
+        return w.op(f"llvm.ptrtoint {w.name(value)} : {w.type(value.type)} to i64"), wide
+    return casts.cast(w, w.name(value), value.simd, wide), wide
+
+
 def _record(w: FunctionWriter, record: str, values: Sequence[Value]) -> None:
     """Which thread it is, and the values, behind the number of the site."""
     pointer, grid = w.pointer("global"), w.target.grid
@@ -98,8 +107,7 @@ def _record(w: FunctionWriter, record: str, values: Sequence[Value]) -> None:
     for number, word in enumerate(words):
         w.line(f"llvm.store {word}, {_at(w, record, _word(w, 1 + number))} : i64, {pointer}")
     for number, value in enumerate(values):
-        wide = SIMDType(DType.float64 if value.dtype.is_float() else DType.int64)
-        name = casts.cast(w, w.name(value), value.simd, wide)
+        name, wide = widened(w, value)
         place = _at(w, record, _word(w, abi.RING_HEAD + number))
         w.line(f"llvm.store {name}, {place} : {mlir_type(wide)}, {pointer}")
 

@@ -14,9 +14,9 @@ from typing import Any
 from ...dsl.contract import abi
 from ...dsl.diagnostics.places import Place
 from ...dsl.frontend.anchors import anchors_of
-from ...dsl.types.dtype import BOOL, DType, SIMDType
+from ...dsl.types.dtype import BOOL
 from ..ir.program import Op, Program, Value
-from . import casts, polls, report_rings
+from . import polls, report_rings
 from .types import mlir_type
 from .writer import LEAVE, FunctionWriter, emits
 
@@ -61,8 +61,7 @@ def _report(w: FunctionWriter, site: int, values: Sequence[Value]) -> None:
     """Calls back into Python with the site's number and the values as 64-bit patterns."""
     block, _ = w.storage(max(1, len(values)) * 8, alignment=8)
     for number, value in enumerate(values):
-        wide = SIMDType(DType.float64 if value.dtype.is_float() else DType.int64)
-        name = casts.cast(w, w.name(value), value.simd, wide)
+        name, wide = report_rings.widened(w, value)
         address = w.field(block, number * 8)
         w.line(f"llvm.store {name}, {address} : {mlir_type(wide)}, !llvm.ptr")
     slot = w.field("%ctx", abi.REPORT_OFFSET)

@@ -99,6 +99,13 @@ def _parse_count(text: str) -> int:
     return count
 
 
+def _parse_seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e9:
+        raise ValueError(text)
+    return seconds
+
+
 def _parse_level(text: str) -> int:
     level = int(text)
     if not 0 <= level <= 3:
@@ -247,6 +254,13 @@ class Knobs:
         None,
         _parse_count,
         "How many threads a CPU op may use, instead of one for each core.",
+    )
+    collective_timeout: Knob[float] = Knob(
+        "EINKORN_COLLECTIVE_TIMEOUT",
+        "a number of seconds, or 0 for no limit",
+        300.0,
+        _parse_seconds,
+        "How many seconds a rank waits for the other ranks of a collective before it fails.",
     )
     trust: Knob[Path | None] = Knob(
         "EINKORN_TRUST",

@@ -14,6 +14,8 @@ from ...dsl.diagnostics.errors import DeviceError, EinkornError, KernelError
 from ...dsl.diagnostics.places import is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
+from ..distributed.calls import CollectiveCalls, is_collective
+from ..distributed.world import rank_prefix
 from ..findings.data_races import ACCESS, BEGIN, Accesses
 from ..findings.prints import OP as TENSORS
 from ..findings.prints import PrintOptions, TensorPrints
@@ -44,6 +46,7 @@ class ReportCollector:
         self.interrupt: BaseException | None = None
         self.prints = TensorPrints(plan.code.prints) if plan.code.prints != PrintOptions() else None
         self._accesses = Accesses()
+        self._collectives = CollectiveCalls(plan.ir)
         self._quiet = False  # whether prints are left out
         self._reported_by, self._late = "", False  # which thread has reported, and whether the call was over by then
         native.report_to(self, plan.code.abi)
@@ -82,12 +85,15 @@ class ReportCollector:
             return race
         if report.kind != "print":
             return read_failure(report, arguments)
+        if is_collective(report.op):
+            self._collectives.take(report, arguments)
+            return None
         if self._quiet or (self._filling is not None and self._filling.quiet):
             return None
         if self.prints is not None and report.op == TENSORS:
             self.prints.take(report, arguments)
         else:
-            sys.stdout.write(render(report, arguments))
+            sys.stdout.write(rank_prefix() + render(report, arguments))
             sys.stdout.flush()
         return None
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ...dsl.diagnostics.errors import GraphError
+from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
 from ...dsl.environment.tracebacks import placed
 from ...dsl.types.dtype import DType
@@ -394,6 +396,14 @@ def _of_method(name: str, function: Callable[..., Any]) -> Operator:
 
 def outside(name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
     """An op of `ops` that is called where no graph is built, if it is called with tensors."""
+    if (reason := OPS[name].graphs_only) and any(map(_holds_tensor, (*args, *kwargs.values()))):
+        raise GraphError(
+            f"{name}: tensors that have elements are given to an op that runs in graphs alone: {reason}",
+            code="EK0866",
+            place=user_place(),
+            op=name,
+            hint="stage it in Graph(..., forward=...), and call the model on each rank",
+        )
     if name in FUNCTIONS and any(map(_holds_tensor, (*args, *kwargs.values()))):
         return FUNCTIONS[name](*args, **kwargs)
     return NotImplemented
@@ -404,7 +414,11 @@ def _holds_tensor(value: Any) -> bool:
 
 
 add_functions(
-    {name: _function(row) for name, row in OPS.items() if name not in BY_HAND and not name.startswith("random.")}
+    {
+        name: _function(row)
+        for name, row in OPS.items()
+        if name not in BY_HAND and not row.graphs_only and not name.startswith("random.")
+    }
 )
 add_functions({"complex_mul": FUNCTIONS["complex.mul"]})
 add_functions({"slice_tensor": slice_tensor, "arange": arange, "range": arange})

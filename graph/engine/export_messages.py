@@ -29,6 +29,7 @@ from ...dsl.diagnostics.errors import GraphError
 from ...dsl.diagnostics.places import Place, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.types.dtype import DType
+from ..distributed.calls import exportable
 from ..findings.data_races import ACCESS, BEGIN
 from ..findings.reports import CODES, Report, read_reports
 from ..findings.waiting import WAITING
@@ -76,7 +77,7 @@ class MessageTable:
         """
         kernels = [node.kernel.portable for node in self.ir.nodes if isinstance(node, Node)]
         kernels += [kernel.shape for kernel in kernels if kernel.shape is not None]
-        for number, report in enumerate(read_reports(json.dumps(self.code.records).encode())):
+        for number, report in enumerate(exportable(self.ir, read_reports(json.dumps(self.code.records).encode()))):
             if report.kind in (BEGIN, ACCESS, WAITING):
                 raise refused(self.ir, f"op '{report.op}' is watched for data races", 'checks="safe" or "off"')
             values = iter(range(len(report.parts)))

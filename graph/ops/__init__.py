@@ -34,6 +34,7 @@
     cache         keys and values in pages, attention to them
     custom        kernels of the user's
     debugging     prints while a graph runs, fences, checks of devices
+    collectives   between ranks and devices: with allreduce, reducescatter
     control_flow  branches, loops, subgraphs
     other_names   what ops are called elsewhere, for errors
 
@@ -47,13 +48,16 @@ from ..types.layouts import InterpolationMode
 from .stage import OPS
 
 if TYPE_CHECKING:
+    from . import allreduce as allreduce
     from . import complex as complex
     from . import random as random
+    from . import reducescatter as reducescatter
     from .activations import *
     from .attention import *
     from .bits import *
     from .buffers import *
     from .cache import *
+    from .collectives import *
     from .constant import *
     from .control_flow import *
     from .convolution import *
@@ -87,10 +91,12 @@ if TYPE_CHECKING:
 else:
     from . import (
         activations,
+        allreduce,
         attention,
         bits,
         buffers,
         cache,
+        collectives,
         complex,
         constant,
         control_flow,
@@ -116,6 +122,7 @@ else:
         quantization,
         random,
         rearranging,
+        reducescatter,
         reduction,
         resizing,
         sampling,

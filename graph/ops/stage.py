@@ -48,6 +48,7 @@ class BuiltinOp:
         methods: its names on `TensorValue`.
         example: a call, in which the tensors have the names of the arguments; of an irregular op.
         host_only: why no code for GPUs can be made of it; empty where it can.
+        graphs_only: why tensors that have elements cannot be given to it; empty where they can.
     """
 
     name: str
@@ -61,6 +62,7 @@ class BuiltinOp:
     methods: tuple[str, ...] = ()
     example: str = ""
     host_only: str = ""
+    graphs_only: str = ""
 
 
 OPS: dict[str, BuiltinOp] = {}  # by name; whatever is in it is a function of `ops`, or of a module of it
@@ -76,6 +78,7 @@ def op(
     dtypes: Mapping[str, str] | None = None,
     example: str = "",
     host_only: str = "",
+    graphs_only: str = "",
     method: str | None = None,
     operator: str | None = None,
     namespace: str = "",
@@ -88,6 +91,7 @@ def op(
         example: a call such as "ops.gather(x, indices, axis=0)". Its tensors are those of the op's first case in
             `tests/graph/op_cases`, which runs it.
         host_only: why no code for GPUs can be made of it; empty where it can.
+        graphs_only: why tensors that have elements cannot be given to it; empty where they can.
         method: the name under which `TensorValue` has it, too.
         operator: Python's method for the operator that stages it, such as "__add__". The reflected one follows.
         namespace: the module of `ops` that has it, such as "random" of `ops.random.normal`; `ops` itself when empty.
@@ -95,7 +99,9 @@ def op(
 
     def declare(function: F) -> F:
         name = f"{namespace}.{function.__name__}" if namespace else function.__name__
-        row = BuiltinOp(name, function, operands=dtypes or {}, example=example, host_only=host_only)
+        row = BuiltinOp(
+            name, function, operands=dtypes or {}, example=example, host_only=host_only, graphs_only=graphs_only
+        )
         return declared(row, method, operator)  # type: ignore[return-value]
 
     return declare

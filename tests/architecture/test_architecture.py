@@ -56,6 +56,7 @@ OPENED_LATE = {
     "graph.onnx.importer",
     "graph.drawing.dot",
     "graph.drawing.page",
+    "graph.distributed.mpi",
 }
 # Imported by users, by Python itself, by kinds of devices that are added.
 ENTRIES = {"", "__main__", "testing", "errors", "graph.nn", "graph.weights", "graph.driver.halves"}
@@ -233,7 +234,7 @@ def test_the_package_list_is_the_tree() -> None:
     assert not strangers, f"not in any package: {strangers}"
 
 
-HEAVY = ("llvmlite", "torch_mlir", "mlir", "torch", "jax", "numba", "onnx", "cuda", "hip")
+HEAVY = ("llvmlite", "torch_mlir", "mlir", "torch", "jax", "numba", "onnx", "cuda", "hip", "mpi4py", "dask")
 # What is about kernels on devices, of which a machine without a GPU has none; and what is opened late.
 FOR_DEVICES = {
     *("dsl.contract.checking", "dsl.contract.kernels", "graph.driver.checked_memory", "graph.driver.gpu"),

@@ -44,6 +44,7 @@ ROOMS: dict[str, list[tuple[str, ...]]] = {
         ("renumbering",),
         ("staging", "passes"),
         ("findings",),
+        ("distributed",),
         ("loading",),
         ("calling",),
         ("profiling", "checking"),

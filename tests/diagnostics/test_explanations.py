@@ -54,6 +54,7 @@ PROSE = {
     "EK0733": "a machine without memory",
     "EK0804": "an array at an odd address",
     **dict.fromkeys((f"EK083{number}" for number in range(1, 9)), "a GPU"),
+    **dict.fromkeys((f"EK086{number}" for number in range(1, 5)), "several ranks, or an MPI launcher"),
     **dict.fromkeys(("EK0888", "EK0889", "EK0890", "EK0891", "EK0892", "EK0893"), "JAX, which needs an extra"),
     **dict.fromkeys(("EK0895", "EK0897"), "numba, which needs an extra"),
     "EK0898": "a kernel's own ufunc",

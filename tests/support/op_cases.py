@@ -16,6 +16,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from einkorn.distributed import Mesh
 from support.graphs import HOST, Array, numbers, tensor_type
 
 import einkorn.graph
@@ -181,7 +182,9 @@ def dtypes_of(op: BuiltinOp) -> Sequence[Any]:
 
 def run_example(op: str, names: Sequence[str], *values: Any) -> Any:
     """Stages the example of an op."""
-    return eval(OPS[op].example, dict(vars(einkorn.graph)) | {"ops": ops, **dict(zip(names, values, strict=True))})
+    return eval(
+        OPS[op].example, dict(vars(einkorn.graph)) | {"ops": ops, "Mesh": Mesh, **dict(zip(names, values, strict=True))}
+    )
 
 
 def families() -> dict[str, list[Case]]:

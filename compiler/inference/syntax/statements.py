@@ -14,8 +14,8 @@ from typing import Any
 from ....dsl.diagnostics.errors import CompileError, plural
 from ....dsl.diagnostics.places import Place, is_shipped
 from ....dsl.frontend import syntax as s
-from ....dsl.types.dtype import BOOL, SIMDType
-from ...ir.program import Site, Value
+from ....dsl.types.dtype import BOOL, DType, SIMDType
+from ...ir.program import PointerType, Site, Value
 from ..accumulators import begin_accumulators, check_update, widened
 from ..advice import over_slice
 from ..arithmetic import binary
@@ -285,6 +285,9 @@ def emit_site(here: Point, kind: str, condition: list[Value], message: s.Expr | 
     report(here, kind, condition, parts)
 
 
+ADDRESS_FORMAT = "#x"
+
+
 def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any, str]]) -> None:
     """Adds the site and the operation that reaches it; `parts` are values with their formats."""
     message_parts: list[str | tuple[str, str]] = []
@@ -306,7 +309,10 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
             return
         if isinstance(value, BodyIndex):
             value = value.components(here.builder)
-        if isinstance(value, Value):
+        if isinstance(value, Value) and isinstance(value.type, PointerType):
+            message_parts.append((spec or ADDRESS_FORMAT, DType.uint64.name))
+            values.append(value)
+        elif isinstance(value, Value):
             if value.weak is not None:
                 value = coerce(here, value, DEFAULTS[value.weak])
             assert isinstance(value.type, SIMDType)
@@ -328,8 +334,7 @@ def report(here: Point, kind: str, condition: list[Value], parts: list[tuple[Any
         elif isinstance(value, tuple):
             message_parts.append("(")
             for number, item in enumerate(value):
-                if number:
-                    message_parts.append(", ")
+                message_parts.extend([", "] if number else [])
                 add(item, spec)
             message_parts.append(")")
         elif isinstance(value, bool | int | float | complex | str) or value is None:

@@ -1,0 +1,1 @@
+"""Graphs over several ranks: communicators, meshes, and the collectives of native calls."""

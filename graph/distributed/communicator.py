@@ -1,0 +1,106 @@
+"""Defines what a backend of collectives provides: a few functions that move bytes between ranks.
+
+Everything else (reductions, axes, dtypes, comparisons of programs) is built on these, so that a new backend is one file
+and one row of `world.BACKENDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...dsl.diagnostics.dataclass import dataclass
+from ...dsl.diagnostics.errors import KernelError
+from ...dsl.diagnostics.places import Place
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]  # contiguous, of one axis
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """What a rank calls, for messages and comparisons.
+
+    Attributes:
+        op: such as "allreduce.sum".
+        details: what all ranks have to agree on, such as "float32, 12 elements".
+        place: the user's line that staged the op.
+    """
+
+    op: str
+    details: str = ""
+    place: Place | None = None
+
+    @property
+    def signature(self) -> str:
+        """What ranks that call the same collective have in common."""
+        return f"{self.op} ({self.details})" if self.details else self.op
+
+    def __str__(self) -> str:
+        return f"{self.signature} at {self.place}" if self.place is not None else self.signature
+
+
+class Communicator(Protocol):
+    """Some ranks that communicate. All of them make the same calls in the same order.
+
+    Attributes:
+        rank: the number of this rank among them.
+        size: how many they are.
+    """
+
+    rank: int
+    size: int
+
+    def allgather(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
+        """Writes the bytes of each rank into `everyone`, in the order of ranks; all have equally many."""
+
+    def alltoall(self, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> None:
+        """Sends piece k of `mine` to rank k, and writes what comes from rank k to piece k of `theirs`."""
+
+    def broadcast(self, data: Bytes, root: int, call: CollectiveCall) -> None:
+        """Writes the bytes of rank `root` into those of the others."""
+
+    def send(self, data: Bytes, to: int, call: CollectiveCall) -> None:
+        """Sends bytes to a rank that receives as many."""
+
+    def receive(self, data: Bytes, source: int, call: CollectiveCall) -> None:
+        """Waits for the bytes of a rank."""
+
+    def split(self, ranks: Sequence[int]) -> Communicator:
+        """A communicator of some of these ranks, in this order; each of them calls it."""
+
+
+class Alone:
+    """The communicator of a process that was started by itself."""
+
+    rank, size = 0, 1
+
+    def __init__(self) -> None:
+        self._sent: list[Bytes] = []
+
+    def allgather(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
+        """Copies the bytes."""
+        everyone[:] = mine
+
+    def alltoall(self, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> None:
+        """Copies the bytes."""
+        theirs[:] = mine
+
+    def broadcast(self, data: Bytes, root: int, call: CollectiveCall) -> None:
+        """Leaves the bytes as they are."""
+
+    def send(self, data: Bytes, to: int, call: CollectiveCall) -> None:
+        """Keeps the bytes for `receive`."""
+        self._sent.append(data.copy())
+
+    def receive(self, data: Bytes, source: int, call: CollectiveCall) -> None:
+        """Takes the bytes that were sent first."""
+        if not self._sent or self._sent[0].size != data.size:
+            text = f"{call.signature} waits for a tensor that this rank, the only one, has not sent to itself"
+            raise KernelError(text, code="EK0863", place=call.place, op=call.op)
+        data[:] = self._sent.pop(0)
+
+    def split(self, ranks: Sequence[int]) -> Alone:
+        """It itself."""
+        return self

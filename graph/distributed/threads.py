@@ -1,0 +1,189 @@
+"""Runs ranks as threads of one process: for tests, and for machines without a launcher.
+
+Ranks synchronise at one condition. A rank leaves its bytes there, waits until all have come, reads those of the others,
+and waits until all have read. What ranks call is compared there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from ...dsl.diagnostics.errors import KernelError
+from ...dsl.environment.stacks import start_with_room
+from .communicator import Bytes, CollectiveCall
+from .failures import different_calls, ended_rank, failed_rank, late_ranks, timeout_of
+
+R = TypeVar("R")
+
+
+class ThreadRanks(Generic[R]):
+    """The ranks of a program that runs on threads.
+
+    Attributes:
+        size: how many there are.
+        changed: notified whenever a rank comes, leaves or fails.
+        failure: the first rank that failed, with its exception.
+        ended: the ranks that have returned.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.changed = threading.Condition()
+        self.failure: tuple[int, BaseException] | None = None
+        self.ended: set[int] = set()
+        self.rooms: dict[tuple[int, ...], _Room] = {}
+
+    def run(self, function: Callable[[ThreadCommunicator], R]) -> list[R]:
+        """Calls a function on each rank, with its communicator; what each gave back.
+
+        Raises:
+            the exception of the first rank that failed.
+        """
+        results: dict[int, R] = {}
+        ranks = tuple(range(self.size))
+
+        def work(rank: int) -> None:
+            try:
+                results[rank] = function(ThreadCommunicator(self, ranks, rank))
+            except BaseException as error:
+                self._fail(rank, error)
+            finally:
+                with self.changed:
+                    self.ended.add(rank)
+                    self.changed.notify_all()
+
+        threads = [threading.Thread(target=work, args=(rank,), name=f"rank {rank}", daemon=True) for rank in ranks]
+        for thread in threads:
+            start_with_room(thread)
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            self._fail(-1, error)
+            raise
+        if self.failure is not None:
+            rank, failure = self.failure
+            failure.add_note(f"rank {rank} of {self.size} raised this")
+            raise failure
+        return [results[rank] for rank in ranks]
+
+    def _fail(self, rank: int, error: BaseException) -> None:
+        with self.changed:
+            if self.failure is None:
+                self.failure = rank, error
+            self.changed.notify_all()
+
+    def room(self, ranks: tuple[int, ...]) -> _Room:
+        """The state that these ranks share."""
+        with self.changed:
+            return self.rooms.setdefault(ranks, _Room(len(ranks)))
+
+
+class _Room:
+    """What some ranks share: what those that have come have brought, and how many collectives are over."""
+
+    def __init__(self, size: int) -> None:
+        self.coming: dict[int, tuple[CollectiveCall, Any]] = {}
+        self.number = 0
+        self.last: dict[int, tuple[CollectiveCall, Any]] = {}
+        self.size = size
+        self.mail: dict[tuple[int, int], list[tuple[CollectiveCall, Bytes]]] = {}
+
+
+class ThreadCommunicator:
+    """A communicator of threads; see `Communicator`."""
+
+    def __init__(self, world: ThreadRanks[Any], ranks: tuple[int, ...], rank: int) -> None:
+        self._world, self._ranks = world, ranks
+        self.rank, self.size = rank, len(ranks)
+        self._room = world.room(ranks)
+
+    def allgather(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
+        """See `Communicator.allgather`."""
+        pieces = everyone.reshape(self.size, mine.size)
+        with self._exchanging(mine, call) as brought:
+            for rank, data in brought.items():
+                pieces[rank] = data
+
+    def alltoall(self, mine: Bytes, theirs: Bytes, call: CollectiveCall) -> None:
+        """See `Communicator.alltoall`."""
+        pieces = theirs.reshape(self.size, -1)
+        with self._exchanging(mine, call) as brought:
+            for rank, data in brought.items():
+                pieces[rank] = data.reshape(self.size, -1)[self.rank]
+
+    def broadcast(self, data: Bytes, root: int, call: CollectiveCall) -> None:
+        """See `Communicator.broadcast`."""
+        with self._exchanging(data, call) as brought:
+            if self.rank != root:
+                data[:] = brought[root]
+
+    def send(self, data: Bytes, to: int, call: CollectiveCall) -> None:
+        """See `Communicator.send`; it waits for no one."""
+        with self._world.changed:
+            self._room.mail.setdefault((self.rank, to), []).append((call, data.copy()))
+            self._world.changed.notify_all()
+
+    def receive(self, data: Bytes, source: int, call: CollectiveCall) -> None:
+        """See `Communicator.receive`."""
+        with self._world.changed:
+            box = self._room.mail.setdefault((source, self.rank), [])
+            self._wait(call, lambda: bool(box), lambda: [source])
+            sent, found = box.pop(0)
+        if found.size != data.size or sent.details != call.details:
+            raise different_calls({self._ranks[source]: sent, self._ranks[self.rank]: call})
+        data[:] = found
+
+    def split(self, ranks: Sequence[int]) -> ThreadCommunicator:
+        """See `Communicator.split`."""
+        return ThreadCommunicator(self._world, tuple(self._ranks[rank] for rank in ranks), list(ranks).index(self.rank))
+
+    @contextmanager
+    def _exchanging(self, data: Bytes, call: CollectiveCall) -> Iterator[dict[int, Bytes]]:
+        """What all ranks have brought, by rank; it stays there until all have left."""
+        brought = self._exchange(call, data)
+        if len({each.signature for each, _ in brought.values()}) > 1:
+            raise different_calls({self._ranks[rank]: each for rank, (each, _) in sorted(brought.items())})
+        yield {rank: data for rank, (_, data) in brought.items()}
+        self._exchange(call, None)
+
+    def _exchange(self, call: CollectiveCall, data: Any) -> dict[int, tuple[CollectiveCall, Any]]:
+        room = self._room
+        with self._world.changed:
+            number = room.number
+            room.coming[self.rank] = call, data
+            if len(room.coming) == self.size:
+                room.last, room.coming, room.number = room.coming, {}, number + 1
+                self._world.changed.notify_all()
+            else:
+                missing = lambda: [rank for rank in range(self.size) if rank not in room.coming]  # noqa: E731
+                self._wait(call, lambda: room.number != number, missing)
+            return room.last
+
+    def _wait(self, call: CollectiveCall, is_over: Callable[[], bool], missing: Callable[[], list[int]]) -> None:
+        """Waits for other ranks; `missing` are those that have not come.
+
+        Raises:
+            KernelError: EK0862 they do not come in time; EK0863 a rank has failed, or one that is missing has ended.
+        """
+        world, seconds = self._world, timeout_of()
+
+        def is_awaited() -> bool:
+            gone = world.ended.intersection(self._ranks[rank] for rank in missing())
+            return not (is_over() or world.failure is not None or gone)
+
+        world.changed.wait_for(lambda: not is_awaited(), seconds)
+        if is_over():
+            return
+        absent = [self._ranks[rank] for rank in missing()]
+        raise self._reason(call, absent, seconds)
+
+    def _reason(self, call: CollectiveCall, absent: list[int], seconds: float | None) -> KernelError:
+        world, own = self._world, self._ranks[self.rank]
+        if world.failure is not None:
+            return failed_rank(own, call, *world.failure)
+        gone = sorted(world.ended.intersection(absent))
+        return ended_rank(own, call, gone) if gone else late_ranks(own, call, absent, seconds)
