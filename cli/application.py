@@ -264,6 +264,28 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
     commands.profile(script, arguments, output, trace, numbers)
 
 
+@einkorn.command("run", short_help="Run a program on several ranks.", context_settings={"ignore_unknown_options": True})
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("-n", "--ranks", default=2, show_default=True, type=click.IntRange(1), help="How many ranks there are.")
+@click.option(
+    "--backend",
+    type=click.Choice(("processes", "threads")),
+    default="processes",
+    show_default=True,
+    help="Processes of MPI, or threads of one process.",
+)
+@click.option("--as-rank", is_flag=True, hidden=True)
+def run_on_ranks(script: str, arguments: Sequence[str], ranks: int, backend: str, as_rank: bool) -> None:
+    """Run the Python program SCRIPT on several ranks; each line that it prints begins with its rank."""
+    from ..graph.distributed.launching import run_as_rank, run_program
+
+    if as_rank:
+        run_as_rank(script, arguments)
+    elif status := run_program(script, arguments, ranks, backend):
+        raise SystemExit(status)
+
+
 @einkorn.command(short_help="Time the benchmarks of a file, and compare runs.")
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 @click.option("--only", default="", metavar="TEXT", help="Only benchmarks with this in their names.")

@@ -36,6 +36,7 @@ WITHOUT = {
     "reducescatter.max": _RANKS,
     "reducescatter.min": _RANKS,
     "reducescatter.mean": _RANKS,
+    "shard": "is a slice",
     "shard_and_stack": "is slices that are stacked",
     "arange": "another name of `range`",
     "as_interleaved_complex": _VIEW,

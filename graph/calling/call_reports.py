@@ -5,7 +5,6 @@ See also `reports` (how reports are read and worded).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from ...dsl.diagnostics.places import is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
 from ..distributed.calls import CollectiveCalls, is_collective
-from ..distributed.world import rank_prefix
+from ..distributed.world import show
 from ..findings.data_races import ACCESS, BEGIN, Accesses
 from ..findings.prints import OP as TENSORS
 from ..findings.prints import PrintOptions, TensorPrints
@@ -93,8 +92,7 @@ class ReportCollector:
         if self.prints is not None and report.op == TENSORS:
             self.prints.take(report, arguments)
         else:
-            sys.stdout.write(rank_prefix() + render(report, arguments))
-            sys.stdout.flush()
+            show(render(report, arguments))
         return None
 
     def raise_reported(self, by: str, late: bool) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ...dsl.diagnostics.errors import GraphError, did_you_mean, shown_value
+from ...dsl.diagnostics.errors import GraphError, did_you_mean, plural, shown_value
 from ...dsl.diagnostics.places import user_place
 from ...dsl.diagnostics.shield import shielded
 from ..arguments import int_of
 from .communicator import Communicator
 from .world import World, current_world
 
+Array = np.ndarray[Any, Any]
 ALL = "*"  # the name of the group of all ranks
 
 
@@ -45,6 +46,30 @@ class RankGroup:
     def text(self) -> str:
         """How graphs name it; the same on all ranks."""
         return f"{self.mesh.text}:{self.axis}"
+
+    def part(self, array: Array, axis: int = 0) -> Array:
+        """The piece of an array that belongs to this rank: a view, so that of a mapped file only the piece is read.
+
+        Raises:
+            GraphError: EK0865, the ranks cannot share the axis equally.
+        """
+        extent = array.shape[axis]
+        if extent % self.size:
+            text = (
+                f"axis {axis} has {plural(extent, 'element')}, which {plural(self.size, 'rank')} cannot share equally"
+            )
+            raise GraphError(
+                text,
+                code="EK0865",
+                place=user_place(),
+                argument="axis",
+                expected=f"a multiple of {self.size}",
+                got=extent,
+            )
+        index: list[Any] = [slice(None)] * array.ndim
+        index[axis] = slice(extent // self.size * self.rank, extent // self.size * (self.rank + 1))
+        part: Array = array[tuple(index)]
+        return part
 
     def __repr__(self) -> str:
         return f"<group {self.axis!r} of {self.mesh!r}: rank {self.rank} of {self.size}>"

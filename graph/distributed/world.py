@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 from ...dsl.diagnostics.errors import DeviceError
 from ...dsl.diagnostics.forks import fork_lock
@@ -31,11 +32,13 @@ class World:
     Attributes:
         communicator: of all ranks.
         meshes: of each text the newest `Mesh`.
+        line: what kernels have printed of a line that has not ended.
     """
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.meshes: dict[str, Any] = {}
+        self.line = ""
 
 
 class _Worlds(threading.local):
@@ -76,12 +79,40 @@ def size() -> int:
     return current_world().communicator.size
 
 
-def rank_prefix() -> str:
-    """What stands before the prints of a rank, where there are several; nothing is looked for that is not known."""
+class RankedStream(io.TextIOBase):
+    """A stream of text that begins each line with the rank that has written it, and writes whole lines only."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Adds to the line of this rank."""
+        world = current_world()
+        *lines, world.line = (world.line + text).split("\n")
+        self.stream.write("".join(f"[rank {world.communicator.rank}] {line}\n" for line in lines))
+        return len(text)
+
+    def flush(self) -> None:
+        """Hands on what has been written; a line that has not ended stays here."""
+        self.stream.flush()
+
+    def finish(self) -> None:
+        """Ends the line of this rank."""
+        if current_world().line:
+            self.write("\n")
+        self.flush()
+
+
+def show(text: str) -> None:
+    """Writes what kernels print to standard output. Where there are several ranks, it writes whole lines, each of which
+    begins with the rank."""
     world = _worlds.own or _process.world
-    if world is None or world.communicator.size == 1:
-        return ""
-    return f"[rank {world.communicator.rank}] "
+    if world is not None and world.communicator.size > 1 and not isinstance(sys.stdout, RankedStream):
+        *lines, world.line = (world.line + text).split("\n")
+        text = "".join(f"[rank {world.communicator.rank}] {line}\n" for line in lines)
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def run_threads(function: Callable[[], R], ranks: int) -> list[R]:

@@ -11,7 +11,7 @@ See also `distributed.calls` (what happens at a call), `reducing` (`allreduce`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = [
     "distributed_broadcast",
     "recv",
     "send",
+    "shard",
     "shard_and_stack",
 ]
 
@@ -375,6 +376,31 @@ def mesh_group(name: str, group: Any) -> RankGroup:
         text = "argument 'group' is a group of a mesh, such as mesh['model'], or a mesh"
         fail(name, text, code=CODE, argument="group", got=type(group).__name__)
     return found
+
+
+@op(dtypes={"x": "storable"}, example='ops.shard(x, Mesh({"model": 1}), {"model": 0})', graphs_only=IN_GRAPHS)
+def shard(x: TensorValueLike, mesh: Mesh, axes: Mapping[str, int]) -> TensorValue:
+    """The piece of a tensor that belongs to this rank.
+
+    Args:
+        x: a tensor that all ranks have whole.
+        mesh: the ranks.
+        axes: by the name of an axis of the mesh, the axis of `x` that its ranks share equally.
+
+    Raises:
+        GraphError: EK0860, the mesh has no such axis; EK0865, ranks cannot share an axis equally, or share it twice.
+    """
+    name = "shard"
+    value = tensor(name, "x", x)
+    if not isinstance(mesh, Mesh) or not isinstance(axes, Mapping):
+        text = 'a tensor is cut by a mesh and its axes, such as mesh, {"model": 0}'
+        fail(name, text, code=CODE, argument="axes", expected="a dict of axes by name", got=type(axes).__name__)
+    places = [axis_of(axis, value.rank) for axis in axes.values()]
+    if len(set(places)) < len(places):
+        fail(name, f"an axis is cut twice in {dict(axes)}", code=CODE, argument="axes", got=dict(axes))
+    for group, axis in [(mesh[each], axis) for each, axis in zip(axes, places, strict=True)]:
+        value = piece(value, pieces_of(name, value, axis, group.size), group.rank, group.size)
+    return value
 
 
 @op(dtypes={"inputs": "storable"}, example="ops.shard_and_stack([inputs], [inputs.device])")

@@ -166,6 +166,39 @@ def test_in_loops_and_branches_with_views_and_simulated_gpus() -> None:
         assert np.all(host == 1.5) and np.all(device == 3)
 
 
+def test_a_layer_on_several_ranks_is_that_on_one() -> None:
+    """Two products, the first by columns and the second by rows, with one allreduce: equal within the order of sums."""
+    x, w1, w2 = (numbers_of(k, shape) for k, shape in enumerate([(5, 8), (8, 16), (16, 8)]))
+
+    def program() -> Any:
+        mesh = Mesh({"data": 1, "model": size()})
+
+        def forward(x: Any, w1: Any, w2: Any) -> Any:
+            columns, rows = ops.shard(w1, mesh, {"model": 1}), ops.shard(w2, mesh, {"model": 0, "data": 1})
+            return allreduce.sum(ops.gelu(x @ columns) @ rows, mesh["model"])
+
+        return loaded(forward, f32(5, 8), f32(8, 16), f32(16, 8))(x, w1, w2)[0].to_numpy()
+
+    (whole,) = run_threads(program, 1)
+    for ranks in (2, 4):
+        for each in run_threads(program, ranks):
+            assert np.allclose(each, whole, rtol=1e-5, atol=1e-5)
+
+
+def test_a_rank_reads_only_its_part_of_a_mapped_file(tmp_path: Any) -> None:
+    file = tmp_path / "w.npy"
+    np.save(file, np.arange(32, dtype=np.float32).reshape(4, 8))
+
+    def program() -> Any:
+        mesh = Mesh({"model": 2})
+        mine = mesh["model"].part(np.load(file, mmap_mode="r"), axis=0)
+        assert isinstance(mine, np.memmap) and mine.shape == (2, 8)
+        model = loaded(lambda x: ops.allgather(x, mesh["model"]), f32(2, 8))
+        return model(mine)[0].to_numpy()
+
+    assert all(np.array_equal(each, np.arange(32).reshape(4, 8)) for each in run_threads(program, 2))
+
+
 # *** ranks that do not agree ***
 
 

@@ -44,5 +44,6 @@ CASES = [
     case("barrier", same, call=after_barrier, x=T("n", "m"), sizes=N, dtypes=WHOLE),
     case("send", same, call=sent, x=T("n", "m"), sizes=N, dtypes=WHOLE),
     case("recv", same, call=sent, x=T("n", "m"), sizes=N, dtypes=WHOLE),
+    case("shard", same, x=T("n", "m"), sizes=N),
     case("shard_and_stack", lambda inputs: inputs[None], inputs=T("n", "m"), sizes=N),
 ]
