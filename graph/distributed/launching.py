@@ -62,8 +62,8 @@ def launcher() -> str:
     Raises:
         DeviceError: EK0864, mpi4py or a launcher is not there.
     """
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("mpiexec")
+    installed = Path(sys.executable).with_name("mpiexec")
+    found = str(installed) if os.access(installed, os.X_OK) else shutil.which("mpiexec")
     if found is None or find_spec("mpi4py") is None:
         missing = "mpi4py" if found is not None else "mpiexec"
         raise DeviceError(
@@ -113,7 +113,7 @@ def _arguments(script: str, arguments: Sequence[str]) -> Iterator[None]:
 def _ranked_output() -> Iterator[RankedStream]:
     """Gives each line of standard output its rank."""
     before, stream = sys.stdout, RankedStream(sys.stdout)
-    sys.stdout = stream  # type: ignore[assignment]
+    sys.stdout = stream
     try:
         yield stream
     finally:

@@ -121,7 +121,7 @@ def test_meshes_have_groups_along_their_axes() -> None:
     def program() -> Any:
         mesh = Mesh({"data": 2, "model": 2})
         model = loaded(lambda x: [ops.allreduce.sum(x, mesh[axis]) for axis in mesh.axes], f32(1))
-        sums = [int(each.to_numpy()[0]) for each in model(np.float32([1 << rank()]))]
+        sums = [int(each.to_numpy()[0]) for each in model(np.array([1 << rank()], np.float32))]
         return mesh.coordinates, mesh["data"].ranks, mesh["model"].ranks, sums
 
     found = run_threads(program, 4)
