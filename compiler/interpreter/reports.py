@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ...dsl.types.dtype import DType
 from ..ir.program import Op, PointerType
 from .casts import convert
 from .machine import Evaluate, Machine, Trap, evaluates
-from .pointers import address_of
+from .pointers import InterpretedPointer, address_of
 
 
 def _patterns(op: Op, values: tuple[object, ...], first: int) -> list[int]:
@@ -18,7 +18,7 @@ def _patterns(op: Op, values: tuple[object, ...], first: int) -> list[int]:
     out = []
     for value, operand in zip(values, op.operands[first:], strict=True):
         if isinstance(operand.type, PointerType):
-            out.append(address_of(value))
+            out.append(address_of(cast(InterpretedPointer, value)))
             continue
         wide = DType.float64 if operand.dtype.is_float() else DType.int64
         out.append(int(convert(value, operand.dtype, wide).view(np.int64)))

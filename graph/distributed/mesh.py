@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class Mesh:
         GraphError: EK0860, axes that are none, or whose product is another number.
     """
 
-    def __init__(self, axes: Mapping[str, int], communicator: Any = None) -> None:
+    def __init__(self, axes: Mapping[str, int], communicator: object = None) -> None:
         world = current_world()
         self.axes = _axes_of(axes)
         chosen = world.communicator if communicator is None else _communicator_of(communicator)
@@ -172,7 +172,7 @@ def _count_of_given(world: World) -> int:
     return sum("#" in text for text in world.meshes)
 
 
-def _axes_of(axes: Any) -> dict[str, int]:
+def _axes_of(axes: object) -> dict[str, int]:
     if not isinstance(axes, Mapping) or not axes:
         raise GraphError(
             f"axes= of a mesh is a dict of sizes by name, not {shown_value(axes)}",
@@ -200,11 +200,10 @@ def _axes_of(axes: Any) -> dict[str, int]:
     return sizes
 
 
-def _communicator_of(given: Any) -> Communicator:
+def _communicator_of(given: object) -> Communicator:
     """A communicator of Einkorn's, or one over that of mpi4py."""
     if all(hasattr(given, name) for name in ("rank", "size", "allgather", "alltoall", "broadcast", "split")):
-        communicator: Communicator = given
-        return communicator
+        return cast(Communicator, given)
     with shielded():
         from .mpi import over  # an extra
 

@@ -12,7 +12,8 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any, Final
+from types import TracebackType
+from typing import Final
 
 import numpy as np
 from mpi4py import MPI
@@ -149,7 +150,7 @@ def _end_all_on_failure(comm: MPI.Intracomm) -> None:
     """Shows the exception that ends this process under its rank, and ends the other processes."""
     before = sys.excepthook
 
-    def end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.stdout.flush()
         if isinstance(error, EinkornError) or before is sys.__excepthook__:
             text = "".join(traceback.format_exception(kind, error, trace))

@@ -120,7 +120,7 @@ def pieces_of(name: str, value: TensorValue, axis: int, count: int) -> int:
 # *** between devices ***
 
 
-def on_devices(name: str, inputs: Any, ranks: Any) -> tuple[list[TensorValue], list[DeviceRef]]:
+def on_devices(name: str, inputs: object, ranks: object) -> tuple[list[TensorValue], list[DeviceRef]]:
     """The tensors and the devices of the documented form: a tensor and a buffer for each device."""
     devices = signal_devices(name, ranks)
     values = [tensor(name, f"inputs[{k}]", each) for k, each in enumerate(list_of("inputs", inputs, "tensors", CODE))]
@@ -147,7 +147,7 @@ def on_devices(name: str, inputs: Any, ranks: Any) -> tuple[list[TensorValue], l
     return values, devices
 
 
-def signal_devices(name: str, ranks: Any) -> list[DeviceRef]:
+def signal_devices(name: str, ranks: object) -> list[DeviceRef]:
     """The devices of signal buffers: each once."""
     if isinstance(ranks, TensorValue | BufferValue | str) or not isinstance(ranks, Iterable):
         wrong("signal_buffers", ranks, _HOW, code=CODE)
@@ -369,7 +369,7 @@ def recv(type: TensorType, group: RankGroup | Mesh, source: int) -> TensorValue:
     return transfer_to(result, type.device)
 
 
-def mesh_group(name: str, group: Any) -> RankGroup:
+def mesh_group(name: str, group: Ranks) -> RankGroup:
     """A group of ranks."""
     found = group_in(group)
     if found is None:

@@ -7,7 +7,6 @@ are added up in float32 and rounded once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of
@@ -22,7 +21,7 @@ from .operands import check_kind
 _PAIRS = {"sum": add, "mean": add, "max": maximum, "min": minimum}
 
 
-def allreduced(how: str, inputs: Any, ranks: Ranks) -> TensorValue | list[TensorValue]:
+def allreduced(how: str, inputs: object, ranks: Ranks) -> TensorValue | list[TensorValue]:
     """The reduction of the tensors of all ranks, on each of them."""
     name, group = f"allreduce.{how}", group_in(ranks)
     if group is not None:
@@ -33,7 +32,7 @@ def allreduced(how: str, inputs: Any, ranks: Ranks) -> TensorValue | list[Tensor
     return [reduced(how, [transfer_to(value, device) for value in values]) for device in devices]
 
 
-def reduced_and_scattered(how: str, inputs: Any, ranks: Ranks, axis: int) -> TensorValue | list[TensorValue]:
+def reduced_and_scattered(how: str, inputs: object, ranks: Ranks, axis: int) -> TensorValue | list[TensorValue]:
     """The reduction of the tensors of all ranks, of which each rank gets one piece along an axis."""
     name, group = f"reducescatter.{how}", group_in(ranks)
     if group is not None:

@@ -8,13 +8,14 @@ See also `graph.distributed.calls` (what it makes of these reports).
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...dsl import (
     AnyTensor,
     InputTensor,
     Int64,
     OutputTensor,
+    Parts,
     Pointer,
     Storable,
     int8,
@@ -29,8 +30,8 @@ S = TypeVar("S", bound=Storable)
 
 def _hand_over(what: str, out: AnyTensor, x: AnyTensor, axis: int, site: Int64):
     """Reports a tensor, or where its elements have others between them a copy of it."""
-    whole: Any = True
-    step: Any = 1
+    whole: Parts = True
+    step: Parts = 1
     for k in unroll(x.rank):
         whole = whole and (x.dim(x.rank - 1 - k) == 1 or x.strides[x.rank - 1 - k] == step)
         step = step * x.dim(x.rank - 1 - k)
@@ -46,7 +47,7 @@ def _hand_over(what: str, out: AnyTensor, x: AnyTensor, axis: int, site: Int64):
 def _report(what: str, to: Pointer[S], source: Pointer[S], x: AnyTensor, axis: int, site: Int64):
     on_host = scratch[int8](1)  # memory that no GPU has: there the addresses would mean nothing
     on_host[0] = 0
-    rows: Any = 1
+    rows: Parts = 1
     for k in unroll(axis):
         rows = rows * x.dim(k)
     print(what, to, source, x.size, rows, site, sep="|")
