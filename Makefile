@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-for-pyproject
 SIDE_BY_SIDE := --numprocesses auto --dist worksteal
 
-.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed gpu-code export-speed models models-speed test-gpu fuzz clean
+.PHONY: help demo docs test test-long test-all types unlinted everything test-pythons callers test-callers gpu-mutants test-amd test-foreign foreign-tables lint bench ops-speed collectives-speed gpu-code export-speed models models-speed test-gpu fuzz clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -94,6 +94,9 @@ test-gpu: $(READY)  ## the tests on a GPU of this machine, then its figures; wan
 
 ops-speed: $(READY)  ## time the ops of graphs beside NumPy, PyTorch, ONNX Runtime, JAX; writes docs/ops-speed.md
 	$(BIN)/python benchmarks/ops.py --update
+
+collectives-speed: callers  ## time collectives between two processes beside mpi4py and gloo
+	$(BIN)/python benchmarks/collectives.py
 
 gpu-code: $(READY)  ## count the machine code of ops next to that of Triton for GPUs that need not be here; writes docs/gpu-code.md
 	$(BIN)/python benchmarks/gpu_code.py --update
