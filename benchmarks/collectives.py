@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 SIZES = (1, 256, 16384, 1 << 20, 1 << 24)
-RENDEZVOUS = "EK_BENCH_RENDEZVOUS"  # the file by which the processes of gloo meet
+RENDEZVOUS = "EK_BENCH_RENDEZVOUS"  # the file through which gloo connects the processes
 
 
 def candidates(elements: int) -> Mapping[str, Mapping[str, Callable[[], object]]]:

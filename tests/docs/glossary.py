@@ -35,6 +35,7 @@ REFUSED = {
 PATTERN = re.compile("|".join(rf"(?:\b(?:{pattern})\b)" for pattern in REFUSED), re.IGNORECASE)
 
 LEFT: dict[str, int] = {
+    "benchmarks": 1,
     "tests": 1,
 }
 
