@@ -35,7 +35,6 @@ REFUSED = {
 PATTERN = re.compile("|".join(rf"(?:\b(?:{pattern})\b)" for pattern in REFUSED), re.IGNORECASE)
 
 LEFT: dict[str, int] = {
-    "benchmarks": 1,
     "tests": 1,
 }
 
