@@ -11,6 +11,7 @@ from einkorn.dsl import (
     OutputTensor,
     ceildiv,
     float32,
+    float64,
     gpu,
     max,
     register,
@@ -35,7 +36,8 @@ def product_block(out, a, b, bias, M: int, N: int, K: int):
     group = gpu.commit()
     for k in range(STAGES - 1):
         group = fetch(k, k)
-    sums = gpu.tile[float32](M, N)
+    wide = float64 if a.dtype == float64 else float32
+    sums = gpu.tile[wide](M, N)
     stage = 0
     for k in range(ceildiv(a.dim(1), K)):
         group.wait(pending=STAGES - 2)  # the copies of this stage are done, those of the next one are under way
@@ -44,7 +46,7 @@ def product_block(out, a, b, bias, M: int, N: int, K: int):
         sums = gpu.dot(left[stage], right[stage], sums)
         stage = select(stage == STAGES - 1, 0, stage + 1)
     group.wait()
-    sums = max(sums + gpu.load(bias.tile(0, column, (1, N)), float32), 0.0)
+    sums = max(sums + gpu.load(bias.tile(0, column, (1, N)), wide), 0.0)
     sums.cast(out.dtype).store(out.tile(row, column, (M, N)))
 
 
