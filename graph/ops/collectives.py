@@ -19,7 +19,7 @@ import numpy as np
 from ...dsl.diagnostics.errors import DTypeError, plural
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
-from ..arguments import axis_of, int_of, list_of, wrong
+from ..arguments import axis_of, in_short, int_of, list_of, wrong
 from ..distributed.calls import PREFIX, SEPARATOR
 from ..distributed.mesh import Mesh, RankGroup
 from ..driver.devices import Device, DeviceRef
@@ -149,9 +149,9 @@ def on_devices(name: str, inputs: object, ranks: object) -> tuple[list[TensorVal
 
 def signal_devices(name: str, ranks: object) -> list[DeviceRef]:
     """The devices of signal buffers: each once."""
-    if isinstance(ranks, TensorValue | BufferValue | str) or not isinstance(ranks, Iterable):
+    if isinstance(ranks, TensorValue | BufferValue):
         wrong("signal_buffers", ranks, _HOW, code=CODE)
-    buffers = list(ranks)
+    buffers = list_of("signal_buffers", ranks, _HOW, CODE)
     if not buffers or not all(isinstance(each, BufferValue) for each in buffers):
         wrong("signal_buffers", buffers, _HOW, code=CODE)
     devices = [each.device for each in buffers]
@@ -281,13 +281,21 @@ def rank_of(name: str, argument: str, given: int, group: RankGroup) -> int:
     if not 0 <= number < group.size:
         fail(
             name,
-            f"there is no rank {number} in a group of {plural(group.size, 'rank')}",
+            f"there is no rank {in_short(number)} in a group of {plural(group.size, 'rank')}",
             code=CODE,
             argument=argument,
             expected=f"0 to {group.size - 1}",
-            got=number,
+            got=in_short(number),
         )
     return number
+
+
+def _pair_of(name: str, given: object, group: RankGroup) -> tuple[int, int]:
+    """A sender and a receiver."""
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        wrong("pairs", given, "pairs of ranks, such as [(0, 1), (1, 0)]", code=CODE)
+    source, to = (rank_of(name, "pairs", each, group) for each in given)
+    return source, to
 
 
 @op(
@@ -308,8 +316,7 @@ def collective_permute(x: TensorValueLike, group: RankGroup | Mesh, pairs: Itera
         GraphError: EK0865, there is no such rank, or a rank sends or receives twice.
     """
     name, ranks = "collective_permute", mesh_group("collective_permute", group)
-    listed = [tuple(each) for each in list_of("pairs", pairs, "pairs of ranks", CODE)]
-    checked = [(rank_of(name, "pairs", a, ranks), rank_of(name, "pairs", b, ranks)) for a, b in listed]
+    checked = [_pair_of(name, each, ranks) for each in list_of("pairs", pairs, "pairs of ranks", CODE)]
     for side in (0, 1):
         if len({pair[side] for pair in checked}) < len(checked):
             text = f"a rank {('sends', 'receives')[side]} twice in {checked}"

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from einkorn.distributed import Mesh
 from support import op_cases
 from support.op_cases import first_of_each
 
@@ -301,7 +302,7 @@ class Derived(Context):
     def _example(self, signature: inspect.Signature) -> inspect.BoundArguments:
         calls = [node for node in ast.walk(ast.parse(self.op.example)) if isinstance(node, ast.Call)]
         call = next(node for node in calls if ast.unparse(node.func) == f"ops.{self.name}")
-        names = dict(vars(einkorn.graph)) | {"ops": ops, **self.values}
+        names = dict(vars(einkorn.graph)) | {"ops": ops, "Mesh": Mesh, **self.values}
         values = [eval(ast.unparse(each), names) for each in call.args]
         return signature.bind(*values, **{each.arg: eval(ast.unparse(each.value), names) for each in call.keywords})  # type: ignore[misc]
 
