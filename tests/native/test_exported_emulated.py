@@ -21,7 +21,7 @@ from support.op_cases import batches
 from einkorn.dsl.contract import exports
 from einkorn.graph.engine.model import Model
 
-FAMILIES = op_cases.families()
+FAMILIES = op_cases.exported_families()
 F32 = np.float32
 
 

@@ -11,7 +11,7 @@ from support import graphs, op_cases
 from support.exported import Exported, check_equal
 from support.op_cases import batches
 
-FAMILIES = op_cases.families()
+FAMILIES = op_cases.exported_families()
 
 
 @pytest.fixture(scope="module", autouse=True)
