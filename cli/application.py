@@ -264,7 +264,9 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
     commands.profile(script, arguments, output, trace, numbers)
 
 
-@einkorn.command("run", short_help="Run a program on several ranks.", context_settings={"ignore_unknown_options": True})
+@einkorn.command(
+    "run", short_help="Run a program on several ranks.", context_settings={"allow_interspersed_args": False}
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-n", "--ranks", default=2, show_default=True, type=click.IntRange(1), help="How many ranks there are.")
@@ -276,13 +278,16 @@ def profile(script: str, arguments: Sequence[str], output: str | None, trace: st
     help="Processes of MPI, or threads of one process.",
 )
 @click.option("--as-rank", is_flag=True, hidden=True)
-def run_on_ranks(script: str, arguments: Sequence[str], ranks: int, backend: str, as_rank: bool) -> None:
-    """Run the Python program SCRIPT on several ranks; each line that it prints begins with its rank."""
-    from ..graph.distributed.launching import run_as_rank, run_program
+def run_ranks(script: str, arguments: Sequence[str], ranks: int, backend: str, as_rank: bool) -> None:
+    """Run the Python program SCRIPT on several ranks; each line that it prints begins with its rank.
+
+    What follows SCRIPT are arguments of the program.
+    """
+    from ..graph.distributed.launching import run_as_rank, run_on_ranks
 
     if as_rank:
         run_as_rank(script, arguments)
-    elif status := run_program(script, arguments, ranks, backend):
+    elif status := run_on_ranks(script, arguments, ranks, backend):
         raise SystemExit(status)
 
 

@@ -13,7 +13,6 @@ import io
 import json
 import math
 import platform
-import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -452,23 +451,17 @@ def explain(code: str | None, printer: Printer) -> None:
 
 def profile(script: str, arguments: Sequence[str], output: str | None, trace: str | None, numbers: str | None) -> None:
     """Runs a program whose models are measured, and prints tables of their groups and of simulated memory."""
-    from ..dsl.frontend.python.user_programs import running
+    from ..dsl.frontend.python.user_programs import program_arguments, run_program
     from ..graph.profiling.profile import AMBIENT, Profile
     from ..graph.profiling.profile_page import profile_page, profile_table
 
     measured = Profile()
     AMBIENT.append(measured)
-    before = sys.argv[:], sys.path[:]
-    sys.argv, sys.path[0:0] = [script, *arguments], [str(Path(script).resolve().parent)]
     try:
-        with running(script):
-            runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        if end.code not in (None, 0):
-            raise
+        with program_arguments(script, arguments):
+            run_program(script)
     finally:
         AMBIENT.remove(measured)
-        sys.argv, sys.path[:] = before
     print(profile_table(measured))
     if output is not None:
         replace_file(Path(output), [profile_page(measured, f"Profile of {Path(script).name}").encode()])

@@ -1,7 +1,7 @@
 """Defines what a backend of collectives provides: a few functions that move bytes between ranks.
 
-Everything else (reductions, axes, dtypes, comparisons of programs) is built on these, so that a new backend is one file
-and one row of `world.BACKENDS`.
+Everything else (reductions, axes, dtypes, comparisons of programs) is built on these. A new backend is one file, and a
+case of `world._launched`.
 """
 
 from __future__ import annotations

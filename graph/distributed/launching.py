@@ -7,7 +7,6 @@ launcher of MPI, which the extra `[mpi]` installs next to Python, or which is on
 from __future__ import annotations
 
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -19,14 +18,14 @@ from typing import Final
 
 from ...dsl.diagnostics.errors import DeviceError, EinkornError
 from ...dsl.diagnostics.places import user_place
-from ...dsl.frontend.python.user_programs import running
+from ...dsl.frontend.python.user_programs import program_arguments, run_program
 from .world import RankedStream, rank, run_threads
 
 BACKENDS: Final = ("processes", "threads")
 FAILED: Final = 1
 
 
-def run_program(script: str, arguments: Sequence[str], ranks: int, backend: str) -> int:
+def run_on_ranks(script: str, arguments: Sequence[str], ranks: int, backend: str) -> int:
     """Runs a Python program on so many ranks; the status with which it ends.
 
     Args:
@@ -39,7 +38,7 @@ def run_program(script: str, arguments: Sequence[str], ranks: int, backend: str)
         DeviceError: EK0864, there is no launcher of processes.
     """
     if backend == "threads":
-        with _ranked_output() as stream, _arguments(script, arguments):
+        with _ranked_output() as stream, program_arguments(script, arguments):
             return _status(lambda: run_threads(lambda: _run(script, stream), ranks))
     child = [sys.executable, "-m", "einkorn", "run", "--as-rank", script, *arguments]
     return subprocess.run([launcher(), "-n", str(ranks), *child], check=False).returncode
@@ -49,7 +48,7 @@ def run_as_rank(script: str, arguments: Sequence[str]) -> None:
     """Runs a program in a process that the launcher has started."""
     rank()  # finds the other processes, and has exceptions end them
     try:
-        with _ranked_output() as stream, _arguments(script, arguments):
+        with _ranked_output() as stream, program_arguments(script, arguments):
             _run(script, stream)
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)  # which ends the other processes, too
@@ -77,11 +76,7 @@ def launcher() -> str:
 
 def _run(script: str, stream: RankedStream) -> None:
     try:
-        with running(script):
-            runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        if end.code not in (None, 0):
-            raise
+        run_program(script)
     finally:
         stream.finish()
 
@@ -96,17 +91,6 @@ def _status(work: Callable[[], object]) -> int:
         error.notes += getattr(error, "__notes__", [])
         raise
     return 0
-
-
-@contextmanager
-def _arguments(script: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Gives a program its arguments, and the path that Python gives to programs."""
-    before = sys.argv[:], sys.path[:]
-    sys.argv, sys.path[0:0] = [script, *arguments], [str(Path(script).resolve().parent)]
-    try:
-        yield
-    finally:
-        sys.argv, sys.path[:] = before
 
 
 @contextmanager

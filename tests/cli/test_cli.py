@@ -291,3 +291,12 @@ def test_a_table_keeps_to_the_width_of_the_terminal(
     tables = shown.splitlines()[2:]
     assert tables and max(map(len, tables)) <= width
     assert "…" not in shown and "my::add_one" in shown and "sm_90" in shown
+
+
+def test_arguments_behind_a_program_are_its_own(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nfrom einkorn.distributed import rank\nprint(rank(), sys.argv[1:], __name__)\n")
+    given = ["-n", "5", "--backend", "x", "--", "-h"]
+    status, written, _ = run("run", "-n", "2", "--backend", "threads", str(program), *given)
+    assert status == 0
+    assert sorted(written.splitlines()) == [f"[rank {rank}] {rank} {given} __main__" for rank in range(2)]
