@@ -5,16 +5,17 @@ See also `reports` (how reports are read and worded).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...dsl.contract import abi
 from ...dsl.diagnostics.errors import DeviceError, EinkornError, KernelError
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
-from ..distributed.calls import CollectiveCalls, is_collective
-from ..distributed.world import show
+from ..distributed.names import is_collective
 from ..findings.data_races import ACCESS, BEGIN, Accesses
 from ..findings.prints import OP as TENSORS
 from ..findings.prints import PrintOptions, TensorPrints
@@ -25,6 +26,13 @@ from .call_plan import CallPlan
 from .native_call import NativeCall
 from .outputs import Filling
 from .simulated_call import Ending, SimulatedCall, ending_of
+
+if TYPE_CHECKING:
+    from ..distributed.calls import CollectiveCalls
+
+# Programs without ranks do not load these.
+COLLECTIVE_CALLS: ExtensionPoint[type[CollectiveCalls]] = ExtensionPoint("graph.distributed.calls", "CollectiveCalls")
+RANKED: ExtensionPoint[Callable[[str], str]] = ExtensionPoint("graph.distributed.world", "ranked")
 
 
 class ReportCollector:
@@ -45,7 +53,7 @@ class ReportCollector:
         self.interrupt: BaseException | None = None
         self.prints = TensorPrints(plan.code.prints) if plan.code.prints != PrintOptions() else None
         self._accesses = Accesses()
-        self._collectives = CollectiveCalls(plan.ir)
+        self._collectives: CollectiveCalls | None = None
         self._quiet = False  # whether prints are left out
         self._reported_by, self._late = "", False  # which thread has reported, and whether the call was over by then
         native.report_to(self, plan.code.abi)
@@ -85,6 +93,8 @@ class ReportCollector:
         if report.kind != "print":
             return read_failure(report, arguments)
         if is_collective(report.op):
+            if self._collectives is None:
+                self._collectives = COLLECTIVE_CALLS.get()(self._plan.ir)
             self._collectives.take(report, arguments)
             return None
         if self._quiet or (self._filling is not None and self._filling.quiet):
@@ -92,7 +102,9 @@ class ReportCollector:
         if self.prints is not None and report.op == TENSORS:
             self.prints.take(report, arguments)
         else:
-            show(render(report, arguments))
+            ranked, text = RANKED.get_if_loaded(), render(report, arguments)
+            sys.stdout.write(text if ranked is None else ranked(text))
+            sys.stdout.flush()
         return None
 
     def raise_reported(self, by: str, late: bool) -> None:

@@ -27,15 +27,9 @@ from . import collectives
 from .communicator import CollectiveCall
 from .failures import ranks_text
 from .mesh import RankGroup, group_of
+from .names import SEPARATOR, is_collective
 
-PREFIX: Final = "collective::"  # begins the names of their kernels
-SEPARATOR: Final = "|"
 OF_TWO: Final = ("send", "recv")  # which some ranks of a group have and others have not
-
-
-def is_collective(op: str) -> bool:
-    """Whether an op of this name is a collective."""
-    return op.startswith(PREFIX)
 
 
 @dataclass(frozen=True)

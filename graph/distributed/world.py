@@ -40,6 +40,11 @@ class World:
         self.meshes: dict[str, Any] = {}
         self.line = ""
 
+    def ranked(self, text: str) -> str:
+        """The lines that a text ends, each with the number of this rank; the line that it begins is kept."""
+        *lines, self.line = (self.line + text).split("\n")
+        return "".join(f"[rank {self.communicator.rank}] {line}\n" for line in lines)
+
 
 class _Worlds(threading.local):
     """The world of a thread that is a rank, and that of the process."""
@@ -88,9 +93,7 @@ class RankedStream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Adds to the line of this rank."""
-        world = current_world()
-        *lines, world.line = (world.line + text).split("\n")
-        self.stream.write("".join(f"[rank {world.communicator.rank}] {line}\n" for line in lines))
+        self.stream.write(current_world().ranked(text))
         return len(text)
 
     def flush(self) -> None:
@@ -104,15 +107,12 @@ class RankedStream(io.TextIOBase):
         self.flush()
 
 
-def show(text: str) -> None:
-    """Writes what kernels print to standard output. Where there are several ranks, it writes whole lines, each of which
-    begins with the rank."""
+def ranked(text: str) -> str:
+    """What is written for a text that a kernel prints: of several ranks, whole lines that begin with the rank."""
     world = _worlds.own or _process.world
-    if world is not None and world.communicator.size > 1 and not isinstance(sys.stdout, RankedStream):
-        *lines, world.line = (world.line + text).split("\n")
-        text = "".join(f"[rank {world.communicator.rank}] {line}\n" for line in lines)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    if world is None or world.communicator.size == 1 or isinstance(sys.stdout, RankedStream):
+        return text
+    return world.ranked(text)
 
 
 def run_threads(function: Callable[[], R], ranks: int) -> list[R]:

@@ -12,16 +12,17 @@ See also `distributed.calls` (what happens at a call), `reducing` (`allreduce`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ...dsl.diagnostics.errors import DTypeError, plural
+from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import user_place
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of, in_short, int_of, list_of, wrong
-from ..distributed.calls import PREFIX, SEPARATOR
-from ..distributed.mesh import Mesh, RankGroup
+from ..distributed.names import PREFIX, SEPARATOR
 from ..driver.devices import Device, DeviceRef
 from ..staging.value import BufferValue, TensorValue, TensorValueLike
 from ..types.dims import Dim, StaticDim
@@ -30,6 +31,9 @@ from .indexing import slice_tensor
 from .movement import concat, stack, transfer_to
 from .operands import tensor
 from .stage import builtin, current, fail, op, require
+
+if TYPE_CHECKING:
+    from ..distributed.mesh import Mesh, RankGroup
 
 __all__ = [
     "allgather",
@@ -46,10 +50,11 @@ __all__ = [
 FAMILY = "collectives"
 ON_HOST = "the ranks exchange memory of the host"
 IN_GRAPHS = "ranks agree on its turn in a graph"
-Ranks = Iterable[BufferValue] | RankGroup | Mesh
+Ranks: TypeAlias = "Iterable[BufferValue] | RankGroup | Mesh"
+MESHES: ExtensionPoint[ModuleType] = ExtensionPoint("graph.distributed.mesh")  # there is no mesh where it is not loaded
 CODE = "EK0865"
 
-_HOW = "a group of a mesh such as mesh['model'], or one buffer for each device: Signals(devices).input_types()"
+_BUFFERS = "buffers, one for each device (Signals(devices).input_types()), or a group of a mesh such as mesh['model']"
 
 
 # *** over a mesh ***
@@ -57,7 +62,16 @@ _HOW = "a group of a mesh such as mesh['model'], or one buffer for each device: 
 
 def group_in(ranks: Ranks) -> RankGroup | None:
     """The group of ranks, or None of buffers of several devices."""
-    return ranks.group if isinstance(ranks, Mesh) else ranks if isinstance(ranks, RankGroup) else None
+    if (mesh := mesh_in(ranks)) is not None:
+        return mesh.group
+    meshes = MESHES.get_if_loaded()
+    return ranks if meshes is not None and isinstance(ranks, meshes.RankGroup) else None
+
+
+def mesh_in(given: object) -> Mesh | None:
+    """The mesh that an argument is; None where it is none."""
+    meshes = MESHES.get_if_loaded()
+    return given if meshes is not None and isinstance(given, meshes.Mesh) else None
 
 
 def over_mesh(
@@ -150,10 +164,10 @@ def on_devices(name: str, inputs: object, ranks: object) -> tuple[list[TensorVal
 def signal_devices(name: str, ranks: object) -> list[DeviceRef]:
     """The devices of signal buffers: each once."""
     if isinstance(ranks, TensorValue | BufferValue):
-        wrong("signal_buffers", ranks, _HOW, code=CODE)
-    buffers = list_of("signal_buffers", ranks, _HOW, CODE)
+        wrong("signal_buffers", ranks, f"a list of {_BUFFERS}", code=CODE)
+    buffers = list_of("signal_buffers", ranks, _BUFFERS, CODE)
     if not buffers or not all(isinstance(each, BufferValue) for each in buffers):
-        wrong("signal_buffers", buffers, _HOW, code=CODE)
+        wrong("signal_buffers", buffers, f"a list of {_BUFFERS}", code=CODE)
     devices = [each.device for each in buffers]
     if len(set(devices)) < len(devices):
         text = f"the signal buffers lie on {_listed(devices)}, and each device takes part once"
@@ -399,7 +413,7 @@ def shard(x: TensorValueLike, mesh: Mesh, axes: Mapping[str, int]) -> TensorValu
     """
     name = "shard"
     value = tensor(name, "x", x)
-    if not isinstance(mesh, Mesh) or not isinstance(axes, Mapping):
+    if mesh_in(mesh) is None or not isinstance(axes, Mapping):
         text = 'a tensor is cut by a mesh and its axes, such as mesh, {"model": 0}'
         fail(name, text, code=CODE, argument="axes", expected="a dict of axes by name", got=type(axes).__name__)
     places = [axis_of(axis, value.rank) for axis in axes.values()]
