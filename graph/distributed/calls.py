@@ -37,7 +37,7 @@ class Collective:
     """What a kernel reports of its collective.
 
     Attributes:
-        op, group, dtype, option: as `ops.collectives.described` says them.
+        op, group, dtype, option: as `ops.collectives.staged` joins them.
         numbers: of the five numbers, whether it is known when code is made, and it, or else its place among the values.
     """
 

@@ -81,21 +81,22 @@ def over_mesh(
     kernel = name.partition(".")[0]
     on_host = transfer_to(value, DeviceRef.CPU())
     packed_refused(name, value.dtype)
-    given = {"what": described(kernel, group, value.dtype, option), **parameters}
-    expected = TensorType(out.dtype, out.shape, DeviceRef.CPU())
-    result = builtin(FAMILY, f"{PREFIX}{kernel}", [on_host, site()], given, [expected])[0]
+    result = staged(kernel, [on_host], group, option, TensorType(out.dtype, out.shape, DeviceRef.CPU()), **parameters)
     return transfer_to(result, value.device)
 
 
-def described(kernel: str, group: RankGroup, dtype: DType, option: str) -> str:
-    """What the kernel reports: see `distributed.calls`."""
-    return SEPARATOR.join((kernel, group.text, dtype.name, option))
+def staged(
+    kernel: str, inputs: Sequence[TensorValue], group: RankGroup, option: str, out: TensorType, **parameters: Any
+) -> TensorValue:
+    """Stages the kernel of a collective, whose inputs and output lie on the host.
 
-
-def site() -> TensorValue:
-    """A number for a collective, which it has in its graph alone and on all ranks, as a constant."""
+    The kernel gets a text to report (see `distributed.calls`), and as its last input the number of its node, which
+    identifies the collective within its graph and is the same on all ranks.
+    """
     graph = current(FAMILY)
-    return graph.stage_constant(np.asarray(graph.next_node, np.int64), DeviceRef.CPU(), user_place())
+    site = graph.stage_constant(np.asarray(graph.next_node, np.int64), DeviceRef.CPU(), user_place())
+    what = SEPARATOR.join((kernel, group.text, out.dtype.name, option))
+    return builtin(FAMILY, f"{PREFIX}{kernel}", [*inputs, site], {"what": what, **parameters}, [out])[0]
 
 
 def packed_refused(name: str, dtype: DType) -> None:
@@ -350,8 +351,7 @@ def barrier(group: RankGroup | Mesh) -> None:
     """Waits until all ranks of a group have come here."""
     ranks = mesh_group("barrier", group)
     done = TensorType(DType.int8, [0], DeviceRef.CPU())
-    what = described("barrier", ranks, DType.int8, "")
-    builtin(FAMILY, f"{PREFIX}barrier", [site()], {"what": what}, [done])
+    staged("barrier", [], ranks, "", done)
 
 
 @op(
@@ -384,9 +384,8 @@ def recv(type: TensorType, group: RankGroup | Mesh, source: int) -> TensorValue:
     if not isinstance(type, TensorType):
         wrong("type", type, "a TensorType")
     packed_refused(name, type.dtype)
-    what = described(name, ranks, type.dtype, str(rank_of(name, "source", source, ranks)))
     on_host = TensorType(type.dtype, type.shape, DeviceRef.CPU())
-    result = builtin(FAMILY, f"{PREFIX}recv", [site()], {"what": what}, [on_host])[0]
+    result = staged(name, [], ranks, str(rank_of(name, "source", source, ranks)), on_host)
     return transfer_to(result, type.device)
 
 

@@ -22,7 +22,7 @@ _PAIRS = {"sum": add, "mean": add, "max": maximum, "min": minimum}
 
 
 def allreduced(how: str, inputs: object, ranks: Ranks) -> TensorValue | list[TensorValue]:
-    """The reduction of the tensors of all ranks, on each of them."""
+    """Reduces the tensors of all ranks; each rank gets the whole result."""
     name, group = f"allreduce.{how}", group_in(ranks)
     if group is not None:
         value = checked(name, how, one_tensor(name, inputs))
@@ -33,7 +33,7 @@ def allreduced(how: str, inputs: object, ranks: Ranks) -> TensorValue | list[Ten
 
 
 def reduced_and_scattered(how: str, inputs: object, ranks: Ranks, axis: int) -> TensorValue | list[TensorValue]:
-    """The reduction of the tensors of all ranks, of which each rank gets one piece along an axis."""
+    """Reduces the tensors of all ranks and cuts the result along an axis into equal pieces; rank k gets piece k."""
     name, group = f"reducescatter.{how}", group_in(ranks)
     if group is not None:
         value = checked(name, how, one_tensor(name, inputs))
