@@ -224,7 +224,7 @@ def _loop(group: list[BasicBlock], share: Share, lines: Mapping[str, float]) -> 
     size: dict[str, float] = {}
     for one in own:
         size[one.line] = size.get(one.line, 0) + one.bytes
-    if any(size[line] < lines[line] for line in size):
+    if any(size[line] < lines.get(line, 0) for line in size):
         return Path()  # the rest of a loop that takes several elements at once
     stored = sum(one.bytes for one in own if one.opcode in ("STG", "ST"))
     loaded = sum(one.bytes for one in own if one.opcode not in ("STG", "ST"))
@@ -288,9 +288,18 @@ def accesses(blocks: list[BasicBlock]) -> str:
 
 
 def steady_loop(blocks: list[BasicBlock], opcode: str) -> Path:
-    """One round of the innermost loop that has most of an instruction."""
-    loops = [_straight(loop) for loop in _innermost(blocks)]
-    return max(loops, key=lambda path: products(path, opcode), default=Path())
+    """One round of the innermost loop that has most of an instruction, along the path of wide accesses."""
+    rounds = [_best(loop, loop[-1], loop[-1], Share(1, 1), {}) or Path() for loop in _around(blocks, opcode)]
+    return max(rounds, key=lambda path: (products(path, opcode), path.wide), default=Path())
+
+
+def _around(blocks: list[BasicBlock], opcode: str, head: BasicBlock | None = None) -> list[list[BasicBlock]]:
+    """The loops that have an instruction while no loop within them does."""
+    found = []
+    for group in _components(blocks, head or blocks[0], head):
+        if _is_loop(group, head) and products(_straight(group), opcode):
+            found += _around(group, opcode, group[-1]) or [group]
+    return found
 
 
 def products(path: Path, opcode: str) -> float:

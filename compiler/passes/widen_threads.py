@@ -17,6 +17,7 @@ multiple too, and goes on by one, and `i // n` stays. Otherwise threads also pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from ...dsl.diagnostics.dataclass import dataclass
@@ -66,6 +67,7 @@ class _Plan:
         width: how many a thread takes.
         pointers: what is read or written at the position, or at what is left of it by a divisor.
         divisors: of the position.
+        same, own: what is done alike for all elements of a thread, and what is done for each.
     """
 
     position: Value
@@ -74,6 +76,8 @@ class _Plan:
     width: int = 0
     pointers: list[Value] = field(default_factory=list)
     divisors: list[Value] = field(default_factory=list)
+    same: list[Op] = field(default_factory=list)
+    own: list[Op] = field(default_factory=list)
 
 
 def _plan(launch: Op) -> _Plan | None:
@@ -109,10 +113,10 @@ def _plan(launch: Op) -> _Plan | None:
                 sizes.append(max(type.dtype.bits, 8))
                 plan.pointers += [pointer] if pointer not in plan.pointers else []
     plan.width = _width(sizes, plan.divisors, len(ops))
-    same = {id(op) for op in _same_for_all(plan)}
-    if any(op.opcode is ASSERT and id(op) not in same for op in ops):
+    if plan.width == 1:
         return None
-    return plan if plan.width > 1 else None
+    _divide(plan, ops)
+    return None if any(op.opcode is ASSERT for op in plan.own) else plan
 
 
 def _goes_along(load: Op, left: set[int]) -> bool:
@@ -190,9 +194,8 @@ def _whole(builder: Builder, plan: _Plan, vector: Value) -> None:
     for divisor in plan.divisors:
         groups = builder.idiv(divisor, width)
         parts[divisor.serial] = (builder.imul(builder.irem(vector, groups), width), builder.idiv(vector, groups))
-    same = _same_for_all(plan)
     known: dict[int, Value] = {}
-    for op in same:
+    for op in plan.same:
         if op.opcode is UDIV and op.operands[0] is plan.position:
             known[op.results[0].serial] = parts[op.operands[1].serial][1]
         else:
@@ -202,31 +205,26 @@ def _whole(builder: Builder, plan: _Plan, vector: Value) -> None:
     with builder.inside(rounds):
         k = rounds.args[0]
         known[plan.position.serial] = builder.iadd(base, k)
-        for op in plan.body.ops[:-1]:
-            if any(op is each for each in same):
-                continue
-            if op.opcode in (UDIV, UREM) and op.operands[0] is plan.position:
-                rest, quotient = parts[op.operands[1].serial]
-                known[op.results[0].serial] = quotient if op.opcode is UDIV else builder.iadd(rest, k)
+        for op in plan.own:
+            if op.opcode is UREM and op.operands[0] is plan.position:
+                known[op.results[0].serial] = builder.iadd(parts[op.operands[1].serial][0], k)
             else:
                 again(builder, op, known)
         builder.end()
 
 
-def _same_for_all(plan: _Plan) -> list[Op]:
-    """What is done alike for all elements of a thread, which have the same quotients."""
-    ops = plan.body.ops[:-1]
+def _divide(plan: _Plan, ops: Sequence[Op]) -> None:
+    """Divides what is done: the elements of a thread have the same quotients."""
     stored = {op.operands[-2].serial for op in ops if op.opcode is STORE}
     varying = {plan.position.serial}
-    found: list[Op] = []
     for op in ops:
         alike = not any(value.serial in varying for value in op.operands) and op.opcode not in (STORE, NOTE)
         is_quotient = op.opcode is UDIV and op.operands[0] is plan.position
         if is_quotient or (alike and not (op.opcode is LOAD and op.operands[-2].serial in stored)):
-            found.append(op)
+            plan.same.append(op)
         else:
+            plan.own.append(op)
             varying |= {value.serial for value in op.results}
-    return found
 
 
 def again(builder: Builder, op: Op, known: dict[int, Value]) -> None:

@@ -44,6 +44,10 @@ class Members:
         """Whether the size of an axis is 1, where it is known at compile time."""
         raise NotImplementedError
 
+    def is_known(self, axis: int) -> bool:
+        """Whether the size of an axis is known at compile time."""
+        raise NotImplementedError
+
     def position(self, *index: Any) -> Any:
         """The row-major position of an index."""
 
@@ -291,6 +295,8 @@ Argument = Numbers | Memory  # what a kernel is called with
 
 class Destination(Protocol):
     """What a kernel writes to, inside of another kernel."""
+
+    def is_known(self, axis: int) -> bool: ...
 
     def is_one(self, axis: int) -> bool: ...
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from ...dsl import AnyDType, AnyTensor, Floating, Index, Parts, ceildiv, exp2, float32, fma, gpu, max, min, select
 from ..math.exponential import exp2_by_instruction, has_exp2, reciprocal_of_sum
@@ -49,18 +50,29 @@ def attend_by_tiles(
     masked: bool,
     how: tuple[bool, int, float],
     bounds: Bounds,
-    width: int,
 ) -> None:
-    """The result for all queries; queries and values have at most `width` numbers, one of `WIDTHS`."""
-    m = tensors[0].dim(-2)
+    """The result for all queries; `suits_tiles` says of which tensors.
+
+    Where the number of queries is known at the call only, there is code for few and for many queries, and none for numbers
+    between, of which the large tiles waste some rows.
+    """
+    out, query, _, _ = tensors
+    m, size = query.dim(-2), max(query.dim(-1), out.dim(-1))
+    width = WIDTHS[0] if size <= WIDTHS[0] else WIDTHS[1] if size <= WIDTHS[1] else WIDTHS[2]
+    N = 64 if width < WIDTHS[2] else 32
     if m <= FEW:
-        _launch(group, tensors, mask, masked, how, bounds, (FEW, 64 if width < 128 else 32, width, 32))
-    elif m <= 64:
-        _launch(group, tensors, mask, masked, how, bounds, (64, 64 if width < 128 else 32, width, 128))
-    elif width < 128:
-        _launch(group, tensors, mask, masked, how, bounds, (128, 64, width, 256))
+        _launch(group, tensors, mask, masked, how, bounds, (FEW, N, width, 32))
+    elif query.is_known(-2) and m <= 64:
+        _launch(group, tensors, mask, masked, how, bounds, (64, N, width, 128))
     else:
-        _launch(group, tensors, mask, masked, how, bounds, (128, 32, width, 256))
+        _launch(group, tensors, mask, masked, how, bounds, (128, N, width, 256))
+
+
+def suits_tiles(query: AnyTensor, out: AnyTensor) -> Any:
+    """Whether the sizes of heads are known at compile time, and fit."""
+    if not (query.is_known(-1) and out.is_known(-1)):
+        return False
+    return query.dim(-1) <= WIDTHS[2] and out.dim(-1) <= WIDTHS[2]
 
 
 def _launch(
@@ -112,11 +124,7 @@ def _launch(
                 s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))
             return s
 
-        acc, total = gpu.tile[float32](M, D), gpu.tile[float32](M, 1)
-        if comes_in_pieces(keys) & comes_in_pieces(values):
-            acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores, PIECE)
-        else:
-            acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores, 1)
+        acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores)
         result = acc * total.map(lambda t: select(t == 0, float32(0), reciprocal_of_sum(t)))
         result.cast(out.dtype).store(out[lead, head, :, :].tile(row, 0, (M, D)))
 
@@ -130,23 +138,27 @@ def _along(
     stages: tuple[AnyTensor, AnyTensor],
     steps: tuple[Index, Index],
     scores: Callable[[Parts, Index], Parts],
-    align: int,
 ) -> tuple[Parts, Parts]:
     """The sums of values, weighted by the powers of scores, and of the weights.
 
     Args:
         shape: rows and columns of a tile of scores, numbers of a value, threads.
-        tensors: keys and values, whose rows come in pieces of `align` bytes.
+        tensors: keys and values.
         stages: two tiles of keys and two of values in shared memory.
         steps: the first tile of keys, and the one after the last.
         scores: of products of queries and keys, of which the first key has a number.
     """
     M, N, D, _ = shape
     (keys, values), (sk, sv) = tensors, stages
+    aligned = comes_in_pieces(keys) & comes_in_pieces(values)
 
     def fetch(step: Index, stage: Index):
-        gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=align))
-        gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=align))
+        if aligned:
+            gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=PIECE))
+            gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=PIECE))
+        else:
+            gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D)))
+            gpu.copy_async(sv[stage], values.tile(step, 0, (N, D)))
         return gpu.commit()
 
     acc, zero = gpu.tile[float32](M, D), gpu.tile[float32](M, N)

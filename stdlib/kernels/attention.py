@@ -43,7 +43,7 @@ from ..algorithms.algorithm import product, unravelled, wide_dtype
 from ..algorithms.few_queries import DEPTH, VALUES, WORK, Part, by_query, ends
 from ..algorithms.references import Array
 from ..algorithms.teams import across_warp, by_warps
-from ..algorithms.tile_attention import WIDTHS, attend_by_tiles
+from ..algorithms.tile_attention import attend_by_tiles, suits_tiles
 from ..algorithms.tile_products import has_tiles
 
 T = TypeVar("T", bound=Floating)
@@ -231,13 +231,8 @@ def _attend(
     group = max(out.dim(-3) // max(key.dim(-3), 1), 1)
     lanes = ctx.target.vector_bits // wide.bits
     if ctx.target.is_gpu:
-        size = max(query.dim(-1), out.dim(-1))
-        if has_tiles(out.dtype) and size <= WIDTHS[0]:
-            attend_by_tiles(group, tensors, mask, masked, how, bounds, WIDTHS[0])
-        elif has_tiles(out.dtype) and size <= WIDTHS[1]:
-            attend_by_tiles(group, tensors, mask, masked, how, bounds, WIDTHS[1])
-        elif has_tiles(out.dtype) and size <= WIDTHS[2]:
-            attend_by_tiles(group, tensors, mask, masked, how, bounds, WIDTHS[2])
+        if has_tiles(out.dtype) and suits_tiles(query, out):
+            attend_by_tiles(group, tensors, mask, masked, how, bounds)
         else:
             _by_warp(wide, group, tensors, mask, how, bounds)
     elif (query.dim(-2) <= SINGLE_QUERIES) & (query.dim(-1) <= DEPTH) & (out.dim(-1) <= VALUES):

@@ -145,15 +145,18 @@ ATTENDED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "a causal window": ((2, 33, 32), (2, 33, 32), {"causal": True, "window": 5}),
     "wide": ((1, 17, 96), (1, 40, 96), {}),
     "batches": ((2, 2, 9, 16), (2, 1, 20, 16), {"scale": -0.5}),
+    "odd": ((1, 20, 31), (1, 70, 31), {"causal": True}),
 }
 
 
-def attended(device: Any, dtype: Any, name: str, mask: Array | None = None, **more: Any) -> None:
+def attended(device: Any, dtype: Any, name: str, mask: Array | None = None, shapes: Any = (), **more: Any) -> None:
     queries, keys, how = ATTENDED[name]
     q, k, v = drawn(dtype, *queries), drawn(dtype, *keys), drawn(dtype, *keys[:-1], keys[-1] - 8)
     how = {**how, **more}
     operands = [q, k, v] if mask is None else [q, k, v, mask]
-    found = result(device, lambda q, k, v, *m: ops.attention(q, k, v, mask=m[0] if m else None, **how), *operands)
+    found = result(
+        device, lambda q, k, v, *m: ops.attention(q, k, v, mask=m[0] if m else None, **how), *operands, shapes=shapes
+    )
     given = (how.get("causal", False), how.get("window", 0), how.get("scale", keys[-1] ** -0.5))
     seen = np.float64(0) if mask is None else mask.astype(np.float64)
     lengths, offsets = how.get("valid_length"), how.get("offset", 0)
@@ -168,6 +171,26 @@ def attended(device: Any, dtype: Any, name: str, mask: Array | None = None, **mo
 @pytest.mark.parametrize("name", ATTENDED)
 def test_attention_in_ptx(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     attended(on_ptx(monkeypatch), BF16 if len(name) % 2 else F16, name)
+
+
+@pytest.mark.parametrize("name", ("causal", "one query", "wide", "odd"))
+def test_attention_of_any_number_of_queries(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """One kernel takes few and many queries, whose number is known at the call only."""
+    queries, keys, _ = ATTENDED[name]
+    size = keys[-1]
+    shapes = ((queries[0], "m", size), (keys[0], "n", size), (keys[0], "n", size - 8))
+    attended(on_ptx(monkeypatch), BF16 if len(name) % 2 else F16, name, shapes=shapes)
+
+
+@pytest.mark.parametrize("size", (64, 128, 256))
+def test_code_of_any_number_of_queries(size: int) -> None:
+    """Heads up to 128 go by tiles in two kernels, for few and for many queries, and larger ones without."""
+    types = [TensorType(DType.float16, ("b", 4, "m", size), GPU)] * 3
+    code = Graph("attention", lambda q, k, v: ops.attention(q, k, v, causal=True, window=99), types).code(
+        "asm", "sm_90a"
+    )
+    assert code.count(".visible .entry") == (2 if size <= 128 else 1)
+    assert ("mma.sync" in code) == (size <= 128)
 
 
 def test_attention_with_masks_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

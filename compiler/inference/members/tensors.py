@@ -62,12 +62,27 @@ def tensor_strides(here: Point, owner: KernelTensor) -> tuple[Value, ...]:
     return owner.strides(here.builder)
 
 
+@method(KernelTensor, "is_known")
+def tensor_is_known(call: Point, owner: KernelTensor, axis: Any) -> bool:
+    """Whether a size is known now, and not at run time only."""
+    return owner.dims[_known_axis(call, owner, axis, "is_known")].const is not None
+
+
 @method(KernelTensor, "is_one")
 def tensor_is_one(call: Point, owner: KernelTensor, axis: Any) -> bool:
     """Whether a size is known to be 1 now; False for a size known at run time only."""
-    if type(axis) is not int or not -owner.rank <= axis < owner.rank:
-        raise call.error("EK0208", f"is_one() takes an axis known at compile time, not {describe(axis)}", "axis")
-    return bool(owner.dims[axis].const == 1)
+    return bool(owner.dims[_known_axis(call, owner, axis, "is_one")].const == 1)
+
+
+def _known_axis(call: Point, owner: KernelTensor, axis: Any, member: str) -> int:
+    """The axis that a member of this name takes: a number known at compile time, of an axis of the tensor."""
+    if type(axis) is not int:
+        text = f"{member}() takes an axis known at compile time, not {describe(axis)}"
+        raise call.error("EK0208", text, "axis")
+    if not -owner.rank <= axis < owner.rank:
+        text = f"'{owner.name}' has {plural(owner.rank, 'axis')}, there is no axis {axis}"
+        raise call.error("EK0218", text, "axis", notes=owner.declaration())
+    return axis
 
 
 @member(KernelTensor, "size")
@@ -77,12 +92,7 @@ def tensor_size(here: Point, owner: KernelTensor) -> Value:
 
 @method(KernelTensor, "dim")
 def tensor_dim(call: Point, owner: KernelTensor, axis: Any) -> Any:
-    if type(axis) is not int:
-        raise call.error("EK0208", f"dim() takes an axis known at compile time, not {describe(axis)}", "axis")
-    if not -owner.rank <= axis < owner.rank:
-        text = f"'{owner.name}' has {plural(owner.rank, 'axis')}, there is no axis {axis}"
-        raise call.error("EK0218", text, "axis", notes=owner.declaration())
-    return size(owner, axis % owner.rank)
+    return size(owner, _known_axis(call, owner, axis, "dim") % owner.rank)
 
 
 def size(tensor: KernelTensor, axis: int) -> Value | int:
