@@ -21,6 +21,7 @@ See also `dsl.contract.exports` (what a door is written from), `c_calls`, `c_sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ...dsl.contract.exports import ExportSpec
 from ...dsl.diagnostics.errors import TargetError
@@ -30,9 +31,11 @@ from ..targets import Target
 from .c_calls import FAILURES, HEAD, SMALL, PlainCallText
 from .c_sizes import PlanText
 from .c_stages import StagedCallText
-from .c_tables import DescriptorText, tables_text
+from .c_tables import DescriptorText, run_function, tables_text
 from .c_weights import weights_texts
 from .text import DECLARATIONS
+
+_IN_REGISTERS: Final = 5  # so many arguments, and one more, are passed in registers by each convention
 
 
 def c_text(spec: ExportSpec, target: Target) -> str:
@@ -77,18 +80,20 @@ class _PublicText:
             tensors = [*self.inputs, *self.sizes, *self.outputs, "ptr %workspace", "ptr %why"]
             yield self._handing("_in", tensors, "@call_in")
             yield self._handing("_workspace", self.sizes, "@workspace", result="i64")
-            yield self._handing("_prepare", [*self.sizes, "ptr %plan", "ptr %why"], "@prepare")
-            yield self._handing("_run", ["ptr %plan", *self.tensors, "ptr %workspace", "ptr %why"], "@run_checked")
+            yield self._handing("_prepare", [*self.sizes, "ptr %plan", "ptr %why"], "@plan")
+            yield self._handing(
+                "_run", ["ptr %plan", *self.tensors, "ptr %workspace", "ptr %why"], run_function(self.spec)
+            )
 
     def _handing(self, name: str, parameters: Sequence[str], to: str, result: str = "i32") -> str:
         """A function that hands its parameters on: sizes as an array, tensors as one, the others as they are."""
         f = FunctionText(f"@{self.spec.name}{name}", result, parameters, attributes=f"|{SMALL}")
         given = []
-        if to == "@run_checked":
+        if to == run_function(self.spec):
             given.append("ptr %plan")
-        if to in ("@call_in", "@workspace", "@prepare"):
+        if to in ("@call_in", "@workspace", "@plan"):
             given.append(f"ptr {_array(f, 'i64', self.sizes)}")
-        if to in ("@call_in", "@run_checked"):
+        if to in ("@call_in", run_function(self.spec)):
             given.append(f"ptr {_array(f, 'ptr', self.tensors)}")
         known = {*self.sizes, *self.tensors, *given}
         given += [each for each in parameters if each not in known]
@@ -99,7 +104,12 @@ class _PublicText:
         """The plain form, which gives back computed sizes."""
         spec, shown = self.spec, shown_late(self.spec)
         late = [f"ptr %k{k}" for k in shown]
-        f = FunctionText(f"@{spec.name}", "i32", [*self.inputs, *self.sizes, *self.outputs, *late, "ptr %why"])
+        given = [*self.inputs, *self.sizes, *self.outputs, *late]
+        f = FunctionText(f"@{spec.name}", "i32", [*given, "ptr %why"], attributes=f"|{SMALL}")
+        if spec.stages == 1 and not spec.temps and not spec.looks_at_stacks and len(given) < _IN_REGISTERS:
+            words = [*given, "ptr null", "ptr %why"]
+            f.leave(f.call(f"@{spec.name}_in", words, "i32"))
+            return f.text()
         sizes = _array(f, "i64", self.sizes, len(spec.late_names))
         status = f.call("@call", [f"ptr {sizes}", f"ptr {_array(f, 'ptr', self.tensors)}", "ptr %why"], "i32")
         for k in shown:

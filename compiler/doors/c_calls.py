@@ -9,8 +9,7 @@ See also `c_sizes` (plans), `c_stages` (entries that compute sizes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from ...dsl.contract import abi
@@ -107,6 +106,7 @@ declare i32 @llvm.umin.i32(i32, i32)
 
 SMALL: Final = "minsize optsize"  # attributes of functions that need not be fast
 CALL: Final = ["ptr %sizes", "ptr %tensors", "ptr %why"]
+_FEW_TENSORS: Final = 3
 _RUN: Final = ["ptr %plan", "ptr %tensors", "ptr %workspace", "ptr %why"]
 
 
@@ -158,45 +158,63 @@ class CallText:
             f.store("i32", -1, f.at("%why", ExportedFailure.argument.offset))
             f.store("i32", -1, f.at("%why", ExportedFailure.axis.offset))
 
-    @contextmanager
-    def _unless(self, f: FunctionText, test: str) -> Iterator[None]:
-        with f.when(f.value(f"xor i1 {test}, true")):
-            yield
-
     def failed(self, f: FunctionText, row: str | Number, expected: Number = 0, got: Number = 0) -> str:
         number = self.spec.row(row) if isinstance(row, str) and not row.startswith("%") else row
         return f.call("@fail", ["ptr %why", f"i64 {number}", f"i64 {expected}", f"i64 {got}"], "i32")
 
     def check_tensors(self, f: FunctionText) -> None:
         """That no address is null or wrongly aligned, and that what is written overlaps with nothing. Tensors without
-        elements may have any address."""
+        elements may have any address. Few tensors are looked at one by one, without a loop."""
         spec, at = self.spec, self.at
         count = len(spec.tensors)
-        if not count:
-            return
 
         def tensor(k: Number) -> tuple[str, str, str]:
             """Its address, its bytes, its facts."""
-            place = f.left(k, 3)
+            place = k * 8 if isinstance(k, int) else f.left(k, 3)
             address = f.load("i64", f.at("%tensors", place))
             return address, f.load("i64", f.at(f.at("%plan", at.bytes), place)), f.at("@tensors", place)
 
-        with f.each(0, count) as k:
+        def row(kind: str, k: Number) -> Number:
+            return spec.row(kind) + k if isinstance(k, int) else f.add(k, spec.row(kind))
+
+        def compare(k: Number, other: Number, address: str, size: str) -> None:
+            """Leaves where a tensor that is written overlaps with another."""
+            there, room, _ = tensor(other)
+            before = f.compare("ult", there, f.add(address, size))
+            behind = f.compare("ult", address, f.add(there, room))
+            test = f.both(f.both(before, behind, "i1"), f.compare("ne", room, 0), "i1")
+            if not isinstance(k, int) or not isinstance(other, int):
+                test = f.both(test, f.compare("ne", other, k), "i1")
+            with f.when(test):
+                f.leave(self.failed(f, row("overlap", k), other, address))
+
+        def check(k: Number) -> None:
             address, size, facts = tensor(k)
             with f.when(f.compare("ne", size, 0)):
-                with f.when(f.compare("eq", address, 0)):
-                    f.leave(self.failed(f, f.add(k, spec.row("null"))))
                 mask = f.wide(f.load("i32", facts), "i32")
-                with f.when(f.compare("ne", f.both(address, mask), 0)):
-                    f.leave(self.failed(f, f.add(k, spec.row("aligned")), f.add(mask, 1), address))
-                with f.when(f.compare("ne", f.load("i32", f.at(facts, 4)), 0, "i32")), f.each(0, count) as other:
-                    there, room, _ = tensor(other)
-                    before = f.compare("ult", there, f.add(address, size))
-                    behind = f.compare("ult", address, f.add(there, room))
-                    apart = f.compare("ne", other, k)
-                    test = f.both(f.both(before, behind, "i1"), apart, "i1")
-                    with f.when(f.both(test, f.compare("ne", room, 0), "i1")):
-                        f.leave(self.failed(f, f.add(k, spec.row("overlap")), other, address))
+                null = f.compare("eq", address, 0)
+                odd = f.compare("ne", f.both(address, mask), 0)
+                with f.when(f.either(null, odd, "i1")):
+                    wrong = f.select(null, row("null", k), row("aligned", k))
+                    f.leave(self.failed(f, wrong, f.add(mask, 1), address))
+                if isinstance(k, int):
+                    if self._is_written(k):
+                        for other in range(count):
+                            if other > k or (other < k and not self._is_written(other)):  # each pair once
+                                compare(k, other, address, size)
+                    return
+                with f.when(f.compare("ne", f.load("i32", f.at(facts, 4)), 0, "i32")), f.each(0, count) as place:
+                    compare(k, place, address, size)
+
+        if count <= _FEW_TENSORS:
+            for k in range(count):
+                check(k)
+            return
+        with f.each(0, count) as number:
+            check(number)
+
+    def _is_written(self, k: int) -> bool:
+        return k >= len(self.spec.inputs) or self.spec.inputs[k].changed
 
     def pointers(self, f: FunctionText) -> str:
         """An array of the entry's pointers, with those that are the same in all calls."""
@@ -241,13 +259,17 @@ class CallText:
         words = [f"ptr {context}", f"ptr {pointers}", f"ptr {f.at('%plan', self.at.slots)}"]
         code = with_plain_floats(f, lambda: f.call("@ek_entry", words, "i32"))
         ended = f.narrow(f.load("i64", f.at(context, abi.STATUS_OFFSET)), "i32")
-        status = f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code}")
-        with f.when(f.compare("eq", status, WRONG_MACHINE, "i32")):
-            self.failed(f, "machine")
-        failed = f.compare("ne", status, 0, "i32")
-        with f.when(f.both(failed, f.compare("ne", "%why", "null", "ptr"), "i1")):
-            f.store("i32", status, "%why")
-        return status
+        return f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code}")
+
+    def ended(self) -> str:
+        """`i32 @ended(why, status)`: what a call leaves with whose entry gave a status other than 0."""
+        f = FunctionText("@ended", "i32", ["ptr %why", "i32 %status"], attributes=f"internal|noinline cold {SMALL}")
+        with f.when(f.compare("eq", "%status", WRONG_MACHINE, "i32")):
+            f.leave(self.failed(f, "machine"))
+        with f.when(f.compare("ne", "%why", "null", "ptr")):
+            f.store("i32", "%status", "%why")
+        f.leave("%status")
+        return f.text()
 
     def copies(self, f: FunctionText, pointers: str, output: Callable[[int], str]) -> None:
         for number, pointer in self.spec.copies:
@@ -276,16 +298,19 @@ class PlainCallText(CallText):
 
     def texts(self) -> list[str]:
         """The functions."""
-        functions = [self.run(), self.run_checked(), self.call_in(), self.call(), *self.call_with_stack()]
-        return [*functions, self.workspace(), self.prepare()]
+        functions = [self.ended(), self.run(), self.call_in(), self.call(), *self.call_with_stack()]
+        if self.spec.looks_at_stacks:
+            functions.append(self.run_checked())
+        return [*functions, self.workspace()]
 
     def run(self) -> str:
         """`i32 @run(plan, tensors, workspace, why)`: a call with a prepared plan."""
         spec = self.spec
-        f = FunctionText("@run", "i32", _RUN, attributes="internal|noinline")
+        f = FunctionText("@run", "i32", _RUN, attributes=f"internal|noinline {SMALL}")
         self.begin(f)
-        ready = f.compare("eq", f.load("i64", f.at("%plan", PLAN_MAGIC)), plan_magic(self.spec))
-        with self._unless(f, ready):
+        with f.when(f.compare("eq", "%plan", "null", "ptr")):
+            f.leave(self.failed(f, "plan"))
+        with f.when(f.compare("ne", f.load("i64", f.at("%plan", PLAN_MAGIC)), plan_magic(self.spec))):
             f.leave(self.failed(f, "plan"))
         self.check_tensors(f)
         if spec.temps:
@@ -301,16 +326,14 @@ class PlainCallText(CallText):
         self.place_temporaries(f, pointers, "%workspace", 0)
         status = self.enter(f, pointers, 0)
         with f.when(f.compare("ne", status, 0, "i32")):
-            f.leave(status)
+            f.leave(f.call("@ended", ["ptr %why", f"i32 {status}"], "i32"))
         self.copies(f, pointers, lambda k: f.load("ptr", f.at("%tensors", 8 * (len(spec.inputs) + k))))
         f.leave(0)
         return f.text()
 
     def run_checked(self) -> str:
-        """`@run`, with a plan that may be null."""
+        """`@run`, where the thread has enough of a stack."""
         f = FunctionText("@run_checked", "i32", _RUN, attributes=f"internal|{SMALL}")
-        with f.when(f.compare("eq", "%plan", "null", "ptr")):
-            f.leave(self.failed(f, "plan"))
         self.look_at_stack(f)
         f.leave(f.call("@run", _RUN, "i32"))
         return f.text()
@@ -326,7 +349,10 @@ class PlainCallText(CallText):
 
     def call(self) -> str:
         """`i32 @call(sizes, tensors, why)`: plans, takes a workspace, and runs."""
-        f = FunctionText(self.own_call, "i32", CALL, attributes="internal|noinline")
+        f = FunctionText(self.own_call, "i32", CALL, attributes=f"internal|{SMALL}")
+        if not self.spec.temps and not self.spec.looks_at_stacks:
+            f.leave(f.call("@call_in", ["ptr %sizes", "ptr %tensors", "ptr null", "ptr %why"], "i32"))
+            return f.text()
         plan = self.planned(f)
         if not self.spec.temps:
             f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr null", "ptr %why"], "i32"))
@@ -347,13 +373,4 @@ class PlainCallText(CallText):
         status = f.call("@plan", ["ptr %sizes", f"ptr {plan}", "ptr null"], "i32")
         fits = f.compare("eq", status, 0, "i32")
         f.leave(f.select(fits, f.load("i64", f.at(plan, PLAN_BYTES)), f.value(f"sext i32 {status} to i64")))
-        return f.text()
-
-    def prepare(self) -> str:
-        """`i32 @prepare(sizes, plan, why)`: fills a plan; after a failure it is not a plan."""
-        f = FunctionText("@prepare", "i32", ["ptr %sizes", "ptr %plan", "ptr %why"], attributes=f"internal|{SMALL}")
-        with f.when(f.compare("eq", "%plan", "null", "ptr")):
-            f.leave(self.failed(f, "plan"))
-        f.store("i64", 0, f.at("%plan", PLAN_MAGIC))
-        f.leave(f.call("@plan", ["ptr %sizes", "ptr %plan", "ptr %why"], "i32"))
         return f.text()

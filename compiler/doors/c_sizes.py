@@ -1,6 +1,6 @@
 """Writes the functions of a C door that compute sizes: from the sizes that a call is given to a filled plan.
 
-    i32 @plan(sizes, plan, why)    checks sizes, and fills a plan for the first stage
+    i32 @plan(sizes, plan, why)    checks sizes, and fills a plan for the first stage; the plan may be null
     i32 @plan_K(plan, why)         adds what stage K is the first to know
 
 A plan is an array of words: `PLAN_WORDS` first, then the sizes of dims, the dim slots of the entry, the offsets of
@@ -43,7 +43,7 @@ class _SizesText(DoorText):
     the two sizes that it compares in variables."""
 
     def __init__(self, name: str, parameters: Sequence[str], known: Mapping[str, Number] | None = None) -> None:
-        super().__init__(name, "i32", parameters, (), attributes="internal|noinline")
+        super().__init__(name, "i32", parameters, (), attributes="internal|noinline optsize")
         self.row, self.expected, self.got = (self.variable("i64", 0) for _ in range(3))
         self.known: dict[str, Number] = dict(known or {})
         self._sizes: dict[Expression, Number] = {}
@@ -96,6 +96,10 @@ class PlanText:
         spec, at = self.spec, self.at
         given = ["ptr %plan", "ptr %why"] if stage else ["ptr %sizes", "ptr %plan", "ptr %why"]
         f = _SizesText(f"@plan_{stage}" if stage else "@plan", given)
+        if not stage:
+            f.about(spec.row("plan"))
+            f.need(f.compare("ne", "%plan", "null", "ptr"))
+            f.store("i64", 0, f.at("%plan", PLAN_MAGIC))  # after a failure it is not a plan
         names = [*spec.dims, *spec.late_names]
         known = len(spec.dims) + sum(map(len, spec.late[:stage]))
         for k, name in enumerate(names[:known]):

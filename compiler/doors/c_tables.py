@@ -81,8 +81,8 @@ class DescriptorText:
             "stack_bytes": f"i64 {spec.stack}",
             "weights_bytes": f"i64 {sum(w.bytes for w in spec.weights) + sum(w.bytes for w in spec.given)}",
             "workspace": f"ptr {'@workspace' if plain else 'null'}",
-            "prepare": f"ptr {'@prepare' if plain else 'null'}",
-            "run": f"ptr {'@run_checked' if plain else 'null'}",
+            "prepare": f"ptr {'@plan' if plain else 'null'}",
+            "run": f"ptr {run_function(spec) if plain else 'null'}",
             "call_in": f"ptr {'@call_in' if plain else 'null'}",
             "call": "ptr @call",
             "describe": "ptr @ek_describe",
@@ -100,6 +100,11 @@ class DescriptorText:
     def _texts(self) -> Iterator[tuple[bytes, str]]:
         for text, name in self.texts.items():
             yield text.encode() + b"\0", name
+
+
+def run_function(spec: ExportSpec) -> str:
+    """The function of the text that calls with a prepared plan."""
+    return "@run_checked" if spec.looks_at_stacks else "@run"
 
 
 def array_text(name: str, type: str, values: Sequence[str]) -> str:
