@@ -53,8 +53,8 @@ def attend_by_tiles(
 ) -> None:
     """The result for all queries; `suits_tiles` says of which tensors.
 
-    Where the number of queries is known at the call only, there is code for few and for many queries, and none for numbers
-    between, of which the large tiles waste some rows.
+    Where the number of queries is known at the call only, there is code for few and for many queries, and none for
+    numbers between, of which the large tiles waste some rows.
     """
     out, query, _, _ = tensors
     m, size = query.dim(-2), max(query.dim(-1), out.dim(-1))
