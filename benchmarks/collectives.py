@@ -91,7 +91,7 @@ def main() -> None:
         return
     launcher = Path(sys.executable).with_name("mpiexec")
     if not launcher.exists():
-        raise SystemExit("mpiexec is not installed: pip install 'einkorn[mpi]'")
+        raise SystemExit("mpiexec is not installed: pip install mpi4py mpich")
     print(
         "| collective | elements | Einkorn, us | mpi4py, us | gloo, us | Einkorn / mpi4py |\n|---|---|---|---|---|---|",
         flush=True,

@@ -98,7 +98,7 @@ def _zig(tool: str) -> list[str]:
         raise _failed(
             "the C API is built for a target by the package ziglang, which is not installed",
             got="no ziglang",
-            hint="pip install 'einkorn[export]', or name a compiler for the target: CC=aarch64-linux-gnu-gcc",
+            hint="pip install ziglang, or name a compiler for the target: CC=aarch64-linux-gnu-gcc",
         )
     return [sys.executable, "-m", "ziglang", tool]
 

@@ -69,7 +69,7 @@ def launcher() -> str:
             f"processes are started by MPI, and {missing} is not installed",
             code="EK0864",
             place=user_place(),
-            hint="pip install 'einkorn[mpi]', or run it on threads: einkorn run --backend threads",
+            hint="pip install mpi4py mpich; or run it on threads, by --backend threads",
         )
     return found
 

@@ -161,7 +161,7 @@ def _launched() -> Communicator:
             "an MPI launcher has started this process, and mpi4py is not installed",
             code="EK0864",
             place=user_place(),
-            hint="pip install 'einkorn[mpi]'",
+            hint="pip install mpi4py mpich",
         )
     with shielded():
         from .mpi import world_communicator  # an extra

@@ -40,3 +40,38 @@ def test_a_program_on_two_processes(fails: bool, tmp_path: Path) -> None:
     assert (done.returncode != 0) == fails, done.stderr
     if fails:
         assert "[rank 1]" in done.stderr and "ValueError: no data" in done.stderr
+
+
+ALONE = """
+import mpi4py.MPI
+import numpy as np
+from einkorn.distributed import Mesh
+from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.dsl.diagnostics.errors import KernelError
+
+mesh = Mesh({"pipe": 1})
+x = TensorType(DType.float32, ["n"], DeviceRef.CPU())
+
+def forward(x):
+    ops.send(x, mesh, to=0)
+    ops.send(x + 1, mesh, to=0)
+    return ops.recv(x.type, mesh, source=0), ops.recv(x.type, mesh, source=0)
+
+model = InferenceSession().load(Graph("to itself", forward, [x]))
+for n in (3, 100000):
+    same, more = model(np.full(n, 5, np.float32))
+    assert (same.to_numpy() == 5).all() and (more.to_numpy() == 6).all()
+nothing = InferenceSession().load(Graph("nothing", lambda x: ops.recv(x.type, mesh, source=0), [x]))
+try:
+    nothing(np.ones(3, np.float32))
+except KernelError as error:
+    assert "EK0863" in str(error) and "has not sent to itself" in str(error)
+    print("as said")
+"""
+
+
+def test_a_rank_sends_to_itself_without_waiting(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ALONE)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "as said\n", done.stderr

@@ -54,7 +54,16 @@ def test_make_lists_its_targets() -> None:
         "test-amd",
         "foreign-tables",
     ]
-    targets += ["bench", "models", "models-speed", "test-gpu", "ops-speed", "gpu-code", "export-speed"]
+    targets += [
+        "bench",
+        "models",
+        "models-speed",
+        "test-gpu",
+        "ops-speed",
+        "collectives-speed",
+        "gpu-code",
+        "export-speed",
+    ]
     targets += ["fuzz", "clean"]
     assert [line.split()[1] for line in done.stdout.splitlines()] == targets
 
