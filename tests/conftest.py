@@ -24,6 +24,8 @@ if "TESTS_ON_HARDWARE" not in os.environ:
 for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
+os.environ.setdefault("EINKORN_COLLECTIVE_TIMEOUT", "60")  # a rank that waits for ever costs a minute, not five
+
 # A user's own trust policy changes no result: this one requires nothing.
 os.environ["EINKORN_TRUST"] = str(Path(__file__).resolve().parent / "support" / "trust.toml")
 
