@@ -130,7 +130,7 @@ def _in_shares(
     combine: Callable[[Parts, Parts], Parts],
     use: Callable[[Index, Parts], None],
 ) -> None:
-    """Calls use(column, states) for the columns of a block, of which each thread takes a share."""
+    """Calls use(column, states) for the columns of a block; each of its threads sums a share of each column."""
     columns, n = sizes
     x, y = gpu.thread_idx.x, gpu.thread_idx.y
     number = block * ABREAST + x
