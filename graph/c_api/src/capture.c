@@ -124,7 +124,7 @@ M_AsyncTensor **M_captureModelSync(const M_RuntimeContext *context, M_AsyncModel
   made->key = graphKeys[0];
   made->inputs = map;
   made->outputs = M_newAsyncTensorMap(NULL);
-  made->slot = new_slot(model);
+  made->slot = new_slot(initializedModel->compiled);
   bool fine = made->outputs != NULL && made->slot != NULL;
   if (!fine)
     fail(status, EINKORN_NO_MEMORY, "there is no memory");
@@ -147,7 +147,8 @@ static capture *take_capture(M_AsyncModel *model, uint64_t key, M_Status *status
   pthread_mutex_lock(&model->lock);
   capture *found = model->captures;
   while (found != NULL && found->key != key) found = found->next;
-  bool busy = found != NULL && atomic_exchange(&found->busy, true);
+  bool busy = found != NULL && atomic_load_explicit(&found->busy, memory_order_acquire);
+  if (found != NULL && !busy) atomic_store_explicit(&found->busy, true, memory_order_relaxed); /* under the lock */
   pthread_mutex_unlock(&model->lock);
   if (found == NULL)
     fail(status, EINKORN_WRONG_ARGUMENT, "model '%s' has no capture %llu: call M_captureModelSync first",
@@ -201,7 +202,7 @@ void M_debugVerifyReplayModelSync(const M_RuntimeContext *context, M_AsyncModel 
   slot *slot = NULL;
   if (capture != NULL && are_captured(compiled, capture, inputs, status)) {
     outputs = M_newAsyncTensorMap(NULL);
-    slot = new_slot(model);
+    slot = new_slot(compiled);
     if (outputs == NULL || slot == NULL)
       fail(status, EINKORN_NO_MEMORY, "there is no memory");
     else if (execute_in(compiled, slot, map, outputs, status)) {

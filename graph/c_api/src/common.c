@@ -228,6 +228,27 @@ void einkorn_set_log(M_RuntimeConfig *config, void (*log)(void *user, const char
   config->settings.log_user = user;
 }
 
+void einkorn_set_allocator(M_RuntimeConfig *config, void *(*allocate)(void *user, size_t alignment, size_t size),
+                           void (*release)(void *user, void *memory), void *user) {
+  if (config == NULL || (allocate == NULL) != (release == NULL)) return;
+  config->settings.allocator = (allocator){allocate, release, user};
+}
+
+/* Memory that begins at a multiple of 64; of none, too. */
+void *take_memory(const allocator *allocator, size_t bytes) {
+  if (bytes > SIZE_MAX / 2) return NULL;
+  size_t size = (bytes + 64) / 64 * 64;
+  return allocator->allocate == NULL ? aligned_alloc(64, size) : allocator->allocate(allocator->user, 64, size);
+}
+
+void give_memory(const allocator *allocator, void *memory) {
+  if (memory == NULL) return;
+  if (allocator->release == NULL)
+    free(memory);
+  else
+    allocator->release(allocator->user, memory);
+}
+
 bool copy_settings(const settings *from, settings *to) {
   *to = *from;
   to->trust = from->trust == NULL ? NULL : strdup(from->trust);

@@ -8,13 +8,15 @@ void free_slot(slot *slot) {
   free(slot->tensors);
   free(slot->late);
   free(slot->plan);
-  free(slot->workspace);
+  give_memory(slot->allocator, slot->workspace);
   free(slot);
 }
 
-slot *new_slot(const einkorn_model *model) {
+slot *new_slot(const M_AsyncCompiledModel *compiled) {
+  const einkorn_model *model = compiled->model;
   slot *slot = calloc(1, sizeof *slot);
   if (slot == NULL) return NULL;
+  slot->allocator = &compiled->settings.allocator;
   size_t dims = (size_t)(model->dims + model->late_dims), tensors = (size_t)(model->inputs + model->outputs);
   slot->sizes = calloc(dims + 1, sizeof *slot->sizes);
   slot->prepared = calloc(dims + 1, sizeof *slot->prepared);
@@ -33,7 +35,7 @@ static slot *take_slot(M_AsyncModel *model) {
   slot *slot = model->slots;
   if (slot != NULL) model->slots = slot->next;
   pthread_mutex_unlock(&model->lock);
-  return slot == NULL ? new_slot(model->compiled->model) : slot;
+  return slot == NULL ? new_slot(model->compiled) : slot;
 }
 
 static void give_slot(M_AsyncModel *model, slot *slot) {
@@ -129,7 +131,16 @@ static bool check_sizes(const M_AsyncCompiledModel *compiled, const M_AsyncTenso
   return true;
 }
 
-/* The tensor of an output over memory that it takes. */
+/* Moves what a model has allocated into memory of the program's allocator. */
+static void *moved(const allocator *allocator, void *data, size_t bytes) {
+  if (allocator->allocate == NULL) return data;
+  void *own = take_memory(allocator, bytes);
+  if (own != NULL && bytes > 0) memcpy(own, data, bytes);
+  free(data);
+  return own;
+}
+
+/* The tensor of an output over memory that it takes: its own, or what the model has allocated. */
 static bool add_output(const M_AsyncCompiledModel *compiled, int64_t tensor, int64_t dims, const int64_t *sizes,
                        void **data, M_AsyncTensorMap *outputs, M_Status *status) {
   const einkorn_tensor *wanted = &compiled->model->tensors[tensor];
@@ -139,32 +150,33 @@ static bool add_output(const M_AsyncCompiledModel *compiled, int64_t tensor, int
          wanted->name, wanted->dtype);
     return false;
   }
-  M_TensorSpec *spec = NULL;
-  int64_t *shape = calloc((size_t)wanted->rank + 1, sizeof *shape);
+  const allocator *allocator = &compiled->settings.allocator;
+  M_TensorSpec *spec = new_spec(wanted->rank, compiled->dtypes[tensor], wanted->name);
   block *owner = calloc(1, sizeof *owner);
-  bool known = shape != NULL;
-  for (int32_t j = 0; known && j < wanted->rank; j++) known = size_of(compiled, tensor, j, dims, sizes, &shape[j]);
-  if (known) spec = M_newTensorSpec(shape, wanted->rank, compiled->dtypes[tensor], wanted->name, NULL);
-  free(shape);
-  if (spec == NULL || owner == NULL) {
+  bool known = spec != NULL && owner != NULL;
+  for (int32_t j = 0; known && j < wanted->rank; j++)
+    known = size_of(compiled, tensor, j, dims, sizes, &spec->shape[j]);
+  if (!known) {
     fail(status, EINKORN_NO_MEMORY, "there is no memory for output '%s'", wanted->name);
   } else if (!count_elements(spec, &count, &bytes) || bytes > SIZE_MAX / 2) {
     fail(status, EINKORN_WRONG_SIZE, "error[EK0476]: output '%s' has sizes that are negative or too large",
          wanted->name);
   } else {
-    if (*data == NULL) *data = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (*data == NULL) {
+    void *memory = *data == NULL ? take_memory(allocator, bytes) : moved(allocator, *data, bytes);
+    *data = NULL;
+    if (memory == NULL) {
       fail(status, EINKORN_NO_MEMORY, "there is no memory for output '%s': %zu bytes", wanted->name, bytes);
     } else {
-      owner->data = *data;
-      M_AsyncTensor *made = new_tensor(spec, *data, owner);
+      owner->data = memory;
+      owner->allocator = *allocator;
+      M_AsyncTensor *made = new_tensor(spec, memory, owner);
       spec = NULL;
       if (made != NULL) {
-        *data = NULL; /* the tensor's */
         if (add_tensor(outputs, made)) return true;
         fail(status, EINKORN_NO_MEMORY, "there is no memory");
         return false;
       }
+      give_memory(allocator, memory);
       fail(status, EINKORN_NO_MEMORY, "there is no memory");
     }
   }
@@ -187,9 +199,9 @@ static bool prepare(const einkorn_model *model, slot *slot, M_Status *status) {
   }
   int64_t wanted = model->workspace(slot->sizes);
   if (wanted > slot->workspace_bytes || slot->workspace == NULL) {
-    free(slot->workspace);
+    give_memory(slot->allocator, slot->workspace);
     slot->workspace_bytes = 0;
-    slot->workspace = wanted < 0 ? NULL : aligned_alloc(64, ((size_t)wanted + 64) / 64 * 64);
+    slot->workspace = wanted < 0 ? NULL : take_memory(slot->allocator, (size_t)wanted);
     if (slot->workspace == NULL) {
       fail(status, EINKORN_NO_MEMORY, "there is no memory for a workspace of %lld bytes", (long long)wanted);
       return false;

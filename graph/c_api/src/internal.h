@@ -47,8 +47,19 @@ HIDDEN void task_start(task *this, void (*work)(void *, M_Status *), void *argum
 HIDDEN void task_wait(task *this, M_Status *status);
 HIDDEN bool task_end(task *this);
 
+/* Where the elements of outputs and workspaces come from; null functions: the C library. */
+typedef struct allocator {
+  void *(*allocate)(void *user, size_t alignment, size_t size);
+  void (*release)(void *user, void *memory);
+  void *user;
+} allocator;
+
+HIDDEN void *take_memory(const allocator *allocator, size_t bytes);
+HIDDEN void give_memory(const allocator *allocator, void *memory);
+
 /* What a program has said about all models of a context. */
 typedef struct settings {
+  allocator allocator;
   char *trust; /* the policy; null: the user's */
   void (*log)(void *user, const char *text);
   void *log_user;
@@ -64,7 +75,7 @@ struct M_Device {
   int id;
 };
 
-struct M_TensorSpec {
+struct M_TensorSpec { /* the shape and the name lie behind it */
   int64_t rank; /* or kDynamicRankValue */
   int64_t *shape;
   M_Dtype dtype;
@@ -75,6 +86,7 @@ struct M_TensorSpec {
 typedef struct block {
   atomic_int owners;
   void *data;
+  allocator allocator; /* that it came from */
 } block;
 
 struct M_AsyncTensor {
@@ -138,6 +150,7 @@ typedef struct slot {
   void *plan, *workspace;
   int64_t workspace_bytes;
   bool is_prepared;
+  const allocator *allocator; /* of the workspace */
 } slot;
 
 /* A call that is kept for replays; `busy` while one runs. */
@@ -291,6 +304,7 @@ HIDDEN bool is_dtype(const char *name);
 HIDDEN bool copy_settings(const settings *from, settings *to);
 HIDDEN bool grow(void **rows, size_t count, size_t *room, size_t size);
 HIDDEN M_Dtype dtype_of(const char *name);
+HIDDEN M_TensorSpec *new_spec(int64_t rank, M_Dtype dtype, const char *name);
 HIDDEN M_TensorSpec *copy_spec(const M_TensorSpec *spec);
 HIDDEN bool count_elements(const M_TensorSpec *spec, size_t *count, size_t *bytes);
 HIDDEN M_AsyncTensor *new_tensor(M_TensorSpec *spec, void *data, block *owner);
@@ -303,7 +317,7 @@ HIDDEN void unload_model(M_AsyncCompiledModel *compiled);
 HIDDEN void *model_function(const M_AsyncCompiledModel *compiled, const char *suffix);
 HIDDEN bool evaluate(const char *text, const einkorn_model *model, int64_t dims, const int64_t *sizes, int64_t *value);
 HIDDEN void execute(M_AsyncModel *model, const M_AsyncTensorMap *inputs, M_AsyncTensorMap *outputs, M_Status *status);
-HIDDEN slot *new_slot(const einkorn_model *model);
+HIDDEN slot *new_slot(const M_AsyncCompiledModel *compiled);
 HIDDEN void free_slot(slot *slot);
 HIDDEN bool execute_in(const M_AsyncCompiledModel *compiled, slot *slot, const M_AsyncTensorMap *inputs,
                        M_AsyncTensorMap *outputs, M_Status *status);

@@ -8,18 +8,20 @@ M_TensorSpec *M_newTensorSpec(const int64_t *shape, int64_t rankSize, M_Dtype dt
   (void)device; /* the host, the only one */
   bool open = rankSize == kDynamicRankValue;
   if (!open && (rankSize < 0 || rankSize > 1024 || (rankSize > 0 && shape == NULL))) return NULL;
-  M_TensorSpec *spec = calloc(1, sizeof *spec);
+  M_TensorSpec *spec = new_spec(rankSize, dtype, tensorName == NULL ? "" : tensorName);
+  if (spec != NULL && rankSize > 0) memcpy(spec->shape, shape, (size_t)rankSize * sizeof *shape);
+  return spec;
+}
+
+/* A spec whose sizes are still to be written. */
+M_TensorSpec *new_spec(int64_t rank, M_Dtype dtype, const char *name) {
+  size_t sizes = rank < 0 ? 0 : (size_t)rank * sizeof(int64_t), length = strlen(name) + 1;
+  M_TensorSpec *spec = malloc(sizeof *spec + sizes + length);
   if (spec == NULL) return NULL;
-  spec->rank = rankSize;
+  spec->rank = rank;
   spec->dtype = dtype;
-  size_t bytes = open ? 0 : (size_t)rankSize * sizeof *shape;
-  spec->shape = malloc(bytes + 1);
-  spec->name = strdup(tensorName == NULL ? "" : tensorName);
-  if (spec->shape == NULL || spec->name == NULL) {
-    M_freeTensorSpec(spec);
-    return NULL;
-  }
-  if (bytes > 0) memcpy(spec->shape, shape, bytes);
+  spec->shape = (int64_t *)(spec + 1);
+  spec->name = memcpy((char *)(spec + 1) + sizes, name, length);
   return spec;
 }
 
@@ -27,12 +29,7 @@ M_TensorSpec *copy_spec(const M_TensorSpec *spec) {
   return M_newTensorSpec(spec->shape, spec->rank, spec->dtype, spec->name, NULL);
 }
 
-void M_freeTensorSpec(M_TensorSpec *spec) {
-  if (spec == NULL) return;
-  free(spec->shape);
-  free(spec->name);
-  free(spec);
-}
+void M_freeTensorSpec(M_TensorSpec *spec) { free(spec); }
 
 int M_isDynamicRanked(const M_TensorSpec *spec) { return spec != NULL && spec->rank == kDynamicRankValue; }
 
@@ -76,7 +73,7 @@ bool count_elements(const M_TensorSpec *spec, size_t *count, size_t *bytes) {
 
 /* Takes the spec, which is freed where there is no memory, and becomes an owner of the block. */
 M_AsyncTensor *new_tensor(M_TensorSpec *spec, void *data, block *owner) {
-  M_AsyncTensor *tensor = spec == NULL ? NULL : calloc(1, sizeof *tensor);
+  M_AsyncTensor *tensor = spec == NULL ? NULL : malloc(sizeof *tensor);
   if (tensor == NULL) {
     M_freeTensorSpec(spec);
     return NULL;
@@ -95,7 +92,7 @@ M_AsyncTensor *share_tensor(const M_AsyncTensor *tensor) {
 void M_freeTensor(M_AsyncTensor *tensor) {
   if (tensor == NULL) return;
   if (tensor->block != NULL && atomic_fetch_sub(&tensor->block->owners, 1) == 1) {
-    free(tensor->block->data);
+    give_memory(&tensor->block->allocator, tensor->block->data);
     free(tensor->block);
   }
   M_freeTensorSpec(tensor->spec);
@@ -123,14 +120,16 @@ M_AsyncTensor *M_copyTensorToDevice(M_AsyncTensor *tensor, M_Device *device, M_S
   }
   M_AsyncTensor *copy = NULL;
   block *owner = calloc(1, sizeof *owner);
-  void *data = count_elements(tensor->spec, &count, &bytes) ? aligned_alloc(64, (bytes + 64) / 64 * 64) : NULL;
+  allocator allocator = tensor->block == NULL ? (struct allocator){NULL, NULL, NULL} : tensor->block->allocator;
+  void *data = count_elements(tensor->spec, &count, &bytes) ? take_memory(&allocator, bytes) : NULL;
   if (owner != NULL && data != NULL) {
+    owner->allocator = allocator;
     owner->data = data;
     copy = new_tensor(copy_spec(tensor->spec), data, owner);
   }
   if (copy == NULL) {
     free(owner);
-    free(data);
+    give_memory(&allocator, data);
     fail(status, EINKORN_NO_MEMORY, "there is no memory");
     return NULL;
   }

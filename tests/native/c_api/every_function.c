@@ -94,6 +94,7 @@ static void nothing_is_null_safe(void) {
   einkorn_set_model_memory(NULL, x, 1);
   einkorn_set_trust(NULL, "x");
   einkorn_set_log(NULL, NULL, NULL);
+  einkorn_set_allocator(NULL, NULL, NULL, NULL);
   CHECK(M_captureModelSync(context, NULL, NULL, 0, NULL, 0, NULL, status) == NULL);
   REFUSED("'initializedModel' is null");
   M_runtimeConfigAddDevice(NULL, NULL);
@@ -461,6 +462,80 @@ static void policies_hold(const char *path, const char *required, const char *wa
   M_freeRuntimeContext(loose);
 }
 
+/* Memory of a program: `held` blocks, none of which is given where `refuses`. */
+typedef struct memory {
+  int held, given;
+  bool refuses;
+} memory;
+
+static void *allocate(void *user, size_t alignment, size_t size) {
+  memory *memory = user;
+  CHECK(alignment == 64 && size % 64 == 0 && size > 0);
+  if (memory->refuses) return NULL;
+  memory->held++;
+  memory->given++;
+  return aligned_alloc(alignment, size);
+}
+
+static void release(void *user, void *block) {
+  CHECK(block != NULL);
+  ((memory *)user)->held--;
+  free(block);
+}
+
+static void memory_comes_from_the_program(const char *path, const char *late) {
+  memory own = {0, 0, false};
+  M_RuntimeConfig *config = M_newRuntimeConfig();
+  einkorn_set_allocator(config, allocate, release, &own);
+  einkorn_set_allocator(config, NULL, release, NULL); /* one without the other changes nothing */
+  M_RuntimeContext *others = context;
+  context = M_newRuntimeContext(config, status);
+  M_freeRuntimeConfig(config);
+  M_AsyncModel *model = loaded(path, NULL);
+  M_AsyncTensorMap *map = inputs_of(5, 7, 9), *outputs = M_executeModelSync(context, model, map, status);
+  FINE();
+  int first = own.given;
+  CHECK(first == 2); /* the workspace and the output */
+  M_AsyncTensor *tensor = M_getTensorByNameFrom(outputs, "y", status);
+  M_Device *device = M_newDevice(M_HOST, 0, status);
+  M_AsyncTensor *copy = M_copyTensorToDevice(tensor, device, status);
+  CHECK(own.given == first + 1);
+  M_freeAsyncTensorMap(outputs);
+  outputs = M_executeModelSync(context, model, map, status);
+  CHECK(own.given == first + 2); /* the workspace is kept */
+  own.refuses = true;
+  CHECK(M_executeModelSync(context, model, map, status) == NULL);
+  REFUSED("there is no memory for output 'y'");
+  CHECK(einkorn_status_code(status) == -2);
+  own.refuses = false;
+  M_freeAsyncTensorMap(outputs);
+  M_freeAsyncTensorMap(map);
+  M_freeModel(model);
+  CHECK(own.held == 2); /* tensors outlive the model */
+  M_freeTensor(tensor);
+  M_freeTensor(copy);
+  M_freeDevice(device);
+  CHECK(own.held == 0);
+  /* a size that the call computes */
+  bool keep[7] = {true, false, true, true, false, false, true};
+  model = loaded(late, NULL);
+  map = M_newAsyncTensorMap(context);
+  borrow(map, "keep", M_BOOL, keep, 1, 7, 0);
+  first = own.given;
+  for (int turn = 0; turn < 2; turn++) {
+    own.refuses = turn == 1;
+    outputs = M_executeModelSync(context, model, map, status);
+    CHECK((outputs == NULL) == own.refuses && own.held == !own.refuses);
+    M_freeAsyncTensorMap(outputs);
+    CHECK(own.held == 0);
+  }
+  CHECK(own.given == first + 1);
+  M_freeAsyncTensorMap(map);
+  M_freeModel(model);
+  M_freeRuntimeContext(context);
+  context = others;
+}
+
 static void *call_often(void *argument) {
   status = M_newStatus();
   for (int64_t k = 0; k < 50; k++) {
@@ -517,6 +592,7 @@ int main(int count, char **paths) {
   files_in_memory_run(paths[5]);
   files_in_memory_run(paths[6]);
   policies_hold(paths[5], paths[7], paths[8]);
+  memory_comes_from_the_program(paths[1], paths[4]);
   wrong_files_are_refused(count - 9, paths + 9);
   pthread_t threads[3];
   for (int k = 0; k < 3; k++) pthread_create(&threads[k], NULL, call_often, model);

@@ -17,6 +17,8 @@ EINKORN_API void einkorn_set_model_name(M_CompileConfig *config, const char *nam
 EINKORN_API void einkorn_set_model_memory(M_CompileConfig *config, const void *memory, size_t size);
 EINKORN_API void einkorn_set_trust(M_RuntimeConfig *config, const char *path);
 EINKORN_API void einkorn_set_log(M_RuntimeConfig *config, void (*log)(void *user, const char *text), void *user);
+EINKORN_API void einkorn_set_allocator(M_RuntimeConfig *config, void *(*allocate)(void *user, size_t alignment, size_t size),
+                                       void (*release)(void *user, void *memory), void *user);
 EINKORN_API const einkorn_model *einkorn_model_of(const M_AsyncCompiledModel *compiled, M_Status *status);
 EINKORN_API M_TensorSpec *einkorn_input_spec(const M_AsyncCompiledModel *compiled, const char *name, M_Status *status);
 EINKORN_API M_TensorSpec *einkorn_output_spec(const M_AsyncCompiledModel *compiled, const char *name, M_Status *status);
