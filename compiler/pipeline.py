@@ -57,6 +57,7 @@ from .passes.mark_lone_stores import mark_lone_stores
 from .passes.mark_spins import mark_spins
 from .passes.merge_small_entry import merge_small_entry
 from .passes.place_polls import place_polls
+from .passes.request_shared_memory import request_shared_memory
 from .passes.simulate import simulate
 from .passes.split_loops import split_loops
 from .passes.stream_loops import stream_loops
@@ -187,6 +188,7 @@ PASSES: tuple[Pass, ...] = (
     _on_program(turn_tiles, half="device"),
     _on_program(widen_threads, half="device"),
     _on_program(limit_stacks),
+    _on_program(request_shared_memory, half="device"),
     _on_program(limit_launches, half="device"),
     Pass("verify", "typed", _verify, _program_text),
     Pass(host_and_device.__name__, "mlir", _split, _program_text, "device"),

@@ -8,9 +8,10 @@ from .program import OpAttribute, Opcode, Scope
 
 DYNAMIC_SHARED = Opcode(
     "dynamic_shared",
-    "bytes before it, elements -> storage of the block in the memory that the launch requests",
+    "bytes before it, elements -> storage of the block in the memory that the launch requests; attrs align",
     (INTEGER, INTEGER),
     (POINTER,),
+    attrs={"align": OpAttribute(one_of(32, 64, 128, 256, 512, 1024), required=False)},
     rule=rules.dynamic_shared,
     within="launch",
     allocates=True,

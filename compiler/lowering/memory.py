@@ -57,7 +57,8 @@ def _shared(w: FunctionWriter, symbol: str, type: str) -> str:
 @emits("dynamic_shared")
 def _dynamic_shared(w: FunctionWriter, op: Op) -> None:
     text = w.type(op.results[0].type)
-    base = coroutines.dynamic_shared(w) if w.thread else _shared(w, w.module.dynamic_shared(), text)
+    symbol = w.module.dynamic_shared(op.attrs.get("align", 16)) if not w.thread else ""
+    base = _shared(w, symbol, text) if symbol else coroutines.dynamic_shared(w)
     w.result(op, w.op(f"llvm.getelementptr inbounds {base}[{w.name(op.operands[0])}] : ({text}, i64) -> {text}, i8"))
 
 

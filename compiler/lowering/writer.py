@@ -159,11 +159,12 @@ class ModuleWriter:
         self._share("internal", symbol, -(-size // 4) * 4, alignment)  # narrow atomics are done on whole words
         return symbol
 
-    def dynamic_shared(self) -> str:
-        """The symbol of the shared memory that a launch requests."""
-        if not any(f"@{DYNAMIC_SHARED}(" in text for text in self.functions):
-            self._share("external", DYNAMIC_SHARED, 0, 16)
-        return DYNAMIC_SHARED
+    def dynamic_shared(self, alignment: int = 16) -> str:
+        """A symbol of the shared memory that a launch requests: there is one for each alignment."""
+        symbol = DYNAMIC_SHARED if alignment == 16 else f"{DYNAMIC_SHARED}_{alignment}"
+        if not any(f"@{symbol}(" in text for text in self.functions):
+            self._share("external", symbol, 0, alignment)
+        return symbol
 
     def constants(self, data: bytes) -> str:
         """The symbol of constant bytes."""

@@ -58,16 +58,20 @@ def _of_shared_memory(function: ProgramFunction, launch: Op, target: Target) -> 
     requested = launch.operands[6].const or 0
     limits = target.limits
     tensors = static_tensors(launch.regions[0])
-    if total > limits.static_shared_memory:
+    most = limits.shared_memory if launch.operands[6].const == 0 else limits.static_shared_memory
+    if total > most:
         largest = max(tensors, key=shared_bytes)
         here, *calls = largest.location.author()
         several = len(tensors) > 1
         text = f"the {len(tensors)} gpu.shared[...] of this kernel hold {total:,} bytes together"
         text = text if several else f"the gpu.shared[...] of this kernel holds {total:,} bytes"
-        error = _too_much(function, here, text, limits.static_shared_memory, target, total)
+        error = _too_much(function, here, text, most, target, total)
         error.notes += [f"this one is the largest: {shared_bytes(largest):,} bytes"] if several else []
         error.notes += [f"called at {place}" for place in calls[:3]]
-        error.hint = "a launch may request more with shared=, and kernels take that as gpu.dynamic_shared[T](n)"
+        if most < limits.shared_memory:
+            error.hint = "beside shared= of the launch there is no more; gpu.dynamic_shared[T](n) takes from that"
+        else:
+            error.hint = "take fewer elements, or give each block a smaller part of the work"
         yield error
     elif total and total + requested > limits.shared_memory >= requested:
         text = f"a block has {total:,} bytes of gpu.shared[...] and requests {requested:,} more"

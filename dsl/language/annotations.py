@@ -120,12 +120,13 @@ else:
 
 
 class Target:
-    """What code is compiled for; known at compile time."""
+    """What code is compiled for; known at compile time. `shared_memory` is that of one block at most, in bytes."""
 
     is_cpu: bool
     is_gpu: bool
     name: str
     vector_bits: int
+    shared_memory: int
 
     def supports(self, feature: str) -> bool:
         """Whether the target has a feature, as LLVM names it: `ctx.target.supports("avx2")`."""

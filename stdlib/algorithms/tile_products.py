@@ -5,7 +5,8 @@ shared memory holds what is needed next; sums are float32. Where sizes end withi
 lies beyond is not stored. The blocks that run at the same time are those of neighbouring tiles, so that what they read
 is in the cache: they go down a few rows of tiles first.
 
-Whether rows come in pieces of 16 bytes is tested once, in front of the steps.
+Whether rows come in pieces of 16 bytes is tested where a step's tiles are copied. Steps are as long as two blocks at a
+time have shared memory for.
 
 Grids have one axis: the others end at 65535 blocks.
 """
@@ -17,10 +18,9 @@ from typing import Any
 
 from ...dsl import AnyDType, AnyTensor, Index, ceildiv, compiled_for, float32, gpu, min, select
 
-LARGE = (128, 128, 32, 128)  # rows, columns and inner length of a tile, and threads
-SMALL = (64, 64, 32, 128)
-FLAT_ROWS = (16, 128, 32, 128)
-STAGES = 3
+LARGE = (128, 128, 128)  # rows and columns of a tile, and threads
+SMALL = (64, 64, 128)
+FLAT_ROWS = (16, 128, 128)
 PIECE = 16  # bytes that are copied at once
 ENOUGH = 200  # blocks of large tiles that fill a GPU
 BAND = 8  # rows of tiles that are computed next to each other
@@ -58,10 +58,11 @@ def _launch(
     b: Callable[[Index], AnyTensor],
     out: Callable[[Index], AnyTensor],
     transposed: bool,
-    shape: tuple[int, int, int, int],
+    shape: tuple[int, int, int],
 ) -> None:
     batches, m, n, depth = sizes
-    M, N, K, threads = shape
+    M, N, threads = shape
+    K, stages = _steps()
     down, across = ceildiv(m, M), ceildiv(n, N)
 
     def block():
@@ -69,41 +70,39 @@ def _launch(
         batch = number // (down * across)
         row, column = _place(number % (down * across), down, across)
         left, right, result = a(batch), b(batch), out(batch)
-        sa = gpu.shared[left.dtype](STAGES, M, K, layout="dot")
-        sb = _right_stages(right.dtype, K, N, transposed)
+        sa = gpu.shared[left.dtype](stages, M, K, layout="dot")
+        sb = _right_stages(right.dtype, (stages, K, N), transposed)
         steps = ceildiv(depth, K)
+        whole = comes_in_pieces(left) & comes_in_pieces(right)
 
-        def along(align: int):
-            """The product, of operands whose rows come in pieces of so many bytes."""
+        def copy(k: Index, stage: Index, align: int):
+            """Begins to copy the tiles of a step, of operands whose rows come in pieces of so many bytes."""
+            gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align))
+            if transposed:
+                gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align))
+            else:
+                gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align))
 
-            def fetch(k: Index, stage: Index):
-                gpu.copy_async(sa[stage], left.tile(row, k, (M, K), align=align))
-                if transposed:
-                    gpu.copy_async(sb[stage], right.tile(column, k, (N, K), align=align))
-                else:
-                    gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align))
-                return gpu.commit()
-
-            acc = gpu.tile[float32](M, N)
-            group = gpu.commit()
-            for k in range(STAGES - 1):
-                group = fetch(k, k)
-            stage = 0
-            for k in range(steps):
-                group.wait(pending=STAGES - 2)
-                gpu.barrier()
-                group = fetch(k + STAGES - 1, select(stage == 0, STAGES - 1, stage - 1))
-                other = sb[stage].transpose() if transposed else sb[stage]
-                acc = gpu.dot(sa[stage], other, acc)
-                stage = select(stage == STAGES - 1, 0, stage + 1)
-            group.wait()
-            return acc
+        def fetch(k: Index, stage: Index):
+            if whole:
+                copy(k, stage, PIECE)
+            else:
+                copy(k, stage, 1)
+            return gpu.commit()
 
         acc = gpu.tile[float32](M, N)
-        if comes_in_pieces(left) & comes_in_pieces(right):  # noqa: SIM108
-            acc = along(PIECE)
-        else:
-            acc = along(1)
+        group = gpu.commit()
+        for k in range(stages - 1):
+            group = fetch(k, k)
+        stage = 0
+        for k in range(steps):
+            group.wait(pending=stages - 2)
+            gpu.barrier()
+            group = fetch(k + stages - 1, select(stage == 0, stages - 1, stage - 1))
+            other = sb[stage].transpose() if transposed else sb[stage]
+            acc = gpu.dot(sa[stage], other, acc)
+            stage = select(stage == stages - 1, 0, stage + 1)
+        group.wait()
         acc.cast(result.dtype).store(result.tile(row, column, (M, N)))
 
     gpu.launch(block, grid=batches * down * across, block=threads)
@@ -115,11 +114,20 @@ def comes_in_pieces(x: AnyTensor) -> Any:
     return x.is_aligned(PIECE) & (x.strides[0] % count == 0) & (x.dim(1) % count == 0)
 
 
-def _right_stages(dtype: AnyDType, depth: int, columns: int, transposed: bool) -> Any:
-    """The ring of tiles of b."""
+def _steps() -> tuple[int, int]:
+    """The inner length of a tile, and how many stages there are, such that a multiprocessor has two large blocks."""
+    most = compiled_for().shared_memory
+    if most >= 192 * 1024:
+        return 64, 3
+    return (64, 2) if most >= 128 * 1024 else (32, 3)
+
+
+def _right_stages(dtype: AnyDType, shape: tuple[int, int, int], transposed: bool) -> Any:
+    """The ring of tiles of b: stages of so many rows and columns."""
+    stages, depth, columns = shape
     if transposed:
-        return gpu.shared[dtype](STAGES, columns, depth, layout="dot")
-    return gpu.shared[dtype](STAGES, depth, columns, layout="dot")
+        return gpu.shared[dtype](stages, columns, depth, layout="dot")
+    return gpu.shared[dtype](stages, depth, columns, layout="dot")
 
 
 def _place(number: Index, down: Index, across: Index) -> tuple[Index, Index]:

@@ -29,7 +29,7 @@ F32 = DType.float32
 
 # What the kernel and the host's code say, what else the launch takes; the target, the code, a part of the message.
 MISTAKES = {
-    "too much": ("t = gpu.shared[float64](8000); t[0] = 1.0", "", "", "sm_90a", "EK0604", "holds 64,000 bytes"),
+    "too much": ("t = gpu.shared[float64](32000); t[0] = 1.0", "", "", "sm_90a", "EK0604", "holds 256,000 bytes"),
     "too much in all": (
         "t = gpu.shared[float32](8000); t[0] = 1.0",
         "",

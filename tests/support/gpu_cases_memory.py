@@ -109,6 +109,7 @@ SHARED = (
         "row-sums", "shared.py", "shared::row_sums", lambda: (numbers(F32, 5, 301),), lambda x: x.sum(1, dtype=F32)
     ),
     GpuCase("slices", "shared.py", "shared::slices", lambda: (numbers(F32, 4, 4),), _sliced),
+    GpuCase("large", "shared.py", "shared::large", lambda: (numbers(F32, 12500),), lambda x: x[::-1] + x),
     GpuCase("dynamic", "shared.py", "shared::dynamic", lambda: (numbers(F32, 41),), _dynamic),
     _histogram("shared", 2000),
 )

@@ -36,6 +36,11 @@ def target_vector_bits(here: Point, owner: Any) -> int:
     return here.evaluator.target.vector_bits
 
 
+@member(TargetValue, "shared_memory")
+def target_shared_memory(here: Point, owner: Any) -> int:
+    return here.evaluator.target.limits.shared_memory
+
+
 @method(TargetValue, "supports")
 def target_supports(call: Point, owner: Any, feature: object) -> bool:
     if not isinstance(feature, str):

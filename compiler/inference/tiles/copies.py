@@ -7,22 +7,24 @@ the end of the tensor, threads load and store elements.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from ....dsl.diagnostics.dataclass import dataclass
 from ....dsl.types.dtype import BOOL, INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Region, Value
 from ..conversion import coerce
 from ..evaluator import Point
-from ..members.spans import guarded, when
+from ..members.spans import Span, guarded, when
 from ..values.compile_time import Copies
 from ..values.describe import describe
 from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
 from . import access, layouts
-from .operands import in_rows
-from .swizzles import is_laid_out, is_shared, neighbours_of, place_of
+from .operands import in_rows, swizzle_in
+from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, root_of
 
 SIZES = (16, 8, 4)
 
@@ -94,48 +96,106 @@ def _whole_pieces(call: Point, view: TileView, count: int) -> Value | bool:
     return builder.compare("eq", builder.irem(size, builder.int_(count)), builder.int_(0))
 
 
-def _pieces(call: Point, view: TileView, threads: int, count: int, work: Any) -> None:
-    """`work(row, column)` for each piece of this thread."""
-    builder = call.builder
-    rows, columns = view.shape
-    across = columns // count
-    total = rows * across
-    number = layouts.thread_number(call)
-    for first in range(0, total, threads):
-        piece = builder.iadd(number, builder.int_(first))
+@dataclass(frozen=True)
+class _Piece:
+    """Where a piece is in the view, in the tensor's memory and in shared memory."""
 
-        def one(piece: Value = piece) -> None:
-            row = builder.idiv(piece, builder.int_(across))
-            column = builder.imul(builder.irem(piece, builder.int_(across)), builder.int_(count))
-            work(row, column)
+    row: Value
+    column: Value
+    source: Span
+    pointer: Value
+    offset: Value
 
-        if first + threads <= total:
-            one()
-        else:
-            when(builder, builder.compare("lt", piece, builder.int_(total)), one)
+    @classmethod
+    def of(cls, call: Point, to: KernelTensor, view: TileView, number: Value, count: int) -> _Piece:
+        """The piece of a number, counted by rows."""
+        builder, across = call.builder, call.builder.int_(view.shape[1] // count)
+        row = builder.idiv(number, across)
+        column = builder.imul(builder.irem(number, across), builder.int_(count))
+        source = access.span_at(call, view, row, column)
+        assert source is not None
+        return cls(row, column, source, *place_of(to, builder, (row, column)))
+
+    def below(self, builder: Builder, rows: int, distances: tuple[Value, Value]) -> _Piece:
+        """The piece so many rows further down, where rows have these distances in the tensor and in shared memory."""
+        row, *offsets = (
+            builder.iadd(first, builder.imul(builder.int_(rows), distance))
+            for first, distance in zip(
+                (self.row, self.source.offset, self.offset), (builder.int_(1), *distances), strict=True
+            )
+        )
+        return _Piece(row, self.column, Span(self.source.pointer, offsets[0]), self.pointer, offsets[1])
 
 
 def _by_pieces(call: Point, to: KernelTensor, view: TileView, reach: access.Reach, threads: int, count: int) -> Value:
+    """Copies the pieces of this thread, which are found from the first one where they lie below each other."""
     builder, last = call.builder, [call.builder.int_(0)]
-    rows, columns = (
-        _clamped(builder, left, size) for left, size in zip((reach.rows, reach.columns), view.shape, strict=True)
-    )
+    across = view.shape[1] // count
+    total = view.shape[0] * across
+    number = layouts.thread_number(call)
+    start = _Piece.of(call, to, view, number, count)
+    distances = (view.tensor.strides(builder)[0], to.strides(builder)[0])
+    steps = threads // across if threads % across == 0 and _repeats(to, threads // across, distances[1]) else 0
+    inside = None if reach.whole is True else _inside(builder, view, reach, start)
 
-    def inside(row: Value, column: Value) -> Value:
-        tests = [builder.compare("lt", _short(builder, at), left) for at, left in ((row, rows), (column, columns))]
-        return builder.row("and_", tests)
-
-    def one(row: Value, column: Value) -> None:
-        span = access.span_at(call, view, row, column)
-        assert span is not None
-        pointer, offset = place_of(to, builder, (row, column))
-        allowed = builder.const(True, BOOL) if reach.whole is True else inside(row, column)
-        operands = [pointer, offset, span.pointer, span.offset, allowed]
+    def one(piece: _Piece, rows: int) -> None:
+        allowed = builder.const(True, BOOL) if inside is None else inside(piece, rows)
+        operands = [piece.pointer, piece.offset, piece.source.pointer, piece.source.offset, allowed]
         last[0] = builder.one("copy_async", operands, INT, count=count)
 
-    total = view.shape[0] * view.shape[1] // count
-    _pieces(call, view, threads, count, one)
+    for k, first in enumerate(range(0, total, threads)):
+
+        def put(k: int = k, first: int = first) -> None:
+            if steps:
+                one(start.below(builder, k * steps, distances) if k else start, k * steps)
+            else:
+                place = builder.iadd(number, builder.int_(first))
+                one(_Piece.of(call, to, view, place, count), -1)
+
+        if first + threads <= total:
+            put()
+        else:
+            place = builder.iadd(number, builder.int_(first))
+            when(builder, builder.compare("lt", place, builder.int_(total)), put)
     return last[0] if total % threads == 0 else builder.int_(0)
+
+
+def _repeats(to: KernelTensor, rows: int, distance: Value) -> bool:
+    """Whether the places of shared memory are the same so many rows further down, but for the distance."""
+    swizzle = swizzle_in(to)
+    if swizzle is None:
+        return True
+    period = ((swizzle.mask + 1) << swizzle.shift) * int(root_of(to).dims[-1].const or 0)
+    return distance.const is not None and rows * distance.const % period == 0
+
+
+def _inside(builder: Builder, view: TileView, reach: access.Reach, start: _Piece) -> Callable[[_Piece, int], Value]:
+    """Whether a piece lies in the tensor, of pieces that lie so many rows below the first one, or anywhere (-1).
+
+    An axis that tiles divide has all places of a tile or none. Others are compared in 32 bits, as a GPU does at once.
+    """
+    lefts = (reach.rows, reach.columns)
+    divided = [
+        dim.const is not None and dim.const % size == 0 for dim, size in zip(view.tensor.dims, view.shape, strict=True)
+    ]
+    clamped = [
+        builder.compare("gt", left, builder.int_(0)) if whole else _clamped(builder, left, size)
+        for left, size, whole in zip(lefts, view.shape, divided, strict=True)
+    ]
+    below = None if divided[0] else builder.row("sub", [clamped[0], _short(builder, start.row)])
+
+    def inside(piece: _Piece, rows: int) -> Value:
+        tests = []
+        if below is None:
+            tests.append(clamped[0])
+        elif rows >= 0:
+            tests.append(builder.compare("gt", below, builder.const(rows, SIMDType(DType.int32))))
+        else:
+            tests.append(builder.compare("lt", _short(builder, piece.row), clamped[0]))
+        tests.append(clamped[1] if divided[1] else builder.compare("lt", _short(builder, piece.column), clamped[1]))
+        return builder.row("and_", tests)
+
+    return inside
 
 
 def _short(builder: Builder, number: Value) -> Value:

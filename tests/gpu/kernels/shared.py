@@ -130,6 +130,27 @@ def dynamic(out: OutputTensor[float32, "n"], x: InputTensor[float32, "n"], ctx: 
     ctx.launch(dynamic_thread, out, x, n, grid=1, block=64, shared=ceildiv(n + 1, 16) * 16 + 8 * n)
 
 
+def large_thread(out, x):
+    """More than 48 KiB for the threads of a block, in two tensors, one of which is made in a branch."""
+    t = gpu.thread_idx.x
+    kept = gpu.shared[float32](12500)
+    for i in range(t, 12500, 64):
+        kept[i] = x[i]
+    gpu.barrier()
+    if gpu.grid_dim.x == 1:
+        ends = gpu.shared[float32](3, align=256)
+        if t < 3:
+            ends[t] = t.cast(float32)
+        gpu.barrier()
+        for i in range(t, 12500, 64):
+            out[i] = kept[12499 - i] + kept[i] + ends[1] - 1
+
+
+@register("shared::large")
+def large(out: OutputTensor[float32, "12500"], x: InputTensor[float32, "12500"], ctx: DeviceContext) -> None:
+    ctx.launch(large_thread, out, x, grid=1, block=64)
+
+
 def clear_thread(out):
     out[gpu.thread_idx.x] = 0
 
