@@ -69,7 +69,7 @@ def _of_shared_memory(function: ProgramFunction, launch: Op, target: Target) -> 
         error.notes += [f"this one is the largest: {shared_bytes(largest):,} bytes"] if several else []
         error.notes += [f"called at {place}" for place in calls[:3]]
         if most < limits.shared_memory:
-            error.hint = "beside shared= of the launch there is no more; gpu.dynamic_shared[T](n) takes from that"
+            error.hint = "the launch has shared= for gpu.dynamic_shared[T](n), which takes the place of gpu.shared[T]"
         else:
             error.hint = "take fewer elements, or give each block a smaller part of the work"
         yield error
