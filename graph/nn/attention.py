@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of
@@ -13,7 +13,11 @@ from .linear import Linear, size_of
 from .module import Module
 from .paged import PagedCache
 from .rotary import RotaryEmbedding
+from .splitting import ranks_of, share
 from .state import misused
+
+if TYPE_CHECKING:
+    from ..distributed.mesh import Mesh, RankGroup
 
 
 class Attention(Module[..., Any]):
@@ -31,7 +35,11 @@ class Attention(Module[..., Any]):
         window: a row sees rows that are less than so many places away.
         rope: turns queries and keys by their places.
         scale: what scores are multiplied by; 1 / sqrt(head_dim) when left out.
+        split_heads: ranks that share the heads: each has its part of all layers, and the results are added up.
         encoding, dtype, device: of the layers; see `Linear`.
+
+    Attributes:
+        num_heads, num_kv_heads: those of this rank.
     """
 
     def __init__(
@@ -48,6 +56,7 @@ class Attention(Module[..., Any]):
         window: int | None = None,
         rope: RotaryEmbedding | None = None,
         scale: float | None = None,
+        split_heads: RankGroup | Mesh | None = None,
         encoding: QuantizationEncoding | str | None = None,
         dtype: DType | None = None,
         device: Device | DeviceRef | None = None,
@@ -59,15 +68,19 @@ class Attention(Module[..., Any]):
             raise misused(text, "num_kv_heads", f"a divisor of {self.num_heads}", self.num_kv_heads)
         self.head_dim = size_of("head_dim", dim // self.num_heads if head_dim is None else head_dim)
         how: dict[str, Any] = {"encoding": encoding, "dtype": dtype, "device": device}
+        ranks = ranks_of("split_heads", split_heads)
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        self.num_heads = share("num_heads", self.num_heads, ranks)
+        self.num_kv_heads = share("num_kv_heads", self.num_kv_heads, ranks)
+        made: dict[str, Any] = {"bias": bias, "split_out": ranks, **how}
         self.fused = flag_of("fused", fused)
         if self.fused:
-            self.qkv_proj = Linear(dim, queries + 2 * keys, bias=bias, **how)
+            self.qkv_proj = Linear(dim, queries + 2 * keys, sections=(queries, keys, keys), **made)
         else:
-            self.q_proj = Linear(dim, queries, bias=bias, **how)
-            self.k_proj = Linear(dim, keys, bias=bias, **how)
-            self.v_proj = Linear(dim, keys, bias=bias, **how)
-        self.o_proj = Linear(queries, dim, bias=out_bias, **how)
+            self.q_proj = Linear(dim, queries, **made)
+            self.k_proj = Linear(dim, keys, **made)
+            self.v_proj = Linear(dim, keys, **made)
+        self.o_proj = Linear(queries, dim, bias=out_bias, split_in=ranks, **how)
         self.causal, self.window, self.scale = flag_of("causal", causal), window, scale
         self.rope = rope
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...dsl.types.dtype import DType
 from ..driver.devices import Device, DeviceRef
@@ -13,6 +13,9 @@ from ..types.dims import Dim
 from .linear import Linear
 from .module import Module
 from .state import misused
+
+if TYPE_CHECKING:
+    from ..distributed.mesh import Mesh, RankGroup
 
 M = TypeVar("M", bound=Module[..., Any])
 
@@ -68,6 +71,7 @@ class MLP(Module[[Any], Any]):
         activation: silu when left out.
         gated: whether there is a gate.
         bias: whether the layers add something.
+        split_hidden: ranks that share the hidden axis: each has its part of all layers, and the results are added up.
         encoding, dtype, device: of the layers; see `Linear`.
     """
 
@@ -79,14 +83,15 @@ class MLP(Module[[Any], Any]):
         activation: Callable[[Any], Any] | None = None,
         gated: bool = True,
         bias: bool = False,
+        split_hidden: RankGroup | Mesh | None = None,
         encoding: QuantizationEncoding | str | None = None,
         dtype: DType | None = None,
         device: Device | DeviceRef | None = None,
     ) -> None:
         how: dict[str, Any] = {"bias": bias, "encoding": encoding, "dtype": dtype, "device": device}
-        self.gate_proj = Linear(dim, hidden_dim, **how) if gated else None
-        self.up_proj = Linear(dim, hidden_dim, **how)
-        self.down_proj = Linear(hidden_dim, dim, **how)
+        self.gate_proj = Linear(dim, hidden_dim, split_out=split_hidden, **how) if gated else None
+        self.up_proj = Linear(dim, hidden_dim, split_out=split_hidden, **how)
+        self.down_proj = Linear(hidden_dim, dim, split_in=split_hidden, **how)
         self.activation = F.silu if activation is None else activation
 
     def forward(self, x: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of
@@ -11,7 +11,11 @@ from ..driver.devices import Device, DeviceRef
 from ..eager import functional as F
 from .linear import Linear, drawn, size_of
 from .module import Module
+from .splitting import Split, ranks_of, share, summed
 from .state import misused
+
+if TYPE_CHECKING:
+    from ..distributed.mesh import Mesh, RankGroup
 
 
 class MoEGate(Module[[Any], tuple[Any, Any]]):
@@ -60,6 +64,8 @@ class MoE(Module[[Any], Any]):
         num_experts, num_experts_per_token: see `MoEGate`.
         gate: chooses experts; a `MoEGate` when left out.
         activation: silu when left out.
+        split_experts: ranks that share the experts: each has its part of them, and the results are added up. All have
+            the gate and the tokens.
         dtype, device: of the weights; the defaults when left out.
     """
 
@@ -72,15 +78,20 @@ class MoE(Module[[Any], Any]):
         *,
         gate: Module[[Any], tuple[Any, Any]] | None = None,
         activation: Callable[[Any], Any] | None = None,
+        split_experts: RankGroup | Mesh | None = None,
         dtype: DType | None = None,
         device: Device | DeviceRef | None = None,
     ) -> None:
         sizes = size_of("dim", dim), size_of("hidden_dim", hidden_dim)
         self.gate = gate or MoEGate(dim, num_experts, num_experts_per_token, dtype=dtype, device=device)
         self.num_experts, self.num_experts_per_token = num_experts, num_experts_per_token
-        self.gate_proj: Any = drawn([num_experts, sizes[1], sizes[0]], sizes[0], dtype, device)
-        self.up_proj: Any = drawn([num_experts, sizes[1], sizes[0]], sizes[0], dtype, device)
-        self.down_proj: Any = drawn([num_experts, sizes[0], sizes[1]], sizes[1], dtype, device)
+        self._ranks = ranks_of("split_experts", split_experts)
+        count = share("num_experts", num_experts, self._ranks)
+        if self._ranks is not None:
+            self.splits = {f"{name}_proj": Split(self._ranks) for name in ("gate", "up", "down")}
+        self.gate_proj: Any = drawn([count, sizes[1], sizes[0]], sizes[0], dtype, device)
+        self.up_proj: Any = drawn([count, sizes[1], sizes[0]], sizes[0], dtype, device)
+        self.down_proj: Any = drawn([count, sizes[0], sizes[1]], sizes[1], dtype, device)
         self.activation = F.silu if activation is None else activation
 
     def forward(self, x: Any) -> Any:
@@ -89,10 +100,13 @@ class MoE(Module[[Any], Any]):
         indices, shares = self.gate(x)
         flat = F.reshape(x, [-1, dim])
         order, starts, restore = F.moe_create_indices(indices, self.num_experts)
+        if self._ranks is not None:  # rows of the experts of other ranks become zeros
+            count = self.num_experts // self._ranks.size
+            starts = starts[self._ranks.rank * count : (self._ranks.rank + 1) * count + 1]
         rows = F.gather(flat, F.floordiv(order, each), 0)
         hidden = self.activation(F.grouped_matmul_ragged(rows, self.gate_proj, starts))
         hidden = hidden * F.grouped_matmul_ragged(rows, self.up_proj, starts)
         result = F.grouped_matmul_ragged(hidden, self.down_proj, starts)
         result = F.reshape(F.gather(result, restore, 0), [*x.shape[:-1], each, dim])
         weighted = result * F.cast(F.unsqueeze(shares, -1), result.dtype)
-        return F.squeeze(F.sum(weighted, -2), -2)
+        return summed(F.squeeze(F.sum(weighted, -2), -2), self._ranks)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...dsl.types.dtype import DType
 from ..arguments import flag_of, int_of
@@ -22,7 +23,11 @@ from ..quantization.encodings import (
 from ..types.dims import Dim
 from ..types.tensor_type import shown
 from .module import Module
+from .splitting import Split, ranks_of, share, summed
 from .state import mismatch, misused
+
+if TYPE_CHECKING:
+    from ..distributed.mesh import Mesh, RankGroup
 
 CODE = "EK0472"
 
@@ -137,6 +142,10 @@ class Linear(Encoded):
         bias: whether something is added; `bias` is 0 if not.
         encoding: of a quantised weight, which begins with zeros; other weights begin with random numbers.
         config: the settings of GPTQ and AWQ.
+        split_out: ranks that share the outputs: each has its rows of `weight`, and computes its part of the last axis.
+        split_in: ranks that share the inputs: each has its columns of `weight` and takes its part of the last axis;
+            their results are added up.
+        sections: with `split_out`, sizes of sections of the outputs, of each of which a rank has its part.
         dtype, device: of the weights; the defaults when left out.
     """
 
@@ -150,16 +159,33 @@ class Linear(Encoded):
         bias: bool = True,
         encoding: QuantizationEncoding | str | None = None,
         config: QuantizationConfig | None = None,
+        split_out: RankGroup | Mesh | None = None,
+        split_in: RankGroup | Mesh | None = None,
+        sections: Sequence[int] = (),
         dtype: DType | None = None,
         device: Device | DeviceRef | None = None,
     ) -> None:
         columns, rows = size_of("in_dim", in_dim), size_of("out_dim", out_dim)
+        outputs, self._inputs = ranks_of("split_out", split_out), ranks_of("split_in", split_in)
+        if outputs is not None and self._inputs is not None:
+            text = "a layer is split along its outputs or along its inputs"
+            raise misused(text, "split_in", "one of split_out and split_in", "both")
+        for size in sections:
+            share("sections", size, outputs)
+        columns, rows = share("in_dim", columns, self._inputs), share("out_dim", rows, outputs)
+        if outputs is not None:
+            self.splits = {name: Split(outputs, 0, tuple(sections)) for name in ("weight", "bias")}
+        elif self._inputs is not None:
+            self.splits = {"weight": Split(self._inputs, 1)}
         self.config = config
         self._parts: tuple[str, ...] = ("weight",)
         row = None if encoding is None else encoding_of("encoding", encoding, CODE)
         if row is None or row.is_gguf:
             self._begin(rows, columns, columns, row, dtype, device)
         else:
+            if self.splits:
+                text = f"weights in the encoding {row.name} cannot be split"
+                raise misused(text, "encoding", "floats, or an encoding of GGUF", row.name)
             self.encoding, self._sizes = row, (rows, columns)
             parts = _parts(row, config, rows, columns)
             self._parts = tuple(parts)
@@ -169,12 +195,12 @@ class Linear(Encoded):
 
     @property
     def in_dim(self) -> Dim:
-        """The size of the last axis before."""
+        """The size of the last axis before; of a layer that is split, on this rank."""
         return Dim(self.shape[1])
 
     @property
     def out_dim(self) -> Dim:
-        """The size of the last axis after."""
+        """The size of the last axis after; of a layer that is split, on this rank."""
         return Dim(self.shape[0])
 
     def forward(self, x: Any) -> Any:
@@ -183,6 +209,7 @@ class Linear(Encoded):
             y = F.matmul(x, F.transpose(self.weight, 0, 1))
         else:
             y = F.qmatmul(self.encoding, self.config, x, *(getattr(self, name) for name in self._parts))
+        y = summed(y, self._inputs)
         return y if isinstance(self.bias, int) else y + self.bias
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, dataclass_transform, overload
 
 from ...dsl.environment.tracebacks import placed
@@ -22,6 +23,7 @@ from ..staging.graph import Graph
 from ..staging.value import TensorValue
 from ..staging.weight import Weight
 from ..types.tensor_type import BufferType, TensorType
+from .splitting import Split
 from .state import mismatch, misused, refuse, tensor_of
 
 P = ParamSpec("P")
@@ -35,7 +37,12 @@ class Module(Generic[P, R]):
 
     Attributes that are tensors or weights are its local parameters, those that are modules are its children, and all
     others are its own. The qualified name of a parameter is the names of the attributes on the way to it, with dots.
+
+    Attributes:
+        splits: by name, the local parameters of which each rank holds a part. Loading takes whole arrays for them.
     """
+
+    splits: Mapping[str, Split] = MappingProxyType({})
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What the module computes; subclasses define it.
@@ -148,6 +155,8 @@ class Module(Generic[P, R]):
         for name, value in state.items():
             tensor, encoding = tensor_of(value)
             owner, _, attribute = name.rpartition(".")
+            split = modules[owner].splits.get(attribute)
+            tensor = tensor if split is None else split.part(tensor)
             trouble = modules[owner].misfit(attribute, tensor, encoding)
             problems += [] if trouble is None else [trouble.replace(f"'{attribute}'", f"'{name}'", 1)]
             taken.append((modules[owner], attribute, tensor, encoding))

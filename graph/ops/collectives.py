@@ -389,12 +389,12 @@ def recv(type: TensorType, group: RankGroup | Mesh, source: int) -> TensorValue:
     return transfer_to(result, type.device)
 
 
-def mesh_group(name: str, group: Ranks) -> RankGroup:
+def mesh_group(name: str, group: Ranks, argument: str = "group") -> RankGroup:
     """A group of ranks."""
     found = group_in(group)
     if found is None:
-        text = "argument 'group' is a group of a mesh, such as mesh['model'], or a mesh"
-        fail(name, text, code=CODE, argument="group", got=type(group).__name__)
+        text = f"argument '{argument}' is a group of a mesh, such as mesh['model'], or a mesh"
+        fail(name, text, code=CODE, argument=argument, got=type(group).__name__)
     return found
 
 

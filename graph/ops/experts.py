@@ -55,7 +55,7 @@ def grouped_matmul_ragged(
         expert_start_indices: integers (experts + 1): where the rows of each expert begin, and their end.
 
     Returns:
-        A tensor (rows, n).
+        A tensor (rows, n); zeros in rows before the first start and from the end on.
 
     Raises:
         GraphError: EK0421 ranks, EK0427 sizes that differ.

@@ -104,7 +104,10 @@ def grouped_matmul_ragged(
     starts: InputTensor[int32, "(e + 1)"],
     ctx: DeviceContext,
 ) -> None:
-    """Rows starts[i] to starts[i + 1] of x times the transposed matrix i; experts without rows cost nothing."""
+    """Rows starts[i] to starts[i + 1] of x times the transposed matrix i; experts without rows cost nothing.
+
+    Rows before the first start and from the last one on are zeros.
+    """
     wide = wide_dtype(out.dtype)
     n, d, depth = x.dim(0), weight.dim(1), x.dim(1)
 
@@ -114,7 +117,8 @@ def grouped_matmul_ragged(
         while e + 1 < weight.dim(0) and starts[e + 1] <= row:
             e += 1
         total = wide(0)
-        for k in range(depth):
+        is_own = starts[e] <= row and row < starts[e + 1]
+        for k in range(depth if is_own else 0):
             total = fma(x[row, k].cast(wide), weight[e, column, k].cast(wide), total)
         out[row, column] = total.cast(T)
 
@@ -122,8 +126,13 @@ def grouped_matmul_ragged(
 
     def panel(task: Index):
         e, first_column = task // panels, task % panels * PANEL
-        last = starts[e + 1].cast(int64)
-        for block in range(starts[e].cast(int64), last, ROWS):
+        first, last = starts[e].cast(int64), starts[e + 1].cast(int64)
+        width = min(PANEL, d - first_column)
+        if e == 0:
+            _clear(out, 0, first, first_column, width)
+        if e == weight.dim(0) - 1:
+            _clear(out, last, n, first_column, width)
+        for block in range(first, last, ROWS):
             for column in range(first_column, min(first_column + PANEL, d), TILE):
                 for row in range(block, min(block + ROWS, last), TILE):
                     _tile(out, x, weight, e, (row, last), column, wide, ctx.target.vector_bits // wide.bits)
@@ -132,6 +141,13 @@ def grouped_matmul_ragged(
         parallel_for(n * d, element)
     else:
         parallel_for(weight.dim(0) * panels, panel, grain=ceildiv(WORK * weight.dim(0), PANEL * depth * n + 16))
+
+
+def _clear(out: AnyTensor, first: Index, last: Index, column: Index, width: Index):
+    """Sets `width` columns of the rows from `first` to `last` to 0."""
+    for row in range(first, last):
+        for k in range(width):
+            out[row, column + k] = 0
 
 
 def _tile(

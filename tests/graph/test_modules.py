@@ -389,6 +389,15 @@ def test_scalings() -> None:
 # *** experts ***
 
 
+def test_rows_of_no_expert_are_zeros() -> None:
+    x, weights = numbers(9, 8), numbers(2, 40, 8, seed=1)
+    starts = np.int32([2, 5, 7])
+    wanted = np.zeros((9, 40), np.float32)
+    wanted[2:5], wanted[5:7] = x[2:5] @ weights[0].T, x[5:7] @ weights[1].T
+    result = F.grouped_matmul_ragged(*map(Tensor.from_numpy, (x, weights, starts)))
+    np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_a_mixture_of_experts() -> None:
     layer = nn.MoE(8, 12, 5, 2)
     x = numbers(2, 7, 8)
