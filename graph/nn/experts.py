@@ -11,7 +11,7 @@ from ..driver.devices import Device, DeviceRef
 from ..eager import functional as F
 from .linear import Linear, drawn, size_of
 from .module import Module
-from .splitting import Split, ranks_of, share, summed
+from .splitting import ParameterSplit, ranks_of, share, summed
 from .state import misused
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MoE(Module[[Any], Any]):
         self._ranks = ranks_of("split_experts", split_experts)
         count = share("num_experts", num_experts, self._ranks)
         if self._ranks is not None:
-            self.splits = {f"{name}_proj": Split(self._ranks) for name in ("gate", "up", "down")}
+            self.splits = {f"{name}_proj": ParameterSplit(self._ranks) for name in ("gate", "up", "down")}
         self.gate_proj: Any = drawn([count, sizes[1], sizes[0]], sizes[0], dtype, device)
         self.up_proj: Any = drawn([count, sizes[1], sizes[0]], sizes[0], dtype, device)
         self.down_proj: Any = drawn([count, sizes[0], sizes[1]], sizes[1], dtype, device)

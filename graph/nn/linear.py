@@ -23,7 +23,7 @@ from ..quantization.encodings import (
 from ..types.dims import Dim
 from ..types.tensor_type import shown
 from .module import Module
-from .splitting import Split, ranks_of, share, summed
+from .splitting import ParameterSplit, ranks_of, share, summed
 from .state import mismatch, misused
 
 if TYPE_CHECKING:
@@ -174,9 +174,9 @@ class Linear(Encoded):
             share("sections", size, outputs)
         columns, rows = share("in_dim", columns, self._inputs), share("out_dim", rows, outputs)
         if outputs is not None:
-            self.splits = {name: Split(outputs, 0, tuple(sections)) for name in ("weight", "bias")}
+            self.splits = {name: ParameterSplit(outputs, 0, tuple(sections)) for name in ("weight", "bias")}
         elif self._inputs is not None:
-            self.splits = {"weight": Split(self._inputs, 1)}
+            self.splits = {"weight": ParameterSplit(self._inputs, 1)}
         self.config = config
         self._parts: tuple[str, ...] = ("weight",)
         row = None if encoding is None else encoding_of("encoding", encoding, CODE)

@@ -23,7 +23,7 @@ from ..staging.graph import Graph
 from ..staging.value import TensorValue
 from ..staging.weight import Weight
 from ..types.tensor_type import BufferType, TensorType
-from .splitting import Split
+from .splitting import ParameterSplit
 from .state import mismatch, misused, refuse, tensor_of
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ class Module(Generic[P, R]):
         splits: by name, the local parameters of which each rank holds a part. Loading takes whole arrays for them.
     """
 
-    splits: Mapping[str, Split] = MappingProxyType({})
+    splits: Mapping[str, ParameterSplit] = MappingProxyType({})
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What the module computes; subclasses define it.

@@ -6,6 +6,7 @@ See also `distributed.mesh` (groups of ranks), docs/several-processes.md.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Split:
+class ParameterSplit:
     """How ranks share a parameter.
 
     Attributes:
@@ -49,7 +50,7 @@ class Split:
         array = value.to(CPU()).driver_tensor.to_numpy()
         if array.ndim <= self.axis or sum(self.sections) not in (0, array.shape[self.axis]):
             return value  # of a shape that does not fit, which loading reports
-        ends = np.cumsum(self.sections, dtype=np.int64)[:-1] if self.sections else []
+        ends = list(itertools.accumulate(self.sections))[:-1]
         parts = [self.group.part(section, self.axis) for section in np.split(array, ends, self.axis)]
         part = parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
         return Tensor(storage=Buffer.from_numpy(np.ascontiguousarray(part)))
