@@ -75,6 +75,7 @@ LONG = (
     "graph/test_sizes.py::test_a_size_below_zero_is_reported_at_the_call",
     "graph/test_views.py::test_views_are_read_where_they_lie",
     "graph/test_wrong_arguments.py::test_ops",
+    "interop/test_dask.py",
     "interop/test_interrupts.py::test_at_random_moments",
     "interop/test_jax.py",
     "interop/test_jax_derivatives.py",

@@ -71,6 +71,10 @@ class RankGroup:
         part: Array = array[tuple(index)]
         return part
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the name: a rank that reads it gets its own group."""
+        return group_of, (self.text,)
+
     def __repr__(self) -> str:
         return f"<group {self.axis!r} of {self.mesh!r}: rank {self.rank} of {self.size}>"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,18 @@ def test_parts_of_columns_are_copied_and_no_more() -> None:
     assert not np.shares_memory(layer.weight.numpy(), weight)
     np.testing.assert_array_equal(layer.weight.numpy(), weight[:, 16:32])
     np.testing.assert_array_equal(layer.bias.numpy(), weight[:, 0])
+
+
+def test_layers_are_pickled_and_copied_with_the_names_of_their_groups() -> None:
+    x = numbers(2, DIM)
+
+    def program() -> Any:
+        layer = nn.MLP(DIM, HIDDEN, split_hidden=Mesh({"model": 2})["model"])
+        results = [each.compile(f32("b", DIM))(x).numpy() for each in (layer, copy.deepcopy(layer))]
+        return *results, pickle.loads(pickle.dumps(layer)).compile(f32("b", DIM))(x).numpy()
+
+    for first, second, third in run_threads(program, 2):
+        assert first.tobytes() == second.tobytes() == third.tobytes()
 
 
 WRONG: list[tuple[str, Callable[[Any], Any]]] = [
