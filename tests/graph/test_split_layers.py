@@ -125,7 +125,7 @@ def test_two_axes_of_a_mesh() -> None:
 
 def test_quantised_weights_are_cut_between_blocks(tmp_path: Path) -> None:
     path = tmp_path / "layer.gguf"
-    halves = np.float16([0.5]).view(np.uint8)
+    halves = np.array([0.5], np.float16).view(np.uint8)
     rows = np.random.default_rng(0).integers(0, 99, (6, 4, 34), np.uint8)
     rows[..., :2] = halves
     write_gguf(path, {"weight": rows.reshape(6, 136)}, {"general.architecture": "x"}, encodings={"weight": "q8_0"})
@@ -134,7 +134,8 @@ def test_quantised_weights_are_cut_between_blocks(tmp_path: Path) -> None:
     def program() -> Any:
         group = Mesh({"model": size()})["model"]
         results = []
-        for how in ({"split_in": group}, {"split_out": group}):
+        hows: list[dict[str, Any]] = [{"split_in": group}, {"split_out": group}]
+        for how in hows:
             layer = nn.Linear(128, 6, bias=False, encoding="q8_0", **how)
             layer.load_state_dict({"weight": load_weights([path]).weight.data()})
             columns = group.part(x, 1) if "split_in" in how else x
