@@ -391,7 +391,7 @@ def test_scalings() -> None:
 
 def test_rows_of_no_expert_are_zeros() -> None:
     x, weights = numbers(9, 8), numbers(2, 40, 8, seed=1)
-    starts = np.int32([2, 5, 7])
+    starts = np.array([2, 5, 7], np.int32)
     wanted = np.zeros((9, 40), np.float32)
     wanted[2:5], wanted[5:7] = x[2:5] @ weights[0].T, x[5:7] @ weights[1].T
     result = F.grouped_matmul_ragged(*map(Tensor.from_numpy, (x, weights, starts)))
