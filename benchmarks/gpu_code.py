@@ -139,13 +139,15 @@ def counted(
 def ours(row: CodeRow, target: str) -> CodeCounts:
     graph = op_graph(row.op, row.inputs, row.parameters, target)
     typed = graph.code("typed", target)
-    grids = []
+    grids, requested = [], 0
     for match in re.finditer(r"^\s*launch (.*?) \{", typed, re.M):
         numbers = [int(each) if each.isdigit() else 0 for each in match[1].split(", ")]
         grids.append((math.prod(numbers[:3]), math.prod(numbers[3:6])))
+        requested = max(requested, *numbers[6:7])
     kept = re.findall(r"= scratch (\d+) : Pointer\[[a-z]+(\d+),", typed)
     between = replace(row, elements=int(kept[0][0]), itemsize=int(kept[0][1]) // 8, streams=len(kept)) if kept else None
-    return counted(graph.code("asm", target), target, grids, row, between)
+    found = counted(graph.code("asm", target), target, grids, row, between)
+    return replace(found, shared=max(found.shared, requested))
 
 
 def triton(name: str, row: CodeRow, target: str) -> CodeCounts | str | None:
