@@ -112,10 +112,14 @@ class _FilterPacking(Rewriting):
         return all(isinstance(size, StaticDim) for size in sizes) and prod(map(int, sizes)) >= PANEL
 
     def _is_small(self, out: Any, rows: int) -> str:
-        """Whether a result has few places, as the kernel says it."""
+        """Whether a result has few places, as the kernel says it: an image of any height and width has many.
+
+        For a call that decides the code of both ways is compiled, which takes twice as long.
+        """
         sizes = out.shape[2:]
-        if not all(isinstance(size, StaticDim) for size in sizes):
-            return ""
+        unknown = sum(not isinstance(size, StaticDim) for size in sizes)
+        if unknown:
+            return "" if unknown == 1 else "no"
         return "yes" if prod(map(int, sizes)) <= rows + rows // 2 else "no"
 
     def _split_shape(self, image: int, out: Any, taps: Numbers, stride: Numbers, dilation: Numbers) -> list[Any]:
