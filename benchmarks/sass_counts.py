@@ -288,8 +288,15 @@ def accesses(blocks: list[BasicBlock]) -> str:
 
 
 def steady_loop(blocks: list[BasicBlock], opcode: str) -> Path:
-    """One round of the innermost loop that has most of an instruction, along the path of wide accesses."""
-    rounds = [_best(loop, loop[-1], loop[-1], Share(1, 1), {}) or Path() for loop in _around(blocks, opcode)]
+    """One round of the innermost loop that has most of an instruction, along a path without loops.
+
+    Loops within it have none of the instruction: they copy data that is not aligned.
+    """
+    rounds = []
+    for loop in _around(blocks, opcode):
+        inner = {id(block) for each in _innermost(loop, loop[-1]) for block in each}
+        straight = [block for block in loop if id(block) not in inner]
+        rounds.append(_best(straight, loop[-1], loop[-1], Share(1, 1), {}) or Path())
     return max(rounds, key=lambda path: (products(path, opcode), path.wide), default=Path())
 
 
