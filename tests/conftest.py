@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # A machine with GPUs is tested as one without: what needs a GPU is run by gpu/hardware.py, which says so here.
 if "TESTS_ON_HARDWARE" not in os.environ:
@@ -25,6 +26,10 @@ for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 os.environ.setdefault("EINKORN_COLLECTIVE_TIMEOUT", "60")  # a rank that waits for ever costs a minute, not five
+
+# No test depends on the speed of the machine.
+settings.register_profile("einkorn", deadline=None)
+settings.load_profile("einkorn")
 
 # A user's own trust policy changes no result: this one requires nothing.
 os.environ["EINKORN_TRUST"] = str(Path(__file__).resolve().parent / "support" / "trust.toml")

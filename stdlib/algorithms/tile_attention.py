@@ -89,7 +89,7 @@ def _launch(
     M, N, D, threads = shape
     outer, m = out.shape[:-2], out.dim(-2)
     blocks = ceildiv(m, M)
-    factor = scale * LOG2_E
+    factor = 1.0 if masked or scale <= 0 else scale * LOG2_E  # of scores, before their powers
 
     def block():
         number = gpu.block_idx.x
@@ -112,9 +112,9 @@ def _launch(
             """The products of queries and keys from `base` on as scores, and -inf where a query does not see a key."""
             s = products
             if masked:
-                s = s.map(lambda v, i, j: _added(mask, at, (v, factor), (row * M + i, base + j), (m, n)))
-            else:
-                s = s * factor
+                s = s.map(lambda v, i, j: _added(mask, at, (v, scale * LOG2_E), (row * M + i, base + j), (m, n)))
+            elif scale <= 0:
+                s = s * (scale * LOG2_E)
             whole = base + N <= n
             if causal:
                 whole = whole & (base + N - 1 <= first)
@@ -124,11 +124,11 @@ def _launch(
                 s = s.map(lambda v, i, j: _seen(v, first + i, base + j, n, causal, window))
             return s
 
-        acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores)
+        acc, total = _along(shape, queries, (keys, values), stages, (begin, end), scores, factor)
         result = acc * total.map(lambda t: select(t == 0, float32(0), reciprocal_of_sum(t)))
         result.cast(out.dtype).store(out[lead, head, :, :].tile(row, 0, (M, D)))
 
-    gpu.launch(block, grid=product(outer) * blocks, block=threads)
+    gpu.launch(block, grid=product(outer) * blocks, block=threads, min_blocks=1)  # one block with all its registers
 
 
 def _along(
@@ -138,6 +138,7 @@ def _along(
     stages: tuple[AnyTensor, AnyTensor],
     steps: tuple[Index, Index],
     scores: Callable[[Parts, Index], Parts],
+    factor: float,
 ) -> tuple[Parts, Parts]:
     """The sums of values, weighted by the powers of scores, and of the weights.
 
@@ -147,6 +148,7 @@ def _along(
         stages: two tiles of keys and two of values in shared memory.
         steps: the first tile of keys, and the one after the last.
         scores: of products of queries and keys, of which the first key has a number.
+        factor: more than 0, what scores are multiplied by.
     """
     M, N, D, _ = shape
     (keys, values), (sk, sv) = tensors, stages
@@ -172,7 +174,8 @@ def _along(
         s = scores(gpu.dot(queries, sk[stage].transpose(), zero), step * N)
         new = max(top, s.reduce(1, Largest))
         shift = select(new == -inf, 0.0, new)
-        p, old = (s - shift).map(_power), (top - shift).map(_power)
+        shift = shift * factor
+        p, old = fma(s, factor, -shift).map(_power), fma(top, factor, -shift).map(_power)
         total = total * old + p.reduce(1, SumOfWeights)
         acc = gpu.dot(p.cast(queries.dtype), sv[stage], acc * old)
         top = new

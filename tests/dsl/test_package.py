@@ -413,7 +413,7 @@ def test_names_that_are_not_there(demo: Package) -> None:
     assert str(caught.value) == ("error[EK0560]: package 'demo' has no op 'zzz'\nhint: it has add_one, mylib::rms_norm")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_garbage_does_anything_but_raise_a_package_error(demo: Package, data: st.DataObject) -> None:
     raw = bytearray(demo.path.read_bytes())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from einkorn.dsl.diagnostics.errors import CompileError, CompileErrors, DTypeError, EinkornError, GraphError
@@ -105,7 +105,6 @@ WORDS = st.one_of(
 )
 
 
-@settings(deadline=None)  # no test depends on the speed of the machine
 @given(st.lists(WORDS).map(" ".join))
 def test_the_short_way_reads_as_the_grammar_does(text: str) -> None:
     assert parser._parse.__wrapped__(text) == parser._parse_with_grammar(text)

@@ -141,7 +141,7 @@ def cases(draw: st.DrawFn, depth: int = 4) -> Case:
     return _binary(operator, left, draw(cases(depth=depth - 1)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases(), ENVIRONMENTS)
 def test_algebra_equals_integer_evaluation(case: Case, env: dict[str, int]) -> None:
     function, dim = case
@@ -149,7 +149,7 @@ def test_algebra_equals_integer_evaluation(case: Case, env: dict[str, int]) -> N
     assert dim.substitute(env) == function(env)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases())
 def test_print_reads_back_as_the_same_dim(case: Case) -> None:
     _, dim = case
@@ -159,7 +159,7 @@ def test_print_reads_back_as_the_same_dim(case: Case) -> None:
     assert str(Dim(again)) == str(dim)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(depth=3), cases(depth=3), cases(depth=2))
 def test_ring_laws_hold_by_form(first: Case, second: Case, third: Case) -> None:
     a, b, c = first[1], second[1], third[1]
@@ -176,7 +176,7 @@ def test_ring_laws_hold_by_form(first: Case, second: Case, third: Case) -> None:
     assert copy.deepcopy(a) == a
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(depth=2), cases(depth=2), ENVIRONMENTS)
 def test_order_when_it_answers_is_right(first: Case, second: Case, env: dict[str, int]) -> None:
     for sign in ("__lt__", "__le__", "__gt__", "__ge__"):

@@ -19,7 +19,7 @@ from ..values.tiles import TileAxis, TileLayout, TileValue
 from . import layouts
 from .layouts import lanes_of
 from .operands import DotOperand, swizzle_in
-from .swizzles import neighbours_of
+from .swizzles import neighbours_of, pitch_of
 
 BLOCK = 8
 WORDS = 4  # of a row of a block
@@ -81,19 +81,30 @@ class _Reader:
         further = builder.idiv(lane, builder.int_(2 * BLOCK))
         if self.by_columns:
             other, further = further, other
-        first = builder.iadd(self._first(), builder.int_(BLOCK * block))
+        first, inner = self._first(), builder.imul(further, builder.int_(WORDS * e))
         first = builder.iadd(first, builder.imul(other, builder.int_(BLOCK * (second - block))))
-        inner = builder.imul(further, builder.int_(WORDS * e))
-        inner = builder.iadd(inner, builder.int_(step * self.row.shape[2]))
+        beyond, behind, apart = BLOCK * block, step * self.row.shape[2], 0
+        if along and (pitch := self._pitch(beyond)):
+            beyond, apart = 0, beyond * pitch
+        elif not along and (pitch := self._pitch(behind)):
+            behind, apart = 0, behind * pitch
+        first = builder.iadd(first, builder.int_(beyond))
+        inner = builder.iadd(inner, builder.int_(behind))
         if along:
             first = builder.iadd(first, within)
         else:
             inner = builder.iadd(inner, within)
         pointer, offset = self._place(first, inner)
+        offset = builder.iadd(offset, builder.int_(apart))  # which is part of the instruction
         operation = {"transposed": not along, **layouts.warp_of(call)}
         type = SIMDType(self.operand.dtype, WORDS * e)
         result = builder.one("load_matrices", [pointer, offset], type, **operation)
         return [lanes_of(builder, result, k * e, e) for k in range(WORDS)]
+
+    def _pitch(self, rows: int) -> int:
+        """How far apart rows are in memory, where so many rows further on the swizzle is the same; 0 otherwise."""
+        assert self.operand.tensor is not None
+        return 0 if rows % BLOCK else pitch_of(self.operand.tensor) or 0
 
     def _place(self, first: Value, inner: Value) -> tuple[Value, Value]:
         at = (inner, first) if self.by_columns else (first, inner)

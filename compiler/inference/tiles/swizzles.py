@@ -92,6 +92,19 @@ def neighbours_of(tensor: KernelTensor) -> int:
     return count or (tensor.neighbours if isinstance(tensor, LaidOut) else 1)
 
 
+def pitch_of(tensor: KernelTensor) -> int | None:
+    """How many elements apart a row and the next one are, apart from the swizzle; None where that is not known.
+
+    Rows whose numbers differ by a multiple of 8 have the same swizzle, and lie exactly so many times that apart.
+    """
+    while isinstance(tensor, View):
+        axis, step = tensor.steps[-2] if len(tensor.steps) > 1 else (-1, None)
+        if axis != tensor.base.rank - 2 or step is None or step.const != 1:
+            return None
+        tensor = tensor.base
+    return tensor.dims[-1].const if isinstance(tensor, LaidOut) else None
+
+
 def place_of(tensor: KernelTensor, builder: Builder, components: tuple[Value, ...]) -> tuple[Value, Value]:
     """The pointer and the offset of an element of shared memory, laid out or not."""
     index = BodyIndex(tensor.dims, components=components)
