@@ -59,6 +59,7 @@ HEIGHT = 560  # rows of a block, at most
 PANELS = 8  # panels of a block, at most
 LEAST_PANELS = 3  # the same at least, when there is a choice
 FEW_ROWS = 4
+MOST_ROWS = FEW_ROWS - 1  # of what has fewer
 FEW_COLUMNS = 8
 ROW_SPAN = 256  # columns that one task takes where there are few rows
 DOT_ROWS = 64  # rows that one task takes where there are few columns
@@ -287,39 +288,27 @@ def by_column(
     columns: Callable[..., Parts],
     save: Callable[..., Parts],
 ) -> None:
-    """Each element as the sum of a row of a times a column of b, which lies in one piece and is read once."""
-    m = sizes[1]
-    for rows in unroll(FEW_ROWS - 1):
-        if m == rows + 1:
-            _by_columns(sizes, rows + 1, wide, lanes, a, b, columns, save)
+    """Each element as the sum of a row of a times a column of b, which lies in one piece and is read once.
 
-
-def _by_columns(
-    sizes: tuple[Index, ...],
-    m: int,
-    wide: AnyDType,
-    lanes: int,
-    a: Callable[..., Parts],
-    b: Callable[..., Parts],
-    columns: Callable[..., Parts],
-    save: Callable[..., Parts],
-) -> None:
-    """As `by_column`, of `m` rows, a number known at compile time.
-
-    Four columns at a time: each vector of a column is read for all rows, and each vector of a row for all columns.
+    Four columns at a time: each vector of a column is read for all rows, each vector of a row for all columns. There
+    are at most `MOST_ROWS` rows; for each number of them there are loops along the inner axis, and all else is shared.
     """
-    batches, _, n, depth = sizes
+    batches, m, n, depth = sizes
     groups = max(ceildiv(n, DOT_ROWS), 1)
-    vectors = 2 if m == 1 or compiled_for().vector_bits >= 512 else 1  # as many sums as there are registers for
-    step = vectors * lanes
+
+    def vectors(rows: Index):
+        """How many vectors of sums an element has: as many as there are registers for."""
+        return 2 if compiled_for().vector_bits >= 512 or rows == 1 else 1
+
+    step = vectors(m) * lanes
 
     def part(task: Index):
         batch = task // groups
         first_column = task % groups * DOT_ROWS
         count = min(n - first_column, DOT_ROWS)
-        rows = stack[wide](m * COLUMN_SPAN, zeroed=False)
-        tails = stack[wide](COLUMNS * step)
-        sums = stack[wide](DOT_ROWS * m)
+        rows = stack[wide](MOST_ROWS * COLUMN_SPAN, zeroed=False)
+        tails = stack[wide](COLUMNS * 2 * lanes)
+        sums = stack[wide](DOT_ROWS * MOST_ROWS)
         matrix, vector = b(batch), columns(batch)
 
         def run(first: Index):
@@ -341,26 +330,29 @@ def _by_columns(
                 for c in range(COLUMNS):
                     for k in range(whole, steps):
                         tails[c * step + k - whole] = matrix(first + k, column(c))
-                totals = _dots_along(
-                    rows,
-                    m,
-                    vectors,
-                    lambda c, k, column=column: vector(column(c), first + k, lanes),
-                    tails,
-                    whole,
-                    steps,
-                    lanes,
-                )
-                for c in unroll(COLUMNS):
-                    for i in unroll(m):
-                        sums[(j + c) * m + i] += totals[c * m + i]
+                for before in unroll(MOST_ROWS):
+                    height = before + 1
+                    if m == height:
+                        totals = _dots_along(
+                            rows,
+                            height,
+                            vectors(height),
+                            lambda c, k, column=column: vector(column(c), first + k, lanes),
+                            tails,
+                            whole,
+                            steps,
+                            lanes,
+                        )
+                        for c in unroll(COLUMNS):
+                            for i in unroll(height):
+                                sums[i * DOT_ROWS + j + c] += totals[c * height + i]
 
         for first in range(0, depth, COLUMN_SPAN):
             run(first)
         for i in range(m):
             put = save(batch, i)
             for j in range(count):
-                put(first_column + j, sums[j * m + i])
+                put(first_column + j, sums[i * DOT_ROWS + j])
 
     parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
 
