@@ -295,12 +295,7 @@ def by_column(
     """
     batches, m, n, depth = sizes
     groups = max(ceildiv(n, DOT_ROWS), 1)
-
-    def vectors(rows: Index):
-        """How many vectors of sums an element has: as many as there are registers for."""
-        return 2 if compiled_for().vector_bits >= 512 or rows == 1 else 1
-
-    step = vectors(m) * lanes
+    step = _sums_of(m) * lanes
 
     def part(task: Index):
         batch = task // groups
@@ -330,22 +325,11 @@ def by_column(
                 for c in range(COLUMNS):
                     for k in range(whole, steps):
                         tails[c * step + k - whole] = matrix(first + k, column(c))
-                for before in unroll(MOST_ROWS):
-                    height = before + 1
-                    if m == height:
-                        totals = _dots_along(
-                            rows,
-                            height,
-                            vectors(height),
-                            lambda c, k, column=column: vector(column(c), first + k, lanes),
-                            tails,
-                            whole,
-                            steps,
-                            lanes,
-                        )
-                        for c in unroll(COLUMNS):
-                            for i in unroll(height):
-                                sums[i * DOT_ROWS + j + c] += totals[c * height + i]
+
+                def along(c: Index, k: Index, column: Callable[[Index], Index] = column):
+                    return vector(column(c), first + k, lanes)
+
+                _add_dots(sums, j, m, rows, along, tails, whole, steps, lanes)
 
         for first in range(0, depth, COLUMN_SPAN):
             run(first)
@@ -355,6 +339,32 @@ def by_column(
                 put(first_column + j, sums[i * DOT_ROWS + j])
 
     parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
+
+
+def _sums_of(rows: Index) -> Any:
+    """How many vectors of sums an element has: as many as there are registers for."""
+    return 2 if compiled_for().vector_bits >= 512 or rows == 1 else 1
+
+
+def _add_dots(
+    sums: AnyTensor,
+    at: Index,
+    m: Index,
+    rows: AnyTensor,
+    vector: Callable[..., Parts],
+    tails: AnyTensor,
+    whole: Index,
+    steps: Index,
+    lanes: int,
+) -> None:
+    """Adds the products of `m` rows and of some columns, from `at` on, to the sums; see `_dots_along`."""
+    for before in unroll(MOST_ROWS):
+        height = before + 1
+        if m == height:
+            totals = _dots_along(rows, height, _sums_of(height), vector, tails, whole, steps, lanes)
+            for c in unroll(COLUMNS):
+                for i in unroll(height):
+                    sums[i * DOT_ROWS + at + c] += totals[c * height + i]
 
 
 def _dots_along(
