@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.operations import ROWS
-from ..ir.program import Op
+from ..ir.program import Op, Value
 from .half_floats import narrow, widen
 from .types import mlir_type
 from .writer import EXPANSIONS, Expansion, FunctionWriter, emits, expands
@@ -23,6 +23,8 @@ def _regular(w: FunctionWriter, op: Op) -> None:
     if op.attrs.get("nsw"):
         spelling = ROWS[op.name].mlir["int"]
         w.result(op, w.op(f"{spelling} {operands[0]}, {operands[1]} overflow<nsw> : i64"))
+    elif ROWS[op.name].mlir[type.dtype.kind] in _BY_POSITIVE and _is_positive(op.operands[1]):
+        w.result(op, _BY_POSITIVE[ROWS[op.name].mlir[type.dtype.kind]](w, operands, type))
     else:
         w.result(op, row(w, op.name, operands, type, op.attrs.get("fastmath", NO_FLAGS)))
 
@@ -75,6 +77,43 @@ def _mod_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
     shifted = w.op(f"arith.addi {rest}, {divisor} : {text}")
     modulo = w.select(wrong, shifted, rest, type)
     return _zero_unless(w, operands[1], modulo, type)
+
+
+def _floordiv_by_positive(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    """As `_floordiv_int` by more than 0, which neither traps nor has another sign than any rest but a negative one."""
+    text = mlir_type(type)
+    zero, one = w.constant(0, type), w.constant(1, type)
+    quotient = w.op(f"arith.divsi {operands[0]}, {operands[1]} : {text}")
+    rest = w.op(f"arith.remsi {operands[0]}, {operands[1]} : {text}")
+    down = w.op(f"arith.cmpi slt, {rest}, {zero} : {text}")
+    return w.select(down, w.op(f"arith.subi {quotient}, {one} : {text}"), quotient, type)
+
+
+def _mod_by_positive(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    text = mlir_type(type)
+    rest = w.op(f"arith.remsi {operands[0]}, {operands[1]} : {text}")
+    wrong = w.op(f"arith.cmpi slt, {rest}, {w.constant(0, type)} : {text}")
+    return w.select(wrong, w.op(f"arith.addi {rest}, {operands[1]} : {text}"), rest, type)
+
+
+_BY_POSITIVE: dict[str, Expansion] = {"=floordiv_int": _floordiv_by_positive, "=mod_int": _mod_by_positive}
+
+
+def _is_positive(value: Value, depth: int = 4) -> bool:
+    """Whether a whole number is seen to be more than 0, as sizes are by which positions are divided."""
+    if value.const is not None:
+        return bool(value.const > 0)
+    if value.maker is None or depth == 0:
+        return False
+    parts = (_is_positive(operand, depth - 1) for operand in value.maker.operands)
+    match value.maker.name:
+        case "max":
+            return any(parts)
+        case "min":
+            return all(parts)
+        case "mul":
+            return bool(value.maker.attrs.get("nsw")) and all(parts)
+    return False
 
 
 def _signs_differ(w: FunctionWriter, rest: str, divisor: str, zero: str, type: SIMDType) -> str:

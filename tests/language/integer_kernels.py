@@ -16,6 +16,8 @@ from einkorn.dsl import (
     int64,
     isclose,
     lcm,
+    max,
+    min,
     modf,
     next_power_of_two,
     register,
@@ -87,3 +89,15 @@ def of_python_floats(out: OutputTensor[F, "4 n"], x: InputTensor[F, "n"]):
         out[0, i], out[1, i] = math.modf(x[i])
         out[2, i] = math.gamma(x[i])
         out[3, i] = math.lgamma(x[i])
+
+
+@register("by_positive")
+def by_positive(out: OutputTensor[T, "6 n"], x: InputTensor[T, "n"], y: InputTensor[T, "n"]):
+    """Quotients and rests by what is seen to be more than 0, and by what may be less."""
+    for i in range(x.dim(0)):
+        out[0, i] = x[i] // max(y[i], 1)
+        out[1, i] = x[i] % max(y[i], 1)
+        out[2, i] = x[i] // min(max(y[i], 2), 7)
+        out[3, i] = x[i] % 5
+        out[4, i] = x[i] // max(y[i], 0)
+        out[5, i] = x[i] % min(y[i], 3)

@@ -92,3 +92,16 @@ def test_functions_of_python(kernels: KernelFile) -> None:
     (got,) = kernels("of_python_floats", y)
     assert np.array_equal(got[:2], np.modf(y))
     assert np.allclose(got[2:], [[math.gamma(v) for v in y], [math.lgamma(v) for v in y]], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *UINTS])
+def test_divisors_that_are_positive(kernels: KernelFile, dtype: Any) -> None:
+    x, y = pair(dtype)
+    x[5:8] = np.iinfo(dtype).min, np.iinfo(dtype).min, np.iinfo(dtype).max
+    y[5:8] = 1, np.iinfo(dtype).max, np.iinfo(dtype).max
+    (got,) = kernels("by_positive", x, y)
+    above, below = np.maximum(y, 1), np.minimum(y, 3)
+    few = np.minimum(np.maximum(y, 2), 7)
+    assert np.array_equal(got[:4], [x // above, x % above, x // few, x % 5])
+    with np.errstate(divide="ignore"):  # by 0 both give 0
+        assert np.array_equal(got[4:], [x // np.maximum(y, 0), x % below])
