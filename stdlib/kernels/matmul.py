@@ -329,7 +329,7 @@ def by_column(
                 def along(c: Index, k: Index, column: Callable[[Index], Index] = column):
                     return vector(column(c), first + k, lanes)
 
-                _add_dots(sums, j, m, rows, along, tails, whole, steps, lanes)
+                _add_dots(sums, j, m, rows, along, tails, (whole, steps), lanes)
 
         for first in range(0, depth, COLUMN_SPAN):
             run(first)
@@ -341,7 +341,7 @@ def by_column(
     parallel_for(batches * ceildiv(n, DOT_ROWS), part, grain=ceildiv(WORK, DOT_ROWS * m * depth + 16))
 
 
-def _sums_of(rows: Index) -> Any:
+def _sums_of(rows: Index) -> Index:
     """How many vectors of sums an element has: as many as there are registers for."""
     return 2 if compiled_for().vector_bits >= 512 or rows == 1 else 1
 
@@ -353,15 +353,18 @@ def _add_dots(
     rows: AnyTensor,
     vector: Callable[..., Parts],
     tails: AnyTensor,
-    whole: Index,
-    steps: Index,
+    ends: tuple[Index, Index],
     lanes: int,
 ) -> None:
-    """Adds the products of `m` rows and of some columns, from `at` on, to the sums; see `_dots_along`."""
+    """Adds the products of `m` rows and of some columns, from `at` on, to the sums; see `_dots_along`.
+
+    Args:
+        ends: of the steps in whole vectors, and of all steps.
+    """
     for before in unroll(MOST_ROWS):
         height = before + 1
         if m == height:
-            totals = _dots_along(rows, height, _sums_of(height), vector, tails, whole, steps, lanes)
+            totals = _dots_along(rows, height, _sums_of(height), vector, tails, ends[0], ends[1], lanes)
             for c in unroll(COLUMNS):
                 for i in unroll(height):
                     sums[i * DOT_ROWS + at + c] += totals[c * height + i]
@@ -370,7 +373,7 @@ def _add_dots(
 def _dots_along(
     rows: AnyTensor,
     m: int,
-    vectors: int,
+    vectors: Index,
     vector: Callable[..., Parts],
     tails: AnyTensor,
     whole: Index,
