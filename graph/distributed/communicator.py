@@ -97,7 +97,7 @@ class Alone:
     def receive(self, data: Bytes, source: int, call: CollectiveCall) -> None:
         """Takes the bytes that were sent first."""
         if not self._sent or self._sent[0].size != data.size:
-            text = f"{call.signature} waits for a tensor that this rank, the only one, has not sent to itself"
+            text = f"{call.signature} waits for a tensor that this rank has not sent to itself"
             raise KernelError(text, code="EK0863", place=call.place, op=call.op)
         data[:] = self._sent.pop(0)
 

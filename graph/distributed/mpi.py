@@ -11,7 +11,6 @@ import os
 import sys
 import time
 import traceback
-from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
@@ -19,8 +18,8 @@ from typing import Final
 import numpy as np
 from mpi4py import MPI
 
-from ...dsl.diagnostics.errors import EinkornError, KernelError
-from .communicator import Bytes, CollectiveCall
+from ...dsl.diagnostics.errors import EinkornError
+from .communicator import Alone, Bytes, CollectiveCall
 from .failures import different_calls, late_ranks, timeout_of
 
 SPINS: Final = 2000  # tests before a rank gives its core to others
@@ -71,7 +70,7 @@ class MPICommunicator:
         self._board, self._world_ranks = board, tuple(world_ranks)
         self._name = ",".join(map(str, world_ranks))
         self._begun = 0
-        self._kept: deque[tuple[CollectiveCall, Bytes]] = deque()  # what this rank has sent to itself
+        self._itself = Alone()  # keeps what this rank sends to itself
 
     def allgather(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
         """See `Communicator.allgather`."""
@@ -88,22 +87,14 @@ class MPICommunicator:
     def send(self, data: Bytes, to: int, call: CollectiveCall) -> None:
         """See `Communicator.send`. What a rank sends to itself is kept: MPI would wait until it is received."""
         if to == self.rank:
-            self._kept.append((call, data.copy()))
+            self._itself.send(data, to, call)
             return
         self._wait(self.comm.Isend(data, to, TAG), call, to)
 
     def receive(self, data: Bytes, source: int, call: CollectiveCall) -> None:
         """See `Communicator.receive`."""
         if source == self.rank:
-            if not self._kept:
-                text = (
-                    f"{call.signature} waits for a tensor that rank {self._world_ranks[source]} has not sent to itself"
-                )
-                raise KernelError(text, code="EK0863", place=call.place, op=call.op)
-            sent, kept = self._kept.popleft()
-            if kept.size != data.size or sent.details != call.details:
-                raise different_calls({self._world_ranks[source]: sent, self._world_ranks[self.rank]: call})
-            data[:] = kept
+            self._itself.receive(data, source, call)
             return
         self._wait(self.comm.Irecv(data, source, TAG), call, source)
 
