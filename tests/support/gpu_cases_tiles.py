@@ -92,7 +92,18 @@ def _largest(m: int, n: int) -> GpuCase:
     return GpuCase("tiles-largest", "tiles.py", "tiles::largest", lambda: (numbers(F32, m, n),), reference)
 
 
+def _copied(dtype: Any, m: int, n: int, **params: Any) -> GpuCase:
+    name = f"tiles-copied[{np.dtype(dtype).name}-{m}x{n}-{'-'.join(map(str, params.values()))}]"
+    return GpuCase(
+        name, "tiles.py", "tiles::copied", lambda: (numbers(dtype, m, n),), lambda x: np.stack([x] * 4), params
+    )
+
+
 CASES = (
+    _copied(F32, 32, 8, N=8, block=64),
+    _copied(F32, 37, 16, N=16, block=128),
+    _copied(F64, 20, 8, N=8, block=128),
+    _copied(np.float16, 40, 32, N=32, block=64),
     _product(F32, 40, 50, 24, 1e-5),
     _product(F32, 64, 32, 64, 1e-5, M=32, N=16, K=16, stages=2, block=64),
     _product(F64, 33, 47, 20, 1e-12),

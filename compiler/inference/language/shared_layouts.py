@@ -55,4 +55,4 @@ def laid_out(call: Point, layout: object, pointer: Value, sizes: tuple[int, ...]
         return coerce(call, offset, INT, "the offset that a layout gives is an Int")
 
     dims = tuple(call.builder.int_(size) for size in sizes)
-    return LaidOut(place, 1, pointer, "shared", pointer.dtype, dims, Role.MUTABLE, fixed=sizes)
+    return LaidOut(place, None, pointer, "shared", pointer.dtype, dims, Role.MUTABLE, fixed=sizes)

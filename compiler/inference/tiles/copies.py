@@ -23,8 +23,8 @@ from ..values.index import BodyIndex
 from ..values.tensors import KernelTensor
 from ..values.tiles import TileView
 from . import access, layouts
-from .operands import in_rows, swizzle_in
-from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, root_of
+from .operands import in_rows
+from .swizzles import is_laid_out, is_shared, neighbours_of, place_of, rows_apart
 
 SIZES = (16, 8, 4)
 
@@ -135,7 +135,8 @@ def _by_pieces(call: Point, to: KernelTensor, view: TileView, reach: access.Reac
     number = layouts.thread_number(call)
     start = _Piece.of(call, to, view, number, count)
     distances = (view.tensor.strides(builder)[0], to.strides(builder)[0])
-    steps = threads // across if threads % across == 0 and _repeats(to, threads // across, distances[1]) else 0
+    steps = threads // across if threads % across == 0 else 0
+    steps = 0 if rows_apart(builder, to, steps) is None else steps
     inside = None if reach.whole is True else _inside(builder, view, reach, start)
 
     def one(piece: _Piece, rows: int) -> None:
@@ -158,15 +159,6 @@ def _by_pieces(call: Point, to: KernelTensor, view: TileView, reach: access.Reac
             place = builder.iadd(number, builder.int_(first))
             when(builder, builder.compare("lt", place, builder.int_(total)), put)
     return last[0] if total % threads == 0 else builder.int_(0)
-
-
-def _repeats(to: KernelTensor, rows: int, distance: Value) -> bool:
-    """Whether the places of shared memory are the same so many rows further down, but for the distance."""
-    swizzle = swizzle_in(to)
-    if swizzle is None:
-        return True
-    period = ((swizzle.mask + 1) << swizzle.shift) * int(root_of(to).dims[-1].const or 0)
-    return distance.const is not None and rows * distance.const % period == 0
 
 
 def _inside(builder: Builder, view: TileView, reach: access.Reach, start: _Piece) -> Callable[[_Piece, int], Value]:

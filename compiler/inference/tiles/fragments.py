@@ -19,7 +19,7 @@ from ..values.tiles import TileAxis, TileLayout, TileValue
 from . import layouts
 from .layouts import lanes_of
 from .operands import DotOperand, swizzle_in
-from .swizzles import neighbours_of, pitch_of
+from .swizzles import neighbours_of, rows_apart
 
 BLOCK = 8
 WORDS = 4  # of a row of a block
@@ -83,11 +83,11 @@ class _Reader:
             other, further = further, other
         first, inner = self._first(), builder.imul(further, builder.int_(WORDS * e))
         first = builder.iadd(first, builder.imul(other, builder.int_(BLOCK * (second - block))))
-        beyond, behind, apart = BLOCK * block, step * self.row.shape[2], 0
-        if along and (pitch := self._pitch(beyond)):
-            beyond, apart = 0, beyond * pitch
-        elif not along and (pitch := self._pitch(behind)):
-            behind, apart = 0, behind * pitch
+        assert self.operand.tensor is not None
+        beyond, behind = BLOCK * block, step * self.row.shape[2]
+        apart = rows_apart(builder, self.operand.tensor, beyond if along else behind)
+        if apart is not None:
+            beyond, behind = (0, behind) if along else (beyond, 0)
         first = builder.iadd(first, builder.int_(beyond))
         inner = builder.iadd(inner, builder.int_(behind))
         if along:
@@ -95,16 +95,11 @@ class _Reader:
         else:
             inner = builder.iadd(inner, within)
         pointer, offset = self._place(first, inner)
-        offset = builder.iadd(offset, builder.int_(apart))  # which is part of the instruction
+        offset = builder.iadd(offset, builder.int_(apart or 0))  # a constant is part of the instruction
         operation = {"transposed": not along, **layouts.warp_of(call)}
         type = SIMDType(self.operand.dtype, WORDS * e)
         result = builder.one("load_matrices", [pointer, offset], type, **operation)
         return [lanes_of(builder, result, k * e, e) for k in range(WORDS)]
-
-    def _pitch(self, rows: int) -> int:
-        """How far apart rows are in memory, where so many rows further on the swizzle is the same; 0 otherwise."""
-        assert self.operand.tensor is not None
-        return 0 if rows % BLOCK else pitch_of(self.operand.tensor) or 0
 
     def _place(self, first: Value, inner: Value) -> tuple[Value, Value]:
         at = (inner, first) if self.by_columns else (first, inner)

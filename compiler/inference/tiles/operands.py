@@ -132,10 +132,10 @@ def laid_out_tensor(call: Point, pointer: Value, dtype: DType, sizes: tuple[int,
             total = builder.iadd(total, builder.imul(part, builder.int_(math.prod(sizes[axis + 1 :]))))
         return total
 
-    return LaidOut(place, swizzle.piece, pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes)
+    return LaidOut(place, swizzle, pointer, name, dtype, dims, Role.MUTABLE, fixed=sizes)
 
 
 def swizzle_in(tensor: KernelTensor) -> RowSwizzle | None:
     """The swizzle of a tensor, if it has one."""
     root = root_of(tensor)
-    return swizzle_of(root.dtype, int(root.dims[-1].const or 0)) if isinstance(root, LaidOut) else None
+    return root.swizzle if isinstance(root, LaidOut) else None

@@ -50,14 +50,24 @@ def swizzle_of(dtype: DType, columns: int) -> RowSwizzle | None:
 
 
 class LaidOut(Stored):
-    """Shared memory whose elements lie where `place` says, for the components of an index."""
+    """Shared memory whose elements lie where `place` says, for the components of an index.
+
+    Attributes:
+        swizzle: that by which pieces of rows are exchanged; None of a layout of the author's.
+        neighbours: so many elements, from a multiple of it on, stay together.
+    """
 
     def __init__(
-        self, place: Callable[[Builder, tuple[Value, ...]], Value], neighbours: int, *args: Any, **kwargs: Any
+        self,
+        place: Callable[[Builder, tuple[Value, ...]], Value],
+        swizzle: RowSwizzle | None,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.place = place
-        self.neighbours = neighbours  # so many elements, from a multiple of it on, stay together
+        self.swizzle = swizzle
+        self.neighbours = 1 if swizzle is None else swizzle.piece
 
     def offset(self, builder: Builder, index: BodyIndex) -> Value:
         return self.place(builder, index.components(builder))
@@ -92,17 +102,21 @@ def neighbours_of(tensor: KernelTensor) -> int:
     return count or (tensor.neighbours if isinstance(tensor, LaidOut) else 1)
 
 
-def pitch_of(tensor: KernelTensor) -> int | None:
-    """How many elements apart a row and the next one are, apart from the swizzle; None where that is not known.
+def rows_apart(builder: Builder, matrix: KernelTensor, rows: int) -> int | None:
+    """By how many elements the place of each element differs from that so many rows further down.
 
-    Rows whose numbers differ by a multiple of 8 have the same swizzle, and lie exactly so many times that apart.
+    None where elements differ in that: a swizzle repeats after some rows, a layout of the author's need not.
     """
-    while isinstance(tensor, View):
-        axis, step = tensor.steps[-2] if len(tensor.steps) > 1 else (-1, None)
-        if axis != tensor.base.rank - 2 or step is None or step.const != 1:
+    distance, root = matrix.strides(builder)[0].const, root_of(matrix)
+    if distance is None:
+        return None
+    if isinstance(root, LaidOut):
+        columns = root.dims[-1].const
+        if root.swizzle is None or columns is None:
             return None
-        tensor = tensor.base
-    return tensor.dims[-1].const if isinstance(tensor, LaidOut) else None
+        if rows * distance % (columns * (root.swizzle.mask + 1 << root.swizzle.shift)):
+            return None
+    return rows * int(distance)
 
 
 def place_of(tensor: KernelTensor, builder: Builder, components: tuple[Value, ...]) -> tuple[Value, Value]:

@@ -20,6 +20,7 @@ from einkorn.dsl import (
     register,
     select,
     sqrt,
+    unroll,
 )
 from einkorn.stdlib import ArgMax, Layout, Max, Sum
 
@@ -243,6 +244,32 @@ def mixed(
 ) -> None:
     grid = (ceildiv(x.dim(1), 16), ceildiv(x.dim(0), 16))
     ctx.launch(mixed_block, out, x, grid=grid, block=block, parameters={"M": 16, "N": 16})
+
+
+def copied_block(out, x, M: int, N: int):
+    """A tile in shared memory of each kind: row by row, for products, by columns, and by columns with gaps."""
+    i = gpu.block_idx.x
+    plain, swizzled = gpu.shared[x.dtype](M, N), gpu.shared[x.dtype](M, N, layout="dot")
+    turned = gpu.shared[x.dtype](M, N, layout=Layout((M, N), (1, M)))
+    spread = gpu.shared[x.dtype](M, N, layout=Layout((M, N), (1, M + 1)))
+    for to in unroll((plain, swizzled, turned, spread)):
+        gpu.copy_async(to, x.tile(i, 0, (M, N)))
+    gpu.commit().wait()
+    gpu.barrier()
+    for at in range(gpu.thread_idx.x, M * N, gpu.block_dim.x):
+        row, column = at // N, at % N
+        if i * M + row < x.dim(0) and column < x.dim(1):
+            out[0, i * M + row, column] = plain[row, column]
+            out[1, i * M + row, column] = swizzled[row, column]
+            out[2, i * M + row, column] = turned[row, column]
+            out[3, i * M + row, column] = spread[row, column]
+
+
+@register("tiles::copied")
+def copied(
+    out: OutputTensor[F, "4 m n"], x: InputTensor[F, "m n"], ctx: DeviceContext, *, N: int = 8, block: int = 64
+) -> None:
+    ctx.launch(copied_block, out, x, grid=ceildiv(x.dim(0), 16), block=block, parameters={"M": 16, "N": N})
 
 
 def largest_block(places, sums, x, M: int, N: int):
