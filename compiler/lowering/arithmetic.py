@@ -57,43 +57,45 @@ _FLAGGED = {"arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf"
 
 @expands("floordiv_int")
 def _floordiv_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
-    # q = n / d towards zero; q - 1 when there is a rest and the signs differ.
     quotient, rest, divisor = _divide(w, operands, type)
+    lower = _signs_differ(w, rest, divisor, w.constant(0, type), type)
+    return _zero_unless(w, operands[1], _lowered(w, quotient, lower, type), type)
+
+
+def _floordiv_by_positive(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
+    """As `_floordiv_int` by more than 0, which never traps; only negative rests have another sign."""
     text = mlir_type(type)
-    zero, one = w.constant(0, type), w.constant(1, type)
-    down = _signs_differ(w, rest, divisor, zero, type)
-    lower = w.op(f"arith.subi {quotient}, {one} : {text}")
-    floored = w.select(down, lower, quotient, type)
-    return _zero_unless(w, operands[1], floored, type)
+    quotient = w.op(f"arith.divsi {operands[0]}, {operands[1]} : {text}")
+    rest = w.op(f"arith.remsi {operands[0]}, {operands[1]} : {text}")
+    return _lowered(w, quotient, _is_negative(w, rest, type), type)
+
+
+def _lowered(w: FunctionWriter, quotient: str, lower: str, type: SIMDType) -> str:
+    """A quotient towards zero, less 1 where there is a rest of another sign than the divisor."""
+    less = w.op(f"arith.subi {quotient}, {w.constant(1, type)} : {mlir_type(type)}")
+    return w.select(lower, less, quotient, type)
 
 
 @expands("mod_int")
 def _mod_int(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
-    # r has the sign of n; adding d when the signs differ gives it the sign of d.
     _, rest, divisor = _divide(w, operands, type)
-    text = mlir_type(type)
-    zero = w.constant(0, type)
-    wrong = _signs_differ(w, rest, divisor, zero, type)
-    shifted = w.op(f"arith.addi {rest}, {divisor} : {text}")
-    modulo = w.select(wrong, shifted, rest, type)
-    return _zero_unless(w, operands[1], modulo, type)
-
-
-def _floordiv_by_positive(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
-    """As `_floordiv_int` by more than 0, which neither traps nor has another sign than any rest but a negative one."""
-    text = mlir_type(type)
-    zero, one = w.constant(0, type), w.constant(1, type)
-    quotient = w.op(f"arith.divsi {operands[0]}, {operands[1]} : {text}")
-    rest = w.op(f"arith.remsi {operands[0]}, {operands[1]} : {text}")
-    down = w.op(f"arith.cmpi slt, {rest}, {zero} : {text}")
-    return w.select(down, w.op(f"arith.subi {quotient}, {one} : {text}"), quotient, type)
+    wrong = _signs_differ(w, rest, divisor, w.constant(0, type), type)
+    return _zero_unless(w, operands[1], _shifted(w, rest, divisor, wrong, type), type)
 
 
 def _mod_by_positive(w: FunctionWriter, operands: list[str], type: SIMDType) -> str:
-    text = mlir_type(type)
-    rest = w.op(f"arith.remsi {operands[0]}, {operands[1]} : {text}")
-    wrong = w.op(f"arith.cmpi slt, {rest}, {w.constant(0, type)} : {text}")
-    return w.select(wrong, w.op(f"arith.addi {rest}, {operands[1]} : {text}"), rest, type)
+    """As `_mod_int` by more than 0; see `_floordiv_by_positive`."""
+    rest = w.op(f"arith.remsi {operands[0]}, {operands[1]} : {mlir_type(type)}")
+    return _shifted(w, rest, operands[1], _is_negative(w, rest, type), type)
+
+
+def _shifted(w: FunctionWriter, rest: str, divisor: str, wrong: str, type: SIMDType) -> str:
+    """A rest, which has the sign of the dividend, plus the divisor where that gives it the divisor's sign."""
+    return w.select(wrong, w.op(f"arith.addi {rest}, {divisor} : {mlir_type(type)}"), rest, type)
+
+
+def _is_negative(w: FunctionWriter, number: str, type: SIMDType) -> str:
+    return w.op(f"arith.cmpi slt, {number}, {w.constant(0, type)} : {mlir_type(type)}")
 
 
 _BY_POSITIVE: dict[str, Expansion] = {"=floordiv_int": _floordiv_by_positive, "=mod_int": _mod_by_positive}

@@ -39,7 +39,7 @@ class Module(Generic[P, R]):
     others are its own. The qualified name of a parameter is the names of the attributes on the way to it, with dots.
 
     Attributes:
-        splits: by name, the local parameters of which each rank holds a part. Loading takes whole arrays for them.
+        splits: how ranks share local parameters, by name. Loading takes whole arrays and keeps the part of this rank.
     """
 
     splits: Mapping[str, ParameterSplit] = MappingProxyType({})

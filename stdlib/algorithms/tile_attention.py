@@ -21,7 +21,7 @@ from ..math.exponential import exp2_by_instruction, has_exp2, reciprocal_of_sum
 from .algorithm import product, unravelled
 from .few_queries import ends
 from .monoid import Monoid
-from .tile_products import PIECE, comes_in_pieces
+from .tile_products import comes_in_pieces, in_pieces
 
 WIDTHS = (32, 64, 128)  # numbers of a query and of a value, at most
 FEW = 16  # queries that one warp takes
@@ -89,7 +89,8 @@ def _launch(
     M, N, D, threads = shape
     outer, m = out.shape[:-2], out.dim(-2)
     blocks = ceildiv(m, M)
-    factor = 1.0 if masked or scale <= 0 else scale * LOG2_E  # of scores, before their powers
+    scaled = scale * LOG2_E
+    factor = 1.0 if masked or scale <= 0 else scaled  # of scores, as their powers are taken
 
     def block():
         number = gpu.block_idx.x
@@ -112,9 +113,9 @@ def _launch(
             """The products of queries and keys from `base` on as scores, and -inf where a query does not see a key."""
             s = products
             if masked:
-                s = s.map(lambda v, i, j: _added(mask, at, (v, scale * LOG2_E), (row * M + i, base + j), (m, n)))
+                s = s.map(lambda v, i, j: _added(mask, at, (v, scaled), (row * M + i, base + j), (m, n)))
             elif scale <= 0:
-                s = s * (scale * LOG2_E)
+                s = s * scaled
             whole = base + N <= n
             if causal:
                 whole = whole & (base + N - 1 <= first)
@@ -152,16 +153,13 @@ def _along(
     """
     M, N, D, _ = shape
     (keys, values), (sk, sv) = tensors, stages
-    aligned = comes_in_pieces(keys) & comes_in_pieces(values)
+    whole = comes_in_pieces(keys) & comes_in_pieces(values)
 
-    def fetch(step: Index, stage: Index):
-        if aligned:
-            gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=PIECE))
-            gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=PIECE))
-        else:
-            gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D)))
-            gpu.copy_async(sv[stage], values.tile(step, 0, (N, D)))
-        return gpu.commit()
+    def copy(step: Index, stage: Index, align: int):
+        gpu.copy_async(sk[stage], keys.tile(step, 0, (N, D), align=align))
+        gpu.copy_async(sv[stage], values.tile(step, 0, (N, D), align=align))
+
+    fetch = lambda step, stage: in_pieces(whole, lambda align: copy(step, stage, align))  # noqa: E731
 
     acc, zero = gpu.tile[float32](M, D), gpu.tile[float32](M, N)
     top, total = gpu.tile[float32](M, 1, value=-inf), gpu.tile[float32](M, 1)

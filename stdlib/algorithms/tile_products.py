@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dsl import AnyDType, AnyTensor, Index, ceildiv, compiled_for, float32, gpu, min, select
+from ...dsl import AnyDType, AnyTensor, Bool, Index, Parts, ceildiv, compiled_for, float32, gpu, min, select
 
 LARGE = (128, 128, 128)  # rows and columns of a tile, and threads
 SMALL = (64, 64, 128)
@@ -83,12 +83,7 @@ def _launch(
             else:
                 gpu.copy_async(sb[stage], right.tile(k, column, (K, N), align=align))
 
-        def fetch(k: Index, stage: Index):
-            if whole:
-                copy(k, stage, PIECE)
-            else:
-                copy(k, stage, 1)
-            return gpu.commit()
+        fetch = lambda k, stage: in_pieces(whole, lambda align: copy(k, stage, align))  # noqa: E731
 
         acc = gpu.tile[float32](M, N)
         group = gpu.commit()
@@ -112,6 +107,15 @@ def comes_in_pieces(x: AnyTensor) -> Any:
     """Whether each row of a matrix begins and ends at a multiple of 16 bytes."""
     count = PIECE * 8 // x.dtype.bits
     return x.is_aligned(PIECE) & (x.strides[0] % count == 0) & (x.dim(1) % count == 0)
+
+
+def in_pieces(whole: Bool, copy: Callable[[int], None]) -> Parts:
+    """Begins the copies copy(align) of a step, where `align` bytes is what rows come in pieces of; their group."""
+    if whole:
+        copy(PIECE)
+    else:
+        copy(1)
+    return gpu.commit()
 
 
 def _steps() -> tuple[int, int]:
