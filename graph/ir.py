@@ -367,6 +367,11 @@ class GraphIR:
     traced: bool = False
 
     @cached
+    def argument_names(self) -> tuple[str, ...]:
+        """What errors call the inputs: the author's names, or `input0`, `input1`, …"""
+        return self.names or tuple(f"input{position}" for position in range(len(self.inputs)))
+
+    @cached
     def types(self) -> tuple[ShapedType, ...]:
         """The type of every value, by number."""
         return (*self.inputs, *(type for node in self.nodes for type in node.out_types))

@@ -146,7 +146,8 @@ class Caller:
         if call is None:
             if self.memory.outer is None:
                 known_sizes(self.plan.checks, shapes)  # no code is made for sizes that the graph does not take
-            check_memory(arrays, self.plan.changed)  # code for elements that share memory would not compile
+            # Code for elements that share memory would not compile.
+            check_memory(self.plan.ir.argument_names, arrays, self.plan.changed)
             call = self.variant(patterns)
             self.known.setdefault(patterns, call)
         for array, (_, position) in zip(arrays, call.plan.inputs, strict=True):
@@ -174,7 +175,7 @@ class Caller:
         if layout != memory.layout:
             memory.fit(arrays, shapes, layout)
         if plan.changed:
-            check_memory(arrays, plan.changed)
+            check_memory(plan.ir.argument_names, arrays, plan.changed)
         pointers = memory.pointers
         for number, first in plan.repeats:
             pointers[number] = pointers[first]

@@ -201,7 +201,8 @@ class CallMemory:
             buffer = given[position]
             if buffer is not None:
                 outputs[position] = GivenOutput(outputs[position], position, buffer)
-        check_outputs(arrays, [None if buffer is None else buffer._array for buffer in given])
+        places = [None if buffer is None else buffer._array for buffer in given]
+        check_outputs(self.plan.ir.argument_names, arrays, places)
         return outputs
 
     def copy_outputs(self, arrays: Sequence[Storage], results: Sequence[Buffer]) -> None:

@@ -180,7 +180,7 @@ class ReportCollector:
         programs = self._plan.programs()
         if failure.report.kind == WAITING:
             return waiting_error(failure, self._plan.code.reports, programs, [*notes, self._called()])
-        result = nan_notes(failure, arrays) if self._plan.device.is_host else []
+        result = nan_notes(failure, self._plan.ir.argument_names, arrays) if self._plan.device.is_host else []
         staged = self._plan.staged(failure.report.op)
         return failure_error(failure, programs, staged, [*notes, *result, self._called()])
 

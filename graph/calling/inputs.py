@@ -191,7 +191,7 @@ def wrong_inputs(checks: Sequence[InputCheck], inputs: Sequence[Any]) -> list[Ei
         except EinkornError as error:
             results[position] = error
             shapes.append(None)
-    results |= sizes_of([check.type for check in checks], shapes)[1]
+    results |= sizes_of(checks, shapes)[1]
     return [results[position] for position in sorted(results)]
 
 
@@ -201,24 +201,24 @@ def known_sizes(checks: Sequence[InputCheck], shapes: Sequence[tuple[int, ...]])
     Raises:
         GraphError: EK0454, the first input of a wrong shape.
     """
-    sizes, wrong = sizes_of([check.type for check in checks], shapes)
+    sizes, wrong = sizes_of(checks, shapes)
     if wrong:
         raise next(iter(wrong.values()))
     return sizes
 
 
 def sizes_of(
-    types: Sequence[ShapedType], shapes: Sequence[tuple[int, ...] | None]
+    checks: Sequence[InputCheck], shapes: Sequence[tuple[int, ...] | None]
 ) -> tuple[dict[str, int], dict[int, GraphError]]:
     """The value of each symbol, and for each input of the wrong shape an error that shows both sides."""
     sizes: dict[str, tuple[int, str]] = {}
     wrong: dict[int, GraphError] = {}
-    for position, (type, shape) in enumerate(zip(types, shapes, strict=True)):
+    for position, (check, shape) in enumerate(zip(checks, shapes, strict=True)):
         if shape is not None:
-            error = _misfit(sizes, f"input{position}", type, shape)
+            error = _misfit(sizes, check.name, check.type, shape)
             if error is not None:
                 wrong[position] = error
-    _solve(sizes, wrong, types, shapes)
+    _solve(sizes, wrong, checks, shapes)
     return {name: size for name, (size, _) in sizes.items()}, wrong
 
 
@@ -249,15 +249,15 @@ def _misfit(
 def _solve(
     sizes: dict[str, tuple[int, str]],
     wrong: dict[int, GraphError],
-    types: Sequence[ShapedType],
+    checks: Sequence[InputCheck],
     shapes: Sequence[tuple[int, ...] | None],
 ) -> None:
     """Compares sizes that are expressions; one with a single name without a value gives it its value."""
     waiting = [
         (position, axis, dim, shape[axis])
-        for position, (type, shape) in enumerate(zip(types, shapes, strict=True))
+        for position, (check, shape) in enumerate(zip(checks, shapes, strict=True))
         if shape is not None and position not in wrong
-        for axis, dim in enumerate(type.shape)
+        for axis, dim in enumerate(check.type.shape)
         if isinstance(dim, AlgebraicDim)
     ]
     count = -1
@@ -265,6 +265,7 @@ def _solve(
         count = len(waiting)
         for each in list(waiting):
             position, axis, dim, size = each
+            argument = checks[position].name
             unknown = [name for name in dim.parameters if name not in sizes]
             form = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
             if unknown and form is None:
@@ -273,13 +274,13 @@ def _solve(
             values = {name: value for name, (value, _) in sizes.items()}
             if form is not None:
                 value = (size - form[1].evaluate(values)) // form[0]
-                sizes[unknown[0]] = max(value, 0), f"axis {axis} of 'input{position}'"
+                sizes[unknown[0]] = max(value, 0), f"axis {axis} of '{argument}'"
                 values[unknown[0]] = max(value, 0)
             if _value_of(dim, values) != size:
                 known = ", ".join(f"{name} = {values[name]}" for name in dim.parameters if name not in unknown)
-                text = f"'input{position}' has size {size} on axis {axis}, the graph takes {dim}"
+                text = f"'{argument}' has size {size} on axis {axis}, the graph takes {dim}"
                 text = f"{text}, with {known}" if known else text
-                wrong.setdefault(position, _shape_error(f"input{position}", str(dim), str(size), text))
+                wrong.setdefault(position, _shape_error(argument, str(dim), str(size), text))
 
 
 def _value_of(dim: Dim, values: Mapping[str, int]) -> int | None:

@@ -51,7 +51,7 @@ def run_padded(call: Caller, inputs: Sequence[Any], extent: Mapping[str, int]) -
         GraphError: EK0454 an input has fewer elements than are active.
     """
     arrays = [check.array(value) for check, value in zip(call.checks, inputs, strict=True)]
-    full, misfits = sizes_of([check.type for check in call.checks], [array.shape for array in arrays])
+    full, misfits = sizes_of(call.checks, [array.shape for array in arrays])
     if misfits:
         raise next(iter(misfits.values()))
     for name, size in extent.items():
@@ -110,18 +110,17 @@ def from_bytes(ir: GraphIR, inputs: Sequence[tuple[Any, ...]]) -> list[np.ndarra
             got=len(inputs),
         )
     arrays = []
-    for position, (type, given) in enumerate(zip(ir.inputs, inputs, strict=True)):
+    for position, (name, type, given) in enumerate(zip(ir.argument_names, ir.inputs, inputs, strict=True)):
         items = list_of(f"inputs[{position}]", given, "bytes, a dtype and, where it is open, a shape", "EK0452")
         if not 2 <= len(items) <= 3:
             wrong(f"inputs[{position}]", given, "(bytes, dtype) or (bytes, dtype, shape)", code="EK0452")
-        arrays.append(_from_bytes(position, type, *items))
+        arrays.append(_from_bytes(name, type, *items))
     return arrays
 
 
 def _from_bytes(
-    position: int, type: ShapedType, data: Any, dtype: DType, shape: Sequence[int] | None = None
+    name: str, type: ShapedType, data: Any, dtype: DType, shape: Sequence[int] | None = None
 ) -> np.ndarray[Any, Any]:
-    name = f"input{position}"
     dtype = dtype_of("dtype", dtype)
     if not isinstance(data, bytes | bytearray | memoryview):
         wrong(name, data, "bytes", code="EK0452", kind=DTypeError)

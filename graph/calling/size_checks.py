@@ -117,8 +117,8 @@ class SizeChecks:
         """Where each of these dims has its size from, as sentences."""
         for name in sorted(names):
             axes = (
-                f"axis {axis} of 'input{position}'"
-                for position, type in enumerate(self.ir.inputs)
+                f"axis {axis} of '{argument}'"
+                for argument, type in zip(self.ir.argument_names, self.ir.inputs, strict=True)
                 for axis, dim in enumerate(type.shape)
                 if dim == name
             )

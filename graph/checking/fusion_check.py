@@ -134,7 +134,9 @@ class FusionCheck:
             small = _Alone(self.ir, group, reads, sizes)
             key = (group.root, *(tuple(map(int, type.shape)) for type in small.ir.inputs))
             if key not in self.alone:
-                checks = [InputCheck(f"input{k}", type) for k, type in enumerate(small.ir.inputs)]
+                checks = [
+                    InputCheck(name, type) for name, type in zip(small.ir.argument_names, small.ir.inputs, strict=True)
+                ]
                 self.alone[key] = Caller(plan_calls(small.ir, lambda requested: self.load(requested, None), checks))
             self._compare_group(
                 group, small, self.alone[key], [self._value(value, values, sizes) for value in reads], values

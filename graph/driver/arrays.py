@@ -155,36 +155,37 @@ def is_pinned(array: object) -> bool:
     return isinstance(array, PinnedMemory)
 
 
-def check_memory(arrays: Sequence[Storage], changed: Sequence[int]) -> None:
+def check_memory(names: Sequence[str], arrays: Sequence[Storage], changed: Sequence[int]) -> None:
     """The inputs of a call that a graph changes in place can be written, and share nothing with the others.
+
+    Args:
+        names: what the inputs are called in errors.
+        arrays: where they lie.
+        changed: the positions of those that are changed.
 
     Raises:
         GraphError: EK0461 one is read-only; EK0462 one overlaps another input, or itself.
     """
     for number in changed:
-        array = arrays[number]
+        name, array = names[number], arrays[number]
         if isinstance(array, np.ndarray) and not array.flags.writeable:
             raise GraphError(
-                f"'input{number}' is changed in place, and the array is read-only",
+                f"'{name}' is changed in place, and the array is read-only",
                 code="EK0461",
                 place=user_place(),
-                argument=f"input{number}",
+                argument=name,
                 expected="an array that can be written",
                 got="a read-only array",
                 hint="pass an array of its own: x.copy()",
             )
         for other, theirs in enumerate(arrays):
             if other != number and _overlap(array, theirs):
-                raise _shared(
-                    f"'input{number}' is changed in place, and shares memory with 'input{other}'", f"input{number}"
-                )
+                raise _shared(f"'{name}' is changed in place, and shares memory with '{names[other]}'", name)
         if isinstance(array, np.ndarray) and array.size > 1 and not _apart(array):
-            raise _shared(
-                f"'input{number}' is changed in place, and its elements share memory with each other", f"input{number}"
-            )
+            raise _shared(f"'{name}' is changed in place, and its elements share memory with each other", name)
 
 
-def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) -> None:
+def check_outputs(names: Sequence[str], inputs: Sequence[Storage], outputs: Sequence[Storage | None]) -> None:
     """The memory that a caller gives for outputs can be written, and shares nothing with inputs or other outputs.
 
     Raises:
@@ -202,7 +203,7 @@ def check_outputs(inputs: Sequence[Storage], outputs: Sequence[Storage | None]) 
                 expected="an array that can be written",
                 got="a read-only array",
             )
-        others = [(f"'input{k}'", other) for k, other in enumerate(inputs)]
+        others = [(f"'{name}'", other) for name, other in zip(names, inputs, strict=True)]
         others += [(f"out[{k}]", other) for k, other in enumerate(outputs[:number]) if other is not None]
         for name, other in others:
             if _overlap(array, other):

@@ -32,10 +32,11 @@ class Capture:
 
     def __init__(self, caller: AnyCaller, inputs: Sequence[Any]) -> None:
         caller.output_class = KeptOutput
+        self.checks = caller.checks
         self.inputs = list(inputs)
-        self.held = [_held(check, value) for check, value in zip(caller.checks, inputs, strict=True)]
+        self.held = [_held(check, value) for check, value in zip(self.checks, inputs, strict=True)]
         self.outputs = caller.run(self.held)
-        pairs = zip(caller.checks, self.held, strict=True)
+        pairs = zip(self.checks, self.held, strict=True)
         self.arrays = [check.storage(value)[0] if check.special else check.array(value) for check, value in pairs]
         self.divided: DividedCaller | None = None
         self.recorded: Replayable | None = None
@@ -52,13 +53,13 @@ class Capture:
         Raises:
             ReplayError: EK0466 one has other memory, another shape or dtype.
         """
-        for position, (value, captured) in enumerate(zip(inputs, self.inputs, strict=True)):
+        for check, value, captured in zip(self.checks, inputs, self.inputs, strict=True):
             if value is not captured and not _same_memory(value, captured):
                 raise ReplayError(
-                    f"replay: 'input{position}' is not the memory that was captured",
+                    f"replay: '{check.name}' is not the memory that was captured",
                     code="EK0466",
                     place=user_place(),
-                    argument=f"input{position}",
+                    argument=check.name,
                     expected="the tensor that capture was given",
                     got=_shown(value),
                     hint="write new values into the captured tensor, or capture these inputs under another key",

@@ -198,7 +198,7 @@ class DividedCaller:
             self.size_checks.check(self.sizes)
             self.shapes, self.copied = shapes, {}
         if self.buffers:
-            check_memory(storages, self.buffers)
+            check_memory(self.ir.argument_names, storages, self.buffers)
         if self.given is not None:
             self._check_given(storages, self.given)
         self.outer = dict(self.sizes)
@@ -211,7 +211,7 @@ class DividedCaller:
                 type = self.ir.types[value]
                 shape = tuple(dim.evaluate(self.sizes) for dim in type.shape)
                 GivenOutput(Output(self.places[type.device], type.dtype, shape, None), position, buffer)
-        check_outputs(storages, [None if buffer is None else buffer._array for buffer in given])
+        check_outputs(self.ir.argument_names, storages, [None if buffer is None else buffer._array for buffer in given])
 
     def _wanted(self, value: int) -> Buffer | None:
         """Where the caller wants a value, the first time that it is an output."""

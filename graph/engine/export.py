@@ -291,7 +291,7 @@ class _Exporting:
         ir, plan = self.ir, self.plan
         check_name(self.name)
         taken = CNames()
-        given = self.source.input_names or ir.names or [f"input{k}" for k in range(len(ir.inputs))]
+        given = self.source.input_names or ir.argument_names
         names = [taken.new(each) for each in given]
         outputs = [taken.new(each) for each in names_of_outputs(ir, self.source.output_names)]
         self.dims: dict[str, str] = {}

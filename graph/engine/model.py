@@ -95,7 +95,7 @@ class Model(Rich):
         self._load = load
         self._filling = filling  # for runs that look for uninitialised memory
         self._weights = weights or {}
-        self._checks = [InputCheck(f"input{position}", type) for position, type in enumerate(ir.inputs)]
+        self._checks = [InputCheck(name, type) for name, type in zip(ir.argument_names, ir.inputs, strict=True)]
         self._own: AnyCaller = self._made(load, filling, like, threads)
         self._idle: list[AnyCaller] = [self._own]
         self._callers: weakref.WeakSet[AnyCaller] = weakref.WeakSet(self._idle)
@@ -252,7 +252,7 @@ class Model(Rich):
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """All inputs in their order, for a call that names some."""
         given = dict(enumerate(inputs)) | placed_by_name(self.ir, self.input_names, range(len(inputs)), named)
-        missing = [name for k, name in enumerate(self.input_names) if k not in given]
+        missing = [name for k, name in enumerate(self.ir.argument_names) if k not in given]
         if missing:
             raise GraphError(
                 f"graph '{self.ir.name}' is called without '{missing[0]}'",

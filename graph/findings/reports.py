@@ -210,17 +210,17 @@ def failure_error(
     )
 
 
-def nan_notes(failure: Failure, inputs: Sequence[np.ndarray[Any, Any]]) -> list[str]:
+def nan_notes(failure: Failure, names: Sequence[str], inputs: Sequence[np.ndarray[Any, Any]]) -> list[str]:
     """For a NaN that was stored: which of the call's inputs already hold one."""
     if failure.report.kind != "nan":
         return []
     notes = []
-    for number, array in enumerate(inputs):
+    for name, array in zip(names, inputs, strict=True):
         if array.dtype.kind in "biu":
             continue
         result = np.argwhere(array != array)
         if len(result):
-            notes.append(f"'input{number}' of the call holds a NaN already, first at {[int(n) for n in result[0]]}")
+            notes.append(f"'{name}' of the call holds a NaN already, first at {[int(n) for n in result[0]]}")
     return notes
 
 

@@ -134,10 +134,8 @@ def check_apart(
     lying = {name: array for name, array in arrays.items() if array is not None}
     written = [None if each is None else _storage(each.operand.value) for each in outputs]
     try:
-        check_outputs(list(lying.values()), written)
+        check_outputs(list(lying), list(lying.values()), written)
     except EinkornError as error:
-        for number, name in enumerate(lying):
-            error.message = error.message.replace(f"'input{number}'", f"'{name}'")
         for number, place in enumerate(outputs):
             if place is not None:
                 error.message = error.message.replace(f"out[{number}]", f"the memory for output '{place.name}'")

@@ -167,8 +167,8 @@ MEMORY: dict[str, tuple[Callable[[], tuple[Any, ...]], str, str]] = {
     "read-only": (lambda: (np.frombuffer(bytes(16), np.float32), np.ones(4, np.float32)), "EK0461", "read-only"),
     "a number": (lambda: (1.0, np.ones(4, np.float32)), "EK0452", "not a tensor but float"),
     "dtype": (lambda: (np.ones(4), np.ones(4, np.float32)), "EK0452", "holds float64"),
-    "the same": (lambda: ((a := np.ones(4, np.float32)), a), "EK0462", "shares memory with 'input1'"),
-    "overlap": (lambda: ((a := np.ones(7, np.float32))[:4], a[3:]), "EK0462", "shares memory with 'input1'"),
+    "the same": (lambda: ((a := np.ones(4, np.float32)), a), "EK0462", "shares memory with 'x'"),
+    "overlap": (lambda: ((a := np.ones(7, np.float32))[:4], a[3:]), "EK0462", "shares memory with 'x'"),
     "shape": (lambda: (np.ones(4, np.float32), np.ones(5, np.float32)), "EK0454", "dim 'n' is 4"),
 }
 
@@ -326,10 +326,10 @@ def test_sizes_of_inputs_may_be_expressions() -> None:
         np.testing.assert_array_equal(returned, y[:-1] + x)
         assert first.shape == (n, 3 * k + n)
     for sizes, text in (
-        ((3, 3, (6, 3)), "'input1' has size 3 on axis 0, the graph takes s + 1, with s = 3"),
-        ((3, 4, (5, 3)), "'input2' has size 5 on axis 0, the graph takes 2*s, with s = 3"),
-        ((3, 4, (6, 4)), "'input2' has size 4 on axis 1, the graph takes 3*k + s, with s = 3"),
-        ((3, 4, (6, 0)), "'input2' has size 0 on axis 1"),
+        ((3, 3, (6, 3)), "'y' has size 3 on axis 0, the graph takes s + 1, with s = 3"),
+        ((3, 4, (5, 3)), "'z' has size 5 on axis 0, the graph takes 2*s, with s = 3"),
+        ((3, 4, (6, 4)), "'z' has size 4 on axis 1, the graph takes 3*k + s, with s = 3"),
+        ((3, 4, (6, 0)), "'z' has size 0 on axis 1"),
     ):
         with pytest.raises(GraphError) as raised:
             model(*(np.zeros(size, np.float32) for size in sizes))

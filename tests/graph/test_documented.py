@@ -67,7 +67,7 @@ def test_names_of_objects_and_methods(forward: Any) -> None:
         ("EK0469", (), {"x": X, "z": 1.0}, "has no input 'z'"),
         ("EK0469", (X,), {"x": X}, "gets input 'x' twice"),
         ("EK0469", (), {"x": X, "input0": X}, "gets input 'input0' twice"),
-        ("EK0451", (), {"x": X}, "without 'input1'"),
+        ("EK0451", (), {"x": X}, "without 's'"),
         ("EK0451", (X, 1.0, 2.0), {}, "takes 2 inputs, 3 are given"),
     ],
 )

@@ -214,7 +214,7 @@ def test_tensors_as_bytes() -> None:
     wrong = [(x.tobytes(), DType.int32), (x.tobytes()[:-1], DType.float32), (x.tobytes()[:-4], DType.float32)]
     wrong.append((x.tobytes(), DType.float64))
     for given in wrong:
-        with pytest.raises(EinkornError, match="'input0'"):
+        with pytest.raises(EinkornError, match="'x'"):
             twice.run_typed([given])
     with pytest.raises(GraphError):
         twice.run_typed([])

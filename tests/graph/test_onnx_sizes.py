@@ -71,7 +71,7 @@ def test_named_sizes_are_equal_or_one_of_them_is_broadcast() -> None:
         "node 'the_Add' (Add): the sizes of its inputs on axis -2 have to be equal, or one of them 1" in error.message
     )
     assert (error.expected, error.got) == ("n ~ m", "2 and 3")
-    assert "n is 2, axis 0 of 'input0'" in error.notes
+    assert "n is 2, axis 0 of 'x'" in error.notes
 
 
 def test_a_named_size_against_a_number() -> None:

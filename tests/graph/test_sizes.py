@@ -167,7 +167,7 @@ def test_a_size_below_zero_is_reported_at_the_call(name: str) -> None:
         for n in (3, 0, 4):
             error = refused(model, ones(n, 2))
             assert (error.code, error.op) == ("EK0475", op), error
-            assert f"n is {n}, axis 0 of 'input0'" in error.notes and any("staged at" in note for note in error.notes)
+            assert f"n is {n}, axis 0 of 'x'" in error.notes and any("staged at" in note for note in error.notes)
             x = graphs.numbers((n + 7, 2), np.float32)
             np.testing.assert_allclose(graphs.results(model, x)[0], reference(x), rtol=1e-5, atol=1e-5)
 
@@ -177,7 +177,7 @@ def test_the_text_has_the_op_the_dim_its_value_and_where_it_is_from() -> None:
     error = refused(model, ones(3, 4), ones(1))
     assert error.message == "shrink: its result has the shape (n - 5, m), and axis 0 would have size -2"
     assert (error.argument, error.expected, error.got) == ("out", "n - 5 >= 0", "n - 5 = -2")
-    assert error.notes[0] == "n is 3, axis 0 of 'input0'"
+    assert error.notes[0] == "n is 3, axis 0 of 'x'"
 
 
 def test_buffers_of_the_graphs_own() -> None:
@@ -243,7 +243,7 @@ def test_what_is_too_large_is_reported_at_the_call(name: str) -> None:
     model = InferenceSession(checks="off").load(build(forward, T("n")))
     error = refused(model, ones(2))
     assert (error.code, error.op) == ("EK0476", op) and "0 bytes" not in str(error)
-    assert error.notes[0] == "n is 2, axis 0 of 'input0'"
+    assert error.notes[0] == "n is 2, axis 0 of 'x'"
     if name != "next to an empty axis":
         assert graphs.results(model, ones(0))[0].sum() == 0
 

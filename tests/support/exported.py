@@ -79,7 +79,7 @@ class Exported:
 
     def sizes(self, shapes: Sequence[tuple[int, ...]]) -> list[int]:
         """The sizes of dims, in the order of the functions."""
-        known = sizes_of(self.model.ir.inputs, shapes)[0]
+        known = sizes_of(self.model.first_caller.plan.checks, shapes)[0]
         names = dict.fromkeys(n for type in self.model.ir.inputs for dim in type.shape for n in dim.parameters)
         return [known[name] for name in names]
 
