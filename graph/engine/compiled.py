@@ -27,7 +27,7 @@ from ..passes.devices import Segment, divide
 from .model import Model
 from .optimising import optimise_graph
 from .prepared import graphs_of, prepared_weights
-from .weights import WeakRegistry, weights_of
+from .weights import WeakRegistry, registry_of, weights_of
 
 Load = Callable[..., LoadedCode]
 
@@ -93,10 +93,14 @@ class CompiledModel:
         )
         model.rewriting, model.wanted_checks = self.passes, self.options.checks
         model.with_weights_for = functools.partial(self._with_weights_for, WeakRegistry(registry or {}))
-        model.made_again = functools.partial(_loaded_again, self.options, self.ir)
+        model.reduced = self._reduced
         if knobs.verify_fusion and not (filled or self.options.interpret) and hosts == [True]:
             model.verify_fusion(functools.partial(load_parts, checks=self.options.checks))
         return model
+
+    def _reduced(self, weights: Mapping[int, Storage]) -> tuple[object, ...]:
+        """What pickle keeps of a model with these weights."""
+        return _loaded_again, (self.options, self.ir, registry_of(self._final, weights))
 
     def _with_weights_for(
         self, registry: WeakRegistry, vector_bits: int | None, *, given: bool

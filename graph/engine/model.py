@@ -47,7 +47,6 @@ from ..types.dims import StaticDim
 from ..types.tensor_type import ShapedType
 from .captures import AnyCaller, Captures
 from .divided import DividedCaller, DividedTracing
-from .weights import registry_of
 
 if TYPE_CHECKING:
     from ..passes.pass_summary import PassSummary
@@ -88,7 +87,7 @@ class Model(Rich):
     ) -> None:
         self._threads = threads
         self.rewriting: tuple[PassSummary, ...] = ()  # what passes did before the code was made
-        self.made_again: Callable[[Mapping[str, Any]], Model] | None = None  # of its weights, in any process
+        self.reduced: Callable[[Mapping[int, Storage]], tuple[object, ...]] | None = None  # for pickle, with weights
         self.wanted_checks: Checks | None = None  # as the session said
         self.with_weights_for: Callable[..., tuple[GraphIR, Mapping[int, Storage]]] | None = None  # see `CompiledModel`
         self.ir = ir
@@ -148,16 +147,16 @@ class Model(Rich):
     def clone(self) -> Model:
         """A model of the same code and weights, with memory, captures and bound buffers of its own."""
         made = Model(self.ir, self._load, self._filling, self._weights, self, self._threads)
-        made.made_again, made.rewriting = self.made_again, self.rewriting
+        made.reduced, made.rewriting = self.reduced, self.rewriting
         made.wanted_checks, made.with_weights_for = self.wanted_checks, self.with_weights_for
         return made
 
     __copy__ = clone
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        assert self.made_again is not None
+    def __reduce__(self) -> tuple[object, ...]:
+        assert self.reduced is not None
         with placed_on(self._own.devices):
-            return self.made_again, (registry_of(self.ir, self._weights),)
+            return self.reduced(self._weights)
 
     @property
     def input_metadata(self) -> list[TensorSpec]:

@@ -6,6 +6,7 @@ See also `engine.graph_package` (which writes them), `loading.packaged_graph` (t
 from __future__ import annotations
 
 import math
+import os
 from os import PathLike, fspath
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 
 from ...dsl.diagnostics.errors import PackageError
 from ...dsl.diagnostics.json_reading import Misread
+from ...dsl.environment.compiling import compiling
 from ...dsl.package.container import read_package
 from ..calling.outputs import Filling
 from ..driver.device import Array
+from ..driver.devices import placed_on
 from ..ir import GraphIR
 from ..loading.compile import chosen_checks, interpret_graph
 from ..loading.packaged_graph import packaged_loader
@@ -54,10 +57,21 @@ def load_graph_package(
         ) from None
     load = packaged_loader(package, record, groups, options.checks)
     if options.interpret:
-        return Model(ir, lambda graph: interpret_graph(graph, checks=options.checks), None, weights)
-    level = chosen_checks(options.checks)
-    filled = level is not None and level.level == "all"
-    return Model(ir, load, Filling() if filled else None, weights, threads=options.num_threads)
+        model = Model(ir, lambda graph: interpret_graph(graph, checks=options.checks), None, weights)
+    else:
+        level = chosen_checks(options.checks)
+        filled = level is not None and level.level == "all"
+        model = Model(ir, load, Filling() if filled else None, weights, threads=options.num_threads)
+    read_again = _read_again, (os.path.abspath(fspath(path)), options, name)
+    model.reduced = lambda weights: read_again
+    return model
+
+
+@compiling
+def _read_again(path: str, options: LoadOptions, name: str | None) -> Model:
+    """A model that was pickled or copied: from the same file, which has to be there in this process, too."""
+    with placed_on(options.devices):
+        return load_graph_package(path, options, name=name)
 
 
 def _graph(data: Any) -> GraphIR:

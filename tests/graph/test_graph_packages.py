@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +67,23 @@ def test_interpreted_and_checked_sessions(package: Path) -> None:
     expected = model()(inputs(3))[0].to_numpy()
     for session in (InferenceSession(interpret=True), InferenceSession(checks="all")):
         np.testing.assert_allclose(session.load(str(package))(inputs(3))[0].to_numpy(), expected, rtol=1e-5)
+
+
+def test_pickled_models_read_their_package_again(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = tmp_path / "net.pkg"
+    moved.write_bytes(package.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    loaded = InferenceSession(num_threads=1).load("net.pkg")
+    data = pickle.dumps(loaded)
+    assert len(data) < 4096  # without the weights
+    monkeypatch.chdir("/")
+    for each in (pickle.loads(data), copy.copy(loaded), copy.deepcopy(loaded)):
+        np.testing.assert_array_equal(each(inputs())[0].to_numpy(), loaded(inputs())[0].to_numpy())
+    moved.unlink()
+    with pytest.raises(PackageError, match="cannot be read"):
+        pickle.loads(data)
 
 
 def test_it_runs_where_no_compiler_is_installed(package: Path, tmp_path: Path) -> None:
