@@ -37,6 +37,19 @@ if TYPE_CHECKING:
         tiled_divide,
         zipped_divide,
     )
+    from .layout_tensor import (
+        LayoutTensor,
+        LayoutTensorIter,
+        copy_dram_to_local,
+        copy_dram_to_sram,
+        copy_dram_to_sram_async,
+        copy_local_to_dram,
+        copy_local_to_shared,
+        copy_sram_to_dram,
+        copy_sram_to_local,
+        outer_product_acc,
+    )
+    from .tensor_core import TensorCore
 
 __all__ = [
     "All",
@@ -45,6 +58,8 @@ __all__ = [
     "ArgMin",
     "ComposedLayout",
     "Layout",
+    "LayoutTensor",
+    "LayoutTensorIter",
     "LogSumExp",
     "Max",
     "Min",
@@ -52,16 +67,25 @@ __all__ = [
     "Product",
     "Sum",
     "Swizzle",
+    "TensorCore",
     "Welford",
     "argsort",
     "blocked_product",
     "coalesce",
     "complement",
     "composition",
+    "copy_dram_to_local",
+    "copy_dram_to_sram",
+    "copy_dram_to_sram_async",
+    "copy_local_to_dram",
+    "copy_local_to_shared",
+    "copy_sram_to_dram",
+    "copy_sram_to_local",
     "left_inverse",
     "logical_divide",
     "logical_product",
     "normal",
+    "outer_product_acc",
     "philox",
     "philox_4x32",
     "philox_4x64",
@@ -89,6 +113,9 @@ _FILES = {
     "algorithms.stencils": "stencil",
     "layout": "ComposedLayout Layout Swizzle blocked_product coalesce complement composition left_inverse"
     " logical_divide logical_product raked_product right_inverse tiled_divide zipped_divide",
+    "layout_tensor": "LayoutTensor LayoutTensorIter copy_dram_to_local copy_dram_to_sram copy_dram_to_sram_async"
+    " copy_local_to_dram copy_local_to_shared copy_sram_to_dram copy_sram_to_local outer_product_acc",
+    "tensor_core": "TensorCore",
 }
 _HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
 

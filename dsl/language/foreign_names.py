@@ -83,7 +83,9 @@ LIBRARY += ("argsort", "normal", "philox", "philox_4x32", "philox_4x64", "reduce
 LIBRARY += ("stencil", "top_k", "uniform")
 LIBRARY += ("ComposedLayout", "Layout", "Swizzle", "blocked_product", "coalesce", "complement", "composition")
 LIBRARY += ("left_inverse", "logical_divide", "logical_product", "raked_product", "right_inverse", "tiled_divide")
-LIBRARY += ("zipped_divide",)
+LIBRARY += ("zipped_divide", "LayoutTensor", "LayoutTensorIter", "TensorCore", "copy_dram_to_local")
+LIBRARY += ("copy_dram_to_sram", "copy_dram_to_sram_async", "copy_local_to_dram", "copy_local_to_shared")
+LIBRARY += ("copy_sram_to_dram", "copy_sram_to_local", "outer_product_acc")
 
 _REDUCED = {
     "sum": "reduce({}, Sum)",

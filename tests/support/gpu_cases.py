@@ -16,6 +16,7 @@ from support import (
     gpu_cases_library,
     gpu_cases_memory,
     gpu_cases_tiles,
+    gpu_cases_views,
     gpu_cases_warps,
 )
 from support.gpu_case import GPUS, GpuCase
@@ -30,11 +31,12 @@ CASES: tuple[GpuCase, ...] = (
     *gpu_cases_library.CASES,
     *gpu_cases_examples.CASES,
     *gpu_cases_tiles.CASES,
+    *gpu_cases_views.CASES,
 )
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
 
 # How the names of cases begin whose PTX for sm_75 may be another than that for sm_90a; `tests/gpu/test_cases.py` looks.
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
-    *("doubled", "biased", "turned", "order", "matmul", "attention", "softmax", "example", "tiles"),
+    *("doubled", "biased", "turned", "order", "matmul", "attention", "softmax", "example", "tiles", "views"),
 )

@@ -21,19 +21,29 @@ from ..values.index import BodyIndex
 @expression(s.Formatted)
 def formatted(here: Point, node: s.Formatted) -> FormattedValue | str:
     values = here.values(node.parts)
-    if any(isinstance(v, Value | BodyIndex | tuple | StructValue) for v in values):
+    if any(
+        isinstance(v, Value | BodyIndex | tuple | StructValue) and (any(node.formats) or not is_plain(v))
+        for v in values
+    ):
         for part, value, spec in zip(node.parts, values, node.formats, strict=True):
             check_format(here.on(part), value, spec)
         return FormattedValue(tuple(zip(values, node.formats, strict=True)))
     texts = []
     for part, value, spec in zip(node.parts, values, node.formats, strict=True):
         check_format(here.on(part), value, spec)
-        readable = isinstance(value, bool | int | float | complex | str | DType | SIMDType) or value is None
+        readable = is_plain(value) or isinstance(value, complex | DType | SIMDType)
         try:
             texts.append(format(value, spec) if spec else str(value) if readable else describe(value))
         except ValueError as error:  # an integer of thousands of digits
             raise here.on(part).error("EK0206", f"this cannot be computed at compile time: {error}") from None
     return "".join(texts)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number or a text that is known, None, or a tuple of these: written as by Python."""
+    if isinstance(value, tuple):
+        return all(map(is_plain, value))
+    return isinstance(value, bool | int | float | str) or value is None
 
 
 def check_format(here: Point, value: Any, spec: str) -> None:

@@ -21,6 +21,7 @@ from ..advice import over_slice
 from ..arithmetic import binary
 from ..call_trace import trace_calls
 from ..calls.declarations import as_declared
+from ..calls.struct_methods import special
 from ..conditions import decision
 from ..conversion import DEFAULTS, coerce
 from ..debug_values import note
@@ -104,6 +105,8 @@ def bind(here: Point, target: s.Expr, value: Any, source: s.Expr) -> None:
                 return
             if is_pointer(owner):
                 write_element(call, owner, index, value)
+                return
+            if special(call, owner, "__setitem__", [index, value]) is not NotImplemented:
                 return
             if not isinstance(owner, KernelTensor):
                 call.node = target.value
@@ -201,6 +204,8 @@ def _aug_assign(here: Point, node: s.AugAssign) -> None:
             return
         if is_pointer(owner):
             write_element(call, owner, index, new)
+            return
+        if special(call, owner, "__setitem__", [index, new]) is not NotImplemented:
             return
         if not isinstance(owner, KernelTensor):
             raise call.error("EK0207", f"{describe(owner)} has no elements to store into")
