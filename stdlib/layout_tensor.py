@@ -12,9 +12,10 @@ See also `layout` (functions from coordinates to offsets), `tensor_core` (produc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ..dsl import SIMD, ceildiv, gpu, max, stack, static_assert, struct, unroll
+from ..dsl import SIMD, AnyDType, AnyTensor, Index, Parts, ceildiv, gpu, max, stack, static_assert, struct, unroll
 from .layout import Layout
 from .views import (
     Reshaped,
@@ -79,7 +80,7 @@ class LayoutTensor:
     masked: bool = False
 
     @staticmethod
-    def stack_allocation(dtype: Any, shape: Any, space: str = "local") -> Any:
+    def stack_allocation(dtype: AnyDType, shape: Parts, space: str = "local") -> Any:
         """Storage for a view of up to four axes: `"local"` of one thread, zeros; `"shared"` of the block, unwritten.
 
         Raises:
@@ -127,12 +128,12 @@ class LayoutTensor:
         own = _opened(self)
         return memory_strides(own.memory)[own.along[axis]] * own.steps[axis]
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Parts) -> Any:
         """The element at a coordinate: a number, or a vector of `width` numbers; checked as `x[i]` is."""
         own = _opened(self)
         return load_at(own.memory, place_of(own, parts_of(index)), own.width)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Parts, value: Parts) -> None:
         """Stores an element."""
         own = _opened(self)
         store_at(own.memory, place_of(own, parts_of(index)), value)
@@ -177,7 +178,7 @@ class LayoutTensor:
         static_assert(axis >= 0 and axis < rank, f"tiled_iterator: no axis {axis} of a view of {rank} axes")
         return LayoutTensorIter(self, parts[:-1], parts_of(parts[-1]), axis, circular)
 
-    def split(self, count: int, axis: int, k: Any) -> Any:
+    def split(self, count: int, axis: int, k: Parts) -> Any:
         """Part k of `count` equal parts along an axis.
 
         Raises:
@@ -219,7 +220,7 @@ class LayoutTensor:
         ragged = own.masked or not all_known(own.sizes)
         return LayoutTensor(own.memory, own.starts, own.along, steps, sizes, width, ragged)
 
-    def distribute(self, threads: Any, thread: Any) -> Any:
+    def distribute(self, threads: Parts, thread: Index) -> Any:
         """What one thread has of the view: neighbours are of different threads.
 
         `threads` is a `Layout` of the threads' numbers, or a shape, whose last axis goes fastest.
@@ -250,7 +251,7 @@ class LayoutTensor:
         sizes = tuple(pair[1] - pair[0] for pair in bounds)
         return LayoutTensor(own.memory, moved.starts, own.along, own.steps, sizes, own.width, own.masked)
 
-    def row(self, i: Any) -> Any:
+    def row(self, i: Parts) -> Any:
         """Row i: the view without its first axis."""
         own = _moved(_opened(self), (i,))
         return LayoutTensor(own.memory, own.starts, own.along[1:], own.steps[1:], own.sizes[1:], own.width, own.masked)
@@ -262,7 +263,7 @@ class LayoutTensor:
             own.memory, own.starts, own.along[::-1], own.steps[::-1], own.sizes[::-1], own.width, own.masked
         )
 
-    def reshape(self, shape: Any) -> Any:
+    def reshape(self, shape: Parts) -> Any:
         """The same elements in another shape, in their row-major order; or at the positions that a `Layout` gives.
 
         Raises:
@@ -281,13 +282,13 @@ class LayoutTensor:
         """All elements along one axis."""
         return self.reshape(product(_opened(self).sizes))
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: Parts) -> None:
         """Stores a number in all elements; what lies beyond the memory is left out."""
         own = _opened(self)
         full = own.dtype(value) if own.width == 1 else SIMD[own.dtype, own.width](own.dtype(value))
         _each(own, lambda index: store_inside(own, index, full))
 
-    def copy_from(self, source: Any, fill: Any = 0) -> None:
+    def copy_from(self, source: LayoutTensor, fill: Parts = 0) -> None:
         """Stores the elements of another view, cast to this dtype; `fill` where the source has none.
 
         Raises:
@@ -298,7 +299,7 @@ class LayoutTensor:
         _check_copy(own, other)
         _each(own, lambda index: store_inside(own, index, _element(other, own, index, fill).cast(own.dtype)))
 
-    def copy_from_async(self, source: Any) -> None:
+    def copy_from_async(self, source: LayoutTensor) -> None:
         """Begins to copy another view into this one, which is shared memory; zeros where the source has no elements.
 
         An element has 4, 8 or 16 bytes: `vectorize` both views. `gpu.commit()` then makes a group of these copies.
@@ -326,7 +327,7 @@ class LayoutTensorIter:
         """The tile here."""
         return _tile(_opened(self.tensor), self.place, self.sizes)
 
-    def next(self, count: Any = 1) -> Any:
+    def next(self, count: Index = 1) -> Any:
         """The tile `count` further on."""
         there = self.place[self.axis] + count
         if self.circular:
@@ -334,14 +335,14 @@ class LayoutTensorIter:
         place = tuple(there if at == self.axis else part for at, part in enumerate(self.place))
         return LayoutTensorIter(self.tensor, place, self.sizes, self.axis, self.circular)
 
-    def __add__(self, count: Any) -> Any:
+    def __add__(self, count: Index) -> Any:
         return self.next(count)
 
 
 # *** parts of views ***
 
 
-def _opened(view: Any) -> Any:
+def _opened(view: LayoutTensor) -> Any:
     """The view with all of its attributes: of `LayoutTensor(x)` those of the axes of x."""
     if len(view.along) > 0 or len(view.starts) > 0:
         return view
@@ -350,7 +351,7 @@ def _opened(view: Any) -> Any:
     return LayoutTensor(view.memory, (0,) * len(shape), axes, (1,) * len(shape), shape, 1, False)
 
 
-def _allocated(kind: Any, sizes: Any) -> Any:
+def _allocated(kind: Callable[..., AnyTensor], sizes: Parts) -> Any:
     if len(sizes) == 1:
         return kind(sizes[0])
     if len(sizes) == 2:
@@ -358,7 +359,7 @@ def _allocated(kind: Any, sizes: Any) -> Any:
     return kind(sizes[0], sizes[1], sizes[2]) if len(sizes) == 3 else kind(sizes[0], sizes[1], sizes[2], sizes[3])
 
 
-def _last_axis(view: Any) -> str:
+def _last_axis(view: LayoutTensor) -> str:
     """The axis of a view that goes along the last axis of the memory, as text."""
     for axis in unroll(len(view.sizes)):
         if view.along[axis] == len(memory_shape(view.memory)) - 1:
@@ -366,14 +367,14 @@ def _last_axis(view: Any) -> str:
     return "none"
 
 
-def _moved(view: Any, index: Any) -> Any:
+def _moved(view: LayoutTensor, index: Parts) -> Any:
     """The view that begins at a coordinate of another one."""
     rest = (0,) * (len(view.sizes) - len(index))
     starts = place_of(view, (*index, *rest))
     return LayoutTensor(view.memory, starts, view.along, view.steps, view.sizes, view.width, view.masked)
 
 
-def _tile(view: Any, place: Any, sizes: Any) -> Any:
+def _tile(view: LayoutTensor, place: Parts, sizes: Parts) -> Any:
     """A tile of a view: it may be ragged unless the sizes of the view are multiples of its sizes."""
     whole = not view.masked
     for size, part in zip(view.sizes, sizes, strict=True):
@@ -382,20 +383,20 @@ def _tile(view: Any, place: Any, sizes: Any) -> Any:
     return LayoutTensor(view.memory, moved.starts, view.along, view.steps, sizes, view.width, not whole)
 
 
-def _threads(threads: Any, rank: int) -> Layout:
+def _threads(threads: Parts, rank: int) -> Layout:
     """The layout of threads along the axes of a view."""
     layout = threads if isinstance(threads, Layout) else Layout.row_major(parts_of(threads))
     static_assert(layout.rank == rank, f"threads along {layout.rank} axes for a view of {rank}")
     return Layout(parts_of(layout.shape), parts_of(layout.stride))
 
 
-def _coordinate(layout: Layout, thread: Any) -> Any:
+def _coordinate(layout: Layout, thread: Index) -> Any:
     """The coordinate of a thread's number in a layout whose modes are numbers."""
     pairs = tuple(zip(layout.shape, layout.stride, strict=True))
     return tuple(0 if size == 1 else thread // stride % size for size, stride in pairs)
 
 
-def _each(view: Any, body: Any) -> None:
+def _each(view: LayoutTensor, body: Callable[[Parts], None]) -> None:
     """Calls `body` with each coordinate of a view: written out where the view is small."""
     count = product(view.sizes)
     if all_known(view.sizes) and count <= MOST_UNROLLED:
@@ -406,18 +407,18 @@ def _each(view: Any, body: Any) -> None:
             body(unravel(number, view.sizes))
 
 
-def _element(other: Any, own: Any, index: Any, fill: Any) -> Any:
+def _element(other: LayoutTensor, own: LayoutTensor, index: Parts, fill: Parts) -> Any:
     """The element of a second view at the row-major position that an index has in the first."""
     return load_inside(other, _there(other, own, index), fill)
 
 
-def _there(other: Any, own: Any, index: Any) -> Any:
+def _there(other: LayoutTensor, own: LayoutTensor, index: Parts) -> Any:
     if other.sizes == own.sizes if all_known(own.sizes) and all_known(other.sizes) else True:
         return index
     return unravel(_position(index, own.sizes), other.sizes)
 
 
-def _position(index: Any, sizes: Any) -> Any:
+def _position(index: Parts, sizes: Parts) -> Any:
     """The row-major position of a coordinate."""
     total: Any = 0
     for part, size in zip(index, sizes, strict=True):
@@ -425,7 +426,7 @@ def _position(index: Any, sizes: Any) -> Any:
     return total
 
 
-def _copy_async(own: Any, other: Any, index: Any) -> None:
+def _copy_async(own: LayoutTensor, other: LayoutTensor, index: Parts) -> None:
     here, at = place_of(own, index), _there(other, own, index)
     there = place_of(other, at)
     if not other.masked:
@@ -437,7 +438,7 @@ def _copy_async(own: Any, other: Any, index: Any) -> None:
             store_at(own.memory, here, load_inside(other, at, 0))
 
 
-def _check_copy(own: Any, other: Any) -> None:
+def _check_copy(own: LayoutTensor, other: LayoutTensor) -> None:
     """Refuses copies between views that do not fit."""
     static_assert(
         own.width == other.width, f"a copy of vectors of {other.width} to vectors of {own.width}: vectorize both views"
@@ -454,7 +455,7 @@ def _check_copy(own: Any, other: Any) -> None:
 # *** copies by the threads of a block ***
 
 
-def copy_dram_to_sram(to: Any, source: Any, threads: Any) -> None:
+def copy_dram_to_sram(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies a view of a tensor into shared memory: each thread its share, as `distribute` says.
 
     `threads` is a layout or a shape of threads along the axes of both views; more threads of the block copy nothing.
@@ -466,12 +467,12 @@ def copy_dram_to_sram(to: Any, source: Any, threads: Any) -> None:
     _copy_together(to, source, threads)
 
 
-def copy_sram_to_dram(to: Any, source: Any, threads: Any) -> None:
+def copy_sram_to_dram(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies shared memory into a view of a tensor, as `copy_dram_to_sram` does; what lies beyond it is left out."""
     _copy_together(to, source, threads)
 
 
-def copy_dram_to_sram_async(to: Any, source: Any, threads: Any) -> Any:
+def copy_dram_to_sram_async(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> Any:
     """Begins to copy a view of a tensor into shared memory, and gives the group of these copies.
 
     `group.wait()`, then a barrier, stand before the elements are read. Elements have 4, 8 or 16 bytes.
@@ -489,27 +490,27 @@ def copy_dram_to_sram_async(to: Any, source: Any, threads: Any) -> Any:
     return gpu.commit()
 
 
-def copy_dram_to_local(to: Any, source: Any, threads: Any) -> None:
+def copy_dram_to_local(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies the thread's share of a view into storage of its own."""
     to.copy_from(source.distribute(threads, _thread()))
 
 
-def copy_sram_to_local(to: Any, source: Any, threads: Any) -> None:
+def copy_sram_to_local(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies the thread's share of shared memory into storage of its own."""
     to.copy_from(source.distribute(threads, _thread()))
 
 
-def copy_local_to_dram(to: Any, source: Any, threads: Any) -> None:
+def copy_local_to_dram(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies storage of each thread into its share of a view; what lies beyond the tensor is left out."""
     to.distribute(threads, _thread()).copy_from(source)
 
 
-def copy_local_to_shared(to: Any, source: Any, threads: Any) -> None:
+def copy_local_to_shared(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     """Copies storage of each thread into its share of shared memory."""
     to.distribute(threads, _thread()).copy_from(source)
 
 
-def outer_product_acc(sums: Any, left: Any, right: Any) -> None:
+def outer_product_acc(sums: LayoutTensor, left: LayoutTensor, right: LayoutTensor) -> None:
     """Adds `left[i] * right[j]` to `sums[i, j]`: views of a column, a row and a matrix of known sizes.
 
     Raises:
@@ -526,7 +527,7 @@ def outer_product_acc(sums: Any, left: Any, right: Any) -> None:
             store_at(own.memory, place, load_at(own.memory, place, 1) + rows[i] * columns[j])
 
 
-def _copy_together(to: Any, source: Any, threads: Any) -> None:
+def _copy_together(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:
     layout = _threads(threads, len(_opened(to).sizes))
     thread = _thread()
     if gpu.threads_per_block == layout.size:

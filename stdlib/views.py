@@ -5,9 +5,9 @@ See also `layout_tensor` (the views).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..dsl import SIMD, Int, gpu, int32, iota, static_assert, struct, unroll
+from ..dsl import SIMD, AnyTensor, Index, Int, Parts, gpu, int32, iota, static_assert, struct, unroll
 from .layout import Layout
 
 __all__: list[str] = []
@@ -22,11 +22,34 @@ class Reshaped:
     depth: int = 1
 
 
-def is_none(part: Any) -> bool:
+Memory = AnyTensor | Reshaped
+
+if TYPE_CHECKING:
+
+    class View(Protocol):
+        """The attributes of a view, as `LayoutTensor` has them."""
+
+        @property
+        def memory(self) -> Any: ...
+        @property
+        def starts(self) -> Any: ...
+        @property
+        def along(self) -> Any: ...
+        @property
+        def steps(self) -> Any: ...
+        @property
+        def sizes(self) -> Any: ...
+        @property
+        def width(self) -> int: ...
+        @property
+        def masked(self) -> bool: ...
+
+
+def is_none(part: Parts) -> bool:
     return isinstance(part, tuple) and len(part) == 0
 
 
-def parts_of(index: Any) -> Any:
+def parts_of(index: Parts) -> Any:
     """A coordinate or a shape as a tuple."""
     return index if isinstance(index, tuple) else (index,)
 
@@ -42,14 +65,14 @@ def given(i: Any, j: Any, k: Any, n: Any, m: Any = ()) -> Any:
     return (i, j, k, n) if is_none(m) else (i, j, k, n, m)
 
 
-def product(sizes: Any) -> Any:
+def product(sizes: Parts) -> Any:
     total = 1
     for size in sizes:
         total = total * size
     return total
 
 
-def all_known(sizes: Any) -> bool:
+def all_known(sizes: Parts) -> bool:
     """Whether all sizes are known at compile time."""
     known = True
     for size in sizes:
@@ -60,19 +83,19 @@ def all_known(sizes: Any) -> bool:
 # *** memory: a tensor, or a view in another shape ***
 
 
-def memory_dtype(memory: Any) -> Any:
+def memory_dtype(memory: Memory) -> Any:
     """The dtype of the tensor behind views in other shapes."""
-    tensor = memory
+    tensor: Any = memory
     for _ in (0,) * levels(memory):
         tensor = tensor.inner.memory
     return tensor.dtype
 
 
-def memory_shape(memory: Any) -> Any:
+def memory_shape(memory: Memory) -> Any:
     return mode_sizes(memory.layout) if isinstance(memory, Reshaped) else memory.shape
 
 
-def memory_strides(memory: Any) -> Any:
+def memory_strides(memory: Memory) -> Any:
     return memory.layout.stride if isinstance(memory, Reshaped) else memory.strides
 
 
@@ -92,7 +115,7 @@ def last_mode(layout: Layout) -> Any:
     return (shape, stride)
 
 
-def has_vectors(memory: Any, width: int) -> bool:
+def has_vectors(memory: Memory, width: int) -> bool:
     """Whether `width` elements along the last axis are neighbours."""
     if not isinstance(memory, Reshaped):
         return True
@@ -105,31 +128,31 @@ def has_vectors(memory: Any, width: int) -> bool:
     return fits and inner.along[-1] == len(memory_shape(inner.memory)) - 1
 
 
-def resolved(memory: Any, place: Any) -> Any:
+def resolved(memory: Memory, place: Parts) -> Any:
     """The tensor behind views in other shapes, and where a coordinate lies in it."""
-    found = (memory, place)
+    found: Any = (memory, place)
     for _ in (0,) * levels(memory):
         found = _within(found[0], found[1])
     return found
 
 
-def levels(memory: Any) -> Any:
+def levels(memory: Memory) -> Any:
     """How many views in other shapes lie between memory and its tensor."""
     return memory.depth if isinstance(memory, Reshaped) else 0
 
 
-def _within(memory: Any, place: Any) -> Any:
+def _within(memory: Reshaped, place: Parts) -> Any:
     inner = memory.inner
     number = memory.layout(place if len(place) > 1 else place[0])
     return (inner.memory, place_of(inner, unravel(number, inner.sizes)))
 
 
-def load_at(memory: Any, place: Any, width: int) -> Any:
+def load_at(memory: Memory, place: Parts, width: int) -> Any:
     tensor, there = resolved(memory, place)
     return tensor[there] if width == 1 else tensor.load(there, width=width)
 
 
-def store_at(memory: Any, place: Any, value: Any) -> None:
+def store_at(memory: Memory, place: Parts, value: Parts) -> None:
     tensor, there = resolved(memory, place)
     tensor.store(value, there)
 
@@ -137,7 +160,7 @@ def store_at(memory: Any, place: Any, value: Any) -> None:
 # *** places ***
 
 
-def place_of(view: Any, index: Any) -> Any:
+def place_of(view: View, index: Parts) -> Any:
     """The coordinate in the memory of an element of a view."""
     static_assert(
         len(index) == len(view.sizes), f"a view of {len(view.sizes)} axes has no element of {len(index)} coordinates"
@@ -151,7 +174,7 @@ def place_of(view: Any, index: Any) -> Any:
     return place
 
 
-def unravel(number: Any, sizes: Any) -> Any:
+def unravel(number: Index, sizes: Parts) -> Any:
     """The coordinate of a row-major position."""
     place: Any = ()
     rest = number
@@ -161,7 +184,7 @@ def unravel(number: Any, sizes: Any) -> Any:
     return (rest, *place)
 
 
-def is_inside(view: Any, place: Any) -> Any:
+def is_inside(view: View, place: Parts) -> Any:
     """Whether the first number of an element is in the memory."""
     if not view.masked:
         return True
@@ -172,7 +195,7 @@ def is_inside(view: Any, place: Any) -> Any:
     return inside
 
 
-def has_whole(view: Any, place: Any) -> Any:
+def has_whole(view: View, place: Parts) -> Any:
     """Whether all numbers of a vector are in the memory, at a multiple of its bytes."""
     if view.width == 1:
         return True
@@ -180,7 +203,7 @@ def has_whole(view: Any, place: Any) -> Any:
     return ends and view.memory.is_aligned(view.width * memory_dtype(view.memory).bits // 8, place)
 
 
-def lanes_inside(view: Any, place: Any) -> Any:
+def lanes_inside(view: View, place: Parts) -> Any:
     """Which numbers of a vector are in the memory."""
     count = memory_shape(view.memory)[-1] - place[-1]
     return iota(int32, view.width) < Int(count).cast(int32)
@@ -189,7 +212,7 @@ def lanes_inside(view: Any, place: Any) -> Any:
 # *** elements that may be beyond the end ***
 
 
-def load_inside(view: Any, index: Any, fill: Any) -> Any:
+def load_inside(view: View, index: Parts, fill: Parts) -> Any:
     """An element of a view; `fill` where it lies beyond the memory."""
     place = place_of(view, index)
     if not view.masked:
@@ -203,7 +226,7 @@ def load_inside(view: Any, index: Any, fill: Any) -> Any:
     return empty
 
 
-def store_inside(view: Any, index: Any, value: Any) -> None:
+def store_inside(view: View, index: Parts, value: Parts) -> None:
     """Stores an element of a view, unless it lies beyond the memory."""
     place = place_of(view, index)
     if not view.masked:
@@ -216,21 +239,22 @@ def store_inside(view: Any, index: Any, value: Any) -> None:
                 view.memory.store(value, place, mask=lanes_inside(view, place))
 
 
-def copy_async_at(to: Any, to_place: Any, source: Any, place: Any, width: int) -> None:
+def copy_async_at(to: Memory, to_place: Parts, source: Memory, place: Parts, width: int) -> None:
     """Begins to copy `width` neighbours."""
     gpu.copy_async(neighbours(to, to_place, width), neighbours(source, place, width))
 
 
-def neighbours(memory: Any, place: Any, width: int) -> Any:
+def neighbours(memory: Memory, place: Parts, width: int) -> Any:
     """`width` elements along the last axis, as a tensor of one axis."""
     static_assert(not isinstance(memory, Reshaped), "an asynchronous copy is of a view in the shape of its memory")
+    tensor: Any = memory
     rank = len(place)
     last = place[-1]
     if rank == 1:
-        return memory[last : last + width]
+        return tensor[last : last + width]
     if rank == 2:
-        return memory[place[0], last : last + width]
+        return tensor[place[0], last : last + width]
     if rank == 3:
-        return memory[place[0], place[1], last : last + width]
+        return tensor[place[0], place[1], last : last + width]
     static_assert(rank == 4, f"an asynchronous copy is of memory of one to four axes, not of {rank}")
-    return memory[place[0], place[1], place[2], last : last + width]
+    return tensor[place[0], place[1], place[2], last : last + width]
