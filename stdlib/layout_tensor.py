@@ -13,11 +13,11 @@ See also `layout` (functions from coordinates to offsets), `tensor_core` (produc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..dsl import SIMD, AnyDType, AnyTensor, Index, Parts, ceildiv, gpu, max, stack, static_assert, struct, unroll
 from .layout import Layout
 from .views import (
+    Memory,
     Reshaped,
     all_known,
     copy_async_at,
@@ -71,16 +71,16 @@ class LayoutTensor:
         masked: whether elements of the view may lie beyond the end of the memory.
     """
 
-    memory: Any
-    starts: Any = ()
-    along: Any = ()
-    steps: Any = ()
-    sizes: Any = ()
+    memory: Memory
+    starts: Parts = ()
+    along: Parts = ()
+    steps: Parts = ()
+    sizes: Parts = ()
     width: int = 1
     masked: bool = False
 
     @staticmethod
-    def stack_allocation(dtype: AnyDType, shape: Parts, space: str = "local") -> Any:
+    def stack_allocation(dtype: AnyDType, shape: Parts, space: str = "local") -> LayoutTensor:
         """Storage for a view of up to four axes: `"local"` of one thread, zeros; `"shared"` of the block, unwritten.
 
         Raises:
@@ -95,40 +95,40 @@ class LayoutTensor:
         return LayoutTensor(_allocated(stack[dtype], sizes))
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> Parts:
         """The dtype of the numbers."""
         return memory_dtype(self.memory)
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Parts:
         """How many elements each axis has; a vector is one element."""
         return _opened(self).sizes
 
     @property
-    def rank(self) -> Any:
+    def rank(self) -> Parts:
         """How many axes the view has."""
         return len(_opened(self).sizes)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> Parts:
         """How many elements there are."""
         return product(_opened(self).sizes)
 
     @property
-    def element_size(self) -> Any:
+    def element_size(self) -> Parts:
         """How many numbers an element has."""
         return self.width
 
-    def dim(self, axis: int) -> Any:
+    def dim(self, axis: int) -> Parts:
         """The size of an axis."""
         return _opened(self).sizes[axis]
 
-    def stride(self, axis: int) -> Any:
+    def stride(self, axis: int) -> Parts:
         """How many numbers of the memory lie between neighbours along an axis."""
         own = _opened(self)
         return memory_strides(own.memory)[own.along[axis]] * own.steps[axis]
 
-    def __getitem__(self, index: Parts) -> Any:
+    def __getitem__(self, index: Parts) -> Parts:
         """The element at a coordinate: a number, or a vector of `width` numbers; checked as `x[i]` is."""
         own = _opened(self)
         return load_at(own.memory, place_of(own, parts_of(index)), own.width)
@@ -138,22 +138,22 @@ class LayoutTensor:
         own = _opened(self)
         store_at(own.memory, place_of(own, parts_of(index)), value)
 
-    def load(self, i: Any, j: Any = (), k: Any = (), n: Any = (), width: int = 1) -> Any:
+    def load(self, i: Parts, j: Parts = (), k: Parts = (), n: Parts = (), width: int = 1) -> Parts:
         """`width` neighbours along the last axis of the memory, from a coordinate on."""
         own = _opened(self)
         return load_at(own.memory, place_of(own, given(i, j, k, n)), max(width, own.width))
 
-    def store(self, value: Any, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> None:
+    def store(self, value: Parts, i: Parts, j: Parts = (), k: Parts = (), n: Parts = ()) -> None:
         """Stores a number or a vector at a coordinate."""
         own = _opened(self)
         store_at(own.memory, place_of(own, given(i, j, k, n)), value)
 
-    def prefetch(self, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> None:
+    def prefetch(self, i: Parts, j: Parts = (), k: Parts = (), n: Parts = ()) -> None:
         """Prefetches the cache line of an element of a tensor of the op."""
         own = _opened(self)
         own.memory.prefetch(place_of(own, given(i, j, k, n)))
 
-    def tile(self, i: Any, j: Any = (), k: Any = (), n: Any = (), sizes: Any = ()) -> Any:
+    def tile(self, i: Parts, j: Parts = (), k: Parts = (), n: Parts = (), sizes: Parts = ()) -> LayoutTensor:
         """Tile (i, j, …) of these sizes: `t.tile(i, j, (64, 16))`, `t.tile(i, 64)`. The last tile may be ragged.
 
         Raises:
@@ -170,15 +170,22 @@ class LayoutTensor:
         return _tile(own, parts[:-1], count)
 
     def tiled_iterator(
-        self, i: Any, j: Any = (), k: Any = (), n: Any = (), sizes: Any = (), axis: int = 0, circular: bool = False
-    ) -> Any:
+        self,
+        i: Parts,
+        j: Parts = (),
+        k: Parts = (),
+        n: Parts = (),
+        sizes: Parts = (),
+        axis: int = 0,
+        circular: bool = False,
+    ) -> LayoutTensorIter:
         """Goes from tile (i, j, …) on along an axis; with `circular`, from the last one to the first."""
         parts = given(i, j, k, n, sizes)
         rank = len(_opened(self).sizes)
         static_assert(axis >= 0 and axis < rank, f"tiled_iterator: no axis {axis} of a view of {rank} axes")
         return LayoutTensorIter(self, parts[:-1], parts_of(parts[-1]), axis, circular)
 
-    def split(self, count: int, axis: int, k: Parts) -> Any:
+    def split(self, count: int, axis: int, k: Parts) -> LayoutTensor:
         """Part k of `count` equal parts along an axis.
 
         Raises:
@@ -193,7 +200,7 @@ class LayoutTensor:
         places = tuple(k if at == axis else 0 for at in range(len(own.sizes)))
         return _tile(own, places, sizes)
 
-    def vectorize(self, i: int, j: int = 0, k: int = 0, n: int = 0) -> Any:
+    def vectorize(self, i: int, j: int = 0, k: int = 0, n: int = 0) -> LayoutTensor:
         """A view whose elements are vectors: `t.vectorize(1, 4)` takes four numbers of a row at a time.
 
         Raises:
@@ -220,7 +227,7 @@ class LayoutTensor:
         ragged = own.masked or not all_known(own.sizes)
         return LayoutTensor(own.memory, own.starts, own.along, steps, sizes, width, ragged)
 
-    def distribute(self, threads: Parts, thread: Index) -> Any:
+    def distribute(self, threads: Parts, thread: Index) -> LayoutTensor:
         """What one thread has of the view: neighbours are of different threads.
 
         `threads` is a `Layout` of the threads' numbers, or a shape, whose last axis goes fastest.
@@ -242,7 +249,7 @@ class LayoutTensor:
             own.memory, own.starts, own.along, steps, sizes, own.width, own.masked or not all_known(own.sizes)
         )
 
-    def slice(self, i: Any, j: Any = (), k: Any = (), n: Any = ()) -> Any:
+    def slice(self, i: Parts, j: Parts = (), k: Parts = (), n: Parts = ()) -> LayoutTensor:
         """A part of each axis: `t.slice((0, 4), (8, 16))` has rows 0 to 3, columns 8 to 15."""
         own = _opened(self)
         bounds = given(i, j, k, n)
@@ -251,19 +258,19 @@ class LayoutTensor:
         sizes = tuple(pair[1] - pair[0] for pair in bounds)
         return LayoutTensor(own.memory, moved.starts, own.along, own.steps, sizes, own.width, own.masked)
 
-    def row(self, i: Parts) -> Any:
+    def row(self, i: Parts) -> LayoutTensor:
         """Row i: the view without its first axis."""
         own = _moved(_opened(self), (i,))
         return LayoutTensor(own.memory, own.starts, own.along[1:], own.steps[1:], own.sizes[1:], own.width, own.masked)
 
-    def transpose(self) -> Any:
+    def transpose(self) -> LayoutTensor:
         """The view with its axes in the opposite order."""
         own = _opened(self)
         return LayoutTensor(
             own.memory, own.starts, own.along[::-1], own.steps[::-1], own.sizes[::-1], own.width, own.masked
         )
 
-    def reshape(self, shape: Parts) -> Any:
+    def reshape(self, shape: Parts) -> LayoutTensor:
         """The same elements in another shape, in their row-major order; or at the positions that a `Layout` gives.
 
         Raises:
@@ -278,7 +285,7 @@ class LayoutTensor:
             static_assert(fits, f"reshape: {layout.shape} has another number of elements than {whole}")
         return LayoutTensor(Reshaped(own, layout, levels(own.memory) + 1))
 
-    def flatten(self) -> Any:
+    def flatten(self) -> LayoutTensor:
         """All elements along one axis."""
         return self.reshape(product(_opened(self).sizes))
 
@@ -317,17 +324,17 @@ class LayoutTensor:
 class LayoutTensorIter:
     """Tiles of a view, one after the other: `at = at.next()`."""
 
-    tensor: Any
-    place: Any
-    sizes: Any
+    tensor: LayoutTensor
+    place: Parts
+    sizes: Parts
     axis: int
     circular: bool
 
-    def get(self) -> Any:
+    def get(self) -> LayoutTensor:
         """The tile here."""
         return _tile(_opened(self.tensor), self.place, self.sizes)
 
-    def next(self, count: Index = 1) -> Any:
+    def next(self, count: Index = 1) -> LayoutTensorIter:
         """The tile `count` further on."""
         there = self.place[self.axis] + count
         if self.circular:
@@ -335,14 +342,14 @@ class LayoutTensorIter:
         place = tuple(there if at == self.axis else part for at, part in enumerate(self.place))
         return LayoutTensorIter(self.tensor, place, self.sizes, self.axis, self.circular)
 
-    def __add__(self, count: Index) -> Any:
+    def __add__(self, count: Index) -> LayoutTensorIter:
         return self.next(count)
 
 
 # *** parts of views ***
 
 
-def _opened(view: LayoutTensor) -> Any:
+def _opened(view: LayoutTensor) -> LayoutTensor:
     """The view with all of its attributes: of `LayoutTensor(x)` those of the axes of x."""
     if len(view.along) > 0 or len(view.starts) > 0:
         return view
@@ -351,7 +358,7 @@ def _opened(view: LayoutTensor) -> Any:
     return LayoutTensor(view.memory, (0,) * len(shape), axes, (1,) * len(shape), shape, 1, False)
 
 
-def _allocated(kind: Callable[..., AnyTensor], sizes: Parts) -> Any:
+def _allocated(kind: Callable[..., AnyTensor], sizes: Parts) -> Parts:
     if len(sizes) == 1:
         return kind(sizes[0])
     if len(sizes) == 2:
@@ -367,14 +374,14 @@ def _last_axis(view: LayoutTensor) -> str:
     return "none"
 
 
-def _moved(view: LayoutTensor, index: Parts) -> Any:
+def _moved(view: LayoutTensor, index: Parts) -> LayoutTensor:
     """The view that begins at a coordinate of another one."""
     rest = (0,) * (len(view.sizes) - len(index))
     starts = place_of(view, (*index, *rest))
     return LayoutTensor(view.memory, starts, view.along, view.steps, view.sizes, view.width, view.masked)
 
 
-def _tile(view: LayoutTensor, place: Parts, sizes: Parts) -> Any:
+def _tile(view: LayoutTensor, place: Parts, sizes: Parts) -> LayoutTensor:
     """A tile of a view: it may be ragged unless the sizes of the view are multiples of its sizes."""
     whole = not view.masked
     for size, part in zip(view.sizes, sizes, strict=True):
@@ -390,7 +397,7 @@ def _threads(threads: Parts, rank: int) -> Layout:
     return Layout(parts_of(layout.shape), parts_of(layout.stride))
 
 
-def _coordinate(layout: Layout, thread: Index) -> Any:
+def _coordinate(layout: Layout, thread: Index) -> Parts:
     """The coordinate of a thread's number in a layout whose modes are numbers."""
     pairs = tuple(zip(layout.shape, layout.stride, strict=True))
     return tuple(0 if size == 1 else thread // stride % size for size, stride in pairs)
@@ -407,20 +414,20 @@ def _each(view: LayoutTensor, body: Callable[[Parts], None]) -> None:
             body(unravel(number, view.sizes))
 
 
-def _element(other: LayoutTensor, own: LayoutTensor, index: Parts, fill: Parts) -> Any:
+def _element(other: LayoutTensor, own: LayoutTensor, index: Parts, fill: Parts) -> Parts:
     """The element of a second view at the row-major position that an index has in the first."""
     return load_inside(other, _there(other, own, index), fill)
 
 
-def _there(other: LayoutTensor, own: LayoutTensor, index: Parts) -> Any:
+def _there(other: LayoutTensor, own: LayoutTensor, index: Parts) -> Parts:
     if other.sizes == own.sizes if all_known(own.sizes) and all_known(other.sizes) else True:
         return index
     return unravel(_position(index, own.sizes), other.sizes)
 
 
-def _position(index: Parts, sizes: Parts) -> Any:
+def _position(index: Parts, sizes: Parts) -> Parts:
     """The row-major position of a coordinate."""
-    total: Any = 0
+    total: Parts = 0
     for part, size in zip(index, sizes, strict=True):
         total = total * size + part
     return total
@@ -472,7 +479,7 @@ def copy_sram_to_dram(to: LayoutTensor, source: LayoutTensor, threads: Parts) ->
     _copy_together(to, source, threads)
 
 
-def copy_dram_to_sram_async(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> Any:
+def copy_dram_to_sram_async(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> Parts:
     """Begins to copy a view of a tensor into shared memory, and gives the group of these copies.
 
     `group.wait()`, then a barrier, stand before the elements are read. Elements have 4, 8 or 16 bytes.
@@ -541,6 +548,6 @@ def _copy_together(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> No
             to.distribute(layout, thread).copy_from(source.distribute(layout, thread))
 
 
-def _thread() -> Any:
+def _thread() -> Parts:
     """The thread's number in its block."""
     return gpu.warp_idx * gpu.warp_size + gpu.lane_idx

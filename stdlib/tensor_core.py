@@ -9,9 +9,7 @@ See also `layout_tensor` (views).
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..dsl import Parts, gpu, static_assert, struct
+from ..dsl import AnyDType, Parts, gpu, static_assert, struct
 from .layout_tensor import LayoutTensor
 from .views import Reshaped, memory_shape
 
@@ -30,17 +28,17 @@ class TensorCore:
         precision: "ieee", or "tf32" for float32 factors rounded to 10 bits.
     """
 
-    out_type: Any
-    in_type: Any
-    shape: Any
+    out_type: AnyDType
+    in_type: AnyDType
+    shape: Parts
     transpose_b: bool = False
     precision: str = "ieee"
 
-    def zero(self) -> Any:
+    def zero(self) -> Parts:
         """Sums of zeros: a tile of M x N."""
         return gpu.tile[self.out_type](self.shape[0], self.shape[1])
 
-    def load_a(self, view: LayoutTensor) -> Any:
+    def load_a(self, view: LayoutTensor) -> Parts:
         """The first factor: M x K numbers of shared memory, or of a tensor.
 
         Raises:
@@ -48,18 +46,18 @@ class TensorCore:
         """
         return self.loaded(view, (self.shape[0], self.shape[2]), "load_a")
 
-    def load_b(self, view: LayoutTensor) -> Any:
+    def load_b(self, view: LayoutTensor) -> Parts:
         """The second factor: K x N numbers; with `transpose_b` N x K."""
         n, k = self.shape[1:]
         if self.transpose_b:
             return self.loaded(view, (n, k), "load_b").transpose()
         return self.loaded(view, (k, n), "load_b")
 
-    def load_c(self, view: LayoutTensor) -> Any:
+    def load_c(self, view: LayoutTensor) -> Parts:
         """Sums from memory: M x N numbers, cast to `out_type`."""
         return gpu.load(_part(view, (self.shape[0], self.shape[1]), "load_c"), self.out_type)
 
-    def mma_op(self, a: Parts, b: Parts, c: Parts) -> Any:
+    def mma_op(self, a: Parts, b: Parts, c: Parts) -> Parts:
         """The tile c + a @ b."""
         return gpu.dot(a, b, c, precision=self.precision)
 
@@ -67,13 +65,13 @@ class TensorCore:
         """Stores sums, cast to the dtype of the view; what lies beyond the tensor is left out."""
         d.cast(view.dtype).store(_part(view, (self.shape[0], self.shape[1]), "store_d"))
 
-    def loaded(self, view: LayoutTensor, shape: Parts, method: str) -> Any:
+    def loaded(self, view: LayoutTensor, shape: Parts, method: str) -> Parts:
         """A factor as a tile."""
         static_assert(view.dtype == self.in_type, f"{method}: a view of {view.dtype}, not {self.in_type}")
         return gpu.load(_part(view, shape, method))
 
 
-def _part(view: LayoutTensor, shape: Parts, method: str) -> Any:
+def _part(view: LayoutTensor, shape: Parts, method: str) -> Parts:
     """A view as `x.tile` gives it."""
     whole = view.tile(0, 0, shape) if view.rank == 2 else view
     static_assert(whole.rank == 2 and view.shape == shape, f"{method}: a view of {shape}, not of {view.shape}")

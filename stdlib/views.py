@@ -5,7 +5,7 @@ See also `layout_tensor` (the views).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..dsl import SIMD, AnyTensor, Index, Int, Parts, gpu, int32, iota, static_assert, struct, unroll
 from .layout import Layout
@@ -17,8 +17,8 @@ __all__: list[str] = []
 class Reshaped:
     """A view as memory: a layout gives the row-major position of each coordinate in it."""
 
-    inner: Any
-    layout: Any
+    inner: Parts
+    layout: Layout
     depth: int = 1
 
 
@@ -26,19 +26,19 @@ Memory = AnyTensor | Reshaped
 
 if TYPE_CHECKING:
 
-    class View(Protocol):
+    class Viewed(Protocol):
         """The attributes of a view, as `LayoutTensor` has them."""
 
         @property
-        def memory(self) -> Any: ...
+        def memory(self) -> Parts: ...
         @property
-        def starts(self) -> Any: ...
+        def starts(self) -> Parts: ...
         @property
-        def along(self) -> Any: ...
+        def along(self) -> Parts: ...
         @property
-        def steps(self) -> Any: ...
+        def steps(self) -> Parts: ...
         @property
-        def sizes(self) -> Any: ...
+        def sizes(self) -> Parts: ...
         @property
         def width(self) -> int: ...
         @property
@@ -49,12 +49,12 @@ def is_none(part: Parts) -> bool:
     return isinstance(part, tuple) and len(part) == 0
 
 
-def parts_of(index: Parts) -> Any:
+def parts_of(index: Parts) -> Parts:
     """A coordinate or a shape as a tuple."""
     return index if isinstance(index, tuple) else (index,)
 
 
-def given(i: Any, j: Any, k: Any, n: Any, m: Any = ()) -> Any:
+def given(i: Parts, j: Parts, k: Parts, n: Parts, m: Parts = ()) -> Parts:
     """The arguments that a call has."""
     if is_none(j):
         return parts_of(i) if isinstance(i, tuple) else (i,)
@@ -65,7 +65,7 @@ def given(i: Any, j: Any, k: Any, n: Any, m: Any = ()) -> Any:
     return (i, j, k, n) if is_none(m) else (i, j, k, n, m)
 
 
-def product(sizes: Parts) -> Any:
+def product(sizes: Parts) -> Parts:
     total = 1
     for size in sizes:
         total = total * size
@@ -83,31 +83,31 @@ def all_known(sizes: Parts) -> bool:
 # *** memory: a tensor, or a view in another shape ***
 
 
-def memory_dtype(memory: Memory) -> Any:
+def memory_dtype(memory: Memory) -> Parts:
     """The dtype of the tensor behind views in other shapes."""
-    tensor: Any = memory
+    tensor: Parts = memory
     for _ in (0,) * levels(memory):
         tensor = tensor.inner.memory
     return tensor.dtype
 
 
-def memory_shape(memory: Memory) -> Any:
+def memory_shape(memory: Memory) -> Parts:
     return mode_sizes(memory.layout) if isinstance(memory, Reshaped) else memory.shape
 
 
-def memory_strides(memory: Memory) -> Any:
+def memory_strides(memory: Memory) -> Parts:
     return memory.layout.stride if isinstance(memory, Reshaped) else memory.strides
 
 
-def mode_sizes(layout: Layout) -> Any:
+def mode_sizes(layout: Layout) -> Parts:
     """The sizes of the modes of a layout."""
     return tuple(layout.mode(k).size for k in range(layout.rank))
 
 
-def last_mode(layout: Layout) -> Any:
+def last_mode(layout: Layout) -> Parts:
     """Size and stride of the innermost part of the last mode, which goes fastest."""
-    shape: Any = layout.mode(layout.rank - 1).shape
-    stride: Any = layout.mode(layout.rank - 1).stride
+    shape: Parts = layout.mode(layout.rank - 1).shape
+    stride: Parts = layout.mode(layout.rank - 1).stride
     for _ in (0,) * layout.depth:
         if isinstance(shape, tuple):
             shape = shape[0]
@@ -128,26 +128,26 @@ def has_vectors(memory: Memory, width: int) -> bool:
     return fits and inner.along[-1] == len(memory_shape(inner.memory)) - 1
 
 
-def resolved(memory: Memory, place: Parts) -> Any:
+def resolved(memory: Memory, place: Parts) -> Parts:
     """The tensor behind views in other shapes, and where a coordinate lies in it."""
-    found: Any = (memory, place)
+    found: Parts = (memory, place)
     for _ in (0,) * levels(memory):
         found = _within(found[0], found[1])
     return found
 
 
-def levels(memory: Memory) -> Any:
+def levels(memory: Memory) -> Parts:
     """How many views in other shapes lie between memory and its tensor."""
     return memory.depth if isinstance(memory, Reshaped) else 0
 
 
-def _within(memory: Reshaped, place: Parts) -> Any:
+def _within(memory: Reshaped, place: Parts) -> Parts:
     inner = memory.inner
     number = memory.layout(place if len(place) > 1 else place[0])
     return (inner.memory, place_of(inner, unravel(number, inner.sizes)))
 
 
-def load_at(memory: Memory, place: Parts, width: int) -> Any:
+def load_at(memory: Memory, place: Parts, width: int) -> Parts:
     tensor, there = resolved(memory, place)
     return tensor[there] if width == 1 else tensor.load(there, width=width)
 
@@ -160,7 +160,7 @@ def store_at(memory: Memory, place: Parts, value: Parts) -> None:
 # *** places ***
 
 
-def place_of(view: View, index: Parts) -> Any:
+def place_of(view: Viewed, index: Parts) -> Parts:
     """The coordinate in the memory of an element of a view."""
     static_assert(
         len(index) == len(view.sizes), f"a view of {len(view.sizes)} axes has no element of {len(index)} coordinates"
@@ -174,9 +174,9 @@ def place_of(view: View, index: Parts) -> Any:
     return place
 
 
-def unravel(number: Index, sizes: Parts) -> Any:
+def unravel(number: Index, sizes: Parts) -> Parts:
     """The coordinate of a row-major position."""
-    place: Any = ()
+    place: Parts = ()
     rest = number
     for size in sizes[:0:-1]:
         place = (rest % size, *place)
@@ -184,18 +184,18 @@ def unravel(number: Index, sizes: Parts) -> Any:
     return (rest, *place)
 
 
-def is_inside(view: View, place: Parts) -> Any:
+def is_inside(view: Viewed, place: Parts) -> Parts:
     """Whether the first number of an element is in the memory."""
     if not view.masked:
         return True
-    inside: Any = True
+    inside: Parts = True
     for axis in unroll(len(place)):
         size = memory_shape(view.memory)[axis]
         inside = inside and place[axis] < size
     return inside
 
 
-def has_whole(view: View, place: Parts) -> Any:
+def has_whole(view: Viewed, place: Parts) -> Parts:
     """Whether all numbers of a vector are in the memory, at a multiple of its bytes."""
     if view.width == 1:
         return True
@@ -203,7 +203,7 @@ def has_whole(view: View, place: Parts) -> Any:
     return ends and view.memory.is_aligned(view.width * memory_dtype(view.memory).bits // 8, place)
 
 
-def lanes_inside(view: View, place: Parts) -> Any:
+def lanes_inside(view: Viewed, place: Parts) -> Parts:
     """Which numbers of a vector are in the memory."""
     count = memory_shape(view.memory)[-1] - place[-1]
     return iota(int32, view.width) < Int(count).cast(int32)
@@ -212,7 +212,7 @@ def lanes_inside(view: View, place: Parts) -> Any:
 # *** elements that may be beyond the end ***
 
 
-def load_inside(view: View, index: Parts, fill: Parts) -> Any:
+def load_inside(view: Viewed, index: Parts, fill: Parts) -> Parts:
     """An element of a view; `fill` where it lies beyond the memory."""
     place = place_of(view, index)
     if not view.masked:
@@ -226,7 +226,7 @@ def load_inside(view: View, index: Parts, fill: Parts) -> Any:
     return empty
 
 
-def store_inside(view: View, index: Parts, value: Parts) -> None:
+def store_inside(view: Viewed, index: Parts, value: Parts) -> None:
     """Stores an element of a view, unless it lies beyond the memory."""
     place = place_of(view, index)
     if not view.masked:
@@ -244,10 +244,10 @@ def copy_async_at(to: Memory, to_place: Parts, source: Memory, place: Parts, wid
     gpu.copy_async(neighbours(to, to_place, width), neighbours(source, place, width))
 
 
-def neighbours(memory: Memory, place: Parts, width: int) -> Any:
+def neighbours(memory: Memory, place: Parts, width: int) -> Parts:
     """`width` elements along the last axis, as a tensor of one axis."""
     static_assert(not isinstance(memory, Reshaped), "an asynchronous copy is of a view in the shape of its memory")
-    tensor: Any = memory
+    tensor: Parts = memory
     rank = len(place)
     last = place[-1]
     if rank == 1:
