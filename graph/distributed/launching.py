@@ -6,23 +6,29 @@ launcher of MPI, which the extra `[mpi]` installs next to Python, or which is on
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
-from ...dsl.diagnostics.errors import DeviceError, EinkornError
+from ...dsl.diagnostics.errors import DeviceError, EinkornError, KernelError
 from ...dsl.diagnostics.places import user_place
 from ...dsl.frontend.python.user_programs import program_arguments, run_program
-from .world import RankedStream, rank, run_threads
+from .world import LAUNCHED, RankedStream, rank, run_threads
 
 BACKENDS: Final = ("processes", "threads")
 FAILED: Final = 1
+OF_SIGNALS: Final = 128  # what shells add to the number of a signal that has ended a process
+PR_SET_PDEATHSIG: Final = 1  # of Linux's prctl
+EXCEPTION: Final = "EK0915"  # the code of what a program has raised; the exception itself is its cause
 
 
 def run_on_ranks(script: str, arguments: Sequence[str], ranks: int, backend: str) -> int:
@@ -45,14 +51,50 @@ def run_on_ranks(script: str, arguments: Sequence[str], ranks: int, backend: str
 
 
 def run_as_rank(script: str, arguments: Sequence[str]) -> None:
-    """Runs a program in a process that the launcher has started."""
+    """Runs a program in a child of the process that the launcher has started, which sees how the child ends."""
+    if hasattr(os, "fork"):
+        if child := os.fork():
+            raise SystemExit(_end_of(child))
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the child ends with its parent
     rank()  # finds the other processes, and has exceptions end them
     try:
         with _ranked_output() as stream, program_arguments(script, arguments):
             _run(script, stream)
+    except SystemExit as end:
+        error = RuntimeError(f"the program has ended with status {end.code}")
+        sys.excepthook(RuntimeError, error, None)  # which ends the other processes, too
+        raise
     except Exception as error:
-        sys.excepthook(type(error), error, error.__traceback__)  # which ends the other processes, too
+        raised = error.__cause__ if getattr(error, "code", "") == EXCEPTION and error.__cause__ else error
+        sys.excepthook(type(raised), raised, _within(raised.__traceback__, script))
         raise SystemExit(FAILED) from None
+
+
+def _end_of(child: int) -> int:
+    """The status with which a child ends; a signal that ends it is reported.
+
+    What MPICH's launcher itself reports may be another rank, which it has ended after this one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the child gets, too
+    signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status >= 0:
+        return status
+    number = next((int(os.environ[name]) for name in LAUNCHED if name in os.environ), 0)
+    text = f"rank {number} was ended by signal {-status} ({signal.Signals(-status).name})"
+    hint = "a machine with too little memory for all ranks ends one so" if -status == signal.SIGKILL else None
+    print(f"[rank {number}] {KernelError(text, code='EK0863', got=-status, hint=hint)}", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), -status)
+    return OF_SIGNALS - status
+
+
+def _within(trace: TracebackType | None, script: str) -> TracebackType | None:
+    """A traceback without what called the program."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_code.co_filename != script:
+        inner = inner.tb_next
+    return inner or trace
 
 
 def launcher() -> str:
@@ -86,6 +128,8 @@ def _status(work: Callable[[], object]) -> int:
     try:
         work()
     except SystemExit as end:
+        notes = " ".join(getattr(end, "__notes__", []))
+        print(f"the program has ended with status {end.code} ({notes})", file=sys.stderr)
         return end.code if isinstance(end.code, int) else FAILED
     except EinkornError as error:
         error.notes += getattr(error, "__notes__", [])

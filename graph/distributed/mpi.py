@@ -7,12 +7,8 @@ ranks of its machine have not come.
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import traceback
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -20,6 +16,7 @@ from mpi4py import MPI
 
 from ...dsl.diagnostics.errors import EinkornError
 from .communicator import Alone, Bytes, CollectiveCall
+from .ending import end_all_on_failure, remove_shared_files
 from .failures import different_calls, late_ranks, timeout_of
 
 SPINS: Final = 2000  # tests before a rank gives its core to others
@@ -144,27 +141,11 @@ def world_communicator() -> MPICommunicator:
     """The processes that the launcher has started. From here on an exception that ends one of them ends all."""
     comm = MPI.COMM_WORLD
     if comm.size > 1:
-        _end_all_on_failure(comm)
+        end_all_on_failure(comm)
+        remove_shared_files(comm)
     return MPICommunicator(comm, Board(comm) if comm.size > 1 else None, range(comm.size))
 
 
 def over(comm: MPI.Intracomm) -> MPICommunicator:
     """A communicator over one of mpi4py's."""
     return MPICommunicator(comm, None, range(comm.size))
-
-
-def _end_all_on_failure(comm: MPI.Intracomm) -> None:
-    """Shows the exception that ends this process under its rank, and ends the other processes."""
-    before = sys.excepthook
-
-    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.stdout.flush()
-        if isinstance(error, EinkornError) or before is sys.__excepthook__:
-            text = "".join(traceback.format_exception(kind, error, trace))
-            sys.stderr.write("".join(f"[rank {comm.rank}] {line}" for line in text.splitlines(keepends=True)))
-        else:
-            before(kind, error, trace)
-        sys.stderr.flush()
-        comm.Abort(os.EX_SOFTWARE if issubclass(kind, Exception) else 1)
-
-    sys.excepthook = end

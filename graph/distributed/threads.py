@@ -6,10 +6,11 @@ and waits until all have read. What ranks call is compared there.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.stacks import start_with_room
@@ -17,6 +18,8 @@ from .communicator import Bytes, CollectiveCall
 from .failures import different_calls, ended_rank, failed_rank, late_ranks, timeout_of
 
 R = TypeVar("R")
+
+PATIENCE: Final = 0.5  # seconds in which ranks end by themselves after one has failed
 
 
 class ThreadRanks(Generic[R]):
@@ -59,16 +62,33 @@ class ThreadRanks(Generic[R]):
         for thread in threads:
             start_with_room(thread)
         try:
-            for thread in threads:
-                thread.join()
+            with self.changed:
+                self.changed.wait_for(lambda: self._are_over() or self.failure is not None)
         except BaseException as error:
             self._fail(-1, error)
             raise
         if self.failure is not None:
+            self._end(threads)
             rank, failure = self.failure
             failure.add_note(f"rank {rank} of {self.size} raised this")
             raise failure
+        for thread in threads:
+            thread.join()
         return [results[rank] for rank in ranks]
+
+    def _are_over(self) -> bool:
+        return len(self.ended) == self.size
+
+    def _end(self, threads: Sequence[threading.Thread]) -> None:
+        """Waits for the ranks after one has failed; raises an exception in those that do not end soon."""
+        with self.changed:
+            if self.changed.wait_for(self._are_over, PATIENCE):
+                return
+            for rank, thread in enumerate(threads):
+                if rank not in self.ended and thread.ident is not None:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+                    )
 
     def _fail(self, rank: int, error: BaseException) -> None:
         with self.changed:

@@ -92,8 +92,10 @@ class RankedStream(io.TextIOBase):
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Adds to the line of this rank."""
+        """Adds to the line of this rank; lines that end are handed on at once, since another rank may end this one."""
         self.stream.write(current_world().ranked(text))
+        if "\n" in text:
+            self.stream.flush()
         return len(text)
 
     def flush(self) -> None:
