@@ -369,7 +369,8 @@ class GraphIR:
     @cached
     def argument_names(self) -> tuple[str, ...]:
         """What errors call the inputs: the author's names, or `input0`, `input1`, …"""
-        return self.names or tuple(f"input{position}" for position in range(len(self.inputs)))
+        count = len(self.inputs)  # of a function of `*tensors`, there may be more or fewer than it names
+        return (*self.names[:count], *(f"input{position}" for position in range(len(self.names), count)))
 
     @cached
     def types(self) -> tuple[ShapedType, ...]:

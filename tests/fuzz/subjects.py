@@ -1,5 +1,5 @@
-"""What a campaign tries: random kernels, random networks and kernels that index anywhere, each with its child, its file
-and its way to grow smaller.
+"""What a campaign tries: random kernels, random networks, of one rank and of several, and kernels that index anywhere,
+each with its child, its file and its way to grow smaller.
 
 See also `check`, `check_network`, `adversary` (how they are checked).
 """
@@ -17,6 +17,10 @@ from networks.network import Network
 from networks.shrinking import shrunk as shrunk_network
 from networks.ways import random_network
 from programs import Program
+from sharded.network import STEPS as SHARDED_STEPS
+from sharded.network import ShardedNetwork
+from sharded.shrinking import shrunk as shrunk_sharded
+from sharded.ways import random_network as random_sharded
 from shrinking import Choices, program_of_choices, random_choices, shrunk
 from writing.base import FEATURES
 from writing.indices import FEATURES as INDEXING
@@ -125,4 +129,25 @@ def _is_python(text: str) -> bool:
     return True
 
 
-SUBJECTS: tuple[Any, ...] = (Programs(), Networks(), Indexers())
+class Sharded:
+    """Graphs with collectives, on the ranks of a mesh."""
+
+    name, script, features = "sharded", "check_sharded.py", tuple(SHARDED_STEPS)
+
+    def random(self, rng: random.Random) -> ShardedNetwork:
+        return random_sharded(rng)
+
+    def request(self, made: ShardedNetwork) -> str:
+        return made.to_json()
+
+    def smaller(self, made: ShardedNetwork, fails: Callable[[ShardedNetwork], bool]) -> ShardedNetwork:
+        return shrunk_sharded(made, fails)
+
+    def features_of(self, made: ShardedNetwork) -> Iterable[str]:
+        return (name for name, _, _ in made.steps)
+
+    def text(self, made: ShardedNetwork) -> str:
+        return f"from sharded.network import ShardedNetwork\n\n{made.source()}"
+
+
+SUBJECTS: tuple[Any, ...] = (Programs(), Networks(), Indexers(), Sharded())
