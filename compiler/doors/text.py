@@ -245,7 +245,7 @@ def run_text(words: Sequence[str], *, lock: bool, bounded: bool = False) -> str:
     f = DoorText("@ek.run", "i32", given, words)
     f.head = f.head.replace("define ", "define internal ", 1)
     f.table = "%table"
-    known = {word: f"ptr {f.word(word)}" for word in ("pool", "report", "poll", "owner")}
+    known = {word: f"ptr {f.word(word)}" for word in ("pool", "report", "poll", "owner", "collectives")}
     fill_context(f, {**known, "stage": "i64 %stage"})
     with f.when("%large"):
         f.store("ptr", f.word("parallel"), f.at("%context", abi.PARALLEL_OFFSET))

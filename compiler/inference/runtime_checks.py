@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...dsl.contract.exchange import Exchange
 from ...dsl.diagnostics.places import Place, is_shipped
 from ...dsl.frontend import syntax as s
 from ...dsl.types.dtype import BOOL, INT, DType, SIMDType
@@ -263,6 +264,12 @@ def add_report(here: Point, kind: str, details: dict[str, Any]) -> None:
     """A report that is not a failure, with these details; run-time values among them are handed to it."""
     values = _add_site(here, kind, (), details, ())
     here.builder.add("print", values, site=len(here.evaluator.sites) - 1)
+
+
+def add_exchange(here: Point, kind: Exchange, what: str, operands: Sequence[Value]) -> None:
+    """An exchange of bytes between ranks. What its slot is for is the text of its site."""
+    _add_site(here, "exchange", (what,), {}, ())
+    here.builder.add("exchange", operands, kind=int(kind), site=len(here.evaluator.sites) - 1)
 
 
 def _add_site(

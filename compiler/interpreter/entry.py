@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ...dsl.contract import abi
+from ...dsl.contract.exchange import SLOT_SIZE, exchange_at
 from ...dsl.contract.unit import EntrySpec, FromBuffer, IfStep, Size, Slot, Step, WhileStep
 from ...dsl.types.dtype import DType
 from ...dsl.types.packing import pack, unpack
 from ..ir.program import Program, Site
-from .machine import Machine, Trap
+from .machine import Interrupted, Machine, Trap
 from .pointers import Array, InterpretedPointer, buffer, window
 from .translate import translate
 
@@ -116,6 +117,9 @@ class Interpreted:
             strides = None if spec.strides is None else _shape(spec.strides, sizes)
             arrays.append(_array_at(address or 0, spec.dtype, _shape(spec.shape, sizes), strides))
         native = abi.ReportFunction(context.report)
+        slots = context.collectives
+        if slots:
+            self.machine.exchange = lambda site, *given: exchange_at(context_at, slots + site * SLOT_SIZE, *given)
 
         def report(site: int, values: list[int]) -> None:
             native(context_at, site, (ctypes.c_int64 * max(1, len(values)))(*values))
@@ -125,6 +129,8 @@ class Interpreted:
             for number, place in enumerate(order):  # as compiled code leaves them
                 if number != place:
                     places[number] = addresses[place]
+        except Interrupted:
+            return 1
         except Trap as stop:
             report(stop.site, stop.values)
             context.status = stop.site + 1

@@ -31,6 +31,10 @@ from .pointers import InterpretedPointer
 Evaluate = Callable[..., Any]
 
 
+class Interrupted(Exception):
+    """The call is over: the status of its context says why."""
+
+
 class Trap(Exception):
     """A failed assert, or a raise: the kernel ends; `site` says which."""
 
@@ -47,6 +51,7 @@ class Machine:
     Attributes:
         program: the program.
         report: what becomes of a print: its site and the bit patterns of its values.
+        exchange: what an exchange between ranks calls: its site, its kind, its two addresses and its numbers.
         op: the name of the op that runs, for messages.
         ids: the indices of the GPU thread that runs.
         shared: the storage that the threads of the running block share, by operation.
@@ -58,6 +63,7 @@ class Machine:
 
     program: Program
     report: Callable[[int, list[int]], None]
+    exchange: Callable[..., int] | None = None
     op: str = ""
     ids: dict[str, int] = field(default_factory=dict)
     shared: dict[int, InterpretedPointer] = field(default_factory=dict)

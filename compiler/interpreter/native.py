@@ -1,5 +1,6 @@
-"""Computes what authors name themselves: functions of libraries are called; instructions and intrinsics are refused,
-but for those of the standard library, whose results are rounded to the nearest float32.
+"""Computes what authors name themselves. Functions of libraries are called, as are exchanges between ranks.
+Instructions and intrinsics are refused, but for those of the standard library, whose results are rounded to the
+nearest float32.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.types.dtype import DType, SIMDType
 from ..ir.program import Op, PointerType, Type
-from .machine import Evaluate, Machine, evaluates
-from .pointers import address_of
+from .machine import Evaluate, Interrupted, Machine, evaluates
+from .pointers import InterpretedPointer, address_of
 
 _FLOATS = {DType.float32: ctypes.c_float, DType.float64: ctypes.c_double}
 
@@ -35,6 +36,19 @@ def _native(op: Op, machine: Machine) -> Evaluate:
         return None if not op.results else op.results[0].dtype.to_numpy().type(result)
 
     return call
+
+
+@evaluates("exchange")
+def _exchange(op: Op, machine: Machine) -> Evaluate:
+    def move(to: InterpretedPointer, source: InterpretedPointer, *numbers: Any) -> None:
+        assert machine.exchange is not None, "a collective outside of a session"
+        addresses = address_of(to), address_of(source)
+        if machine.exchange(op.attrs["site"], op.attrs["kind"], *addresses, *map(int, numbers)):
+            raise Interrupted
+        if to.memory.written is not None:
+            to.memory.written[to.offset :] = True
+
+    return move
 
 
 def _exp2(x: Any) -> Any:

@@ -1,7 +1,10 @@
-"""The records of operations next to the machine: pointers to another dtype, tables, prefetches, code by name."""
+"""The records of operations next to the machine: pointers to another dtype, tables, prefetches, code by name or by
+address.
+"""
 
 from __future__ import annotations
 
+from ...dsl.contract.exchange import Exchange
 from . import rules
 from .kinds import ANY, INTEGER, POINTER, one_of, whole
 from .program import OpAttribute, Opcode, Scope
@@ -51,4 +54,14 @@ PREFETCH = Opcode(
     (POINTER, INTEGER),
     attrs={"locality": OpAttribute(whole(0, 4)), "write": OpAttribute(one_of(True, False))},
     hints=True,
+)
+EXCHANGE = Opcode(
+    "exchange",
+    "pointers to and from, bytes of a piece, elements, node: moves bytes between ranks; attrs kind, site of its slot",
+    (POINTER, POINTER, INTEGER, INTEGER, INTEGER),
+    attrs={"kind": OpAttribute(one_of(*map(int, Exchange))), "site": OpAttribute(whole())},
+    reports=True,
+    reads=True,
+    writes=True,
+    uniform=Scope.none,
 )

@@ -30,7 +30,7 @@ from .kinds import (
     whole,
 )
 from .matrix_opcodes import LOAD_MATRICES, MULTIPLY_MATRICES, TOGETHER
-from .native_opcodes import CONSTANT_TABLE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH
+from .native_opcodes import CONSTANT_TABLE, EXCHANGE, NATIVE, NATIVE_PURE, POINTER_CAST, PREFETCH
 from .operations import ROWS, OperationRow
 from .program import Op, OpAttribute, Opcode, RegionForm, Scope
 from .schedule import Cut, LoopHints
@@ -591,7 +591,7 @@ def regular(row: OperationRow) -> Opcode:
 
 # Those of other files.
 _FURTHER = (ALLOCATE, CONSTANT_TABLE, DYNAMIC_SHARED, LOAD_MATRICES, MULTIPLY_MATRICES, NATIVE, NATIVE_PURE)
-_FURTHER_STILL = (POINTER_CAST, PREFETCH, SCRATCH, TOGETHER)
+_FURTHER_STILL = (EXCHANGE, POINTER_CAST, PREFETCH, SCRATCH, TOGETHER)
 _IRREGULAR = tuple(value for value in list(globals().values()) if isinstance(value, Opcode))
 IRREGULAR: dict[str, Opcode] = {opcode.name: opcode for opcode in _IRREGULAR}
 OPCODES: dict[str, Opcode] = IRREGULAR | {row.name: regular(row) for row in ROWS.values()}

@@ -7,10 +7,11 @@ Every compiled entry is a C function
 `pointers[i]` is the base address of buffer i, `dims[k]` the value of dim slot k: a size, or a stride in elements. It
 returns 0, or nonzero when `context->status` is nonzero. An entry may have several stages, because sizes of its buffers
 are computed on the way: it is called once for each, with `context->stage` counting from 0, and between two calls the
-caller reads these sizes and fills in what depends on them. The context is 72 bytes, little-endian, in fields of 8
+caller reads these sizes and fills in what depends on them. The context is 80 bytes, little-endian, in fields of 8
 bytes; generated code reads it by the offsets here, Python by the structure here, and a test holds the two together.
 
-Code of ABI 1, which old packages hold, has the first 64 bytes of the context, and reports without it.
+Code of ABI 1, which old packages hold, has the first 64 bytes of the context, and reports without it. The last field is
+read by code with collectives alone.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ DEVICE_OFFSET: Final = 40
 STAGE_OFFSET: Final = 48
 POLL_OFFSET: Final = 56
 OWNER_OFFSET: Final = 64
-CONTEXT_SIZE: Final = 72
+COLLECTIVES_OFFSET: Final = 72
+CONTEXT_SIZE: Final = 80
 
 INTERRUPTED: Final = -1
 NO_MEMORY: Final = -2
@@ -107,7 +109,7 @@ class Context(ctypes.Structure):
     failure, or INTERRUPTED, or NO_MEMORY: code that sees another status than 0 ends as soon as it can. `threads`
     counts the pool's threads, the caller included, and is at least 1. `device` is a `DeviceTable` for entries that
     launch kernels, else null. `poll` may be null. `owner`, which code does not look at, identifies the receiver of the
-    reports.
+    reports. `collectives` points to what collectives call (see `contract.exchange`); null for code without any.
     """
 
     _fields_ = (
@@ -120,6 +122,7 @@ class Context(ctypes.Structure):
         ("stage", ctypes.c_int64),
         ("poll", ctypes.c_void_p),
         ("owner", ctypes.c_int64),
+        ("collectives", ctypes.c_void_p),
     )
 
 

@@ -83,7 +83,7 @@ class DoorSpec:
 
 # What a door finds in its table, words of 8 bytes: the entry and what its context says, the threads that have enough of
 # a stack, and what its caller's own library offers. Behind these stands what a door of this form needs in addition.
-ENTRY_WORDS = ("entry", "report", "owner", "pool", "parallel", "threads", "poll", "room")
+ENTRY_WORDS = ("entry", "report", "owner", "pool", "parallel", "threads", "poll", "collectives", "room")
 ROOM_BITS = 12
 ROOMS = (
     1 << ROOM_BITS

@@ -34,6 +34,16 @@ def external_call(name: str, result: Any, *args: Any) -> Any:
     """A C function of a library that this process has loaded: `external_call("hypot", float64, x, y)`. On CPUs."""
 
 
+@stub("rule")
+def exchange(kind: str, what: str, to: Any, source: Any, piece: Any, count: Any, node: Any) -> None:
+    """Moves elements between ranks, in one of the ways of `contract.exchange.Exchange`, such as "allgather". It is for
+    the kernels of collectives.
+
+    `what` says which collective and group it is for, `piece` how many elements a piece has; `count` and `node` are for
+    messages.
+    """
+
+
 def memcpy(to: Any, source: Any, count: Any) -> None:
     """Copies `count` elements from one pointer to another; the two blocks do not overlap."""
     for k in range(count):

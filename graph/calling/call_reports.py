@@ -15,11 +15,10 @@ from ...dsl.diagnostics.extension_points import ExtensionPoint
 from ...dsl.diagnostics.places import is_shipped, shown_path, user_place
 from ...dsl.frontend.anchors import place_at
 from ...dsl.frontend.program import PortableKernel
-from ..distributed.names import is_collective
 from ..findings.data_races import ACCESS, BEGIN, Accesses
 from ..findings.prints import OP as TENSORS
 from ..findings.prints import PrintOptions, TensorPrints
-from ..findings.reports import Failure, failure_error, nan_notes, read_failure, render
+from ..findings.reports import EXCHANGE_SITE, Failure, failure_error, nan_notes, read_failure, render
 from ..findings.waiting import WAITING, waiting_error
 from ..ir import Node
 from .call_plan import CallPlan
@@ -54,6 +53,9 @@ class ReportCollector:
         self.prints = TensorPrints(plan.code.prints) if plan.code.prints != PrintOptions() else None
         self._accesses = Accesses()
         self._collectives: CollectiveCalls | None = None
+        if any(report.kind == EXCHANGE_SITE for report in plan.code.reports):
+            self._collectives = COLLECTIVE_CALLS.get()(plan.ir, plan.code.reports)
+            native.context.collectives = self._collectives.address
         self._quiet = False  # whether prints are left out
         self._reported_by, self._late = "", False  # which thread has reported, and whether the call was over by then
         native.report_to(self, plan.code.abi)
@@ -82,6 +84,11 @@ class ReportCollector:
         except BaseException as error:  # of a handler of a signal, or of the stream; it cannot cross native code
             self.on_interrupt(context, error)
 
+    def on_exchange(self, context: int, slot: int, kind: int, *given: int) -> int:
+        """Called by native code: moves bytes between ranks; see `dsl.contract.exchange`."""
+        assert self._collectives is not None
+        return self._collectives.exchange(context, slot, kind, *given)
+
     def read(self, site: int, arguments: Any) -> Failure | None:
         """Prints a report, or gives the failure that it is."""
         report = self._plan.code.reports[site]
@@ -92,11 +99,6 @@ class ReportCollector:
             return race
         if report.kind != "print":
             return read_failure(report, arguments)
-        if is_collective(report.op):
-            if self._collectives is None:
-                self._collectives = COLLECTIVE_CALLS.get()(self._plan.ir)
-            self._collectives.take(report, arguments)
-            return None
         if self._quiet or (self._filling is not None and self._filling.quiet):
             return None
         if self.prints is not None and report.op == TENSORS:

@@ -310,6 +310,10 @@ class DoorOwner:
         except BaseException as error:  # of a handler of a signal, or of the stream; it cannot cross native code
             self.on_interrupt(context, error)
 
+    def on_exchange(self, context: int, slot: int, kind: int, *given: int) -> int:
+        """Called by native code: moves bytes between ranks."""
+        return self.caller.reports.on_exchange(context, slot, kind, *given)
+
     def on_interrupt(self, context: int, error: BaseException) -> None:
         """Ends the call, which raises this exception."""
         self.failures[context] = error
@@ -335,5 +339,6 @@ def entry_words(caller: Caller, owner: DoorOwner) -> dict[str, int]:
         "parallel": context.parallel or 0,
         "threads": context.threads,
         "poll": context.poll or 0,
+        "collectives": context.collectives or 0,
         "room": ROOM,
     }

@@ -1,30 +1,30 @@
-"""Runs the collectives of a model's calls: kernels report addresses and sizes, and the rank moves the memory.
+"""Finds the communicator for each collective of a model's code, and makes the exchanges that Python has to make.
 
-A kernel of `stdlib/kernels/collectives.py` reports a text (the op, its group, its dtype and options), and five numbers:
-the addresses of its output and its input, the elements of the input, the rows before its axis, and the number of the op
-in its graph. Before the first call, the ranks of each group compare the collectives of their graphs.
+Kernels of `stdlib/kernels/collectives.py` call a function by its address (see `dsl.contract.exchange`). At first that
+is `CollectiveCalls.exchange`: it finds the group of ranks. Before a group's first exchange, the ranks compare the
+collectives of their graphs. Where the communicator has a native function, later calls go there, without Python.
 
-See also `calling.call_reports` (where the reports come in).
+See also `calling.call_reports` (through which native code comes here).
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from ...dsl.contract.exchange import SLOT_SIZE, Exchange, ExchangeSlot, exchange_at
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.diagnostics.errors import GraphError, KernelError, plural
 from ...dsl.diagnostics.places import Place
 from ...dsl.types.dtype import DType
-from ..findings.reports import Report
+from ..findings.report_callbacks import EXCHANGE
+from ..findings.reports import EXCHANGE_SITE, Report
 from ..ir import ConstantTensor, GraphIR, Node
-from . import collectives
-from .communicator import CollectiveCall
+from .communicator import Bytes, CollectiveCall, Communicator, NativeRanks, native_of
 from .failures import ranks_text
 from .mesh import RankGroup, group_of
 from .names import SEPARATOR, is_collective
@@ -34,104 +34,153 @@ OF_TWO: Final = ("send", "recv")  # which some ranks of a group have and others 
 
 @dataclass(frozen=True)
 class Collective:
-    """What a kernel reports of its collective.
+    """What the code of a collective says of it.
 
     Attributes:
         op, group, dtype, option: as `ops.collectives.staged` joins them.
-        numbers: of the five numbers, whether it is known when code is made, and it, or else its place among the values.
     """
 
     op: str
     group: str
     dtype: DType
     option: str
-    numbers: tuple[tuple[bool, int], ...]
 
     @property
     def name(self) -> str:
         """As messages name it: "allreduce.sum"."""
         return f"{self.op}.{self.option}" if self.op in ("allreduce", "reducescatter") else self.op
 
+    def details(self, axis: str) -> str:
+        """What all ranks have to agree on; "{}" stands for the number of elements."""
+        return "" if self.op == "barrier" else f"{self.dtype}, {{}} elements along {axis!r}"
+
+    def pairs(self, rank: int) -> list[tuple[int, int]]:
+        """The senders and the receivers; of a send or a receive the pair that this rank is in."""
+        if self.op == "send":
+            return [(rank, int(self.option))]
+        if self.op == "recv":
+            return [(int(self.option), rank)]
+        if self.op != "permute":
+            return []
+        pairs = (pair.split(">") for pair in self.option.split(",") if pair)
+        return sorted((int(source), int(to)) for source, to in pairs)
+
 
 class CollectiveCalls:
-    """The collectives of one caller's graph, on the ranks of the thread that calls it."""
+    """The collectives of one caller's code, on the ranks of the thread that calls it.
 
-    def __init__(self, ir: GraphIR) -> None:
+    Attributes:
+        address: where the slots of its reports lie, for `abi.Context.collectives`.
+    """
+
+    def __init__(self, ir: GraphIR, reports: Sequence[Report]) -> None:
         self._ir = ir
-        self._known: dict[int, Collective] = {}  # by the identity of the report, which the code keeps
+        self._known = {k: collective_of(each) for k, each in enumerate(reports) if each.kind == EXCHANGE_SITE}
         self._groups: dict[str, RankGroup] = {}
         self._places: dict[int, Place | None] = {}
+        self._slots = (ExchangeSlot * len(reports))()
+        self._texts: list[Any] = []  # kept: slots hold their addresses
+        self.address = ctypes.addressof(self._slots)
+        for number in self._known:
+            self._slots[number].function = EXCHANGE
 
-    def take(self, report: Report, arguments: Any) -> None:
-        """Makes one collective, of whose arguments there are bit patterns."""
-        one = self._known.get(id(report))
-        if one is None:
-            one = self._known[id(report)] = collective_of(report)
-        out_at, x_at, count, outer, site = (k if known else arguments[k] for known, k in one.numbers)
+    def exchange(self, context: int, slot_at: int, kind: int, to: int, source: int, size: int, *numbers: int) -> int:
+        """Makes one exchange: 0, or another number where native code has already reported a failure.
+
+        The next one of its slot goes to the communicator itself, if that has a native function.
+
+        Raises:
+            EinkornError: the ranks do not agree, or do not come.
+        """
+        count, node = numbers
+        number = (slot_at - self.address) // SLOT_SIZE
+        one, slot = self._known[number], self._slots[number]
         group = self._groups.get(one.group)
         if group is None:
             group = self._first(one.group)
-        dtype = one.dtype.to_numpy()
-        details = f"{one.dtype}, {count} elements along {group.axis!r}"
-        call = CollectiveCall(one.name, details if one.op != "barrier" else "", self._places.get(site))
-        run(one, group, _array(x_at, dtype, count), out_at, outer, call)
+        text = one.details(group.axis)
+        call = CollectiveCall(one.name, text.format(count), self._places.get(node))
+        native = native_of(group.communicator)
+        pairs = one.pairs(group.rank)
+        if kind == Exchange.FAILED:
+            assert native is not None
+            raise native.error(ctypes.c_int32(size).value, call, [rank for pair in pairs for rank in pair])
+        if native is not None and slot.function == EXCHANGE and (group.rank, group.rank) not in pairs:
+            self._fill(slot, one, group, CollectiveCall(one.name, text).signature, native)
+            if size <= native.most:
+                return exchange_at(context, slot_at, kind, to, source, size, *numbers)
+        run(one, group, Exchange(kind), to, source, size, call)
+        return 0
+
+    def _fill(self, slot: ExchangeSlot, one: Collective, group: RankGroup, text: str, native: NativeRanks) -> None:
+        """Lets a slot call the communicator itself."""
+        pairs = one.pairs(group.rank)
+        slot.target = next((to for source, to in pairs if source == group.rank), -1)
+        slot.source = next((source for source, to in pairs if to == group.rank), -1)
+        if one.op == "broadcast":
+            slot.source = int(one.option)
+        kept = ctypes.create_string_buffer(native.noted(text))
+        self._texts.append(kept)
+        slot.text, slot.size = ctypes.addressof(kept), len(kept)
+        slot.ranks, slot.function = native.table, native.function
 
     def _first(self, text: str) -> RankGroup:
         """The group of that text, whose ranks have compared their graphs."""
         group = group_of(text)
         if not self._groups:
-            self._places = {site_of(self._ir, node): node.place for node in collectives_of(self._ir)}
+            self._places = {number_of(self._ir, node): node.place for node in collectives_of(self._ir)}
         key = digest_of(self._ir, group)
-        if key not in group.mesh.compared:
+        if key not in group.mesh.compared and any(True for _ in _over(self._ir, group)):
             compare_programs(self._ir, group, key)
             group.mesh.compared.add(key)
         self._groups[text] = group
         return group
 
 
-def _array(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray[Any, Any]:
-    size = count * dtype.itemsize
-    memory = (ctypes.c_uint8 * size).from_address(address & (1 << 64) - 1)
-    return np.ctypeslib.as_array(memory).view(dtype)
+def _bytes(address: int, size: int) -> Bytes:
+    memory = (ctypes.c_uint8 * size).from_address(address)
+    return np.ctypeslib.as_array(memory)
 
 
 def run(
-    one: Collective, group: RankGroup, x: np.ndarray[Any, Any], out_at: int, outer: int, call: CollectiveCall
+    one: Collective, group: RankGroup, kind: Exchange, to: int, source: int, size: int, call: CollectiveCall
 ) -> None:
-    """Makes a collective: reads `x` and writes what comes out to the address `out_at`."""
-    ranks, count = group.communicator, x.size
-    sizes = {"allgather": count * group.size, "reducescatter": count // group.size}
-    out = _array(out_at, x.dtype, sizes.get(one.op, count))
-    if one.op == "allreduce":
-        collectives.allreduce(ranks, x, out, one.option, call)
-    elif one.op == "reducescatter":
-        collectives.reducescatter(ranks, x, out, one.option, outer, call)
-    elif one.op == "allgather":
-        collectives.allgather(ranks, x, out, outer, call)
-    elif one.op == "alltoall":
-        collectives.alltoall(ranks, x, out, outer, call)
-    elif one.op == "broadcast":
-        collectives.broadcast(ranks, x, out, int(one.option), call)
+    """Makes an exchange by a communicator's functions for Python."""
+    ranks = group.communicator
+    if kind == Exchange.ALLGATHER:
+        ranks.allgather(_bytes(source, size), _bytes(to, size * group.size), call)
+    elif kind == Exchange.ALLTOALL:
+        ranks.alltoall(_bytes(source, size * group.size), _bytes(to, size * group.size), call)
+    elif kind == Exchange.BROADCAST:
+        ranks.broadcast(_bytes(to, size), int(one.option), call)
     elif one.op == "permute":
-        pairs = [tuple(map(int, pair.split(">"))) for pair in one.option.split(",") if pair]
-        collectives.permute(ranks, x, out, [(source, to) for source, to in pairs], call)
+        permute(ranks, _bytes(source, size), _bytes(to, size), one.pairs(group.rank), call)
     elif one.op == "send":
-        out[...] = x
-        ranks.send(collectives.as_bytes(x), int(one.option), call)
-    elif one.op == "recv":
-        ranks.receive(collectives.as_bytes(out), int(one.option), call)
+        ranks.send(_bytes(source, size), int(one.option), call)
     else:
-        assert one.op == "barrier", one.op
-        collectives.barrier(ranks, call)
+        assert one.op == "recv", one.op
+        ranks.receive(_bytes(to, size), int(one.option), call)
+
+
+def permute(ranks: Communicator, x: Bytes, out: Bytes, pairs: list[tuple[int, int]], call: CollectiveCall) -> None:
+    """Sends tensors from rank to rank: of each pair from its first to its second; zeros where nothing comes.
+
+    A rank sends after lower ones have, so that no two wait for each other.
+    """
+    out[:] = 0
+    for source, to in pairs:
+        if source == to == ranks.rank:
+            out[:] = x
+        elif source == ranks.rank:
+            ranks.send(x, to, call)
+        elif to == ranks.rank:
+            ranks.receive(out, source, call)
 
 
 def collective_of(report: Report) -> Collective:
-    """What the report of a kernel says."""
-    places = itertools.count()
-    text = "".join(part if isinstance(part, str) else f"@{next(places)}" for part in report.parts)
-    op, group, dtype, option, *fields = text.strip().split(SEPARATOR)
-    numbers = tuple((not field.startswith("@"), int(field.removeprefix("@"))) for field in fields)
-    return Collective(op, group, DType[dtype], option, numbers)
+    """What the code of a collective says of it."""
+    op, group, dtype, option = str(report.parts[0]).split(SEPARATOR)
+    return Collective(op, group, DType[dtype], option)
 
 
 def collectives_of(ir: GraphIR) -> list[Node]:
@@ -157,7 +206,7 @@ def exportable(ir: GraphIR, reports: Sequence[Report]) -> Sequence[Report]:
     )
 
 
-def site_of(ir: GraphIR, node: Node) -> int:
+def number_of(ir: GraphIR, node: Node) -> int:
     """The number of a collective in its graph."""
     for item in ir.nodes:
         if isinstance(item, ConstantTensor) and item.result == node.operands[-1]:

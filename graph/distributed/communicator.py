@@ -44,6 +44,8 @@ class CollectiveCall:
 class Communicator(Protocol):
     """Some ranks that communicate. All of them make the same calls in the same order.
 
+    One may have an attribute `native`, which serves native code (see `NativeRanks`).
+
     Attributes:
         rank: the number of this rank among them.
         size: how many they are.
@@ -69,6 +71,40 @@ class Communicator(Protocol):
 
     def split(self, ranks: Sequence[int]) -> Communicator:
         """A communicator of some of these ranks, in this order; each of them calls it."""
+
+
+class NativeRanks(Protocol):
+    """What a communicator has in `native` that native code can call without Python.
+
+    Attributes:
+        function, table: addresses of its `exchange` (see `dsl.contract.exchange`), and of what that needs.
+        most: how many bytes a piece may have; for larger ones the functions for Python are called.
+    """
+
+    function: int
+    table: int
+    most: int
+
+    def noted(self, signature: str) -> bytes:
+        """What a rank notes that waits in a call; in the signature "{}" stands for the number of elements."""
+
+    def error(self, code: int, call: CollectiveCall, peers: Sequence[int]) -> BaseException:
+        """The error of an exchange that was not made: of the library's code, or 0 where it took too long.
+
+        `peers` are the ranks that send or receive; empty where all take part.
+        """
+
+
+def native_of(communicator: Communicator) -> NativeRanks | None:
+    """What native code calls of a communicator, or None where it goes through Python."""
+    native: NativeRanks | None = getattr(communicator, "native", None)
+    return native
+
+
+def unsent(call: CollectiveCall) -> KernelError:
+    """The error of a rank that waits for itself."""
+    text = f"{call.signature} waits for a tensor that this rank has not sent to itself"
+    return KernelError(text, code="EK0863", place=call.place, op=call.op)
 
 
 class Alone:
@@ -97,8 +133,7 @@ class Alone:
     def receive(self, data: Bytes, source: int, call: CollectiveCall) -> None:
         """Takes the bytes that were sent first."""
         if not self._sent or self._sent[0].size != data.size:
-            text = f"{call.signature} waits for a tensor that this rank has not sent to itself"
-            raise KernelError(text, code="EK0863", place=call.place, op=call.op)
+            raise unsent(call)
         data[:] = self._sent.pop(0)
 
     def split(self, ranks: Sequence[int]) -> Alone:

@@ -1,26 +1,30 @@
 """Runs ranks as processes of MPI, by mpi4py. No transport is written here.
 
 Operations are started without waiting and then tested until they are done, so that a rank notices signals and
-time-outs. Each rank notes on a board in shared memory where it is; a rank that has waited too long reads from it which
-ranks of its machine have not come.
+time-outs. Native code does so (see `compiler.runtime.exchanges`), and Python for what is rare. Each rank notes on a
+board in shared memory where it is; a rank that has waited too long reads from it which ranks of its machine have not
+come.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 from mpi4py import MPI
 
+from ...dsl.contract.exchange import COUNTED, ROW_SIZE, BoardRow, RanksTable
 from ...dsl.diagnostics.errors import EinkornError
+from ..findings.report_callbacks import EXCHANGE
+from ..loading.launchers import launcher_library
 from .communicator import Alone, Bytes, CollectiveCall
 from .ending import end_all_on_failure, remove_shared_files
 from .failures import different_calls, late_ranks, timeout_of
 
-SPINS: Final = 2000  # tests before a rank gives its core to others
-ROW: Final = 512  # bytes of a rank on the board: how many collectives it has begun, then what the last one was
+SPINS: Final = 2000  # tests before a rank gives its core to others, where each has a core
 TAG: Final = 7
 
 
@@ -28,34 +32,65 @@ class Board:
     """What each rank of a machine is doing, in memory that they share.
 
     Attributes:
-        ranks: by rank of the world, its row; those of other machines have none.
+        rows: by rank of the world, its `BoardRow`; those of other machines have none.
+        is_crowded: whether there are more ranks here than cores.
     """
 
     def __init__(self, world: MPI.Intracomm) -> None:
         here: MPI.Intracomm = world.Split_type(MPI.COMM_TYPE_SHARED)
-        window = MPI.Win.Allocate_shared(ROW if here.rank else ROW * here.size, 1, comm=here)
+        window = MPI.Win.Allocate_shared(ROW_SIZE if here.rank else ROW_SIZE * here.size, 1, comm=here)
         memory, _ = window.Shared_query(0)
-        rows = np.asarray(memory, np.uint8)[: ROW * here.size].reshape(here.size, ROW)
         ranks = here.allgather(world.rank)
         self.window = window  # kept: it owns the memory
-        self.ranks = {rank: rows[number] for number, rank in enumerate(ranks)}
-        self.own = self.ranks[world.rank]
-        self.own[:] = 0
+        self.rows = {rank: BoardRow.from_buffer(memory, ROW_SIZE * number) for number, rank in enumerate(ranks)}
+        self.own = self.rows[world.rank]
+        self.own.begun = self.own.count = 0
+        self.own.text = b""
+        self.is_crowded = here.size > len(os.sched_getaffinity(0))
         here.Barrier()
 
-    def note(self, key: str, number: int) -> None:
-        """Notes that this rank begins its collective `number` among the ranks that `key` names."""
-        data = f"{number}|{key}".encode()[: ROW - 1]
-        self.own[: len(data)] = np.frombuffer(data, np.uint8)
-        self.own[len(data)] = 0
-
-    def at(self, rank: int) -> tuple[int, str] | None:
-        """What a rank has begun last; None of a rank that is elsewhere."""
-        row = self.ranks.get(rank)
+    def at(self, rank: int) -> tuple[int, str, str] | None:
+        """What a rank has begun last: how many operations, the ranks among which, and the signature of the call; None
+        of a rank that is elsewhere."""
+        row = self.rows.get(rank)
         if row is None:
             return None
-        number, _, key = row.tobytes().partition(b"\0")[0].decode(errors="replace").partition("|")
-        return int(number or 0), key
+        name, _, signature = row.text.decode(errors="replace").partition("|")
+        return row.begun, name, signature.replace("{}", str(row.count))
+
+
+class NativeMPI:
+    """What native code calls of a communicator; see `NativeRanks`."""
+
+    def __init__(self, owner: MPICommunicator, board: Board | None) -> None:
+        self._owner = owner
+        self._library = launcher_library("mpi")
+        mpi = ctypes.CDLL(MPI.__file__)
+        counted = "_c" if all(hasattr(mpi, f"MPI_{name}_c") for name in COUNTED) else ""
+        self.most = 1 << 62 if counted else (1 << 31) - 1
+        self.ranks = ranks = RanksTable()
+        for name in COUNTED:
+            setattr(ranks, name, _address(mpi, f"MPI_{name}{counted}"))
+        ranks.Test = _address(mpi, "MPI_Test")
+        ranks.comm, ranks.byte, ranks.tag = owner.comm.handle, MPI.BYTE.handle, TAG
+        ranks.most, ranks.python = self.most, EXCHANGE
+        ranks.spins = 1 if board is not None and board.is_crowded else SPINS
+        ranks.limit = int((timeout_of() or 0) * 1e9)
+        ranks.board = 0 if board is None else ctypes.addressof(board.own)
+        self.function = self._library.address("ek_mpi_exchange")
+        self.table = ctypes.addressof(ranks)
+
+    def noted(self, signature: str) -> bytes:
+        """See `NativeRanks.noted`."""
+        return self._owner.noted(signature)
+
+    def error(self, code: int, call: CollectiveCall, peers: Sequence[int]) -> BaseException:
+        """See `NativeRanks.error`."""
+        return MPI.Exception(code) if code else self._owner.too_late(call, peers)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    return ctypes.cast(library[name], ctypes.c_void_p).value or 0
 
 
 class MPICommunicator:
@@ -66,8 +101,15 @@ class MPICommunicator:
         self.rank, self.size = comm.rank, comm.size
         self._board, self._world_ranks = board, tuple(world_ranks)
         self._name = ",".join(map(str, world_ranks))
-        self._begun = 0
         self._itself = Alone()  # keeps what this rank sends to itself
+        self._native: NativeMPI | None = None
+
+    @property
+    def native(self) -> NativeMPI:
+        """What native code calls."""
+        if self._native is None:
+            self._native = NativeMPI(self, self._board)
+        return self._native
 
     def allgather(self, mine: Bytes, everyone: Bytes, call: CollectiveCall) -> None:
         """See `Communicator.allgather`."""
@@ -100,41 +142,49 @@ class MPICommunicator:
         comm = self.comm.Create_group(self.comm.group.Incl(list(ranks)))
         return MPICommunicator(comm, self._board, [self._world_ranks[rank] for rank in ranks])
 
+    def noted(self, signature: str) -> bytes:
+        """What this rank notes on the board that waits in a call."""
+        return f"{self._name}|{signature}".encode()[: BoardRow.text.size - 1]
+
     def _wait(self, request: MPI.Request, call: CollectiveCall, peer: int | None = None) -> None:
         """Waits until an operation is done.
 
         Raises:
             KernelError: EK0862 it takes too long; EK0861 another rank is in another operation by then.
         """
-        self._begun += 1
+        ranks = self.native.ranks
+        ranks.begun += peer is None
         test = request.Test
-        for _ in range(SPINS):
+        for _ in range(ranks.spins):
             if test():
                 return
-        key = f"{self._name}|{call.signature}"
         if self._board is not None:
-            self._board.note(key, self._begun)
+            row = self._board.own
+            row.begun, row.count, row.text = ranks.begun, 0, self.noted(call.signature)
         seconds, start = timeout_of(), time.monotonic()
         while not test():
             time.sleep(0)
             if seconds is not None and time.monotonic() - start > seconds:
-                raise self._too_late(call, seconds, peer)
+                raise self.too_late(call, () if peer is None else (peer,))
 
-    def _too_late(self, call: CollectiveCall, seconds: float, peer: int | None) -> EinkornError:
-        absent = []
-        others = range(self.size) if peer is None else [peer]
-        for rank in others:
+    def too_late(self, call: CollectiveCall, peers: Sequence[int]) -> EinkornError:
+        """The error of a call that takes too long: of which ranks did not come, or come to another call.
+
+        `peers` are the ranks that send or receive; empty where all take part.
+        """
+        absent, begun = [], self.native.ranks.begun
+        for rank in peers or range(self.size):
             known = None if self._board is None else self._board.at(self._world_ranks[rank])
             if rank == self.rank or known is None:
                 continue
-            name, _, signature = known[1].partition("|")
-            if name != self._name or known[0] < self._begun:
+            number, name, signature = known
+            if name != self._name or number < begun:
                 absent.append(self._world_ranks[rank])
-            elif known[0] == self._begun and peer is None and signature != call.signature:
+            elif number == begun and not peers and signature != call.signature:
                 op, _, details = signature.partition(" (")
                 other = CollectiveCall(op, details.removesuffix(")"))
                 return different_calls({self._world_ranks[self.rank]: call, self._world_ranks[rank]: other})
-        return late_ranks(self._world_ranks[self.rank], call, absent, seconds)
+        return late_ranks(self._world_ranks[self.rank], call, absent, timeout_of())
 
 
 def world_communicator() -> MPICommunicator:

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ...dsl.diagnostics.errors import KernelError
 from ...dsl.environment.stacks import start_with_room
-from .communicator import Bytes, CollectiveCall
+from .communicator import Bytes, CollectiveCall, unsent
 from .failures import different_calls, ended_rank, failed_rank, late_ranks, timeout_of
 
 R = TypeVar("R")
@@ -151,6 +151,8 @@ class ThreadCommunicator:
         """See `Communicator.receive`."""
         with self._world.changed:
             box = self._room.mail.setdefault((source, self.rank), [])
+            if source == self.rank and not box:
+                raise unsent(call)
             self._wait(call, lambda: bool(box), lambda: [source])
             sent, found = box.pop(0)
         if found.size != data.size or sent.details != call.details:

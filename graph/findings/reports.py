@@ -58,6 +58,7 @@ def read_reports(table: bytes) -> tuple[Report, ...]:
         raise Misread(f"has reports that are not JSON: {error}") from None
 
 
+EXCHANGE_SITE = "exchange"  # the kind of report that is none: its text says which collective calls there
 MAX_VALUES = 1024  # that one report brings
 _DETAILS = {
     "nan": {"tensor", "position", "shape", "value"},

@@ -132,20 +132,16 @@ def door_code(name: str, spec: DoorSpec, form: Any, target: Target) -> bytes:
 
 
 def launcher_code(library: str, target: Target) -> bytes:
-    """The code that calls a library of GPUs; of "sim", that which checks what simulated kernels do with memory.
+    """The code that calls a library of GPUs; of "sim", that which checks what simulated kernels do with memory; of
+    "mpi", that through which collectives reach it.
 
     Raises:
         TargetError: there is none for this machine.
     """
-    if library == "sim":
-        with shielded():
-            from ...compiler.runtime.checker import checker_object
-
-        return checker_object(target)
     with shielded():
-        from ...compiler.runtime.launchers import launcher_object
+        from ...compiler.runtime.rows import library_object
 
-    return launcher_object(library, target)
+    return library_object(library, target)
 
 
 def plain_door() -> str:

@@ -16,7 +16,8 @@ from .compile import host_target, launcher_code
 
 @functools.cache
 def launcher_library(name: str) -> SharedLibrary:
-    """The launchers for a library ("cuda" or "hip"), or the functions that check a simulated device ("sim").
+    """The launchers for a library ("cuda" or "hip"), the functions that check a simulated device ("sim"), or those that
+    collectives call ("mpi").
 
     Raises:
         TargetError: there are none for this machine.

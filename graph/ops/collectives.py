@@ -90,13 +90,13 @@ def staged(
 ) -> TensorValue:
     """Stages the kernel of a collective, whose inputs and output lie on the host.
 
-    The kernel gets a text to report (see `distributed.calls`), and as its last input the number of its node, which
-    identifies the collective within its graph and is the same on all ranks.
+    The kernel gets a text that says what it is (see `distributed.calls`), and as its last input the number of its node,
+    for messages.
     """
     graph = current(FAMILY)
-    site = graph.stage_constant(np.asarray(graph.next_node, np.int64), DeviceRef.CPU(), user_place())
+    number = graph.stage_constant(np.asarray(graph.next_node, np.int64), DeviceRef.CPU(), user_place())
     what = SEPARATOR.join((kernel, group.text, out.dtype.name, option))
-    return builtin(FAMILY, f"{PREFIX}{kernel}", [*inputs, site], {"what": what, **parameters}, [out])[0]
+    return builtin(FAMILY, f"{PREFIX}{kernel}", [*inputs, number], {"what": what, **parameters}, [out])[0]
 
 
 def packed_refused(name: str, dtype: DType) -> None:
@@ -243,7 +243,7 @@ def alltoall(
         ]
     value = one_tensor(name, inputs)
     at = pieces_of(name, value, axis, group.size)
-    return over_mesh(name, value, group, "", value.type, axis=at)
+    return over_mesh(name, value, group, "", value.type, axis=at, ranks=group.size)
 
 
 def piece(value: TensorValue, axis: int, number: int, count: int) -> TensorValue:
@@ -351,7 +351,7 @@ def barrier(group: RankGroup | Mesh) -> None:
     """Waits until all ranks of a group have come here."""
     ranks = mesh_group("barrier", group)
     done = TensorType(DType.int8, [0], DeviceRef.CPU())
-    staged("barrier", [], ranks, "", done)
+    staged("barrier", [], ranks, "", done, ranks=ranks.size)
 
 
 @op(

@@ -7,6 +7,7 @@ are added up in float32 and rounded once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ...dsl.types.dtype import DType
 from ..arguments import axis_of
@@ -18,6 +19,7 @@ from .elementwise import add, cast, div, maximum, minimum
 from .movement import transfer_to
 from .operands import check_kind
 
+SMALL: Final = 4096  # bytes up to which all ranks get the whole tensors of all others
 _PAIRS = {"sum": add, "mean": add, "max": maximum, "min": minimum}
 
 
@@ -26,7 +28,8 @@ def allreduced(how: str, inputs: object, ranks: Ranks) -> TensorValue | list[Ten
     name, group = f"allreduce.{how}", group_in(ranks)
     if group is not None:
         value = checked(name, how, one_tensor(name, inputs))
-        return over_mesh(name, value, group, how, value.type)
+        small = SMALL // value.dtype.size_in_bytes
+        return over_mesh(name, value, group, how, value.type, how=how, ranks=group.size, small=small)
     values, devices = on_devices(name, inputs, ranks)
     values = [checked(name, how, value) for value in values]
     return [reduced(how, [transfer_to(value, device) for value in values]) for device in devices]
@@ -41,7 +44,7 @@ def reduced_and_scattered(how: str, inputs: object, ranks: Ranks, axis: int) -> 
         shape = list(value.shape)
         shape[at] = Dim(shape[at]) // group.size
         out = TensorType(value.dtype, shape, value.device)
-        return over_mesh(name, value, group, how, out, axis=at, ranks=group.size)
+        return over_mesh(name, value, group, how, out, axis=at, how=how, ranks=group.size)
     values, devices = on_devices(name, inputs, ranks)
     values = [checked(name, how, value) for value in values]
     at = pieces_of(name, values[0], axis_of(axis, values[0].rank), len(devices))

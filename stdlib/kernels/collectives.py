@@ -1,123 +1,249 @@
-"""Reports the tensors of collectives, which the ranks of a mesh move between them; on the host only.
+"""Computes the collectives of ranks; on the host only.
 
-Each kernel prints what it is, with addresses and sizes. The receiver of reports makes the collective before the print
-returns, so that the output is written when the kernel ends.
+A communicator moves bytes (`exchange`), and these kernels compute with what has come. Reductions go in the order of
+ranks, on every communicator: each rank reduces one piece of the tensor, and all gather the pieces (Rabenseifner 2004,
+without its recursion). Small tensors are gathered whole, which takes one step. Half types are added up in float32 and
+rounded once.
 
-See also `graph.distributed.calls` (what it makes of these reports).
+See also `graph.distributed.calls` (which communicator an exchange goes to).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from ...dsl import (
     AnyTensor,
+    Index,
     InputTensor,
     Int64,
     OutputTensor,
     Parts,
     Pointer,
     Storable,
+    float32,
     int8,
+    max,
+    min,
     register,
     scratch,
+    select,
     unroll,
 )
+from ...dsl.language.native import exchange
 from ..algorithms.algorithm import unravelled
 
 S = TypeVar("S", bound=Storable)
 
+LANES = 16  # elements that are reduced at once
 
-def _hand_over(what: str, out: AnyTensor, x: AnyTensor, axis: int, site: Int64):
-    """Reports a tensor, or where its elements have others between them a copy of it."""
+
+def _together(x: AnyTensor, use: Callable[[Pointer[S]], None]) -> None:
+    """Calls a function with where the elements of a tensor lie one after the other: those of a copy, if others lie
+    between them."""
     whole: Parts = True
     step: Parts = 1
     for k in unroll(x.rank):
         whole = whole and (x.dim(x.rank - 1 - k) == 1 or x.strides[x.rank - 1 - k] == step)
         step = step * x.dim(x.rank - 1 - k)
     if whole:
-        _report(what, out.pointer(), x.pointer(), x, axis, site)
+        use(x.pointer())
     else:
         copy = scratch[x.dtype](x.size)
         for position in range(x.size):
             copy[position] = x[unravelled(position, x.shape)]
-        _report(what, out.pointer(), copy.pointer(), x, axis, site)
+        use(copy.pointer())
 
 
-def _report(what: str, to: Pointer[S], source: Pointer[S], x: AnyTensor, axis: int, site: Int64):
-    on_host = scratch[int8](1)  # memory that no GPU has: there the addresses would mean nothing
-    on_host[0] = 0
+def _rows(x: AnyTensor, axis: int):
+    """How many rows lie before an axis."""
     rows: Parts = 1
     for k in unroll(axis):
         rows = rows * x.dim(k)
-    print(what, to, source, x.size, rows, site, sep="|")
+    return rows
+
+
+# *** reductions ***
+
+
+def _reduce_at(to: Pointer[S], parts: Pointer[S], count: Index, first: Index, lanes: int, how: str, ranks: int) -> None:
+    wide = to.dtype
+    if to.dtype.is_half() and (how == "sum" or how == "mean"):
+        wide = float32
+    total = parts.load(first, width=lanes).cast(wide)
+    for rank in range(1, ranks):
+        part = parts.load(rank * count + first, width=lanes).cast(wide)
+        if how == "max":
+            total = max(total, part)
+        elif how == "min":
+            total = min(total, part)
+        else:
+            total = total + part
+    if how == "mean":
+        total = total / ranks
+    to.store(total.cast(to.dtype), first)
+
+
+def _reduce(to: Pointer[S], parts: Pointer[S], count: Index, how: str, ranks: int) -> None:
+    """Reduces the pieces of all ranks, of so many elements each, in their order."""
+    full: Parts = 0
+    if not to.dtype.is_complex():
+        full = count // LANES * LANES
+        for first in range(0, full, LANES):
+            _reduce_at(to, parts, count, first, LANES, how, ranks)
+    for first in range(full, count):
+        _reduce_at(to, parts, count, first, 1, how, ranks)
+
+
+def _reduce_whole(
+    what: str, to: Pointer[S], source: Pointer[S], count: Index, whole: Index, node: Int64, how: str, ranks: int
+) -> None:
+    """Reduces so many elements of each rank's tensor, which has `whole`, by gathering all of them."""
+    parts = scratch[to.dtype](ranks * count)
+    exchange("allgather", what, parts.pointer(), source, count, whole, node)
+    _reduce(to, parts.pointer(), count, how, ranks)
 
 
 @register("collective::allreduce", fuse=False, effects=True)
-def allreduce(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], site: Int64, *, what: str) -> None:
-    """The reduction of the tensors of all ranks."""
-    _hand_over(what, out, x, 0, site)
-
-
-@register("collective::broadcast", fuse=False, effects=True)
-def broadcast(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], site: Int64, *, what: str) -> None:
-    """The tensor of one rank."""
-    _hand_over(what, out, x, 0, site)
-
-
-@register("collective::permute", fuse=False, effects=True)
-def permute(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], site: Int64, *, what: str) -> None:
-    """The tensor of the rank that sends to this one; zeros where none does."""
-    _hand_over(what, out, x, 0, site)
-
-
-@register("collective::send", fuse=False, effects=True)
-def send(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], site: Int64, *, what: str) -> None:
-    """The same tensor, which is sent to a rank."""
-    _hand_over(what, out, x, 0, site)
-
-
-@register("collective::recv", fuse=False, effects=True)
-def recv(out: OutputTensor[S, "*s"], site: Int64, *, what: str) -> None:
-    """The tensor that a rank sends."""
-    _report(what, out.pointer(), out.pointer(), out, 0, site)
-
-
-@register("collective::alltoall", fuse=False, effects=True)
-def alltoall(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], site: Int64, *, what: str, axis: int) -> None:
-    """The pieces along an axis that all ranks have for this one."""
-    _hand_over(what, out, x, axis, site)
-
-
-@register("collective::allgather", fuse=False, effects=True)
-def allgather(
-    out: OutputTensor[S, "*a{axis} (ranks * n) *b"],
-    x: InputTensor[S, "*a{axis} n *b"],
-    site: Int64,
-    *,
-    what: str,
-    axis: int,
-    ranks: int,
+def allreduce(
+    out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str, how: str, ranks: int, small: int
 ) -> None:
-    """The tensors of all ranks, joined along an axis."""
-    _hand_over(what, out, x, axis, site)
+    """The reduction of the tensors of all ranks; up to `small` elements are gathered whole."""
+
+    def reduce(source: Pointer[S]) -> None:
+        to = out.pointer()
+        piece = select(x.size <= small, 0, x.size // ranks)
+        if piece > 0:
+            parts, mine = scratch[x.dtype](ranks * piece), scratch[x.dtype](piece)
+            exchange("alltoall", what, parts.pointer(), source, piece, x.size, node)
+            _reduce(mine.pointer(), parts.pointer(), piece, how, ranks)
+            exchange("allgather", what, to, mine.pointer(), piece, x.size, node)
+        done = ranks * piece
+        if done < x.size or x.size == 0:
+            _reduce_whole(what, to + done, source + done, x.size - done, x.size, node, how, ranks)
+
+    _together(x, reduce)
 
 
 @register("collective::reducescatter", fuse=False, effects=True)
 def reducescatter(
     out: OutputTensor[S, "*a{axis} (n // ranks) *b"],
     x: InputTensor[S, "*a{axis} n *b"],
-    site: Int64,
+    node: Int64,
+    *,
+    what: str,
+    axis: int,
+    how: str,
+    ranks: int,
+) -> None:
+    """The piece of this rank, along an axis, of the reduction of the tensors of all ranks."""
+    parts = scratch[x.dtype](x.size)
+    _send_pieces(what, parts.pointer(), x, _rows(x, axis), ranks, node)
+    _reduce(out.pointer(), parts.pointer(), out.size, how, ranks)
+
+
+# *** movements ***
+
+
+def _send_pieces(what: str, to: Pointer[S], x: AnyTensor, rows: Index, ranks: int, node: Int64) -> None:
+    """Sends each rank its piece of every row. At `to` all that comes from one rank lies together."""
+
+    def send_all(source: Pointer[S]) -> None:
+        exchange("alltoall", what, to, source, x.size // ranks, x.size, node)
+
+    def send_rows(source: Pointer[S]) -> None:
+        by_rank = scratch[x.dtype](x.size)
+        _swap(by_rank.pointer(), source, x.size, rows, ranks)
+        send_all(by_rank.pointer())
+
+    if rows == 1:
+        _together(x, send_all)
+    else:
+        _together(x, send_rows)
+
+
+def _swap(to: Pointer[S], source: Pointer[S], count: Index, outer: Index, inner: Index) -> None:
+    """Exchanges the first two axes of so many elements: `outer` times `inner` pieces."""
+    size = select(count == 0, 0, count // max(outer * inner, 1))
+    for i in range(outer):
+        for j in range(inner):
+            for k in range(size):
+                to[(j * outer + i) * size + k] = source[(i * inner + j) * size + k]
+
+
+@register("collective::allgather", fuse=False, effects=True)
+def allgather(
+    out: OutputTensor[S, "*a{axis} (ranks * n) *b"],
+    x: InputTensor[S, "*a{axis} n *b"],
+    node: Int64,
     *,
     what: str,
     axis: int,
     ranks: int,
 ) -> None:
-    """The piece of this rank, along an axis, of the reduction of the tensors of all ranks."""
-    _hand_over(what, out, x, axis, site)
+    """The tensors of all ranks, joined along an axis."""
+    rows = _rows(x, axis)
+
+    def gather(source: Pointer[S]) -> None:
+        if rows == 1:
+            exchange("allgather", what, out.pointer(), source, x.size, x.size, node)
+        else:
+            parts = scratch[x.dtype](out.size)
+            exchange("allgather", what, parts.pointer(), source, x.size, x.size, node)
+            _swap(out.pointer(), parts.pointer(), out.size, ranks, rows)
+
+    _together(x, gather)
+
+
+@register("collective::alltoall", fuse=False, effects=True)
+def alltoall(
+    out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str, axis: int, ranks: int
+) -> None:
+    """The pieces along an axis that all ranks have for this one."""
+    rows = _rows(x, axis)
+    if rows == 1:
+        _send_pieces(what, out.pointer(), x, rows, ranks, node)
+    else:
+        parts = scratch[x.dtype](x.size)
+        _send_pieces(what, parts.pointer(), x, rows, ranks, node)
+        _swap(out.pointer(), parts.pointer(), x.size, ranks, rows)
+
+
+@register("collective::broadcast", fuse=False, effects=True)
+def broadcast(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str) -> None:
+    """The tensor of one rank."""
+    _copy(out, x)
+    exchange("broadcast", what, out.pointer(), out.pointer(), x.size, x.size, node)
+
+
+def _copy(out: AnyTensor, x: AnyTensor) -> None:
+    for position in range(x.size):
+        index = unravelled(position, x.shape)
+        out[index] = x[index]
+
+
+@register("collective::permute", fuse=False, effects=True)
+def permute(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str) -> None:
+    """The tensor of the rank that sends to this one; zeros where none does."""
+    _together(x, lambda source: exchange("move", what, out.pointer(), source, x.size, x.size, node))
+
+
+@register("collective::send", fuse=False, effects=True)
+def send(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, *, what: str) -> None:
+    """The same tensor, which is sent to a rank."""
+    _copy(out, x)
+    exchange("move", what, out.pointer(), out.pointer(), x.size, x.size, node)
+
+
+@register("collective::recv", fuse=False, effects=True)
+def recv(out: OutputTensor[S, "*s"], node: Int64, *, what: str) -> None:
+    """The tensor that a rank sends."""
+    exchange("move", what, out.pointer(), out.pointer(), out.size, out.size, node)
 
 
 @register("collective::barrier", fuse=False, effects=True)
-def barrier(done: OutputTensor[int8, "0"], site: Int64, *, what: str) -> None:
+def barrier(done: OutputTensor[int8, "0"], node: Int64, *, what: str, ranks: int) -> None:
     """Waits until all ranks are here."""
-    _report(what, done.pointer(), done.pointer(), done, 0, site)
+    mine, everyone = scratch[int8](1, zeroed=True), scratch[int8](ranks)
+    exchange("allgather", what, everyone.pointer(), mine.pointer(), 1, 0, node)

@@ -32,6 +32,7 @@ from einkorn.dsl import (
     store,
     uint8,
 )
+from einkorn.dsl.language.native import exchange
 
 
 @register("scalars")
@@ -163,6 +164,12 @@ def native(out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"]):
     halves = x.pointer().bitcast(bfloat16)
     out[3] = bitcast(dot2(float32(0), halves.load(width=2), halves.load(2, width=2)), int32)
     out[2] = dot4(x[0], x.pointer().bitcast(int8).load(width=4), x.pointer().bitcast(uint8).load(width=4))
+
+
+@register("between_ranks")
+def between_ranks(out: OutputTensor[int32, "n"], x: InputTensor[int32, "n"]):
+    """Bytes that are moved between ranks."""
+    exchange("allgather", "barrier|mesh:*|int32|", out.pointer(), x.pointer(), x.dim(0), x.dim(0), 0)
 
 
 @register("rows")

@@ -1,4 +1,4 @@
-"""Evaluates what authors name themselves: `inline_assembly`, `llvm_intrinsic`, `external_call`."""
+"""Evaluates what authors name themselves: `inline_assembly`, `llvm_intrinsic`, `external_call`, and `exchange`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import ctypes
 import re
 from typing import Any
 
-from ....dsl.types.dtype import DType, SIMDType
+from ....dsl.contract.exchange import Exchange
+from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.program import PointerType, Value
+from ..conversion import coerce
 from ..evaluator import Point, rule
+from ..runtime_checks import add_exchange
 from ..values.describe import describe
 
 CODE = "EK0911"
@@ -53,6 +56,14 @@ def external_call(call: Point, name: Any, result: Any, args: tuple[Any, ...]) ->
         hint = "load its library first: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"
         raise call.error(CODE, f"no library of this process has a function {name!r}", "name", hint=hint)
     return _native(call, "call", name, result, args, True)
+
+
+@rule("exchange")
+def exchange(call: Point, kind: str, what: str, to: Value, source: Value, piece: Any, count: Any, node: Any) -> None:
+    piece, count, node = (coerce(call, value, INT) for value in (piece, count, node))
+    element = coerce(call, to.type.dtype.size_in_bytes, INT)
+    size = call.builder.row("mul", [piece, element])
+    add_exchange(call, Exchange[kind.upper()], what, [to, source, size, count, node])
 
 
 def _native(

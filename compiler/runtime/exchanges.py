@@ -1,0 +1,279 @@
+"""The code through which collectives reach MPI: machine code between a kernel and the library that mpi4py has loaded.
+
+    int32_t ek_mpi_exchange(context, slot, kind, to, from, bytes, count, node)      see `dsl.contract.exchange`
+
+An operation is started without waiting, and then tested until it is done. After so many tests the rank notes what it
+waits for and gives its core to other threads between tests, where it also looks for signals and for the time-out.
+Handles of MPI are passed as words: where a library has 32 bits of them, it ignores the others. Python is called where
+an exchange fails or is too large.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...dsl.contract import abi
+from ...dsl.contract.exchange import BOARD_WORDS, RANKS_WORDS, SLOT_WORDS, Exchange
+from ...dsl.diagnostics.errors import TargetError
+from ..codegen.llvm import compile_module
+from ..targets import Target
+from ..targets.base import ThreadSystem
+
+
+def exchange_object(target: Target) -> bytes:
+    """The code as a shared object.
+
+    Raises:
+        TargetError: the target is not a host.
+    """
+    if target.system is None:
+        raise TargetError(f"there is no code for {target.name} that calls MPI", code="EK0609")
+    return compile_module(exchange_text(target.system), target, level=2).link("einkorn_mpi.so")
+
+
+def exchange_text(system: ThreadSystem) -> str:
+    """The code as LLVM IR."""
+    text = re.sub(r"START\((\w+), (.*)\)\n", _start, _TEXT)
+    for kind in Exchange:
+        text = text.replace(f"KIND_{kind.name}", str(int(kind)))
+    for name, words in (("slot", SLOT_WORDS), ("ranks", RANKS_WORDS), ("row", (*BOARD_WORDS, "text"))):
+        for number, word in enumerate(words):
+            place = f"getelementptr inbounds i8, ptr %{name}, i64 {8 * number}"
+            text = text.replace(f"{name.upper()}({word})", place)
+    for name in ("STATUS_OFFSET", "POLL_OFFSET"):
+        text = text.replace(name, str(getattr(abi, name)))
+    return text.replace("SYS_YIELD", str(system.sched_yield))
+
+
+def _start(match: re.Match[str]) -> str:
+    """Starts an operation of MPI, whose function takes these arguments."""
+    name, arguments = match[1], match[2]
+    return (
+        f"  %{name}.at = RANKS({name})\n  %{name} = load ptr, ptr %{name}.at\n"
+        f"  %{name}.code = call i32 %{name}({arguments})\n"
+    )
+
+
+_TEXT: Final = """
+declare i64 @syscall(i64, ...)
+declare i32 @clock_gettime(i32, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define i32 @ek_mpi_exchange(ptr %context, ptr %slot, i32 %kind, ptr %to, ptr %from, i64 %bytes, i64 %count, i64 %node) {
+entry:
+  %request = alloca i64, align 8
+  %sending = alloca i64, align 8
+  %ranks.at = SLOT(ranks)
+  %ranks = load ptr, ptr %ranks.at
+  %source.at = SLOT(source)
+  %source = load i64, ptr %source.at
+  %target.at = SLOT(target)
+  %target = load i64, ptr %target.at
+  %comm.at = RANKS(comm)
+  %comm = load i64, ptr %comm.at
+  %byte.at = RANKS(byte)
+  %byte = load i64, ptr %byte.at
+  %tag.at = RANKS(tag)
+  %tag = load i64, ptr %tag.at
+  %most.at = RANKS(most)
+  %most = load i64, ptr %most.at
+  %large = icmp sgt i64 %bytes, %most
+  br i1 %large, label %hand.over, label %begin
+hand.over:
+  %python.at = RANKS(python)
+  %python = load ptr, ptr %python.at
+  %made = call i32 %python(ptr %context, ptr %slot, i32 %kind, ptr %to, ptr %from, i64 %bytes, i64 %count, i64 %node)
+  ret i32 %made
+begin:
+  switch i32 %kind, label %move [
+    i32 KIND_ALLGATHER, label %allgather
+    i32 KIND_ALLTOALL, label %alltoall
+    i32 KIND_BROADCAST, label %broadcast
+  ]
+allgather:
+  call void @count(ptr %ranks)
+START(Iallgather, ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm, ptr %request)
+  br label %wait
+alltoall:
+  call void @count(ptr %ranks)
+START(Ialltoall, ptr %from, i64 %bytes, i64 %byte, ptr %to, i64 %bytes, i64 %byte, i64 %comm, ptr %request)
+  br label %wait
+broadcast:
+  call void @count(ptr %ranks)
+START(Ibcast, ptr %to, i64 %bytes, i64 %byte, i64 %source, i64 %comm, ptr %request)
+  br label %wait
+wait:
+  %code = phi i32 [ %Iallgather.code, %allgather ], [ %Ialltoall.code, %alltoall ], [ %Ibcast.code, %broadcast ]
+  %ended = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code)
+  ret i32 %ended
+move:
+  %receives = icmp sge i64 %source, 0
+  %sends = icmp sge i64 %target, 0
+  br i1 %receives, label %receive, label %nothing
+receive:
+START(Irecv, ptr %to, i64 %bytes, i64 %byte, i64 %source, i64 %tag, i64 %comm, ptr %request)
+  br label %send.too
+nothing:
+  %same = icmp eq ptr %to, %from
+  br i1 %same, label %send.too, label %clear
+clear:
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %bytes, i1 false)
+  br label %send.too
+send.too:
+  %begun = phi i32 [ %Irecv.code, %receive ], [ 0, %nothing ], [ 0, %clear ]
+  br i1 %sends, label %send, label %received
+send:
+START(Isend, ptr %from, i64 %bytes, i64 %byte, i64 %target, i64 %tag, i64 %comm, ptr %sending)
+  %sent = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %sending, i32 %Isend.code)
+  %lost = icmp ne i32 %sent, 0
+  br i1 %lost, label %failed, label %received
+failed:
+  ret i32 1
+received:
+  br i1 %receives, label %await, label %done
+await:
+  %came = call i32 @wait(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %begun)
+  ret i32 %came
+done:
+  ret i32 0
+}
+
+define internal void @count(ptr %ranks) {
+entry:
+  %begun.at = RANKS(begun)
+  %before = load i64, ptr %begun.at
+  %now = add i64 %before, 1
+  store i64 %now, ptr %begun.at
+  ret void
+}
+
+; Reports to Python that an exchange was not made.
+define internal i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %code) cold noinline {
+entry:
+  %python.at = RANKS(python)
+  %python = load ptr, ptr %python.at
+  %wide = sext i32 %code to i64
+  %reported = call i32 %python(ptr %context, ptr %slot, i32 KIND_FAILED, ptr null, ptr null, i64 %wide, i64 %count,
+                           i64 %node)
+  ret i32 1
+}
+
+; Waits for an operation that was started with this code.
+define internal i32 @wait(
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request, i32 %code
+) {
+entry:
+  %flag = alloca i32, align 4
+  %state = alloca [64 x i8], align 8
+  %test.at = RANKS(Test)
+  %test = load ptr, ptr %test.at
+  %spins.at = RANKS(spins)
+  %spins = load i64, ptr %spins.at
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %wrong, label %spin
+spin:
+  %turn = phi i64 [ 0, %entry ], [ %next, %again ]
+  %result = call i32 %test(ptr %request, ptr %flag, ptr %state)
+  %refused = icmp ne i32 %result, 0
+  br i1 %refused, label %wrong, label %look
+look:
+  %set = load i32, ptr %flag
+  %is.done = icmp ne i32 %set, 0
+  br i1 %is.done, label %done, label %again
+again:
+  %next = add i64 %turn, 1
+  %more = icmp slt i64 %next, %spins
+  br i1 %more, label %spin, label %slow
+slow:
+  %ended = call i32 @wait_long(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request)
+  ret i32 %ended
+wrong:
+  %why = phi i32 [ %code, %entry ], [ %result, %spin ]
+  %reported = call i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %why)
+  ret i32 1
+done:
+  ret i32 0
+}
+
+define internal i64 @now() {
+entry:
+  %time = alloca [2 x i64], align 8
+  %result = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr inbounds i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+
+define internal i32 @wait_long(
+    ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, ptr %request
+) noinline {
+entry:
+  %flag = alloca i32, align 4
+  %state = alloca [64 x i8], align 8
+  %test.at = RANKS(Test)
+  %test = load ptr, ptr %test.at
+  %limit.at = RANKS(limit)
+  %limit = load i64, ptr %limit.at
+  %status.at = getelementptr inbounds i8, ptr %context, i64 STATUS_OFFSET
+  %poll.at = getelementptr inbounds i8, ptr %context, i64 POLL_OFFSET
+  %poll = load ptr, ptr %poll.at
+  %polls = icmp ne ptr %poll, null
+  %start = call i64 @now()
+  %board.at = RANKS(board)
+  %row = load ptr, ptr %board.at
+  %known = icmp ne ptr %row, null
+  br i1 %known, label %note, label %again
+note:
+  %begun.at = RANKS(begun)
+  %begun = load i64, ptr %begun.at
+  %row.begun = ROW(begun)
+  store i64 %begun, ptr %row.begun
+  %row.count = ROW(count)
+  store i64 %count, ptr %row.count
+  %text.at = SLOT(text)
+  %text = load ptr, ptr %text.at
+  %size.at = SLOT(size)
+  %size = load i64, ptr %size.at
+  %row.text = ROW(text)
+  call void @llvm.memcpy.p0.p0.i64(ptr %row.text, ptr %text, i64 %size, i1 false)
+  br label %again
+again:
+  %result = call i32 %test(ptr %request, ptr %flag, ptr %state)
+  %refused = icmp ne i32 %result, 0
+  br i1 %refused, label %fail, label %look
+look:
+  %set = load i32, ptr %flag
+  %is.done = icmp ne i32 %set, 0
+  br i1 %is.done, label %done, label %yield
+yield:
+  %yielded = call i64 (i64, ...) @syscall(i64 SYS_YIELD)
+  br i1 %polls, label %listen, label %watch
+listen:
+  call void %poll(ptr %context, i32 0)
+  br label %watch
+watch:
+  %status = load atomic i64, ptr %status.at monotonic, align 8
+  %stopped = icmp ne i64 %status, 0
+  br i1 %stopped, label %stop, label %time
+time:
+  %now = call i64 @now()
+  %waited = sub i64 %now, %start
+  %over = icmp sgt i64 %waited, %limit
+  %limited = icmp ne i64 %limit, 0
+  %late = and i1 %over, %limited
+  br i1 %late, label %fail, label %again
+fail:
+  %why = phi i32 [ %result, %again ], [ 0, %time ]
+  %reported = call i32 @fail(ptr %context, ptr %slot, ptr %ranks, i64 %count, i64 %node, i32 %why)
+  ret i32 1
+stop:
+  ret i32 1
+done:
+  ret i32 0
+}
+"""
