@@ -230,8 +230,7 @@ void einkorn_set_log(M_RuntimeConfig *config, void (*log)(void *user, const char
 
 void einkorn_set_allocator(M_RuntimeConfig *config, void *(*allocate)(void *user, size_t alignment, size_t size),
                            void (*release)(void *user, void *memory), void *user) {
-  if (config == NULL || (allocate == NULL) != (release == NULL)) return;
-  config->settings.allocator = (allocator){allocate, release, user};
+  if (config != NULL) config->settings.allocator = (allocator){allocate, release, user};
 }
 
 /* Memory that begins at a multiple of 64; of none, too. */
@@ -265,6 +264,10 @@ M_RuntimeContext *M_newRuntimeContext(const M_RuntimeConfig *config, M_Status *s
   M_RuntimeContext *context = NULL;
   if (config == NULL)
     fail(status, EINKORN_WRONG_ARGUMENT, "M_newRuntimeContext: 'config' is null");
+  else if ((config->settings.allocator.allocate == NULL) != (config->settings.allocator.release == NULL))
+    fail(status, EINKORN_WRONG_ARGUMENT, "einkorn_set_allocator: '%s' is null, and '%s' is not",
+         config->settings.allocator.allocate == NULL ? "allocate" : "release",
+         config->settings.allocator.allocate == NULL ? "release" : "allocate");
   else if ((context = calloc(1, sizeof *context)) == NULL || !copy_settings(&config->settings, &context->settings)) {
     free(context);
     context = NULL;

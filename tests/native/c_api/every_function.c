@@ -2,28 +2,11 @@
    Prints the results' bytes, which the test compares with Python's. */
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "einkorn/runtime.h"
+#include "checks.h"
 
 extern const einkorn_model linked_model;
-
-static _Atomic int failures;
-
-#define CHECK(test)                                                            \
-  do {                                                                         \
-    if (!(test)) {                                                             \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #test, M_getError(status)); \
-      failures++;                                                              \
-    }                                                                          \
-  } while (0)
-#define REFUSED(text) CHECK(M_isError(status) && einkorn_status_code(status) != 0 && strstr(M_getError(status), text))
-#define FINE() CHECK(!M_isError(status) && einkorn_status_code(status) == 0 && M_getError(status)[0] == 0)
-
-static _Thread_local M_Status *status;
-static M_RuntimeContext *context;
 
 static M_CompileConfig *config_of(const char *path, const char *name) {
   M_CompileConfig *config = M_newCompileConfig();
@@ -41,12 +24,6 @@ static M_AsyncModel *loaded(const char *path, const char *name) {
   FINE();
   M_freeCompiledModel(compiled); /* the model keeps what it needs */
   return model;
-}
-
-static void borrow(M_AsyncTensorMap *map, const char *name, M_Dtype dtype, void *data, int64_t rank, int64_t a, int64_t b) {
-  M_TensorSpec *spec = M_newTensorSpec((int64_t[]){a, b}, rank, dtype, name, NULL);
-  M_borrowTensorInto(map, data, spec, status);
-  M_freeTensorSpec(spec);
 }
 
 static void show(M_AsyncTensorMap *map, const char *name) {
@@ -486,8 +463,13 @@ static void release(void *user, void *block) {
 static void memory_comes_from_the_program(const char *path, const char *late) {
   memory own = {0, 0, false};
   M_RuntimeConfig *config = M_newRuntimeConfig();
+  einkorn_set_allocator(config, NULL, release, &own);
+  CHECK(M_newRuntimeContext(config, status) == NULL);
+  REFUSED("einkorn_set_allocator: 'allocate' is null, and 'release' is not");
+  einkorn_set_allocator(config, allocate, NULL, &own);
+  CHECK(M_newRuntimeContext(config, status) == NULL);
+  REFUSED("einkorn_set_allocator: 'release' is null, and 'allocate' is not");
   einkorn_set_allocator(config, allocate, release, &own);
-  einkorn_set_allocator(config, NULL, release, NULL); /* one without the other changes nothing */
   M_RuntimeContext *others = context;
   context = M_newRuntimeContext(config, status);
   M_freeRuntimeConfig(config);

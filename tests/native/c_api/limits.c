@@ -1,40 +1,18 @@
 /* What the C API says of weights that are partly missing and of packages for another processor, and what a child process
    may do with the models of its parent. Models come from tests/native/test_c_api.py: attn.so, pair.so, foreign.pkg. */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "einkorn/runtime.h"
+#include "checks.h"
 
-static int failures;
-static M_Status *status;
-static M_RuntimeContext *context;
 static float x[300 * 70], w[70 * 90];
-
-#define CHECK(test)                                                                 \
-  do {                                                                              \
-    if (!(test)) {                                                                  \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #test, M_getError(status));   \
-      failures++;                                                                   \
-    }                                                                               \
-  } while (0)
-#define REFUSED(text) CHECK(M_isError(status) && einkorn_status_code(status) != 0 && strstr(M_getError(status), text))
-#define FINE() CHECK(!M_isError(status))
 
 static M_AsyncCompiledModel *compiled_from(const char *path) {
   M_CompileConfig *config = M_newCompileConfig();
   M_setModelPath(config, path);
   return M_compileModelSync(context, &config, status);
-}
-
-static void borrow(M_AsyncTensorMap *map, const char *name, void *data, int64_t a, int64_t b) {
-  M_TensorSpec *spec = M_newTensorSpec((int64_t[]){a, b}, 2, M_FLOAT32, name, NULL);
-  M_borrowTensorInto(map, data, spec, status);
-  M_freeTensorSpec(spec);
-  FINE();
 }
 
 /* Every weight that is missing is named, one after the other; a model that failed runs when they are there. */
@@ -43,7 +21,7 @@ static void weights_are_missing(const char *path) {
   M_AsyncCompiledModel *compiled = compiled_from(path);
   FINE();
   M_AsyncTensorMap *map = M_newAsyncTensorMap(context);
-  borrow(map, "x", x, 5, 7);
+  borrow(map, "x", M_FLOAT32, x, 2, 5, 7);
   const char *expected[] = {"error[EK0433]: weight 'first' was not given", "error[EK0433]: weight 'second' was not given"};
   M_WeightsRegistry *weights = einkorn_new_weights();
   for (int k = 0; k < 3; k++) {
@@ -78,8 +56,8 @@ static void another_processor(const char *path) {
 
 static long call(M_AsyncModel *model, float *y) {
   M_AsyncTensorMap *map = M_newAsyncTensorMap(context);
-  borrow(map, "x", x, 300, 70);
-  borrow(map, "w", w, 70, 90);
+  borrow(map, "x", M_FLOAT32, x, 2, 300, 70);
+  borrow(map, "w", M_FLOAT32, w, 2, 70, 90);
   M_AsyncTensorMap *outputs = M_executeModelSync(context, model, map, status);
   FINE();
   M_AsyncTensor *tensor = M_getTensorByNameFrom(outputs, "y", status);
