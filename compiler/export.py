@@ -18,10 +18,11 @@ from .arena import arena_object
 from .codegen.elf.blobs import Blob
 from .codegen.elf.linker import write_relocatable, write_shared
 from .codegen.elf.object_file import ObjectFile, read_object
-from .codegen.elf.symbols import only, renamed
+from .codegen.elf.symbols import aliased, as_object, only, renamed
 from .codegen.llvm import emit_object
 from .doors.c import c_text
 from .groups import EntryObjects
+from .runtime.float_modes import float_modes_object
 from .runtime.levels import baseline, levels_object
 from .runtime.messages import messages_text
 from .runtime.native_threads import stack_object, threads_object
@@ -30,6 +31,13 @@ from .targets.cpu import LEVELS
 
 # Begins the public symbols of a door as it is compiled; no other symbol and no name in C does.
 _DOOR: Final = "door."
+
+# The functions of a file's threads, of which each graph has its own names.
+_OF_THREADS: Final = {
+    "_set_threads": "ek_threads_set",
+    "_set_parallel": "ek_threads_host",
+    "_close": "ek_threads_close",
+}
 
 
 def export_targets(names: Sequence[str]) -> tuple[Target, ...]:
@@ -107,7 +115,7 @@ def public_symbols(spec: ExportSpec) -> tuple[str, ...]:
     names = ["", "_describe", "_model"]
     names += [] if spec.stages > 1 else ["_in", "_workspace", "_prepare", "_run"]
     names += ["_free"] if any(each.stage for each in spec.outputs) else []
-    names += ["_set_threads", "_set_parallel", "_close"] if spec.threads else []
+    names += _OF_THREADS if spec.threads else []
     names += ["_set_print"] if spec.prints else []
     names += ["_set_weight" if spec.file is None else "_open_weights"] if spec.given else []
     return tuple(f"{spec.name}{name}" for name in names)
@@ -129,19 +137,23 @@ def _graph_object(graph: ExportGraph) -> ObjectFile:
     names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
     names |= dict(zip(public_symbols(private), public_symbols(spec), strict=True))
     parts.append(renamed(emit_object(c_text(private, base), base, level=2), names))
-    parts.append(read_object(emit_object(messages_text(spec.messages, hook=spec.prints), base, level=2)))
-    return only(parts, public_symbols(spec))
+    messages = read_object(emit_object(messages_text(spec.messages, hook=spec.prints), base, level=2))
+    parts.append(renamed(messages, {"ek_describe": f"{spec.name}_describe"}))
+    return only(parts, public_symbols(replace(spec, threads=False)))
 
 
 def _shared_objects(graphs: Sequence[ExportGraph], arena: PortableKernel) -> list[ObjectFile]:
-    """The objects that all graphs of a file use: the layout of arenas, threads, checks of stacks; those it needs."""
+    """The objects that all graphs of a file use: float modes; the layout of arenas, threads, checks of stacks where it
+    needs them."""
     base = baseline(graphs[0].targets[0])
     specs = [graph.spec for graph in graphs]
-    objects: list[bytes] = []
+    objects: list[bytes | ObjectFile] = [float_modes_object(base)]
     if any(temp.offset is None for spec in specs for temp in spec.temps):
         objects.append(arena_object(arena, base))
-    if any(spec.threads for spec in specs):
-        objects.append(threads_object(base))
+    threaded = [spec.name for spec in specs if spec.threads]
+    if threaded:
+        names = {f"{name}{end}": function for name in threaded for end, function in _OF_THREADS.items()}
+        objects.append(aliased(threads_object(base), names))
     if any(spec.looks_at_stacks for spec in specs):
         objects.append(stack_object(base))
-    return [read_object(each) for each in objects]
+    return [as_object(each) for each in objects]

@@ -5,12 +5,11 @@
     int32_t NAME_in(inputs, sizes, outputs, workspace, why)    allocates nothing
     int32_t NAME_prepare(sizes, plan, why)                     everything that follows from sizes
     int32_t NAME_run(plan, inputs, outputs, workspace, why)
-    size_t  NAME_describe(why, text, room)                     see `compiler.runtime.messages`
-    void    NAME_set_threads(threads)                          these three: see `compiler.runtime.native_threads`
-    void    NAME_set_parallel(parallel, pool, threads)
-    void    NAME_close(void)
     void    NAME_set_print(print, data)                        of models that print
     const einkorn_model NAME_model
+
+Not of the door are NAME_describe (see `compiler.runtime.messages`) and NAME_set_threads, NAME_set_parallel and
+NAME_close (see `compiler.runtime.native_threads`).
 
 Each of them passes its arguments on as arrays: sizes, and the addresses of tensors. The functions that take arrays are
 internal, and programs reach them by the descriptor. They keep no state between calls.
@@ -28,10 +27,10 @@ from ...dsl.diagnostics.errors import TargetError
 from ...dsl.signature.dims import names_in
 from ..ir.llvm_text import FunctionText
 from ..targets import Target
-from .c_calls import FAILURES, HEAD, SMALL, PlainCallText
-from .c_sizes import PlanText
+from .c_calls import FAILURES, HEAD, REPORTS, PlainCallText
+from .c_sizes import SMALL, PlanText
 from .c_stages import StagedCallText
-from .c_tables import DescriptorText, run_function, tables_text
+from .c_tables import DescriptorText, array_text, run_function, tables_text
 from .c_weights import weights_texts
 from .text import DECLARATIONS
 
@@ -39,7 +38,7 @@ _IN_REGISTERS: Final = 5  # so many arguments, and one more, are passed in regis
 
 
 def c_text(spec: ExportSpec, target: Target) -> str:
-    """The text of a door. It leaves `ek_entry`, `ek_print`, `ek_describe` and the weights, `ek_weight_K`, to others.
+    """The text of a door. It leaves `ek_entry`, `ek_print`, `NAME_describe` and the weights, `ek_weight_K`, to others.
 
     Raises:
         TargetError: the target is not a CPU that doors are written for.
@@ -47,7 +46,10 @@ def c_text(spec: ExportSpec, target: Target) -> str:
     if target.system is None:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")
     plans = PlanText(spec)
-    parts = [f"{DECLARATIONS}{HEAD}{target.system.float_modes}{FAILURES}", tables_text(spec), *weights_texts(spec)]
+    describe = f"declare i64 @{spec.name}_describe(ptr, ptr, i64)\n"
+    head = f"{DECLARATIONS}{describe}{HEAD}{target.system.float_modes}{FAILURES}{REPORTS if spec.reports else ''}"
+    parts = [head, tables_text(spec), *weights_texts(spec)]
+    parts += [array_text("fixed", "i64", [f"i64 {word}" for word in plans.fixed])] if plans.fixed else []
     parts += [plans.text(stage) for stage in range(spec.stages)]
     parts += [StagedCallText(spec).text()] if spec.stages > 1 else PlainCallText(spec).texts()
     return "\n".join((*parts, *_PublicText(spec).texts(), DescriptorText(spec).text()))
@@ -66,14 +68,8 @@ class _PublicText:
     def texts(self) -> Iterator[str]:
         """The functions."""
         yield self._call()
-        yield self._handing("_describe", ["ptr %why", "ptr %text", "i64 %room"], "@ek_describe", result="i64")
         if any(each.stage for each in self.spec.outputs):
             yield self._handing("_free", ["ptr %memory"], "@free", result="void")
-        if self.spec.threads:
-            yield self._handing("_set_threads", ["i64 %threads"], "@ek_threads_set", result="void")
-            host = ["ptr %parallel", "ptr %pool", "i64 %threads"]
-            yield self._handing("_set_parallel", host, "@ek_threads_host", result="void")
-            yield self._handing("_close", [], "@ek_threads_close", result="void")
         if self.spec.prints:
             yield self._handing("_set_print", ["ptr %print", "ptr %data"], "@ek_set_print", result="void")
         if self.spec.stages == 1:
@@ -121,9 +117,11 @@ class _PublicText:
 
 
 def _array(f: FunctionText, type: str, values: Sequence[str], room: int = 0) -> str:
-    """Parameters as an array on the stack."""
+    """Parameters as an array on the stack; of none, null."""
+    if not values and not room:
+        return "null"
     name = f"%{f.fresh('array')}"
-    f.variables.append(f"  {name} = alloca [{max(1, len(values) + room)} x {type}], align 16")
+    f.variables.append(f"  {name} = alloca [{len(values) + room} x {type}], align 16")
     for k, value in enumerate(values):
         f.store(type, value.split()[1], f.at(name, 8 * k))
     return name

@@ -13,31 +13,27 @@ from collections.abc import Callable
 from typing import Final
 
 from ...dsl.contract import abi
-from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, WRONG_MACHINE, ExportedFailure, ExportSpec
+from ...dsl.contract.exports import ALIGNMENT, FAILURE_VALUES, ExportedFailure, ExportSpec
 from ..ir.llvm_text import FunctionText, Number
-from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, PlanLayout, plan_magic
+from .c_sizes import PLAN_BYTES, PLAN_LARGE, PLAN_MAGIC, SMALL, PlanLayout, PlanText, plan_magic
 from .c_tables import ROW_BYTES
-from .text import fill_context, with_plain_floats
+from .text import fill_context
 
 HEAD: Final = """
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @ek_entry(ptr, ptr, ptr)
+declare i32 @ek_call_plainly(ptr, ptr, ptr, ptr) cold
 declare hidden void @ek_print(i64, ptr)
-declare hidden i64 @ek_describe(ptr, ptr, i64)
 declare hidden void @ek_set_print(ptr, ptr)
 declare i64 @ek_arena(ptr, ptr, ptr, ptr, ptr, i64)
 declare void @ek_threads_enter(ptr, i64)
-declare void @ek_threads_set(i64)
-declare void @ek_threads_host(ptr, ptr, i64)
-declare void @ek_threads_close()
 declare i32 @ek_stack_has(i64)
 declare i32 @ek_stack_call(ptr, ptr, i64)
 """
 
-# fail(why, row, expected, got) -> the row's status; report(context, site, values) keeps the first failure of a call,
-# and shows a print.
+# fail(why, row, expected, got) -> the row's status.
 FAILURES: Final = f"""
 define internal i32 @fail(ptr %why, i64 %row, i64 %expected, i64 %got) noinline cold minsize optsize {{
 begin.:
@@ -66,7 +62,10 @@ note:
 end:
   ret i32 %status
 }}
+"""
 
+# report(context, site, values) keeps the first failure of a call, and shows a print.
+REPORTS: Final = f"""
 define internal void @report(ptr %context, i64 %site, ptr %values) minsize optsize {{
 begin.:
   %known = getelementptr inbounds [{ROW_BYTES} x i8], ptr @rows, i64 %site
@@ -104,7 +103,6 @@ declare i32 @llvm.umin.i32(i32, i32)
 """
 
 
-SMALL: Final = "minsize optsize"  # attributes of functions that need not be fast
 CALL: Final = ["ptr %sizes", "ptr %tensors", "ptr %why"]
 _FEW_TENSORS: Final = 3
 _RUN: Final = ["ptr %plan", "ptr %tensors", "ptr %workspace", "ptr %why"]
@@ -115,6 +113,9 @@ class CallText:
 
     def __init__(self, spec: ExportSpec) -> None:
         self.spec, self.at = spec, PlanLayout(spec)
+        self.fixed = PlanText(spec).fixed
+        tensors = [("input", k) for k in range(len(spec.inputs))] + [("output", k) for k in range(len(spec.outputs))]
+        self.shares_tensors = spec.stages == 1 and not spec.branches and list(spec.pointers) == tensors
 
     @property
     def own_call(self) -> str:
@@ -152,11 +153,7 @@ class CallText:
 
     def begin(self, f: FunctionText) -> None:
         """Empties the record of failures."""
-        with f.when(f.compare("ne", "%why", "null", "ptr")):
-            f.store("i32", 0, "%why")
-            f.store("i32", -1, f.at("%why", ExportedFailure.row.offset))
-            f.store("i32", -1, f.at("%why", ExportedFailure.argument.offset))
-            f.store("i32", -1, f.at("%why", ExportedFailure.axis.offset))
+        self.note(f, 0, is_new=True)
 
     def failed(self, f: FunctionText, row: str | Number, expected: Number = 0, got: Number = 0) -> str:
         number = self.spec.row(row) if isinstance(row, str) and not row.startswith("%") else row
@@ -168,18 +165,29 @@ class CallText:
         spec, at = self.spec, self.at
         count = len(spec.tensors)
 
-        def tensor(k: Number) -> tuple[str, str, str]:
+        def tensor(k: Number) -> tuple[str, Number, str]:
             """Its address, its bytes, its facts."""
             place = k * 8 if isinstance(k, int) else f.left(k, 3)
             address = f.load("i64", f.at("%tensors", place))
-            return address, f.load("i64", f.at(f.at("%plan", at.bytes), place)), f.at("@tensors", place)
+            size: Number
+            if isinstance(k, int) and self.fixed:
+                size = self.fixed[at.bytes // 8 + k]
+            else:
+                size = f.load("i64", f.at(f.at("%plan", at.bytes), place))
+            return address, size, f.at("@tensors", place)
 
         def row(kind: str, k: Number) -> Number:
             return spec.row(kind) + k if isinstance(k, int) else f.add(k, spec.row(kind))
 
-        def compare(k: Number, other: Number, address: str, size: str) -> None:
+        def compare(k: Number, other: Number, address: str, size: Number) -> None:
             """Leaves where a tensor that is written overlaps with another."""
             there, room, _ = tensor(other)
+            if isinstance(size, int) and isinstance(room, int):
+                if room > 0 and size > 0:
+                    far = f.add(f.sub(address, there), size - 1)
+                    with f.when(f.compare("ult", far, room + size - 1)):
+                        f.leave(self.failed(f, row("overlap", k), other, address))
+                return
             before = f.compare("ult", there, f.add(address, size))
             behind = f.compare("ult", address, f.add(there, room))
             test = f.both(f.both(before, behind, "i1"), f.compare("ne", room, 0), "i1")
@@ -195,8 +203,7 @@ class CallText:
                 null = f.compare("eq", address, 0)
                 odd = f.compare("ne", f.both(address, mask), 0)
                 with f.when(f.either(null, odd, "i1")):
-                    wrong = f.select(null, row("null", k), row("aligned", k))
-                    f.leave(self.failed(f, wrong, f.add(mask, 1), address))
+                    f.leave(f.call("@misplaced", ["ptr %why", f"i64 {k}", f"i64 {mask}", f"i64 {address}"], "i32"))
                 if isinstance(k, int):
                     if self._is_written(k):
                         for other in range(count):
@@ -213,11 +220,22 @@ class CallText:
         with f.each(0, count) as number:
             check(number)
 
+    def misplaced(self) -> str:
+        """`i32 @misplaced(why, tensor, mask, address)`: the failure of a tensor that is null or wrongly aligned."""
+        given = ["ptr %why", "i64 %tensor", "i64 %mask", "i64 %address"]
+        f = FunctionText("@misplaced", "i32", given, attributes=f"internal|noinline cold {SMALL}")
+        first = f.select(f.compare("eq", "%address", 0), self.spec.row("null"), self.spec.row("aligned"))
+        f.leave(self.failed(f, f.add("%tensor", first), f.add("%mask", 1), "%address"))
+        return f.text()
+
     def _is_written(self, k: int) -> bool:
         return k >= len(self.spec.inputs) or self.spec.inputs[k].changed
 
     def pointers(self, f: FunctionText) -> str:
-        """An array of the entry's pointers, with those that are the same in all calls."""
+        """An array of the entry's pointers, with those that are the same in all calls; where they are those of the
+        tensors alone, the caller's array."""
+        if self.shares_tensors:
+            return "%tensors"
         count = max(1, len(self.spec.pointers))
         block = f"%{f.fresh('pointers')}"
         f.variables.append(f"  {block} = alloca [{count} x ptr], align 16")
@@ -231,6 +249,8 @@ class CallText:
     def place_tensors(self, f: FunctionText, pointers: str) -> None:
         """Writes the addresses of the inputs, and of the outputs that the caller has memory for."""
         spec = self.spec
+        if self.shares_tensors:
+            return
         for number, (kind, k) in enumerate(spec.pointers):
             first = {"input": 0, "output": len(spec.inputs)}.get(kind)
             if first is None or (kind == "output" and spec.outputs[k].stage):
@@ -250,26 +270,34 @@ class CallText:
         """Calls the entry with floats as kernels take them; its status."""
         context = f"%{f.fresh('context')}"
         f.variables.append(f"  {context} = alloca [{abi.CONTEXT_SIZE} x i8], align 16")
-        known = {"report": "ptr @report", "owner": "ptr %why", "stage": f"i64 {stage}"}
+        known = {"owner": "ptr %why", "stage": f"i64 {stage}"} | (
+            {"report": "ptr @report"} if self.spec.reports else {}
+        )
         fill_context(f, known, context)
         if self.spec.threads:
-            large = f.load("i64", f.at("%plan", PLAN_LARGE))
+            at = PLAN_LARGE
+            large: Number = self.fixed[at // 8] if self.fixed else f.load("i64", f.at("%plan", at))
             with f.when(f.compare("sgt", large, self.spec.small)):
                 f.call("@ek_threads_enter", [f"ptr {context}", f"i64 {self.spec.stack}"])
         words = [f"ptr {context}", f"ptr {pointers}", f"ptr {f.at('%plan', self.at.slots)}"]
-        code = with_plain_floats(f, lambda: f.call("@ek_entry", words, "i32"))
+        code = f.variable("i32", 0)
+        mode = f.call("@float_mode", [], "i64")
+        is_plain = f.call("@floats_are_plain", [f"i64 {mode}"], "i1")
+        with f.when(is_plain):
+            code.set(f.call("@ek_entry", words, "i32"))
+        with f.when(f.value(f"xor i1 {is_plain}, true")):
+            code.set(f.call("@ek_call_plainly", [*words, "ptr @ek_entry"], "i32"))
         ended = f.narrow(f.load("i64", f.at(context, abi.STATUS_OFFSET)), "i32")
-        return f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code}")
+        return f.value(f"select i1 {f.compare('ne', ended, 0, 'i32')}, i32 {ended}, i32 {code.value()}")
 
-    def ended(self) -> str:
-        """`i32 @ended(why, status)`: what a call leaves with whose entry gave a status other than 0."""
-        f = FunctionText("@ended", "i32", ["ptr %why", "i32 %status"], attributes=f"internal|noinline cold {SMALL}")
-        with f.when(f.compare("eq", "%status", WRONG_MACHINE, "i32")):
-            f.leave(self.failed(f, "machine"))
+    def note(self, f: FunctionText, status: Number, *, is_new: bool = False) -> None:
+        """Writes the status that the entry gave into the record of failures; `is_new` empties it, too."""
         with f.when(f.compare("ne", "%why", "null", "ptr")):
-            f.store("i32", "%status", "%why")
-        f.leave("%status")
-        return f.text()
+            f.store("i32", status, "%why")
+            if is_new:
+                f.store("i32", -1, f.at("%why", ExportedFailure.row.offset))
+                f.store("i32", -1, f.at("%why", ExportedFailure.argument.offset))
+                f.store("i32", -1, f.at("%why", ExportedFailure.axis.offset))
 
     def copies(self, f: FunctionText, pointers: str, output: Callable[[int], str]) -> None:
         for number, pointer in self.spec.copies:
@@ -278,7 +306,9 @@ class CallText:
             f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {output(number)}, ptr {source}, i64 {size}, i1 false)")
 
     def planned(self, f: FunctionText) -> str:
-        """A plan on the stack, filled; a failure is returned."""
+        """A plan on the stack, filled; a failure is returned. Where all sizes are known, the plan is a constant."""
+        if self.fixed:
+            return "@fixed"
         plan = f"%{f.fresh('plan')}"
         f.variables.append(f"  {plan} = alloca [{self.at.size} x i8], align 16")
         status = f.call("@plan", ["ptr %sizes", f"ptr {plan}", "ptr %why"], "i32")
@@ -298,7 +328,7 @@ class PlainCallText(CallText):
 
     def texts(self) -> list[str]:
         """The functions."""
-        functions = [self.ended(), self.run(), self.call_in(), self.call(), *self.call_with_stack()]
+        functions = [self.misplaced(), self.run(), self.call_in(), self.call(), *self.call_with_stack()]
         if self.spec.looks_at_stacks:
             functions.append(self.run_checked())
         return [*functions, self.workspace()]
@@ -307,7 +337,8 @@ class PlainCallText(CallText):
         """`i32 @run(plan, tensors, workspace, why)`: a call with a prepared plan."""
         spec = self.spec
         f = FunctionText("@run", "i32", _RUN, attributes=f"internal|noinline {SMALL}")
-        self.begin(f)
+        if spec.reports:
+            self.begin(f)
         with f.when(f.compare("eq", "%plan", "null", "ptr")):
             f.leave(self.failed(f, "plan"))
         with f.when(f.compare("ne", f.load("i64", f.at("%plan", PLAN_MAGIC)), plan_magic(self.spec))):
@@ -325,10 +356,11 @@ class PlainCallText(CallText):
         self.place_tensors(f, pointers)
         self.place_temporaries(f, pointers, "%workspace", 0)
         status = self.enter(f, pointers, 0)
-        with f.when(f.compare("ne", status, 0, "i32")):
-            f.leave(f.call("@ended", ["ptr %why", f"i32 {status}"], "i32"))
-        self.copies(f, pointers, lambda k: f.load("ptr", f.at("%tensors", 8 * (len(spec.inputs) + k))))
-        f.leave(0)
+        self.note(f, status, is_new=not spec.reports)
+        if spec.copies:
+            with f.when(f.compare("eq", status, 0, "i32")):
+                self.copies(f, pointers, lambda k: f.load("ptr", f.at("%tensors", 8 * (len(spec.inputs) + k))))
+        f.leave(status)
         return f.text()
 
     def run_checked(self) -> str:
@@ -341,7 +373,7 @@ class PlainCallText(CallText):
     def call_in(self) -> str:
         """`i32 @call_in(sizes, tensors, workspace, why)`: plans and runs."""
         given = ["ptr %sizes", "ptr %tensors", "ptr %workspace", "ptr %why"]
-        f = FunctionText("@call_in", "i32", given, attributes=f"internal|{SMALL}")
+        f = FunctionText("@call_in", "i32", given, attributes=f"internal|{'noinline ' if self.fixed else ''}{SMALL}")
         self.look_at_stack(f)
         plan = self.planned(f)
         f.leave(f.call("@run", [f"ptr {plan}", "ptr %tensors", "ptr %workspace", "ptr %why"], "i32"))
@@ -368,6 +400,9 @@ class PlainCallText(CallText):
     def workspace(self) -> str:
         """`i64 @workspace(sizes)`: the bytes of a workspace, or a status."""
         f = FunctionText("@workspace", "i64", ["ptr %sizes"], attributes=f"internal|{SMALL}")
+        if self.fixed:
+            f.leave(self.fixed[PLAN_BYTES // 8])
+            return f.text()
         plan = f"%{f.fresh('plan')}"
         f.variables.append(f"  {plan} = alloca [{self.at.size} x i8], align 16")
         status = f.call("@plan", ["ptr %sizes", f"ptr {plan}", "ptr null"], "i32")

@@ -1,7 +1,8 @@
 """Writes the functions of a C door that compute sizes: from the sizes that a call is given to a filled plan.
 
-    i32 @plan(sizes, plan, why)    checks sizes, and fills a plan for the first stage; the plan may be null
+    i32 @plan(sizes, plan, why)    checks sizes, and fills a plan for the first stage
     i32 @plan_K(plan, why)         adds what stage K is the first to know
+    @fixed                         the plan of a graph whose sizes are all known, which `@plan` copies
 
 A plan is an array of words: `PLAN_WORDS` first, then the sizes of dims, the dim slots of the entry, the offsets of
 temporaries, and the bytes of each tensor.
@@ -12,6 +13,7 @@ See also `c_calls` (their callers).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from ...dsl.contract.exports import ALIGNMENT, ExportSpec, SizeLimit
 from ...dsl.signature.dims import Expression
@@ -20,6 +22,8 @@ from ..ir.llvm_text import FunctionText, Number
 from .text import DoorText
 
 PLAN_MAGIC, PLAN_BYTES, PLAN_LARGE, PLAN_WORDS = 0, 8, 16, 3
+SMALL: Final = "minsize optsize"  # attributes of functions that need not be fast
+_GIVEN: Final = ["ptr %sizes", "ptr %plan", "ptr %why"]
 
 
 class PlanLayout:
@@ -80,8 +84,8 @@ class _SizesText(DoorText):
 
 
 def plan_magic(spec: ExportSpec) -> int:
-    """What a prepared plan of a model begins with."""
-    return int(spec.digest[:15], 16) | 1
+    """What a prepared plan of a model begins with: a number that instructions hold."""
+    return int(spec.digest[:7], 16) | 1
 
 
 class PlanText:
@@ -89,12 +93,40 @@ class PlanText:
 
     def __init__(self, spec: ExportSpec) -> None:
         self.spec, self.at = spec, PlanLayout(spec)
+        self.fixed = self._fixed()
+
+    def _fixed(self) -> list[int]:
+        """The words of the plan of a graph whose sizes are all known; nothing where calls compute some."""
+        spec, f = self.spec, _SizesText("", ())
+        if spec.dims or spec.late_names or spec.checks or any(temp.offset is None for temp in spec.temps):
+            return []
+        counts = [self._count(f, tensor.axes) for tensor in spec.tensors]
+        largest: Number = 0
+        for count in counts:
+            largest = _most(f, largest, count)
+        words = [plan_magic(spec), self._arena(f, 0), largest]
+        words += [f.of(expression) for expression, _ in spec.slots]
+        words += [temp.offset for temp in spec.temps if temp.offset is not None]
+        words += [_bytes(f, tensor.dtype, count) for tensor, count in zip(spec.tensors, counts, strict=True)]
+        known = [word for word in words if isinstance(word, int)]
+        return known if len(known) == len(words) else []
+
+    def _copied(self) -> str:
+        """`@plan` where all sizes are known."""
+        f = FunctionText("@plan", "i32", _GIVEN, attributes=f"internal|noinline {SMALL}")
+        with f.when(f.compare("eq", "%plan", "null", "ptr")):
+            f.leave(f.call("@fail", ["ptr %why", f"i64 {self.spec.row('plan')}", "i64 0", "i64 0"], "i32"))
+        f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr %plan, ptr @fixed, i64 {self.at.size}, i1 false)")
+        f.leave(0)
+        return f.text()
 
     def text(self, stage: int) -> str:
         """`i32 @plan(sizes, plan, why)` fills a plan; `i32 @plan_K(plan, why)` adds what stage K is the first to
         know."""
         spec, at = self.spec, self.at
-        given = ["ptr %plan", "ptr %why"] if stage else ["ptr %sizes", "ptr %plan", "ptr %why"]
+        if self.fixed:
+            return self._copied()
+        given = ["ptr %plan", "ptr %why"] if stage else _GIVEN
         f = _SizesText(f"@plan_{stage}" if stage else "@plan", given)
         if not stage:
             f.about(spec.row("plan"))

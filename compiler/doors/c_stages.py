@@ -46,7 +46,7 @@ class StagedCallText(CallText):
         for variable in (*self.arenas, *self.results.values()):
             f.call("@free", [f"ptr {variable.value()}"])
         f.leave(self.status.value())
-        return "\n".join((self.ended(), f.text(), *self.call_with_stack()))
+        return "\n".join((self.misplaced(), f.text(), *self.call_with_stack()))
 
     def _first(self, step: int) -> int:
         """How many sizes the steps before one compute."""
@@ -90,8 +90,8 @@ class StagedCallText(CallText):
                     if source == ("output", k):
                         f.store("ptr", memory, f.at(pointers, 8 * number))
         status = self.enter(f, pointers, stage)
-        with f.when(f.compare("ne", status, 0, "i32")):
-            self._end(f.call("@ended", ["ptr %why", f"i32 {status}"], "i32"))
+        self.note(f, status)
+        self._end_unless_zero(status)
 
     def _give(self, pointers: str) -> None:
         """Copies outputs, and gives the caller what was allocated and computed."""

@@ -66,6 +66,7 @@ class DescriptorText:
         lines.append(array_text("tensor_records", "{ptr, ptr, i32, i32, ptr}", tensors))
         lines.append(array_text("dim_names", "ptr", [f"ptr {self._text(name)}" for name in names]))
         plain = spec.stages == 1
+        workspace = "@workspace" if spec.dims else f"@{spec.name}_workspace"  # without sizes they are the same
         values = {
             "size": f"i64 {ctypes.sizeof(ModelRecord)}",
             "abi": f"i64 {EXPORT_ABI}",
@@ -80,12 +81,12 @@ class DescriptorText:
             "plan_bytes": f"i64 {PlanLayout(spec).size}",
             "stack_bytes": f"i64 {spec.stack}",
             "weights_bytes": f"i64 {sum(w.bytes for w in spec.weights) + sum(w.bytes for w in spec.given)}",
-            "workspace": f"ptr {'@workspace' if plain else 'null'}",
+            "workspace": f"ptr {workspace if plain else 'null'}",
             "prepare": f"ptr {'@plan' if plain else 'null'}",
             "run": f"ptr {run_function(spec) if plain else 'null'}",
             "call_in": f"ptr {'@call_in' if plain else 'null'}",
             "call": "ptr @call",
-            "describe": "ptr @ek_describe",
+            "describe": f"ptr @{spec.name}_describe",
             "digest": f"ptr {self._text(spec.digest)}",
         }
         words = [values[field] for field, _ in MODEL_FIELDS]

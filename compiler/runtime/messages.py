@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...dsl.contract.exports import FAILURE_VALUES, ExportedFailure, Message, Shown
+from ...dsl.contract.exports import FAILURE_VALUES, WRONG_MACHINE, ExportedFailure, Message, Shown
 from ...dsl.types.dtype import DType
 from ..ir.llvm_text import FunctionText
 from .digits import FALSE, PRINTF, STATUS, TRUE, UNKNOWN, buffer, digits_text, put_text, put_word, word
@@ -98,7 +98,7 @@ def messages_text(messages: Sequence[Message], *, hook: bool) -> str:
         digits_text(),
         _value_text(),
         _message(),
-        _describe(),
+        _describe(next((row for row, each in enumerate(messages) if each.status == WRONG_MACHINE), -1)),
         _print(hook),
     ]
     if hook:
@@ -210,7 +210,8 @@ def _sink(f: FunctionText, memory: str, room: str | int) -> str:
     return name
 
 
-def _describe() -> str:
+def _describe(machine: int) -> str:
+    """`machine` is the row about machines below the lowest level: what chooses the level does not know it."""
     f = FunctionText("@ek_describe", "i64", ["ptr %why", "ptr %text", "i64 %room"], attributes="|noinline")
     with f.when(f.both(f.compare("ne", "%text", "null", "ptr"), f.compare("ne", "%room", 0), "i1")):
         f.store("i8", 0, "%text")
@@ -223,6 +224,7 @@ def _describe() -> str:
     with f.when(f.compare("eq", status, 0, "i32")):
         f.leave(0)
     row = f.load("i32", f.at("%why", ExportedFailure.row.offset))
+    row = f.select(f.compare("eq", status, WRONG_MACHINE, "i32"), machine, row, "i32")
     known = f.compare("sge", row, 0, "i32")
     with f.when(known):
         number = f.value(f"zext i32 {row} to i64")

@@ -242,7 +242,8 @@ class ThreadSystem:
     pause and how floats are computed.
 
     `float_modes` are functions: `i64 @float_mode()`, `@set_float_mode(i64)`, and `i64 @plain_floats(i64)`, which gives
-    a mode in which denormal numbers stay what they are, results are rounded to the nearest, and no exception traps.
+    a mode in which denormal numbers stay what they are, results are rounded to the nearest, and no exception traps;
+    `i1 @floats_are_plain(i64)` says whether a mode is such a one.
     """
 
     futex: int

@@ -49,6 +49,12 @@ define internal i64 @plain_floats(i64 %mode) {
   %plain = or i64 %exact, 8064
   ret i64 %plain
 }
+
+define internal i1 @floats_are_plain(i64 %mode) {
+  %bits = and i64 %mode, 65472
+  %plain = icmp eq i64 %bits, 8064
+  ret i1 %plain
+}
 """
 
 # Bits 24, 23, 22 and 19 of FPCR are cleared: the same of all floats, rounding, the same of half floats. So are bits 15
@@ -70,6 +76,12 @@ define internal void @set_float_mode(i64 %mode) {
 define internal i64 @plain_floats(i64 %mode) {
   %plain = and i64 %mode, -29925121
   ret i64 %plain
+}
+
+define internal i1 @floats_are_plain(i64 %mode) {
+  %bits = and i64 %mode, 29925120
+  %plain = icmp eq i64 %bits, 0
+  ret i1 %plain
 }
 """
 

@@ -292,6 +292,7 @@ class ExportSpec:
         stack: bytes of a stack that a call needs.
         threads: whether calls use the pool of the file, or that of the host.
         digest: of all of it.
+        branches: whether the entry has branches or loops, which exchange pointers in its array of them.
     """
 
     name: str
@@ -315,6 +316,7 @@ class ExportSpec:
     digest: str = ""
     given: tuple[GivenWeight, ...] = ()
     file: WeightsFile | None = None
+    branches: bool = False
 
     @property
     def tensors(self) -> tuple[ExportTensor, ...]:
@@ -335,6 +337,11 @@ class ExportSpec:
     def prints(self) -> bool:
         """Whether a kernel prints."""
         return any(message.status == 0 for message in self.messages)
+
+    @property
+    def reports(self) -> bool:
+        """Whether a kernel fails or prints: such sites come first in the table of messages."""
+        return any(message.status >= 0 for message in self.messages)
 
     @property
     def looks_at_stacks(self) -> bool:

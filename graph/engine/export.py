@@ -337,6 +337,7 @@ class _Exporting:
             self.code.stack,
             self.options.threads,
             given=tuple(self.given),
+            branches=plan.parts is not None and bool(plan.parts.controls),
         )
         spec = replace(spec, digest=hashlib.sha256(f"{spec!r} {self.code.digest}".encode()).hexdigest())
         return ExportedModel(spec, self.code, tuple(self.arrays), tuple(self.stored))

@@ -246,4 +246,4 @@ def test_packages_of_ops(library: ctypes.CDLL) -> None:
 def test_mutants_of_a_signed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EINKORN_TRUST", os.environ["EINKORN_TRUST"])  # the campaign sets another
     counts = c_packages.campaign(400, 7, tmp_path)
-    assert counts["refused"] > 100 and counts["accepted"] > 2
+    assert counts["refused"] > 100 and counts["executed"] > 2

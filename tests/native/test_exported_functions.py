@@ -12,9 +12,15 @@ import pytest
 from support import graphs
 from support.exported import CallFailed, Exported, attention, attention_arrays
 
+from einkorn.compiler.codegen.elf.object_file import read_object
+from einkorn.compiler.codegen.llvm import emit_object
+from einkorn.compiler.doors.c import c_text
+from einkorn.compiler.targets import lookup
 from einkorn.dsl.contract import exports
 from einkorn.dsl.diagnostics.errors import EinkornError
+from einkorn.dsl.package import elf
 from einkorn.graph import BufferType, DeviceRef, DType, Graph, InferenceSession, TensorType, ops
+from einkorn.graph.engine.export import ExportOptions, export_model
 from einkorn.graph.engine.model import Model
 
 HOST = DeviceRef.CPU()
@@ -132,6 +138,70 @@ def test_wrong_workspaces_and_plans_have_a_status(exported: Exported) -> None:
     assert library.attn_prepare(*_sizes(5, 7, -9), plan, None) == exports.WRONG_SIZE
     assert library.attn_run(plan, *run) == exports.WRONG_SIZE  # what was prepared before is gone
     assert library.attn_workspace(*_sizes(5, 7, -9)) == exports.WRONG_SIZE
+
+
+def fixed() -> Model:
+    """A graph whose sizes are all known, with temporaries between its groups."""
+    return graphs.load(attention, (F32, (5, 7)), (F32, (7, 9)))
+
+
+def test_a_graph_of_known_sizes(tmp_path: Path) -> None:
+    """Its plan is a constant: it is copied, and recognised."""
+    known = Exported(fixed(), tmp_path, "attn")
+    given = attention_arrays()
+    expected = graphs.results(known.model, *given)[0]
+    assert known(*given)[0].tobytes() == expected.tobytes()
+    library, failure = known.library, exports.ExportedFailure()
+    library.attn_workspace.restype = ctypes.c_int64
+    size = library.attn_workspace()
+    assert size == known.model.code.plan.place({})[1] > 0
+    workspace, skip = _aligned(size)
+    plan = (ctypes.c_int64 * (known.record.plan_bytes // 8))()
+    y = np.zeros_like(expected)
+    call = [*map(_address, given), _address(y), _address(workspace, skip), ctypes.byref(failure)]
+    status = library.attn_run(plan, *call)
+    assert _failed(known, status, failure) == (exports.WRONG_SIZE, "error: the plan was not prepared by attn_prepare")
+    assert library.attn_prepare(None, ctypes.byref(failure)) == exports.WRONG_SIZE
+    assert library.attn_prepare(plan, ctypes.byref(failure)) == 0
+    for _ in range(2):
+        assert library.attn_run(plan, *call) == 0 and y.tobytes() == expected.tobytes()
+        assert (failure.status, failure.row, failure.argument, failure.axis) == (0, -1, -1, -1)
+        y[:] = 0
+    assert library.attn_in(*call) == 0 and y.tobytes() == expected.tobytes()
+    assert (workspace[:skip] == 0xAA).all() and (workspace[skip + size :] == 0xAA).all()
+
+
+def test_tensors_of_known_sizes_may_lie_side_by_side(tmp_path: Path) -> None:
+    known = Exported(graphs.load(lambda x: ops.relu(x), (F32, (8,))), tmp_path, "attn")
+    memory, failure = np.arange(-12, 24, dtype=F32), exports.ExportedFailure()
+    for x, y in ((0, 8), (8, 0), (0, 24)):
+        assert known.library.attn(_address(memory, 4 * x), _address(memory, 4 * y), ctypes.byref(failure)) == 0
+        assert (memory[y : y + 8] == np.maximum(memory[x : x + 8], 0)).all()
+    for x, y in ((0, 7), (7, 0), (8, 1), (3, 3)):
+        status = known.library.attn(_address(memory, 4 * x), _address(memory, 4 * y), ctypes.byref(failure))
+        expected = "error[EK0462]: 'y' is written, and shares memory with tensor 0"
+        assert _failed(known, status, failure) == (exports.WRONG_ARGUMENT, expected)
+    for k, offset, text in ((0, 2, "lies at"), (1, 1, "lies at"), (0, None, "null"), (1, None, "null")):
+        call = [_address(memory), _address(memory, 32)]
+        call[k] = ctypes.c_void_p(None) if offset is None else _address(memory, 32 * k + offset)
+        status = known.library.attn(*call, ctypes.byref(failure))
+        assert status == exports.WRONG_ARGUMENT and text in known.describe(failure)
+        assert f"'{'xy'[k]}'" in known.describe(failure) and failure.argument == k
+
+
+def test_no_code_for_a_machine_has_its_text_without_a_row(exported: Exported) -> None:
+    failure = exports.ExportedFailure(status=exports.WRONG_MACHINE, argument=-1, axis=-1, row=-1)
+    assert exported.describe(failure) == "error: this machine runs no code for host"
+
+
+def test_code_around_the_kernel_of_the_smallest_graph() -> None:
+    """All functions of a door that takes one vector of a known size; without branches a door has less."""
+    x86 = lookup("x86-64-v2")
+    options = ExportOptions(targets=("x86-64-v3",))
+    model = graphs.load(lambda x: ops.relu(x), (F32, (64,)))
+    spec = export_model(model.export_source(options, "model"), options).spec
+    sections = read_object(emit_object(c_text(spec, x86), x86, level=2)).sections
+    assert sum(section.size for section in sections if section.flags & elf.SHF_EXECINSTR) <= 512
 
 
 def test_a_description_is_cut_as_snprintf_cuts_it(exported: Exported) -> None:

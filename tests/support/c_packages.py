@@ -1,5 +1,7 @@
 """Compares what C and Python accept of packages: mutants of a signed one, under a policy that requires its signature.
 
+Those that are accepted are executed by the C API, with memory of the program's, which is all given back.
+
 cd tests && python -m support.c_packages 100000 [SEED]
 
 With sanitizers, which have to be loaded before Python:
@@ -67,16 +69,51 @@ def build_inner(folder: Path, *flags: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
+ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+RESULTS = (
+    *("newStatus", "newRuntimeConfig", "newRuntimeContext", "newCompileConfig", "compileModelSync", "initModel"),
+    *("newTensorSpec", "newAsyncTensorMap", "executeModelSync", "getTensorByNameFrom", "getTensorData"),
+)
+
+
+class Memory:
+    """The memory of a program, for `einkorn_set_allocator`.
+
+    Attributes:
+        held: blocks that were not given back, by their addresses.
+        given: how many blocks there were.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        self.given = 0
+        self.functions = ALLOCATE(self._allocate), RELEASE(self._release)
+
+    def _allocate(self, user: int | None, alignment: int, size: int) -> int:
+        block = ctypes.create_string_buffer(size + alignment)
+        address = -(-ctypes.addressof(block) // alignment) * alignment
+        self.held[address] = block
+        self.given += 1
+        return address
+
+    def _release(self, user: int | None, address: int) -> None:
+        del self.held[address]
+
+
 class Runtime:
     """Calls the C API by ctypes."""
 
-    def __init__(self, library: ctypes.CDLL, trust: Path | None = None) -> None:
+    def __init__(self, library: ctypes.CDLL, trust: Path | None = None, memory: Memory | None = None) -> None:
         self.library = library
-        for name in ("newStatus", "newRuntimeConfig", "newRuntimeContext", "newCompileConfig", "compileModelSync"):
+        for name in RESULTS:
             getattr(library, f"M_{name}").restype = ctypes.c_void_p
+        library.M_getTensorNumElements.restype = ctypes.c_size_t
         library.M_getError.restype = ctypes.c_char_p
         self.status = ctypes.c_void_p(library.M_newStatus())
         config = ctypes.c_void_p(library.M_newRuntimeConfig())
+        if memory is not None:
+            library.einkorn_set_allocator(config, *memory.functions, None)
         if trust is not None:
             library.einkorn_set_trust(config, os.fsencode(trust))
         self.context = ctypes.c_void_p(library.M_newRuntimeContext(config, self.status))
@@ -91,6 +128,27 @@ class Runtime:
         assert bool(model) == (not text)
         self.library.M_freeCompiledModel(ctypes.c_void_p(model))
         return text
+
+    def execute(self, path: Path, x: np.ndarray) -> bytes | str:
+        """The elements of output `y` of a model for its input `x` of float32, or the text of a failure."""
+        api, pointer, status = self.library, ctypes.c_void_p, self.status
+        config = pointer(api.M_newCompileConfig())
+        api.M_setModelPath(config, os.fsencode(path))
+        compiled = pointer(api.M_compileModelSync(self.context, ctypes.byref(config), status))
+        model = pointer(api.M_initModel(self.context, compiled, None, status))
+        shape = (ctypes.c_int64 * x.ndim)(*x.shape)
+        spec = pointer(api.M_newTensorSpec(shape, ctypes.c_int64(x.ndim), api.dtype_of(b"float32"), b"x", None))
+        inputs = pointer(api.M_newAsyncTensorMap(self.context))
+        api.M_borrowTensorInto(inputs, pointer(x.ctypes.data), spec, status)
+        outputs = pointer(api.M_executeModelSync(self.context, model, inputs, status))
+        tensor = pointer(api.M_getTensorByNameFrom(outputs, b"y", status) if outputs else None)
+        result: bytes | str = api.M_getError(status).decode(errors="replace")
+        if tensor:
+            result = ctypes.string_at(api.M_getTensorData(tensor), 4 * api.M_getTensorNumElements(tensor))
+        for name, each in (("Tensor", tensor), ("AsyncTensorMap", outputs), ("AsyncTensorMap", inputs),
+                           ("TensorSpec", spec), ("Model", model), ("CompiledModel", compiled)):  # fmt: skip
+            getattr(api, f"M_free{name}")(each)
+        return result
 
 
 def signed_package(folder: Path) -> tuple[Path, list[PrivateKey]]:
@@ -233,15 +291,24 @@ def campaign(count: int, seed: int, folder: Path, *flags: str) -> Counter[str]:
     compiled with `flags`."""
     path, keys = signed_package(folder)
     os.environ["EINKORN_TRUST"] = str(folder / "trust.toml")
-    runtime = Runtime(build_inner(folder, *flags))
+    memory, x = Memory(), np.arange(15, dtype=np.float32).reshape(5, 3)
+    runtime = Runtime(build_inner(folder, *flags), memory=memory)
     assert runtime.load(path) == "" == python_error(path)
+    expected = runtime.execute(path, x)
+    assert expected == (x @ np.arange(12, dtype=np.float32).reshape(3, 4)).tobytes()
     counts: Counter[str] = Counter()
-    for mutant in mutants(path, keys, count, seed):
+    for number, mutant in enumerate(mutants(path, keys, count, seed)):
+        if number % 5000 == 0:
+            print(number, dict(counts), flush=True)
         mine, theirs = runtime.load(mutant), python_error(mutant)
         if bool(mine) != bool(theirs) and not (not theirs and NOT_IN_C.search(mine)):
             kept = folder / "difference.pkg"
             shutil.copy(mutant, kept)
             raise AssertionError(f"{kept}: C says {mine!r}, Python says {theirs!r}")
+        if not mine:
+            result = runtime.execute(mutant, x)
+            counts["executed" if result == expected else f"executed: {result!r:.60}"] += 1
+            assert not memory.held, f"{mutant}: {len(memory.held)} blocks of memory were not given back"
         counts["accepted" if not theirs else "refused"] += 1
         counts["same code"] += bool(theirs) and f"error[{theirs}]" in mine
     return counts

@@ -1,4 +1,4 @@
-"""Renames symbols of objects, and limits which of them other objects see.
+"""Renames and adds symbols of objects, and limits which of them other objects see.
 
 See also `codegen.elf.merge`.
 """
@@ -26,6 +26,14 @@ def renamed(source: bytes | ObjectFile, names: Mapping[str, str]) -> ObjectFile:
         for symbol in source.symbols
     )
     return replace(source, symbols=symbols)
+
+
+def aliased(source: bytes | ObjectFile, names: Mapping[str, str]) -> ObjectFile:
+    """An object with further symbols: each name stands where the global symbol does that it is given for."""
+    source = as_object(source)
+    known = {symbol.name: symbol for symbol in source.symbols if symbol.binding != elf.STB_LOCAL}
+    further = tuple(replace(known[old], name=new) for new, old in names.items())
+    return replace(source, symbols=source.symbols + further)
 
 
 def only(sources: bytes | ObjectFile | Sequence[bytes | ObjectFile], public: Collection[str]) -> ObjectFile:
