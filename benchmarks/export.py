@@ -91,7 +91,7 @@ def nanoseconds(run: Run, calls: int, threads: int = 1) -> float:
 
 
 def code_bytes(model: Model) -> int:
-    """The bytes of code around the kernels of a model: the functions that check, plan and call, as its file has them."""
+    """The bytes of code around the kernels of a model in its file: the functions that check, plan and call."""
     options, target = ExportOptions(targets=("host",)), baseline(host())
     spec = export_model(model.export_source(options, "model"), options).spec
     sections = read_object(emit_object(c_text(spec, target), target, level=2)).sections
