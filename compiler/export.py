@@ -130,9 +130,13 @@ def _graph_object(graph: ExportGraph) -> ObjectFile:
     is compiled for the lowest one of the architecture."""
     spec, base = graph.spec, baseline(graph.targets[0])
     parts: list[ObjectFile] = []
+    levels = [target.name for target in graph.targets]
+    several = len(levels) > 1 or levels[0] in LEVELS
     for target, made in zip(graph.targets, graph.objects, strict=True):
-        parts.append(renamed(only(made.objects, [ENTRY]), {ENTRY: f"{ENTRY}__{target.name}"}))
-    parts.append(levels_object([target.name for target in graph.targets], base))
+        name = f"{ENTRY}__{target.name}" if several else ENTRY
+        parts.append(renamed(only(made.objects, [ENTRY]), {ENTRY: name}))
+    if several:  # else there is nothing to choose, and no machine to refuse
+        parts.append(levels_object(levels, base))
     private = replace(spec, name=_DOOR)
     names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
     names |= dict(zip(public_symbols(private), public_symbols(spec), strict=True))

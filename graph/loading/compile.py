@@ -312,7 +312,7 @@ def _objects(machine: Target, unit: EntrySpec) -> EntryObjects:
     with shielded():
         from ...compiler.groups import entry_objects
 
-    return entry_objects(unit, machine)
+    return entry_objects(unit, machine, to_keep=True)
 
 
 def write_export(
