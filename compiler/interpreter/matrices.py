@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Op
-from ..targets.products import BY_NAME
+from ..targets.products import BY_NAME, MatrixProduct
 from .machine import Evaluate, Machine, Meeting, evaluates
 from .pointers import load
 
@@ -45,18 +45,34 @@ def _places(kind: str, shape: tuple[int, int, int]) -> tuple[Array, Array]:
     return np.stack(rows, 1), np.stack(columns, 1)
 
 
+def _places_of_waves(row: MatrixProduct) -> dict[str, tuple[Array, Array]]:
+    """The same for AMD's instructions, which are given b as their first operand and so compute the result's columns."""
+    lanes = np.arange(row.form.rows * row.form.across)
+    own, group, depth = (lanes % 16)[:, None], (lanes // 16)[:, None], row.shape[2]
+    inner = np.broadcast_to(np.arange(depth), (len(lanes), depth))  # RDNA 3: lanes 16 to 31 have what 0 to 15 have
+    if not row.has_whole_rows:
+        each = depth // row.form.across
+        inner = each * group + np.arange(each)
+    each = 16 // row.form.across
+    # V_MFMA_F64 and RDNA 3 deal rows of the result to the groups in turn; the others give each group neighbours.
+    result = row.form.across * np.arange(each) + group if row.scattered else each * group + np.arange(each)
+    rows = np.broadcast_to(own, inner.shape)
+    return {"a": (rows, inner), "b": (inner, rows), "c": (np.broadcast_to(own, result.shape), result)}
+
+
 @evaluates("multiply_matrices")
 def _multiply(op: Op, machine: Machine) -> Evaluate:
     row = BY_NAME[op.attrs["row"]]
     m, n, k = row.shape
     sizes = {"a": (m, k), "b": (k, n), "c": (m, n)}
-    places = {kind: _places(kind, row.shape) for kind in sizes}
+    places = _places_of_waves(row) if row.form.rows_first else {kind: _places(kind, row.shape) for kind in sizes}
+    lanes = len(places["a"][0])
     wide = np.float64 if row.acc.is_float() else np.int64
 
     def combine(brought: dict[int, Any]) -> dict[int, Any]:
         matrices = {}
         for number, (kind, size) in enumerate(sizes.items()):
-            fragments = np.stack([np.atleast_1d(brought[lane][number]) for lane in range(32)])
+            fragments = np.stack([np.atleast_1d(brought[lane][number]) for lane in range(lanes)])
             matrices[kind] = np.zeros(size, wide)
             matrices[kind][places[kind]] = fragments.astype(wide)
         if row.precision == "tf32":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...dsl.types.dtype import SIMDType
 from ..ir.program import Op, Value
-from ..targets.products import BY_NAME
+from ..targets.products import BY_NAME, MatrixProduct
 from .memory import address
 from .types import mlir_type
 from .writer import FunctionWriter, emits
@@ -45,6 +45,9 @@ def _vector(w: FunctionWriter, struct: str, text: str, element: str, count: int,
 def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
     a, b, acc = op.operands
     row = BY_NAME[op.attrs["row"]]
+    if row.form.rows_first:
+        _multiply_in_waves(w, op, row)
+        return
     words = [*_words(w, a, row.word, row.elements), *_words(w, b, row.word, row.elements)]
     element = mlir_type(SIMDType(acc.dtype))
     sums = _words(w, acc, element, 1)
@@ -53,6 +56,28 @@ def _multiply_matrices(w: FunctionWriter, op: Op) -> None:
     name = f'llvm.call_intrinsic "{row.intrinsic}"'
     made = w.op(f"{name}({', '.join([*words, *sums])}) : ({', '.join(types)}) -> {result}")
     w.result(op, _vector(w, made, result, element, len(sums), acc.simd))
+
+
+def _multiply_in_waves(w: FunctionWriter, op: Op, row: MatrixProduct) -> None:
+    """AMD's intrinsics, which take vectors; constants among their operands are parts of the instruction."""
+    a, b, acc = op.operands
+    sums = mlir_type(acc.simd)
+    known = {"a": (_as_word(w, a, row.word), row.word), "b": (_as_word(w, b, row.word), row.word)}
+    known["acc"] = w.name(acc), sums
+    constants = {"zero": "0 : i32", "true": "true", "false": "false"}
+    for name, value in constants.items():
+        if name in row.arguments:
+            text = "i32" if name == "zero" else "i1"
+            known[name] = w.op(f"llvm.mlir.constant({value}) : {text}"), text
+    given = [known[argument] for argument in row.arguments]
+    names, types = (", ".join(part) for part in zip(*given, strict=True))
+    w.result(op, w.op(f'llvm.call_intrinsic "{row.intrinsic}"({names}) : ({types}) -> {sums}'))
+
+
+def _as_word(w: FunctionWriter, value: Value, word: str) -> str:
+    """A fragment as the one type that an intrinsic takes."""
+    own, name = mlir_type(value.simd), w.name(value)
+    return name if own == word else w.op(f"llvm.bitcast {name} : {own} to {word}")
 
 
 def _words(w: FunctionWriter, value: Value, word: str, elements: int) -> list[str]:

@@ -100,8 +100,10 @@ _RDNA3_DOTS: Final = replace(_DOTS, forms={**_DOTS.forms, "us": _MIXED})
 _RDNA2 = frozenset({"fma", "f16c", "f16", "int8_dot", "v_exp"})
 _CDNA1 = _RDNA2 | {"tensor_cores", "f16_mma", "bf16_mma", "int8_mma"}
 _COMMON = _CDNA1 | {"atomics_f32"}
-_CDNA2 = _COMMON | {"atomics_f64", "f64_mma"}
-_CDNA3 = _CDNA2 | {"fp8_mma", "async_copy"}
+_CDNA2 = _COMMON | {"atomics_f64", "f64_mma", "mfma"}
+_CDNA3 = _CDNA2 | {"fp8_mma", "async_copy", "mfma_8_bytes"}
+_RDNA3 = _COMMON | {"wmma", "wmma_rows"}
+_RDNA4 = _COMMON | {"wmma", "wmma_parts", "fp8_mma", "fp8_ocp"}
 
 # Vector and accumulation registers are one file here, and LLVM doubles what the attribute says.
 _ONE_FILE = frozenset({"gfx90a", "gfx942", "gfx950"})
@@ -162,13 +164,13 @@ TARGETS: Final[Mapping[str, Target]] = {
     for target in (
         _target("gfx908", 64, _CDNA1),
         _target("gfx90a", 64, _CDNA2),
-        _target("gfx942", 64, _CDNA3),
-        _target("gfx950", 64, _CDNA3 | {"bf16_convert"}, 160),
+        _target("gfx942", 64, _CDNA3 | {"tf32_mma", "fp8_fnuz"}),
+        _target("gfx950", 64, _CDNA3 | {"bf16_convert", "mfma_16_bytes", "fp8_ocp"}, 160),
         _target("gfx1030", 32, _RDNA2),
-        _target("gfx1100", 32, _COMMON),
-        _target("gfx1101", 32, _COMMON),
-        _target("gfx1151", 32, _COMMON),
-        _target("gfx1200", 32, _COMMON | {"fp8_mma"}),
-        _target("gfx1201", 32, _COMMON | {"fp8_mma"}),
+        _target("gfx1100", 32, _RDNA3),
+        _target("gfx1101", 32, _RDNA3),
+        _target("gfx1151", 32, _RDNA3),
+        _target("gfx1200", 32, _RDNA4),
+        _target("gfx1201", 32, _RDNA4),
     )
 }

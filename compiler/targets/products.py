@@ -1,15 +1,27 @@
 """Lists the ways in which matrices are multiplied: a row for each instruction, and for the dtypes that elements have.
 
-The first row that a target has, for the dtypes of a product, is the one that it uses; where there is none, elements are
-multiplied and added one by one, which every target does for the dtypes of `ELEMENTS`. Facts are from NVIDIA's PTX ISA
-manual, "Warp Level Matrix Multiply-Accumulate Instructions".
+The first row that a target has, for the dtypes of a product and its sizes, is the one that it uses; where there is none,
+elements are multiplied and added one by one, which every target does for the dtypes of `ELEMENTS`. Facts are from NVIDIA's PTX ISA
+manual, "Warp Level Matrix Multiply-Accumulate Instructions", and from AMD's instruction set manuals of CDNA 2 to 4
+(MFMA), RDNA 3 and RDNA 4 (WMMA).
 
-The fragments of these rows are all of one form. A word is 32 bits, or one element where that is wider, and has `e`
-elements. Lane number l of a warp has
+Fragments of `mma.sync` have one form. A word is 32 bits, or one element where that is wider, and has `e` elements. Lane
+number l of a warp has
 
     of a     word w: row l // 4 + 8 * (w % 2), elements from e * (l % 4) + 4 * e * (w // 2) on
     of b     word w: column l // 4, elements from e * (l % 4) + 4 * e * w on
     of acc   row l // 4 + 8 * k, columns 2 * (l % 4) and the next
+
+AMD's instructions give a lane one column of the result, and several of its rows. So they are given the columns of b
+first and the rows of a second: what they compute is the transposed result, of which a lane has one row and `run` columns.
+With `e` neighbours of an operand, lane number l has
+
+    of a     row l % 16, elements from e * (l // 16) on; all elements of the row where `e` is their number
+    of b     column l % 16, the same elements
+    of acc   row l % 16, columns from run * (l // 16) on
+
+Where the instruction gives a lane columns that are not neighbours, it is given the columns of b in another order, such
+that they are.
 """
 
 from __future__ import annotations
@@ -19,6 +31,37 @@ from typing import Final
 from ...dsl.diagnostics.dataclass import dataclass
 from ...dsl.types.dtype import DType
 from .base import Target
+
+
+@dataclass(frozen=True)
+class LaneForm:
+    """How the lanes of a warp hold the sums of products: `rows` by `across` lanes, each `run` neighbouring columns.
+
+    `rows_first`: whether lanes that follow each other hold different rows.
+    """
+
+    rows: int
+    across: int
+    run: int
+    rows_first: bool
+
+    @property
+    def width(self) -> int:
+        """How many columns the lanes that share a row have together."""
+        return self.across * self.run
+
+
+QUADS: Final = LaneForm(8, 4, 2, rows_first=False)
+WAVES: Final = {"mfma": LaneForm(16, 4, 4, rows_first=True), "wmma": LaneForm(16, 2, 8, rows_first=True)}
+
+
+def lane_form(target: Target) -> LaneForm:
+    """How the lanes of a target hold tiles: as the sums of its matrix instructions, and in fours where it has none.
+
+    A simulated GPU holds them as the GPU that it is like does.
+    """
+    form = next((form for feature, form in WAVES.items() if target.supports(feature)), QUADS)
+    return form if form is not QUADS else LaneForm(target.warp_size // QUADS.across, QUADS.across, QUADS.run, False)
 
 
 @dataclass(frozen=True)
@@ -33,6 +76,10 @@ class MatrixProduct:
         intrinsic: LLVM's name of it.
         word: the MLIR type of the operands' registers.
         precision: which products of float32 it computes; empty where the dtypes say so.
+        form: how the lanes have the sums.
+        neighbours: how many elements a lane has of an operand, where the form has rows first.
+        scattered: whether the columns of a lane are not neighbours for the instruction.
+        arguments: the order in which the intrinsic takes its operands, where they are not a, b, acc.
     """
 
     name: str
@@ -44,11 +91,20 @@ class MatrixProduct:
     intrinsic: str
     word: str
     precision: str = ""
+    form: LaneForm = QUADS
+    neighbours: int = 0
+    scattered: bool = False
+    arguments: tuple[str, ...] = ("a", "b", "acc")
 
     @property
     def elements(self) -> int:
         """How many elements a word has."""
         return max(32 // self.a.bits, 1)
+
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether each lane has all elements of its row of an operand, which other lanes have as well."""
+        return self.neighbours == self.shape[2]
 
     def is_legal(self, target: Target) -> bool:
         """Whether a target has it. A simulated one multiplies elements, so that each access is checked."""
@@ -66,16 +122,104 @@ def _mma(
     return MatrixProduct(name, a, a, acc, shape, features, f"llvm.nvvm.mma.{size}.row.col.{kind}", word, precision)
 
 
+def _mfma(
+    of: tuple[DType, DType],
+    depth: int,
+    feature: str,
+    kind: str,
+    word: str,
+    *,
+    precision: str = "",
+    scattered: bool = False,
+) -> MatrixProduct:
+    """A row of MFMA, which 64 lanes compute together."""
+    a, acc = of
+    name = ".".join(filter(None, (f"mfma.16x16x{depth}", str(a), precision)))
+    return MatrixProduct(
+        name,
+        a,
+        a,
+        acc,
+        (16, 16, depth),
+        ("mfma", feature),
+        f"llvm.amdgcn.mfma.{'i32' if acc is _I32 else 'f64' if acc is _F64 else 'f32'}.16x16x{depth}{kind}",
+        word,
+        precision,
+        WAVES["mfma"],
+        depth // 4,
+        scattered,
+        ("b", "a", "acc", "zero", "zero", "zero"),
+    )
+
+
+def _wmma(of: tuple[DType, DType], feature: str, kind: str, word: str, *, whole: bool) -> MatrixProduct:
+    """A row of WMMA, which 32 lanes compute together; `whole`: the form of RDNA 3, with whole rows in a lane."""
+    a, acc = of
+    signed = "false" if a is DType.uint8 else "true"
+    bytes = a.bits == 8 and not a.is_float()
+    return MatrixProduct(
+        f"wmma.16x16x16.{a}.{'whole' if whole else 'parts'}",
+        a,
+        a,
+        acc,
+        (16, 16, 16),
+        ("wmma", "wmma_rows" if whole else "wmma_parts", feature),
+        f"llvm.amdgcn.wmma.{'i32' if bytes else 'f32'}.16x16x16.{kind}",
+        word,
+        "",
+        WAVES["wmma"],
+        16 if whole else 8,
+        whole,
+        (signed, "b", signed, "a", "acc", "false") if bytes else ("b", "a", "acc"),
+    )
+
+
 _F16, _BF16, _F32, _F64 = DType.float16, DType.bfloat16, DType.float32, DType.float64
 _I32 = DType.int32
+_I8, _U8 = DType.int8, DType.uint8
+_E4M3, _E5M2, _E4M3_Z, _E5M2_Z = (
+    DType.float8_e4m3fn,
+    DType.float8_e5m2,
+    DType.float8_e4m3fnuz,
+    DType.float8_e5m2fnuz,
+)
 
 PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _mma(_F16, _F32, (16, 8, 16), "f16_mma", "f32.f32", "vector<2xf16>"),
     _mma(_BF16, _F32, (16, 8, 16), "bf16_mma", "bf16", "i32"),
     _mma(_F32, _F32, (16, 8, 8), "tf32_mma", "tf32", "i32", precision="tf32"),
-    _mma(DType.int8, _I32, (16, 8, 32), "int8_mma", "s8", "i32"),
-    _mma(DType.uint8, _I32, (16, 8, 32), "int8_mma", "u8", "i32"),
+    _mma(_I8, _I32, (16, 8, 32), "int8_mma", "s8", "i32"),
+    _mma(_U8, _I32, (16, 8, 32), "int8_mma", "u8", "i32"),
     _mma(_F64, _F64, (8, 8, 4), "f64_mma", "f64", "f64"),
+    _mfma((_F16, _F32), 32, "mfma_16_bytes", ".f16", "vector<8xf16>"),
+    _mfma((_F16, _F32), 16, "f16_mma", "f16", "vector<4xf16>"),
+    _mfma((_BF16, _F32), 32, "mfma_16_bytes", ".bf16", "vector<8xbf16>"),
+    _mfma((_BF16, _F32), 16, "bf16_mma", "bf16.1k", "vector<4xi16>"),
+    _mfma((_I8, _I32), 64, "mfma_16_bytes", ".i8", "vector<4xi32>"),
+    _mfma((_I8, _I32), 32, "mfma_8_bytes", ".i8", "i64"),
+    _mfma((_I8, _I32), 16, "int8_mma", "i8", "i32"),
+    *(
+        _mfma((a, _F32), 32, feature, f".{kind}.{kind}", "i64")
+        for a, feature, kind in (
+            (_E4M3, "fp8_ocp", "fp8"),
+            (_E5M2, "fp8_ocp", "bf8"),
+            (_E4M3_Z, "fp8_fnuz", "fp8"),
+            (_E5M2_Z, "fp8_fnuz", "bf8"),
+        )
+    ),
+    _mfma((_F32, _F32), 8, "tf32_mma", ".xf32", "vector<2xf32>", precision="tf32"),
+    _mfma((_F32, _F32), 4, "mfma", "f32", "f32"),
+    _mfma((_F64, _F64), 4, "f64_mma", "f64", "f64", scattered=True),
+    _wmma((_F16, _F32), "f16_mma", "f16", "vector<16xf16>", whole=True),
+    _wmma((_BF16, _F32), "bf16_mma", "bf16", "vector<16xi16>", whole=True),
+    _wmma((_I8, _I32), "int8_mma", "iu8", "vector<4xi32>", whole=True),
+    _wmma((_U8, _I32), "int8_mma", "iu8", "vector<4xi32>", whole=True),
+    _wmma((_F16, _F32), "f16_mma", "f16", "vector<8xf16>", whole=False),
+    _wmma((_BF16, _F32), "bf16_mma", "bf16", "vector<8xi16>", whole=False),
+    _wmma((_I8, _I32), "int8_mma", "iu8", "vector<2xi32>", whole=False),
+    _wmma((_U8, _I32), "int8_mma", "iu8", "vector<2xi32>", whole=False),
+    _wmma((_E4M3, _F32), "fp8_ocp", "fp8.fp8", "vector<2xi32>", whole=False),
+    _wmma((_E5M2, _F32), "fp8_ocp", "bf8.bf8", "vector<2xi32>", whole=False),
 )
 BY_NAME: Final = {row.name: row for row in PRODUCTS}
 
@@ -84,14 +228,18 @@ ELEMENTS: Final[tuple[tuple[DType, DType], ...]] = (
     (_F16, _F32),
     (_BF16, _F32),
     (_F32, _F32),
-    (DType.int8, _I32),
-    (DType.uint8, _I32),
+    (_I8, _I32),
+    (_U8, _I32),
     (_I32, _I32),
     (_F64, _F64),
+    (_E4M3, _F32),
+    (_E5M2, _F32),
+    (_E4M3_Z, _F32),
+    (_E5M2_Z, _F32),
 )
 
 
-def product_row(target: Target, a: DType, acc: DType, precision: str) -> MatrixProduct | None:
-    """The first row that a target has for these dtypes; None where elements are multiplied one by one."""
+def product_rows(target: Target, a: DType, acc: DType, precision: str) -> list[MatrixProduct]:
+    """The rows that a target has for these dtypes, the best ones first."""
     fits = (row for row in PRODUCTS if row.a is a and row.acc is acc and row.precision in ("", precision))
-    return next((row for row in fits if row.is_legal(target)), None)
+    return [row for row in fits if row.is_legal(target)]

@@ -1,8 +1,10 @@
 """Chooses the layouts of tiles, and moves tiles from one layout to another.
 
-On a GPU the lanes of a warp hold what the accumulators of `mma.sync` are: four lanes a row, two neighbouring columns
-each. Elementwise work, reductions and products need no moves among such tiles. On a CPU the threads hold whole rows, as
-vectors. Warps are arranged in a grid over the tile, whose form is the one choice there is.
+On a GPU the lanes of a warp hold what the sums of the target's matrix instructions are: some lanes a row, a few
+neighbouring columns each. Elementwise work, reductions and products need no moves among such tiles. On a CPU the threads
+hold whole rows, as vectors. Warps are arranged in a grid over the tile, whose form is the one choice there is.
+
+See also `targets.products.LaneForm`.
 """
 
 from __future__ import annotations
@@ -16,13 +18,12 @@ from ...ir.builder import Builder
 from ...ir.opcodes import OPCODES
 from ...ir.program import Op, PointerType, Value
 from ...targets.base import Target
+from ...targets.products import LaneForm, lane_form
 from ..evaluator import Evaluator, Point
 from ..language.grids import gpu_value, kernel_of
 from ..members.spans import when
 from ..values.tiles import Digit, TileAxis, TileLayout, TileValue
 
-QUAD = 4  # lanes that share a row
-PAIR = 2  # neighbouring columns of a lane
 ROWS, COLUMNS = 16, 8  # a warp holds a multiple of these
 CPU_COLUMNS = 16  # a thread of a CPU has at least so many neighbours, where the tile has them
 
@@ -32,51 +33,60 @@ def power_below(number: int) -> int:
     return 1 << (number.bit_length() - 1)
 
 
-def warp_grids(shape: tuple[int, int], warps: int) -> list[tuple[int, int]]:
-    """The arrangements of warps over a tile: how many along its rows and its columns."""
+def warp_grids(shape: tuple[int, int], warps: int, width: int = COLUMNS) -> list[tuple[int, int]]:
+    """The arrangements of warps over a tile: how many along its rows and its columns.
+
+    Warps that are side by side have multiples of `width` columns each.
+    """
     rows, columns = shape
     most = power_below(max(warps, 1))
     down = [1 << k for k in range(most.bit_length()) if rows == 1 or rows % (ROWS << k) == 0]
-    across = [1 << k for k in range(most.bit_length()) if columns == 1 or columns % (COLUMNS << k) == 0]
+    across = [1 << k for k in range(most.bit_length()) if k == 0 or columns == 1 or columns % (width << k) == 0]
     grids = [(m, n) for m in down for n in across if m * n <= most]
     used = max(m * n for m, n in grids)
     return [(m, n) for m, n in grids if m * n == used]
 
 
-def balanced(shape: tuple[int, int], warps: int) -> tuple[int, int]:
+def balanced(shape: tuple[int, int], warps: int, width: int = COLUMNS) -> tuple[int, int]:
     """The arrangement in which a warp reads the fewest elements of the operands of a product."""
     rows, columns = shape
-    return min(warp_grids(shape, warps), key=lambda grid: (rows / grid[0] + columns / grid[1], -grid[0]))
+    return min(warp_grids(shape, warps, width), key=lambda grid: (rows / grid[0] + columns / grid[1], -grid[0]))
 
 
-def by_rows(shape: tuple[int, int], warps: int) -> tuple[int, int]:
+def by_rows(shape: tuple[int, int], warps: int, width: int = COLUMNS) -> tuple[int, int]:
     """The arrangement in which as few warps as possible share a row."""
-    return max(warp_grids(shape, warps))
+    return max(warp_grids(shape, warps, width))
 
 
 def choose(target: Target, threads: int, shape: tuple[int, int], *, rows: bool = False) -> TileLayout:
     """The layout of a tile; `rows`: as few warps as possible shall share a row."""
     if not target.has_grid:
         return _of_cpu(threads, shape)
-    warps = threads // target.warp_size
-    grid = (by_rows if rows else balanced)(shape, warps)
-    return of_quads(target.warp_size, warps, shape, grid)
+    warps, form = threads // target.warp_size, lane_form(target)
+    grid = (by_rows if rows else balanced)(shape, warps, form.width)
+    return of_lanes(form, warps, shape, grid)
 
 
-def of_quads(lanes: int, warps: int, shape: tuple[int, int], grid: tuple[int, int]) -> TileLayout:
-    """The layout with four lanes a row, for a grid of warps."""
+def of_lanes(form: LaneForm, warps: int, shape: tuple[int, int], grid: tuple[int, int]) -> TileLayout:
+    """The layout in which the lanes of a warp are arranged by a form, for a grid of warps.
+
+    Where a warp has fewer columns than the form, or not a multiple of them, each lane has fewer neighbours.
+    """
     (rows, columns), (down, across) = shape, grid
-    groups = lanes // QUAD
-    lane_row, lane_column = Digit(QUAD, groups, 1), Digit(1, QUAD, PAIR)
+    lanes = form.rows * form.across
+    run = math.gcd(columns // across, form.width) // form.across or 1
+    row_divisor, column_divisor = (1, form.rows) if form.rows_first else (form.across, 1)
+    lane_row, lane_column = Digit(row_divisor, form.rows, 1), Digit(column_divisor, form.across, run)
     warp_row, warp_column = Digit(lanes, down, rows // down), Digit(lanes * down, across, columns // across)
     rest = Digit(lanes * down * across, max(warps // (down * across), 1), 0)
-    threads = tuple(d for d in (lane_column, lane_row, warp_row, warp_column, rest) if d.size > 1)
+    in_lanes = (lane_row, lane_column) if form.rows_first else (lane_column, lane_row)
+    threads = tuple(d for d in (*in_lanes, warp_row, warp_column, rest) if d.size > 1)
 
     def axis(size: int, digits: tuple[Digit, ...], offsets: list[int]) -> TileAxis:
         return TileAxis(size, tuple(d for d in digits if d.size > 1), tuple(offsets)) if size > 1 else _ONE
 
-    own_rows = list(range(0, rows // down, groups))
-    own_columns = [k + n for k in range(0, columns // across, QUAD * PAIR) for n in range(PAIR)]
+    own_rows = list(range(0, rows // down, form.rows))
+    own_columns = [k + n for k in range(0, columns // across, form.across * run) for n in range(run)]
     return TileLayout(
         axis(rows, (lane_row, warp_row), own_rows), axis(columns, (lane_column, warp_column), own_columns), threads
     )

@@ -16,7 +16,7 @@ from ..values.describe import describe
 from ..values.tensors import KernelTensor, Stored
 from ..values.tiles import TileValue
 from . import layouts
-from .swizzles import LaidOut, RowSwizzle, is_laid_out, is_shared, neighbours_of, place_of, root_of, swizzle_of
+from .swizzles import LaidOut, RowSwizzle, is_laid_out, is_shared, neighbours_of, place_of, root_of, rows_apart, swizzle_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +108,35 @@ class DotOperand:
         attrs = layouts.alignment(self.dtype, width) if is_laid_out(tensor) else {}
         for k in range(0, count, width):
             pointer, offset = self.place(call, row, builder.iadd(column, builder.int_(k)))
+            loads.append(builder.one("load", [pointer, offset], SIMDType(self.dtype, width), **attrs))
+        return layouts.joined(builder, loads)
+
+    def along(
+        self, call: Point, at: tuple[Value, int], inner: tuple[Value, int], count: int, *, by_columns: bool
+    ) -> Value:
+        """Neighbours along the inner axis, of row `at` (or column, of b: `by_columns`) from `inner` on.
+
+        Both are numbers and constants to be added. Where rows of the matrix in memory that are that far apart have one
+        distance, the constant is one of the address.
+        """
+        builder, tensor = call.builder, self.tensor
+        assert tensor is not None
+        lies_along = self.turned == by_columns
+        (row, beyond), (column, behind) = (at, inner) if lies_along else (inner, at)
+        apart = rows_apart(builder, tensor, beyond)
+        row = row if apart is not None else builder.iadd(row, builder.int_(beyond))
+        column = builder.iadd(column, builder.int_(behind))
+        width, attrs = 1, {}
+        if lies_along and is_laid_out(tensor):
+            width = min(count, neighbours_of(tensor))
+            attrs = layouts.alignment(self.dtype, width)
+        elif lies_along and in_rows(tensor):
+            width = count
+        loads = []
+        for k in range(0, count, width):
+            steps = (builder.int_(0), builder.int_(k)) if lies_along else (builder.int_(k), builder.int_(0))
+            pointer, offset = place_of(tensor, builder, (builder.iadd(row, steps[0]), builder.iadd(column, steps[1])))
+            offset = builder.iadd(offset, builder.int_(apart or 0))
             loads.append(builder.one("load", [pointer, offset], SIMDType(self.dtype, width), **attrs))
         return layouts.joined(builder, loads)
 

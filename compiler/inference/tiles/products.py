@@ -1,7 +1,7 @@
 """Multiplies tiles: by the first row of the target's table of products that takes them.
 
 The row that every target has multiplies and adds elements: each thread reads the rows of `a` and the columns of `b` of
-its part of the result, in the order of the inner axis. Matrix instructions take fragments, which `fragments` reads.
+its part of the result, in the order of the inner axis. Matrix instructions take fragments, which `fragments` and `wave_fragments` read.
 
 See also `targets.products` (the table).
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Region, Value
-from ...targets.products import ELEMENTS, MatrixProduct, product_row
+from ...targets.products import ELEMENTS, MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
 from ..values.tiles import TileLayout, TileValue
-from . import fragments, layouts
+from . import fragments, layouts, wave_fragments
 from .operands import DotOperand
 
 UNROLLED = 4  # steps of the inner axis that are written out
@@ -42,24 +42,26 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
         text = f"gpu.dot of {m} x {k} and {inner} x {n} does not fit sums of {acc.shape[0]} x {acc.shape[1]}"
         hint = "a is M x K, b is K x N, acc is M x N; x.transpose() exchanges the axes of a view"
         raise call.error("EK0654", text, hint=hint)
-    row = _row(call, left.dtype, right.dtype, acc.dtype, precision)
+    rows = _rows(call, left.dtype, right.dtype, acc.dtype, precision)
     layouts.together(call)
     if acc.number is not None and isinstance(a, TileValue):
         layout = layouts.layout_for(call, "dot", acc.shape, rows=True)
         acc = layouts.moved(call, acc, layout)
     call.locate()
-    if row is not None and fragments.takes(row, acc.layout, k):
-        return fragments.multiply(call, row, left, right, acc)
+    for row in rows:
+        how = wave_fragments if row.form.rows_first else fragments
+        if how.takes(row, acc.layout, k):
+            return how.multiply(call, row, left, right, acc)
     return _by_elements(call, left, right, acc)
 
 
-def _row(call: Point, a: DType, b: DType, acc: DType, precision: str) -> MatrixProduct | None:
-    """The row of the target for these dtypes; None for the one that multiplies and adds elements."""
+def _rows(call: Point, a: DType, b: DType, acc: DType, precision: str) -> list[MatrixProduct]:
+    """The rows of the target for these dtypes; where none takes the tiles, elements are multiplied and added."""
     if a is not b or (a, acc) not in ELEMENTS:
         text = f"gpu.dot does not multiply {a} and {b} and add up in {acc}"
         known = ", ".join(f"{one} in {sums}" for one, sums in ELEMENTS)
         raise call.error("EK0655", text, hint=f"both operands have one dtype, with sums as in: {known}")
-    return product_row(call.evaluator.target, a, acc, precision)
+    return product_rows(call.evaluator.target, a, acc, precision)
 
 
 # *** by elements ***

@@ -1,0 +1,140 @@
+"""Multiplies by AMD's matrix instructions, whose fragments are 16 rows of `a`, or 16 columns of `b`, one in each lane.
+
+Lanes that have the same row have other elements of it; which ones does not matter, if those of `a` and `b` are the
+same. So a tile is a fragment of `a` as it is if no two warps share one of its rows: `b` is then read in its order.
+
+See also `targets.products` (which lane has what).
+"""
+
+from __future__ import annotations
+
+from ....dsl.diagnostics.dataclass import dataclass
+from ...ir.program import Value
+from ...targets.products import MatrixProduct
+from ..evaluator import Point
+from ..values.tiles import TileLayout, TileValue
+from . import layouts
+from .layouts import lanes_of
+from .operands import DotOperand
+
+
+def takes(row: MatrixProduct, layout: TileLayout, depth: int) -> bool:
+    """Whether a row multiplies tiles of a layout: where each lane has as many neighbours as the instruction gives."""
+    return layout.columns.run >= row.form.run and depth % row.shape[2] == 0
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """Which elements along the inner axis a lane has: runs of `count` from `firsts` on, `apart` further in each group.
+
+    A group are the lanes that have the same elements.
+    """
+
+    apart: int
+    count: int
+    firsts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, row: MatrixProduct, step: int, chained: bool) -> _Inner:
+        """Those of a step; `chained`: in the order in which a tile has them."""
+        depth, each, form = row.shape[2], row.neighbours, row.form
+        if row.has_whole_rows:
+            return cls(0, each, (step * depth,))
+        if not chained:
+            return cls(each, each, (step * depth,))
+        if each >= form.run:
+            return cls(form.run, form.run, tuple(step * depth + k * form.width for k in range(each // form.run)))
+        steps = form.run // each
+        return cls(form.run, each, (step // steps * form.width + step % steps * each,))
+
+
+def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperand, acc: TileValue) -> TileValue:
+    """`acc + left @ right`, by the instruction of a row."""
+    builder, layout, form = call.builder, acc.layout, row.form
+    right = right.in_memory(call, "b")
+    chained = left.tile is not None and _is_fragment(row, left.tile, layout)
+    left = left if chained else left.in_memory(call, "a")
+    tall, wide = len(layout.rows.offsets), len(layout.columns.offsets) // form.run
+    sums = [[_run(call, acc, i, j, form.run) for j in range(wide)] for i in range(tall)]
+    attrs = layouts.warp_of(call)
+    columns = _columns(call, row, layout)
+    for step in range(left.shape[1] // row.shape[2]):
+        inner = _Inner.of(row, step, chained)
+        if chained:
+            assert left.tile is not None
+            first = [_of_tile(call, left.tile, i, inner, row) for i in range(tall)]
+        else:
+            rows = layouts.first_place(call, layout.rows)
+            first = [_read(call, row, left, (rows, form.rows * i), inner, by_columns=False) for i in range(tall)]
+        second = [_read(call, row, right, (columns, form.width * j), inner, by_columns=True) for j in range(wide)]
+        for i in range(tall):
+            for j in range(wide):
+                operands = [first[i], second[j], sums[i][j]]
+                sums[i][j] = builder.one("multiply_matrices", operands, sums[i][j].type, row=row.name, **attrs)
+    return _as_tile(call, acc, sums)
+
+
+def _group(call: Point, row: MatrixProduct) -> Value:
+    """The number of this lane among those that share a row."""
+    builder = call.builder
+    return builder.idiv(layouts.gpu_value(call, "lane_idx"), builder.int_(row.form.rows))
+
+
+def _columns(call: Point, row: MatrixProduct, layout: TileLayout) -> Value:
+    """The column of b that this lane brings for the first fragment.
+
+    An instruction that scatters columns gives group g those of numbers g, g + across, …: they stand for neighbours.
+    """
+    builder, form, lanes = call.builder, row.form, call.evaluator.target.warp_size
+    total = builder.irem(layouts.gpu_value(call, "lane_idx"), builder.int_(form.rows))
+    if row.scattered:
+        within = builder.imul(builder.irem(total, builder.int_(form.across)), builder.int_(form.run))
+        total = builder.iadd(within, builder.idiv(total, builder.int_(form.across)))
+    for digit in layout.columns.digits:
+        if digit.divisor >= lanes:
+            total = builder.iadd(total, builder.imul(layouts.digit_of(call, digit), builder.int_(digit.step)))
+    return total
+
+
+def _read(
+    call: Point, row: MatrixProduct, operand: DotOperand, at: tuple[Value, int], inner: _Inner, *, by_columns: bool
+) -> Value:
+    """A fragment from shared memory, of the row or column `at`: a number, and a constant to be added."""
+    builder = call.builder
+    group = builder.imul(_group(call, row), builder.int_(inner.apart))
+    parts = [operand.along(call, at, (group, first), inner.count, by_columns=by_columns) for first in inner.firsts]
+    return layouts.joined(builder, parts)
+
+
+def _is_fragment(row: MatrixProduct, tile: TileValue, layout: TileLayout) -> bool:
+    """Whether the lanes have of a tile what they have of fragments, in some order of the inner axis."""
+    own = tile.layout
+    alone = tuple((d.divisor, d.size) for d in own.columns.digits) == ((row.form.rows, row.form.across),)
+    return not row.has_whole_rows and own.rows == layout.rows and alone and own.columns.run >= row.form.run
+
+
+def _of_tile(call: Point, tile: TileValue, number: int, inner: _Inner, row: MatrixProduct) -> Value:
+    """The fragment of `a` that a row of a tile is."""
+    form, parts = row.form, []
+    for first in inner.firsts:
+        neighbours = _run(call, tile, number, first // form.width, form.run)
+        parts.append(lanes_of(call.builder, neighbours, first % form.width, inner.count))
+    return layouts.joined(call.builder, parts)
+
+
+def _run(call: Point, tile: TileValue, row: int, number: int, run: int) -> Value:
+    """Neighbours of a row of this thread: those of one fragment of sums."""
+    for segment, (start, length) in enumerate(tile.layout.columns.segments):
+        if start <= number * run < start + length:
+            return lanes_of(call.builder, tile.part(row, segment), number * run - start, run)
+    raise AssertionError(number)
+
+
+def _as_tile(call: Point, acc: TileValue, sums: list[list[Value]]) -> TileValue:
+    """The tile of fragments of sums."""
+    parts = []
+    for fragments in sums:
+        run = layouts.width_of(fragments[0])
+        for start, length in acc.layout.columns.segments:
+            parts.append(layouts.joined(call.builder, fragments[start // run : (start + length) // run]))
+    return TileValue(acc.dtype, acc.layout, tuple(parts))
