@@ -45,6 +45,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "f64_mma": "matrix products of f64",
     "int8_mma": "matrix products of 8-bit integers",
     "fp8_mma": "matrix products of 8-bit floats",
+    "fp8_mma_sync": "mma.sync of 8-bit floats, in a version of PTX that has it",
     "fp8_ocp": "8-bit floats with infinities or a NaN of all ones, as OCP defines them",
     "fp8_fnuz": "8-bit floats without a negative zero, whose NaN has its bits",
     "async_copy": "copies from global to shared memory that run next to the thread",

@@ -136,6 +136,9 @@ _RESIDENT: Final = {
 }
 
 
+FLOAT8_PTX: Final = 84  # ten times the first version of PTX in which mma.sync takes 8-bit floats
+
+
 def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: int) -> Target:
     """`ptx` is ten times the PTX version; `shared_memory` the opt-in maximum of one block."""
     return Target(
@@ -146,7 +149,7 @@ def _target(name: str, ptx: int, capabilities: frozenset[str], shared_memory: in
         cpu=name,
         features=f"+ptx{ptx}",
         format=PTX,
-        capabilities=capabilities,
+        capabilities=capabilities | ({"fp8_mma_sync"} if ptx >= FLOAT8_PTX else set()),
         intrinsics=_INTRINSICS if name == "sm_75" else _INTRINSICS_SM80,
         dots=_DOTS,
         lanes=32,

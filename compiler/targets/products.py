@@ -191,6 +191,8 @@ PRODUCTS: Final[tuple[MatrixProduct, ...]] = (
     _mma(_I8, _I32, (16, 8, 32), "int8_mma", "s8", "i32"),
     _mma(_U8, _I32, (16, 8, 32), "int8_mma", "u8", "i32"),
     _mma(_F64, _F64, (8, 8, 4), "f64_mma", "f64", "f64"),
+    _mma(_E4M3, _F32, (16, 8, 32), "fp8_mma_sync", "f32.e4m3.e4m3.f32", "i32"),
+    _mma(_E5M2, _F32, (16, 8, 32), "fp8_mma_sync", "f32.e5m2.e5m2.f32", "i32"),
     _mfma((_F16, _F32), 32, "mfma_16_bytes", ".f16", "vector<8xf16>"),
     _mfma((_F16, _F32), 16, "f16_mma", "f16", "vector<4xf16>"),
     _mfma((_BF16, _F32), 32, "mfma_16_bytes", ".bf16", "vector<8xbf16>"),

@@ -61,7 +61,7 @@ def attend_by_tiles(
     width = WIDTHS[0] if size <= WIDTHS[0] else WIDTHS[1] if size <= WIDTHS[1] else WIDTHS[2]
     N = 64 if width < WIDTHS[2] else 32
     if m <= FEW:
-        _launch(group, tensors, mask, masked, how, bounds, (FEW, N, width, 32))
+        _launch(group, tensors, mask, masked, how, bounds, (FEW, N, width, gpu.warp_size))
     elif query.is_known(-2) and m <= 64:
         _launch(group, tensors, mask, masked, how, bounds, (64, N, width, 128))
     else:

@@ -18,9 +18,9 @@ from typing import Any
 
 from ...dsl import AnyDType, AnyTensor, Bool, Index, Parts, ceildiv, compiled_for, float32, gpu, min, select
 
-LARGE = (128, 128, 128)  # rows and columns of a tile, and threads
-SMALL = (64, 64, 128)
-FLAT_ROWS = (16, 128, 128)
+LARGE = (128, 128, 4)  # rows and columns of a tile, and warps
+SMALL = (64, 64, 4)
+FLAT_ROWS = (16, 128, 4)
 PIECE = 16  # bytes that are copied at once
 ENOUGH = 200  # blocks of large tiles that fill a GPU
 BAND = 8  # rows of tiles that are computed next to each other
@@ -61,7 +61,7 @@ def _launch(
     shape: tuple[int, int, int],
 ) -> None:
     batches, m, n, depth = sizes
-    M, N, threads = shape
+    M, N, warps = shape
     K, stages = _steps()
     down, across = ceildiv(m, M), ceildiv(n, N)
 
@@ -100,7 +100,7 @@ def _launch(
         group.wait()
         acc.cast(result.dtype).store(result.tile(row, column, (M, N)))
 
-    gpu.launch(block, grid=batches * down * across, block=threads)
+    gpu.launch(block, grid=batches * down * across, block=warps * gpu.warp_size)
 
 
 def comes_in_pieces(x: AnyTensor) -> Any:
@@ -123,7 +123,9 @@ def _steps() -> tuple[int, int]:
     most = compiled_for().shared_memory
     if most >= 192 * 1024:
         return 64, 3
-    return (64, 2) if most >= 128 * 1024 else (32, 3)
+    if most >= 128 * 1024:
+        return 64, 2
+    return (32, 3) if most >= 96 * 1024 else (32, 2)
 
 
 def _right_stages(dtype: AnyDType, shape: tuple[int, int, int], transposed: bool) -> Any:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support import harness, simulated
-from support.gpu_cases_tiles import CASES
+from support.gpu_case import GPUS, GpuCase
+from support.gpu_cases_tiles import CASES, product
 
 from einkorn.compiler.pipeline import typed_program
 from einkorn.compiler.targets import lookup
+from einkorn.compiler.targets.products import PRODUCTS, MatrixProduct, product_rows
 from einkorn.dsl import DType
 from einkorn.dsl.diagnostics.errors import EinkornError
 from einkorn.graph import Accelerator
@@ -107,3 +109,26 @@ def test_a_product_is_matrix_instructions() -> None:
     loop = ptx[: ptx.rindex("mma.sync")]
     assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx)) == 8
     assert len(re.findall(r"ldmatrix", loop)) == 6 and "cp.async" in ptx and ".local" not in ptx
+
+
+def multiplied_by(row: MatrixProduct) -> GpuCase:
+    """A product of the dtypes of a row, whose steps are so long that the row takes them."""
+    dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
+    if row.precision:
+        return product(dtype, 32, 32, 2 * depth, 4e-3, op="turned", precision=row.precision)
+    op = "product" if row.acc is row.a or row.a.bits == 16 else f"product_{'in_float32' if row.a.is_float() else 'of_bytes'}"
+    bound = 0.0 if op == "product_of_bytes" else 1e-2 if row.a.bits == 16 else 1e-5
+    return product(dtype, 16, 32, 2 * depth, bound, op=op, K=depth)
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda row: row.name)
+def test_each_matrix_instruction(row: MatrixProduct) -> None:
+    """The interpreter has the places of elements from the manuals; what LLVM emits has the instruction's name."""
+    case = multiplied_by(row)
+    how = row.precision or "ieee"
+    name = next(each for each in GPUS if row in product_rows(lookup(each), row.a, row.acc, how))
+    assert f"'row': '{row.name}'" in str(typed_program(case.spec(), lookup(name))), name
+    case.check(case.interpret(name), lookup(name).lanes)
+    instruction = "mma.sync" if name.startswith("sm") else f"v_{row.name.partition('.')[0]}_"
+    size = "x".join(map(str, row.shape)) if name.startswith("gfx") else "m{}n{}k{}".format(*row.shape)
+    assert re.search(rf"{re.escape(instruction)}\S*{size}", case.compile(name).asm), name

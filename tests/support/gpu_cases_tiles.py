@@ -16,18 +16,18 @@ def _wide(*arrays: Array) -> list[Array]:
     return [array.astype(F64) for array in arrays]
 
 
-def _product(dtype: Any, m: int, n: int, k: int, bound: float, *, op: str = "product", **params: Any) -> GpuCase:
+def product(dtype: Any, m: int, n: int, k: int, bound: float, *, op: str = "product", **params: Any) -> GpuCase:
     name = f"tiles-{op}[{np.dtype(dtype).name}-{m}x{n}x{k}{'-' * bool(params)}{'-'.join(map(str, params.values()))}]"
-    turned = op == "turned"
+    turned = op == "turned", op in ("turned", "against_rows")
 
     def inputs() -> tuple[Array, ...]:
-        shapes = ((k, m), (n, k)) if turned else ((m, k), (k, n))
+        shapes = (k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)
         return numbers(dtype, *shapes[0], seed=m), numbers(dtype, *shapes[1], seed=n)
 
     def reference(a: Array, b: Array) -> Array:
-        wide = [array.astype(F64) for array in (a, b)]
-        result = wide[0].T @ wide[1].T if turned else wide[0] @ wide[1]
-        return result.astype(np.int32 if np.dtype(dtype).itemsize == 1 else dtype)
+        wide = [array.astype(F64).T if across else array.astype(F64) for array, across in zip((a, b), turned, strict=True)]
+        result = wide[0] @ wide[1]
+        return result.astype({"product_of_bytes": np.int32, "product_in_float32": F32}.get(op, dtype))
 
     return GpuCase(name, "tiles.py", f"tiles::{op}", inputs, reference, params, bound=bound, heavy=True)
 
@@ -104,18 +104,20 @@ CASES = (
     _copied(F32, 37, 16, N=16, block=128),
     _copied(F64, 20, 8, N=8, block=128),
     _copied(np.float16, 40, 32, N=32, block=64),
-    _product(F32, 40, 50, 24, 1e-5),
-    _product(F32, 64, 32, 64, 1e-5, M=32, N=16, K=16, stages=2, block=64),
-    _product(F64, 33, 47, 20, 1e-12),
-    _product(np.float16, 40, 56, 24, 2e-3),
-    _product(BF16, 33, 17, 9, 1e-2),
-    _product(BF16, 64, 64, 64, 1e-2, M=64, N=32, K=32, stages=3, block=128),
-    _product(np.int8, 33, 48, 40, 0.0, op="product_of_bytes"),
-    _product(np.uint8, 32, 32, 64, 0.0, op="product_of_bytes"),
-    _product(BF16, 40, 48, 32, 1e-2, op="turned"),
-    _product(np.float16, 32, 33, 20, 2e-3, op="turned"),
-    _product(F32, 40, 33, 24, 1e-5, op="turned"),
-    _product(F32, 32, 32, 32, 4e-3, op="turned", precision="tf32"),
+    product(F32, 40, 50, 24, 1e-5),
+    product(F32, 64, 32, 64, 1e-5, M=32, N=16, K=16, stages=2, block=64),
+    product(F64, 33, 47, 20, 1e-12),
+    product(np.float16, 40, 56, 24, 2e-3),
+    product(BF16, 33, 17, 9, 1e-2),
+    product(BF16, 64, 64, 64, 1e-2, M=64, N=32, K=32, stages=3, block=128),
+    product(np.int8, 33, 48, 40, 0.0, op="product_of_bytes"),
+    product(np.uint8, 32, 32, 64, 0.0, op="product_of_bytes"),
+    product(ml_dtypes.float8_e4m3fn, 33, 48, 64, 1e-5, op="product_in_float32", K=64),
+    product(np.float16, 40, 48, 64, 2e-3, op="against_rows"),
+    product(BF16, 40, 48, 32, 1e-2, op="turned"),
+    product(np.float16, 32, 33, 20, 2e-3, op="turned"),
+    product(F32, 40, 33, 24, 1e-5, op="turned"),
+    product(F32, 32, 32, 32, 4e-3, op="turned", precision="tf32"),
     _attention(F32, 40, 50, 32, 1e-5),
     _attention(np.float16, 33, 70, 32, 2e-3),
     _attention(BF16, 32, 64, 64, 1e-2, D=64),

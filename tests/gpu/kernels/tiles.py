@@ -13,6 +13,10 @@ from einkorn.dsl import (
     OutputTensor,
     ceildiv,
     exp,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
     float32,
     gpu,
     int32,
@@ -26,6 +30,7 @@ from einkorn.stdlib import ArgMax, Layout, Max, Sum
 
 T = TypeVar("T", bound=Numeric)
 F = TypeVar("F", bound=Floating)
+E = TypeVar("E", float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz)
 
 
 # *** products ***
@@ -101,6 +106,22 @@ def product_of_bytes(
     launch_product(out, a, b, ctx, int32, M, N, K, stages, block)
 
 
+@register("tiles::product_in_float32")
+def product_in_float32(
+    out: OutputTensor[float32, "m n"],
+    a: InputTensor[E, "m k"],
+    b: InputTensor[E, "k n"],
+    ctx: DeviceContext,
+    *,
+    M: int = 32,
+    N: int = 32,
+    K: int = 32,
+    stages: int = 2,
+    block: int = 64,
+) -> None:
+    launch_product(out, a, b, ctx, float32, M, N, K, stages, block)
+
+
 def turned_block(out, a, b, M: int, N: int, K: int, precision: str):
     """a.T @ b.T: both operands are read across."""
     sa = gpu.shared[a.dtype](K, M, layout="dot")
@@ -136,6 +157,30 @@ def turned(
         block=64,
         parameters={"M": 32, "N": 32, "K": 16, "precision": precision},
     )
+
+
+def against_rows_block(out, a, b, M: int, N: int, K: int):
+    """a @ b.T: both operands are read along their rows."""
+    sa = gpu.shared[a.dtype](M, K, layout="dot")
+    sb = gpu.shared[b.dtype](N, K, layout="dot")
+    row, column = gpu.block_idx.y, gpu.block_idx.x
+    acc = gpu.tile[float32](M, N)
+    for k in range(ceildiv(a.dim(1), K)):
+        gpu.copy_async(sa, a.tile(row, k, (M, K)))
+        gpu.copy_async(sb, b.tile(column, k, (N, K)))
+        gpu.commit().wait()
+        gpu.barrier()
+        acc = gpu.dot(sa, sb.transpose(), acc)
+        gpu.barrier()
+    acc.cast(out.dtype).store(out.tile(row, column, (M, N)))
+
+
+@register("tiles::against_rows")
+def against_rows(
+    out: OutputTensor[F, "m n"], a: InputTensor[F, "m k"], b: InputTensor[F, "n k"], ctx: DeviceContext
+) -> None:
+    grid = (ceildiv(out.dim(1), 32), ceildiv(out.dim(0), 32))
+    ctx.launch(against_rows_block, out, a, b, grid=grid, block=128, parameters={"M": 32, "N": 32, "K": 32})
 
 
 # *** attention ***
