@@ -1,8 +1,8 @@
 """Lists the ways in which matrices are multiplied: a row for each instruction, and for the dtypes that elements have.
 
-The first row that a target has, for the dtypes of a product and its sizes, is the one that it uses; where there is none,
-elements are multiplied and added one by one, which every target does for the dtypes of `ELEMENTS`. Facts are from NVIDIA's PTX ISA
-manual, "Warp Level Matrix Multiply-Accumulate Instructions", and from AMD's instruction set manuals of CDNA 2 to 4
+The first row that a target has, for the dtypes of a product and its sizes, is the one that it uses. Where there is none,
+elements are multiplied and added one by one, which every target does for the dtypes of `ELEMENTS`. Facts are from
+NVIDIA's PTX ISA manual, "Warp Level Matrix Multiply-Accumulate Instructions", and from AMD's instruction set manuals of CDNA 2 to 4
 (MFMA), RDNA 3 and RDNA 4 (WMMA).
 
 Fragments of `mma.sync` have one form. A word is 32 bits, or one element where that is wider, and has `e` elements. Lane
@@ -13,7 +13,8 @@ number l of a warp has
     of acc   row l // 4 + 8 * k, columns 2 * (l % 4) and the next
 
 AMD's instructions give a lane one column of the result, and several of its rows. So they are given the columns of b
-first and the rows of a second: what they compute is the transposed result, of which a lane has one row and `run` columns.
+first and the rows of a second: what they compute is the transposed result, of which a lane has one row and `run`
+columns.
 With `e` neighbours of an operand, lane number l has
 
     of a     row l % 16, elements from e * (l // 16) on; all elements of the row where `e` is their number

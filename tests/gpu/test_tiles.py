@@ -116,7 +116,8 @@ def multiplied_by(row: MatrixProduct) -> GpuCase:
     dtype, depth = row.a.to_numpy(), max(row.shape[2], 16)
     if row.precision:
         return product(dtype, 32, 32, 2 * depth, 4e-3, op="turned", precision=row.precision)
-    op = "product" if row.acc is row.a or row.a.bits == 16 else f"product_{'in_float32' if row.a.is_float() else 'of_bytes'}"
+    of_narrow = "product_in_float32" if row.a.is_float() else "product_of_bytes"
+    op = "product" if row.acc is row.a or row.a.bits == 16 else of_narrow
     bound = 0.0 if op == "product_of_bytes" else 1e-2 if row.a.bits == 16 else 1e-5
     return product(dtype, 16, 32, 2 * depth, bound, op=op, K=depth)
 

@@ -174,6 +174,7 @@ FAULTS: Mapping[str, Fault] = {
         },
         (0,),
         (0x70009,),
+        r"(?m)^\s*ds_(load|read)_u(8|16)_d16_hi",
     ),
     "local reads": Fault(
         "a load from local memory reads for lanes that are off, at whatever address their register holds",

@@ -25,7 +25,7 @@ def product(dtype: Any, m: int, n: int, k: int, bound: float, *, op: str = "prod
         return numbers(dtype, *shapes[0], seed=m), numbers(dtype, *shapes[1], seed=n)
 
     def reference(a: Array, b: Array) -> Array:
-        wide = [array.astype(F64).T if across else array.astype(F64) for array, across in zip((a, b), turned, strict=True)]
+        wide = [array.T if across else array for array, across in zip(_wide(a, b), turned, strict=True)]
         result = wide[0] @ wide[1]
         return result.astype({"product_of_bytes": np.int32, "product_in_float32": F32}.get(op, dtype))
 

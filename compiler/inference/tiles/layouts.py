@@ -1,8 +1,8 @@
 """Chooses the layouts of tiles, and moves tiles from one layout to another.
 
 On a GPU the lanes of a warp hold what the sums of the target's matrix instructions are: some lanes a row, a few
-neighbouring columns each. Elementwise work, reductions and products need no moves among such tiles. On a CPU the threads
-hold whole rows, as vectors. Warps are arranged in a grid over the tile, whose form is the one choice there is.
+neighbouring columns each. Elementwise work, reductions and products need no moves among such tiles. On a CPU the
+threads hold whole rows, as vectors. Warps are arranged in a grid over the tile, whose form is the one choice there is.
 
 See also `targets.products.LaneForm`.
 """

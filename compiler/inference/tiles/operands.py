@@ -16,7 +16,17 @@ from ..values.describe import describe
 from ..values.tensors import KernelTensor, Stored
 from ..values.tiles import TileValue
 from . import layouts
-from .swizzles import LaidOut, RowSwizzle, is_laid_out, is_shared, neighbours_of, place_of, root_of, rows_apart, swizzle_of
+from .swizzles import (
+    LaidOut,
+    RowSwizzle,
+    is_laid_out,
+    is_shared,
+    neighbours_of,
+    place_of,
+    root_of,
+    rows_apart,
+    swizzle_of,
+)
 
 
 @dataclass(frozen=True, eq=False)

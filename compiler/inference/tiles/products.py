@@ -1,9 +1,9 @@
 """Multiplies tiles: by the first row of the target's table of products that takes them.
 
 The row that every target has multiplies and adds elements: each thread reads the rows of `a` and the columns of `b` of
-its part of the result, in the order of the inner axis. Matrix instructions take fragments, which `fragments` and `wave_fragments` read.
+its part of the result, in the order of the inner axis. Matrix instructions take fragments.
 
-See also `targets.products` (the table).
+See also `targets.products` (the table), `fragments` and `wave_fragments` (who read them).
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
         acc = layouts.moved(call, acc, layout)
     call.locate()
     for row in rows:
-        how = wave_fragments if row.form.rows_first else fragments
-        if how.takes(row, acc.layout, k):
-            return how.multiply(call, row, left, right, acc)
+        if row.form.rows_first and wave_fragments.takes(row, acc.layout, k):
+            return wave_fragments.multiply(call, row, left, right, acc)
+        if not row.form.rows_first and fragments.takes(row, acc.layout, k):
+            return fragments.multiply(call, row, left, right, acc)
     return _by_elements(call, left, right, acc)
 
 

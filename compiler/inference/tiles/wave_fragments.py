@@ -12,6 +12,7 @@ from ....dsl.diagnostics.dataclass import dataclass
 from ...ir.program import Value
 from ...targets.products import MatrixProduct
 from ..evaluator import Point
+from ..language.grids import gpu_value
 from ..values.tiles import TileLayout, TileValue
 from . import layouts
 from .layouts import lanes_of
@@ -77,7 +78,7 @@ def multiply(call: Point, row: MatrixProduct, left: DotOperand, right: DotOperan
 def _group(call: Point, row: MatrixProduct) -> Value:
     """The number of this lane among those that share a row."""
     builder = call.builder
-    return builder.idiv(layouts.gpu_value(call, "lane_idx"), builder.int_(row.form.rows))
+    return builder.idiv(gpu_value(call, "lane_idx"), builder.int_(row.form.rows))
 
 
 def _columns(call: Point, row: MatrixProduct, layout: TileLayout) -> Value:
@@ -86,7 +87,7 @@ def _columns(call: Point, row: MatrixProduct, layout: TileLayout) -> Value:
     An instruction that scatters columns gives group g those of numbers g, g + across, …: they stand for neighbours.
     """
     builder, form, lanes = call.builder, row.form, call.evaluator.target.warp_size
-    total = builder.irem(layouts.gpu_value(call, "lane_idx"), builder.int_(form.rows))
+    total = builder.irem(gpu_value(call, "lane_idx"), builder.int_(form.rows))
     if row.scattered:
         within = builder.imul(builder.irem(total, builder.int_(form.across)), builder.int_(form.run))
         total = builder.iadd(within, builder.idiv(total, builder.int_(form.across)))
