@@ -1,9 +1,9 @@
 """Lists the ways in which matrices are multiplied: a row for each instruction, and for the dtypes that elements have.
 
-The first row that a target has, for the dtypes of a product and its sizes, is the one that it uses. Where there is none,
+The first row that a target has, for the dtypes of a product and its sizes, is the one that it uses. Where none is,
 elements are multiplied and added one by one, which every target does for the dtypes of `ELEMENTS`. Facts are from
-NVIDIA's PTX ISA manual, "Warp Level Matrix Multiply-Accumulate Instructions", and from AMD's instruction set manuals of CDNA 2 to 4
-(MFMA), RDNA 3 and RDNA 4 (WMMA).
+NVIDIA's PTX ISA manual, "Warp Level Matrix Multiply-Accumulate Instructions", and from AMD's instruction set manuals of
+CDNA 2 to 4 (MFMA), RDNA 3 and RDNA 4 (WMMA).
 
 Fragments of `mma.sync` have one form. A word is 32 bits, or one element where that is wider, and has `e` elements. Lane
 number l of a warp has
