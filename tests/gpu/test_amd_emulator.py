@@ -45,8 +45,13 @@ LEFT_OUT = {
 }
 
 # Instructions that the emulator does not know, or for which it writes C that is none: MFMA as gfx90a encodes it, and
-# that of float64 and of bytes.
-UNKNOWN = {"gfx90a": "v_mfma_", "gfx942": "v_mfma_(f64|i32)", "gfx950": "v_mfma_(f64|i32)"}
+# that of float64 and of bytes, and WMMA of 8-bit floats, which it takes for halves.
+UNKNOWN = {
+    "gfx90a": "v_mfma_",
+    "gfx942": "v_mfma_(f64|i32)",
+    "gfx950": "v_mfma_(f64|i32)",
+    "gfx1201": r"v_wmma_\w+_[bf]{1,2}8",
+}
 
 needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 

@@ -3,7 +3,7 @@
 The row that every target has multiplies and adds elements: each thread reads the rows of `a` and the columns of `b` of
 its part of the result, in the order of the inner axis. Matrix instructions take fragments.
 
-See also `targets.products` (the table), `fragments` and `wave_fragments` (who read them).
+See also `targets.products` (the table), `fragments` and `wave_fragments` (their fragments).
 """
 
 from __future__ import annotations
