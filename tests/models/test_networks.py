@@ -22,7 +22,7 @@ SPREADS = 4  # the position of a variance among the inputs of a batch normalizat
 
 
 def with_weights(model: Any) -> Any:
-    """The model with random numbers in the place of each `ConstantOfShape`; the input of a last softmax is an output."""
+    """The model with random numbers in the place of each `ConstantOfShape`; a last softmax shows its input."""
     random = np.random.default_rng(0)
     shapes = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     nodes = list(model.graph.node)
