@@ -79,6 +79,12 @@ def _clamped(array: Array) -> Array:
     return np.round(np.clip(array, -LIMIT, LIMIT))
 
 
+def _summed(mesh: Axes, values: list[ByRank], p: Parameters) -> ByRank:
+    """Sums of whole numbers have 64 bits, as in NumPy."""
+    totals = [(array, wide(array).sum(p["axis"], keepdims=True)) for array in values[0]]
+    return [total if array.dtype.kind in "iu" else total.astype(array.dtype) for array, total in totals]
+
+
 def _sharded(mesh: Axes, values: list[ByRank], p: Parameters) -> ByRank:
     made = []
     for rank, array in enumerate(values[0]):
@@ -116,7 +122,7 @@ RULES: dict[str, Rule] = {
     "maximum": _local(lambda p, x, y: np.maximum(x, y)),
     "minimum": _local(lambda p, x, y: np.minimum(x, y)),
     "matmul": _local(lambda p, x, y: x @ y),
-    "sum": _local(lambda p, x: x.sum(p["axis"], keepdims=True)),
+    "sum": _summed,
     "max": _local(lambda p, x: x.max(p["axis"], keepdims=True)),
     "min": _local(lambda p, x: x.min(p["axis"], keepdims=True)),
     "clamp": _local(lambda p, x: _clamped(x)),

@@ -154,6 +154,8 @@ class Writer:
             bits = math.log2(max(values[0].bound, 1))
         all_places = sum(v.places for v in values) + places
         dtype = p["dtype"] if name == "cast" else values[0].dtype
+        if name == "sum" and not values[0].is_float:
+            dtype = "int64"
         if bits + all_places >= BITS[dtype] or (all_places and not DType[dtype].is_float()):
             loose = next((k for k in operands if self.values[k].bound > LIMIT or self.values[k].places), None)
             return None if loose is None else self.add("clamp", loose)
@@ -192,7 +194,7 @@ def cast(w: Writer) -> None:
 
 
 def reduction(w: Writer) -> None:
-    x = w.any(lambda v: v.staged.rank > 0 and v.dtype != "int8")
+    x = w.any(lambda v: v.staged.rank > 0)
     if x is None:
         return
     value = w.values[x]
