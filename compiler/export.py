@@ -19,7 +19,7 @@ from .codegen.elf.blobs import Blob
 from .codegen.elf.linker import write_relocatable, write_shared
 from .codegen.elf.object_file import ObjectFile, read_object
 from .codegen.elf.symbols import aliased, as_object, only, renamed
-from .codegen.llvm import emit_object
+from .codegen.kept import kept_object
 from .doors.c import c_text
 from .groups import EntryObjects
 from .runtime.float_modes import float_modes_object
@@ -140,8 +140,8 @@ def _graph_object(graph: ExportGraph) -> ObjectFile:
     private = replace(spec, name=_DOOR)
     names = {f"ek_weight_{k}": _array_symbol(number) for k, number in enumerate(graph.weights)}
     names |= dict(zip(public_symbols(private), public_symbols(spec), strict=True))
-    parts.append(renamed(emit_object(c_text(private, base), base, level=2), names))
-    messages = read_object(emit_object(messages_text(spec.messages, hook=spec.prints), base, level=2))
+    parts.append(renamed(kept_object(c_text(private, base), base), names))
+    messages = read_object(kept_object(messages_text(spec.messages, hook=spec.prints), base))
     parts.append(renamed(messages, {"ek_describe": f"{spec.name}_describe"}))
     return only(parts, public_symbols(replace(spec, threads=False)))
 

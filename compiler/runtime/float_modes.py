@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...dsl.diagnostics.errors import TargetError
-from ..codegen.llvm import emit_object
+from ..codegen.kept import kept_object
 from ..targets import Target
 
 _TEXT: Final = """
@@ -31,4 +31,4 @@ def float_modes_object(target: Target) -> bytes:
     """
     if target.system is None:
         raise TargetError(f"there are no float modes for {target.name}", code="EK0609")
-    return emit_object(target.system.float_modes + _TEXT, target, level=2)
+    return kept_object(target.system.float_modes + _TEXT, target)

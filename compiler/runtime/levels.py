@@ -16,7 +16,7 @@ from ...dsl.contract import abi
 from ...dsl.package import elf
 from ..codegen.elf.object_file import ObjectFile, Section, Symbol
 from ..codegen.elf.symbols import only
-from ..codegen.llvm import emit_object
+from ..codegen.kept import kept_object
 from ..targets import Target, lookup
 from ..targets.cpu import LEVELS
 
@@ -79,7 +79,7 @@ def levels_object(names: Sequence[str], target: Target, function: str = abi.ENTR
         *(name for name in reversed(tuple(LEVELS)) if name in names),
         *(name for name in names if name not in LEVELS),
     ]
-    door = emit_object(level_text(order, function), base, level=2)
+    door = kept_object(level_text(order, function), base)
     parts: list[bytes | ObjectFile] = [door]
     if base.architecture == "x86_64":
         parts.append(processor_object())

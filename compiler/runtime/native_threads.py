@@ -27,7 +27,7 @@ from typing import Final
 from ...dsl.contract import abi
 from ...dsl.contract.abi import PoolState
 from ...dsl.diagnostics.errors import TargetError
-from ..codegen.llvm import emit_object
+from ..codegen.kept import kept_object
 from ..targets import Target
 from ..targets.base import ThreadSystem
 from .thread_pool import pool_text, with_fields
@@ -52,7 +52,7 @@ def threads_object(target: Target) -> bytes:
         TargetError: the target is not a Linux CPU.
     """
     system = _system(target)
-    return emit_object(pool_text(target) + _filled(_THREADS + _SIGNALS, system) + system.float_modes, target, level=2)
+    return kept_object(pool_text(target) + _filled(_THREADS + _SIGNALS, system) + system.float_modes, target)
 
 
 def stack_object(target: Target) -> bytes:
@@ -62,7 +62,7 @@ def stack_object(target: Target) -> bytes:
         TargetError: the target is not a Linux CPU.
     """
     text = "declare i64 @syscall(i64, ...)\n" + _STACKS + _SIGNALS
-    return emit_object(_filled(text, _system(target)), target, level=2)
+    return kept_object(_filled(text, _system(target)), target)
 
 
 def _system(target: Target) -> ThreadSystem:
