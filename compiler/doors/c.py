@@ -27,7 +27,7 @@ from ...dsl.diagnostics.errors import TargetError
 from ...dsl.signature.dims import names_in
 from ..ir.llvm_text import FunctionText
 from ..targets import Target
-from .c_calls import FAILURES, HEAD, REPORTS, PlainCallText
+from .c_calls import HEAD, REPORTS, PlainCallText
 from .c_sizes import SMALL, PlanText
 from .c_stages import StagedCallText
 from .c_tables import DescriptorText, array_text, run_function, tables_text
@@ -47,7 +47,7 @@ def c_text(spec: ExportSpec, target: Target) -> str:
         raise TargetError(f"there are no doors for {target.name}", code="EK0609")
     plans = PlanText(spec)
     describe = f"declare i64 @{spec.name}_describe(ptr, ptr, i64)\n"
-    head = f"{DECLARATIONS}{describe}{HEAD}{target.system.float_modes}{FAILURES}{REPORTS if spec.reports else ''}"
+    head = f"{DECLARATIONS}{describe}{HEAD}{target.system.float_modes}{REPORTS if spec.reports else ''}"
     parts = [head, tables_text(spec), *weights_texts(spec)]
     parts += [array_text("fixed", "i64", [f"i64 {word}" for word in plans.fixed])] if plans.fixed else []
     parts += [plans.text(stage) for stage in range(spec.stages)]
@@ -83,7 +83,7 @@ class _PublicText:
 
     def _handing(self, name: str, parameters: Sequence[str], to: str, result: str = "i32") -> str:
         """A function that hands its parameters on: sizes as an array, tensors as one, the others as they are."""
-        f = FunctionText(f"@{self.spec.name}{name}", result, parameters, attributes=f"|{SMALL}")
+        f = FunctionText(f"@{self.spec.name}{name}", result, parameters, attributes=f"dso_local|{SMALL}")
         given = []
         if to == run_function(self.spec):
             given.append("ptr %plan")
@@ -101,7 +101,7 @@ class _PublicText:
         spec, shown = self.spec, shown_late(self.spec)
         late = [f"ptr %k{k}" for k in shown]
         given = [*self.inputs, *self.sizes, *self.outputs, *late]
-        f = FunctionText(f"@{spec.name}", "i32", [*given, "ptr %why"], attributes=f"|{SMALL}")
+        f = FunctionText(f"@{spec.name}", "i32", [*given, "ptr %why"], attributes=f"dso_local|{SMALL}")
         if spec.stages == 1 and not spec.temps and not spec.looks_at_stacks and len(given) < _IN_REGISTERS:
             words = [*given, "ptr null", "ptr %why"]
             f.leave(f.call(f"@{spec.name}_in", words, "i32"))

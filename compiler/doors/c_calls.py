@@ -33,9 +33,12 @@ declare i32 @ek_stack_has(i64)
 declare i32 @ek_stack_call(ptr, ptr, i64)
 """
 
+# Functions that calls seldom reach. They lie behind `@run`, where its jumps to them are short.
+COLD: Final = f'noinline cold {SMALL} section ".text"'
+
 # fail(why, row, expected, got) -> the row's status.
 FAILURES: Final = f"""
-define internal i32 @fail(ptr %why, i64 %row, i64 %expected, i64 %got) noinline cold minsize optsize {{
+define internal i32 @fail(ptr %why, i64 %row, i64 %expected, i64 %got) {COLD} {{
 begin.:
   %known = getelementptr inbounds [{ROW_BYTES} x i8], ptr @rows, i64 %row
   %status = load i32, ptr %known
@@ -223,7 +226,7 @@ class CallText:
     def misplaced(self) -> str:
         """`i32 @misplaced(why, tensor, mask, address)`: the failure of a tensor that is null or wrongly aligned."""
         given = ["ptr %why", "i64 %tensor", "i64 %mask", "i64 %address"]
-        f = FunctionText("@misplaced", "i32", given, attributes=f"internal|noinline cold {SMALL}")
+        f = FunctionText("@misplaced", "i32", given, attributes=f"internal|{COLD}")
         first = f.select(f.compare("eq", "%address", 0), self.spec.row("null"), self.spec.row("aligned"))
         f.leave(self.failed(f, f.add("%tensor", first), f.add("%mask", 1), "%address"))
         return f.text()
@@ -328,7 +331,7 @@ class PlainCallText(CallText):
 
     def texts(self) -> list[str]:
         """The functions."""
-        functions = [self.misplaced(), self.run(), self.call_in(), self.call(), *self.call_with_stack()]
+        functions = [self.run(), self.misplaced(), FAILURES, self.call_in(), self.call(), *self.call_with_stack()]
         if self.spec.looks_at_stacks:
             functions.append(self.run_checked())
         return [*functions, self.workspace()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...dsl.contract.exports import ExportSpec
 from ..ir.llvm_text import FunctionText, Variable
-from .c_calls import CALL, CallText
+from .c_calls import CALL, FAILURES, CallText
 from .c_sizes import PLAN_BYTES
 
 
@@ -46,7 +46,7 @@ class StagedCallText(CallText):
         for variable in (*self.arenas, *self.results.values()):
             f.call("@free", [f"ptr {variable.value()}"])
         f.leave(self.status.value())
-        return "\n".join((self.misplaced(), f.text(), *self.call_with_stack()))
+        return "\n".join((f.text(), self.misplaced(), FAILURES, *self.call_with_stack()))
 
     def _first(self, step: int) -> int:
         """How many sizes the steps before one compute."""

@@ -195,7 +195,7 @@ def test_no_code_for_a_machine_has_its_text_without_a_row(exported: Exported) ->
 
 
 def test_code_around_the_kernel_of_the_smallest_graph() -> None:
-    """All functions of a door that takes one vector of a known size; without branches a door has less."""
+    """All functions of the door of a graph that takes one vector of a known size: 512 bytes at most."""
     x86 = lookup("x86-64-v2")
     options = ExportOptions(targets=("x86-64-v3",))
     model = graphs.load(lambda x: ops.relu(x), (F32, (64,)))
