@@ -25,6 +25,7 @@ from ...dsl import (
     float32,
     int8,
     max,
+    memcpy,
     min,
     register,
     scratch,
@@ -218,9 +219,7 @@ def broadcast(out: OutputTensor[S, "*s"], x: InputTensor[S, "*s"], node: Int64, 
 
 
 def _copy(out: AnyTensor, x: AnyTensor) -> None:
-    for position in range(x.size):
-        index = unravelled(position, x.shape)
-        out[index] = x[index]
+    _together(x, lambda source: memcpy(out.pointer(), source, x.size))
 
 
 @register("collective::permute", fuse=False, effects=True)
