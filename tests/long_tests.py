@@ -38,6 +38,7 @@ LONG = (
     "gpu/test_ptx_ops.py::test_irregular_ops",
     "gpu/test_ptx_ops.py::test_rows_along_axes",
     "gpu/test_simulated.py::test_gpu_kernels",
+    "gpu/test_tile_mistakes.py",
     "gpu/test_tile_products.py::test_attention_on_a_simulated_gpu",
     "gpu/test_tile_products.py::test_attention_of_any_number_of_queries",
     "gpu/test_tile_products.py::test_attention_with_masks_and_bounds",

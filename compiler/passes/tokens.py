@@ -110,9 +110,9 @@ def _check(launch: Op, function: ProgramFunction) -> None:
 def _unawaited(op: Op, waits: list[Op], launch: Op, function: ProgramFunction) -> CompileError:
     """The error for a copy or a group that may be under way when its kernel ends."""
     one = op.opcode is COPY_ASYNC
-    where = op.location
-    lines = [(wait.location.place.line, wait) for wait in waits if wait.location.place.file == where.place.file]
-    behind = [wait for line, wait in sorted(lines, key=lambda pair: pair[0]) if line >= where.place.line]
+    here, *callers = op.location.author()
+    lines = [(wait.location.place.line, wait) for wait in waits if wait.location.place.file == here.file]
+    behind = [wait for line, wait in sorted(lines, key=lambda pair: pair[0]) if line >= here.line]
     what = "this copy" if one else "this group of copies"
     labels = []
     if behind:
@@ -127,9 +127,9 @@ def _unawaited(op: Op, waits: list[Op], launch: Op, function: ProgramFunction) -
     return CompileError(
         f"{what} may be under way when its kernel ends",
         code="EK0622",
-        place=where.place,
-        labels=(Label(where.place, "begun here" if one else "made here"), *labels),
-        notes=[note, *(f"called from {place}" for place in where.chain()[1:])],
+        place=here,
+        labels=(Label(here, "begun here" if one else "made here"), *labels),
+        notes=[note, *(f"called from {place}" for place in callers)],
         op=function.op or None,
         hint=f"call {wait} on every way",
     )

@@ -15,6 +15,7 @@ from support import (
     gpu_cases_examples,
     gpu_cases_library,
     gpu_cases_memory,
+    gpu_cases_puzzles,
     gpu_cases_tiles,
     gpu_cases_views,
     gpu_cases_warps,
@@ -25,6 +26,7 @@ __all__ = ["CASES", "GPUS", "OTHER_ON_SM_75", "GpuCase"]
 
 CASES: tuple[GpuCase, ...] = (
     *gpu_cases_memory.CASES,
+    *gpu_cases_puzzles.CASES,
     *gpu_cases_warps.CASES,
     *gpu_cases_clusters.CASES,
     *gpu_cases_elements.CASES,
@@ -38,5 +40,5 @@ assert len({case.name for case in CASES}) == len(CASES), "two cases have one nam
 # How the names of cases begin whose PTX for sm_75 may be another than that for sm_90a; `tests/gpu/test_cases.py` looks.
 OTHER_ON_SM_75 = (
     *("atomic-combine", "warps shuffle int64", "warps shuffle parts", "warps parted", "collectives", "async copies"),
-    *("doubled", "biased", "turned", "order", "matmul", "attention", "softmax", "example", "tiles", "views"),
+    *("doubled", "biased", "turned", "order", "matmul", "attention", "softmax", "example", "tiles", "views", "puzzles"),
 )
