@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dsl import SIMD, AnyDType, AnyTensor, Index, Parts, ceildiv, gpu, max, stack, static_assert, struct, unroll
+from ..dsl import SIMD, AnyDType, AnyTensor, Index, Parts, ceildiv, fma, gpu, max, stack, static_assert, struct, unroll
 from .layout import Layout
 from .views import (
     Memory,
@@ -518,7 +518,7 @@ def copy_local_to_shared(to: LayoutTensor, source: LayoutTensor, threads: Parts)
 
 
 def outer_product_acc(sums: LayoutTensor, left: LayoutTensor, right: LayoutTensor) -> None:
-    """Adds `left[i] * right[j]` to `sums[i, j]`: views of a column, a row and a matrix of known sizes.
+    """Adds `left[i] * right[j]` to `sums[i, j]`, floats by `fma`: views of a column, a row and a matrix of known sizes.
 
     Raises:
         EinkornError: EK0215, sizes that do not fit.
@@ -531,7 +531,11 @@ def outer_product_acc(sums: LayoutTensor, left: LayoutTensor, right: LayoutTenso
     for i in unroll(own.sizes[0]):
         for j in unroll(own.sizes[1]):
             place = place_of(own, (i, j))
-            store_at(own.memory, place, load_at(own.memory, place, 1) + rows[i] * columns[j])
+            total = load_at(own.memory, place, 1)
+            if own.dtype.is_float():
+                store_at(own.memory, place, fma(rows[i], columns[j], total))
+            else:
+                store_at(own.memory, place, total + rows[i] * columns[j])
 
 
 def _copy_together(to: LayoutTensor, source: LayoutTensor, threads: Parts) -> None:

@@ -221,9 +221,11 @@ def load_inside(view: Viewed, index: Parts, fill: Parts) -> Parts:
     if view.width == 1:
         return load_at(view.memory, place, 1) if is_inside(view, place) else dtype(fill)
     empty = SIMD[dtype, view.width](fill)
-    if is_inside(view, place):
-        return view.memory.load(place, width=view.width, mask=lanes_inside(view, place), other=fill)
-    return empty
+    if not is_inside(view, place):
+        return empty
+    if has_whole(view, place):
+        return view.memory.load(place, width=view.width, align=view.width * dtype.bits // 8)
+    return view.memory.load(place, width=view.width, mask=lanes_inside(view, place), other=fill)
 
 
 def store_inside(view: Viewed, index: Parts, value: Parts) -> None:
@@ -235,6 +237,8 @@ def store_inside(view: Viewed, index: Parts, value: Parts) -> None:
         if is_inside(view, place):
             if view.width == 1:
                 store_at(view.memory, place, value)
+            elif has_whole(view, place):
+                view.memory.store(value, place, align=view.width * memory_dtype(view.memory).bits // 8)
             else:
                 view.memory.store(value, place, mask=lanes_inside(view, place))
 

@@ -42,6 +42,11 @@ def _spots(places: list[Place]) -> tuple[Spot, ...]:
     return tuple(dict.fromkeys((place.file, place.line) for place in places))
 
 
+def chains_of(artifact: Artifact) -> list[tuple[Spot, ...]]:
+    """The lines of each operation of the typed program: the innermost first, then the calls around it."""
+    return [_spots(op.location.chain()) for function in artifact.program.functions for op in walk(function.body)]
+
+
 # *** MLIR ***
 
 _LOCATION = re.compile(r" loc\((?:#loc(\d+)|unknown)\)$")

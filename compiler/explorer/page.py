@@ -34,6 +34,7 @@ from ..pipeline import Artifact, compile_entry
 from ..targets import Target, lookup
 from .listing import LISTINGS, ListingLine, Spot
 from .loop_reports import loop_reports
+from .machine_reports import machine_reports
 from .stage import choose_instance
 
 TITLES = {
@@ -76,6 +77,7 @@ def page_of(kernel: LoadedKernel, instance: Instance, targets: Sequence[str]) ->
         page.number_lines(lines)
     for machine, artifact in compiled:
         page.add_reports(machine, loop_reports(artifact))
+        page.add_reports(machine, machine_reports(artifact))
     panes = [page.source(), *(page.stage(machine, stage, lines) for machine, stage, lines in listings)]
     about = [kernel.schema.doc.split("\n")[0], str(instance), _needs(compiled)]
     return Template(files(__package__).joinpath("page.html").read_text("utf-8")).substitute(

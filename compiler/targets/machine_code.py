@@ -5,6 +5,7 @@ Neither needs a GPU. Both come with the CUDA toolkit and as packages: `nvidia-cu
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +16,8 @@ from .base import Target
 from .nvptx import assemble, find_tool
 
 KIND: Final = "cuda"  # of targets that have such code
+SECTION: Final = re.compile(r"\s*\.section\s+\.text\.([^,\s]+)")  # the head of a kernel
+_LIVE: Final = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/.*// \|\s*(\d*)")
 
 
 def check_disassembly(target: Target) -> None:
@@ -53,11 +56,32 @@ def disassemble(cubin: bytes, target: Target) -> str:
     Raises:
         TargetError: EK0602 nvdisasm is missing, or too old to know the code.
     """
+    return _nvdisasm(cubin, target, "--print-line-info")
+
+
+def live_registers(cubin: bytes, target: Target) -> dict[tuple[str, str], int]:
+    """How many registers of 32 bits are live at each instruction, by its kernel and its address.
+
+    Raises:
+        TargetError: EK0602 nvdisasm is missing, or too old to know the code.
+    """
+    found: dict[tuple[str, str], int] = {}
+    kernel = ""
+    for line in _nvdisasm(cubin, target, "--print-life-ranges").splitlines():
+        if section := SECTION.match(line):
+            kernel = section[1]
+        elif live := _LIVE.match(line):
+            found[kernel, live[1]] = int(live[2] or 0)
+    return found
+
+
+def _nvdisasm(cubin: bytes, target: Target, option: str) -> str:
+    """What nvdisasm writes about a cubin."""
     check_disassembly(target)
     with tempfile.TemporaryDirectory(prefix="einkorn-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
-        command = [str(find_tool("nvdisasm")), "--print-code", "--print-line-info", str(file)]
+        command = [str(find_tool("nvdisasm")), "--print-code", option, str(file)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         first = (run.stderr + run.stdout).strip().splitlines()[:1]
