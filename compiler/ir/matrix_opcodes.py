@@ -16,7 +16,9 @@ WARP_OF = {
 
 TOGETHER = Opcode(
     "together",
-    "all threads of the block come here together, and do not wait for each other",
+    "all threads of the block come here together, and do not wait for each other; attrs product: which row of"
+    " `targets.products` a product takes here, and why none before it",
+    attrs={"product": OpAttribute(lambda value: isinstance(value, str), required=False)},
     convergent=Scope.block,
     within="launch",
 )

@@ -11,6 +11,9 @@
 The threads look at the addresses themselves: that costs a few operations on what is the same in all of them, and saves
 a second kernel and a choice in host code. LLVM joins accesses side by side, that are known to be aligned.
 
+Where so many elements are known to be there that the grid fills any GPU twice as often, a thread does that for two
+groups, which are a block apart: it looks at the addresses once, and waits for both at the same time.
+
 A position is taken apart once for all elements of a thread: where the last axis has a multiple of them, `i % n` is a
 multiple too, and goes on by one, and `i // n` stays. Otherwise threads also process single elements.
 """
@@ -31,6 +34,7 @@ from ..targets import Target
 
 BITS = 128  # of an access at most
 MAX_OPERATIONS = 1024  # operations at most of all elements of a thread
+MANY_BLOCKS = 2048  # blocks, from which on threads have two groups of elements
 MIN_ELEMENTS = 16384  # elements that are not worth fewer threads
 
 
@@ -64,7 +68,8 @@ class _Plan:
     Attributes:
         position, total: the number of a thread's element, and how many there are.
         body: what is done for one.
-        width: how many a thread takes.
+        width: how many a thread takes side by side.
+        groups: how many of these it takes.
         pointers: what is read or written at the position, or at what is left of it by a divisor.
         divisors: of the position.
         same, own: what is done alike for all elements of a thread, and what is done for each.
@@ -74,6 +79,7 @@ class _Plan:
     total: Value
     body: Region
     width: int = 0
+    groups: int = 1
     pointers: list[Value] = field(default_factory=list)
     divisors: list[Value] = field(default_factory=list)
     same: list[Op] = field(default_factory=list)
@@ -152,7 +158,9 @@ def _width(sizes: list[int], divisors: list[Value], count: int) -> int:
 def _widen(builder: Builder, launch: Op, plan: _Plan) -> None:
     """Makes the new body, and the grid in front of it."""
     size = launch.operands[3].const
-    each = size * plan.width
+    many = plan.total.const is not None and plan.total.const >= MANY_BLOCKS * size * plan.width
+    plan.groups = 2 if many and 2 * plan.width * len(plan.own) <= MAX_OPERATIONS else 1
+    each = size * plan.width * plan.groups
     blocks = builder.idiv(builder.iadd(plan.total, builder.int_(each - 1)), builder.int_(each))
     old = launch.regions[0]
     ids = {op.attrs["which"]: op.results[0] for op in old.ops if op.opcode is GPU_ID}
@@ -172,10 +180,11 @@ def _widen(builder: Builder, launch: Op, plan: _Plan) -> None:
                 condition = builder.row("and_", [condition, builder.compare("eq", rest, builder.int_(0))])
         whole, single = Region(), Region()
         with builder.inside(whole):
-            vector = builder.iadd(builder.imul(block, builder.int_(size)), thread)
             for pointer, bytes in zip(plan.pointers, alignments, strict=True):
                 builder.add("assume_aligned", [pointer], align=bytes)
-            _whole(builder, plan, vector)
+            vector = builder.iadd(builder.imul(block, builder.int_(size * plan.groups)), thread)
+            for number in range(plan.groups):
+                _whole(builder, plan, builder.iadd(vector, builder.int_(number * size)))
             builder.end()
         with builder.inside(single):
             _single(builder, plan, first, thread, size)
@@ -239,7 +248,7 @@ def again(builder: Builder, op: Op, known: dict[int, Value]) -> None:
 
 def _single(builder: Builder, plan: _Plan, first: Value, thread: Value, size: int) -> None:
     """The elements one by one, so that neighbours are those of neighbouring threads."""
-    rounds = builder.for_loop(builder.int_(0), builder.int_(plan.width))
+    rounds = builder.for_loop(builder.int_(0), builder.int_(plan.width * plan.groups))
     builder.region.ops[-1].attrs["hints"] = LoopHints(rolled=True)
     with builder.inside(rounds):
         start = builder.iadd(first, builder.imul(rounds.args[0], builder.int_(size)))

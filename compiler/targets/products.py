@@ -107,9 +107,12 @@ class MatrixProduct:
         """Whether each lane has all elements of its row of an operand, which other lanes have as well."""
         return self.neighbours == self.shape[2]
 
-    def is_legal(self, target: Target) -> bool:
-        """Whether a target has it. A simulated one multiplies elements, so that each access is checked."""
-        return not target.simulates and all(target.supports(feature) for feature in self.features)
+    def missing(self, target: Target) -> str | None:
+        """Why a target does not have it; None where it does."""
+        if target.simulates:
+            return "a simulated GPU multiplies elements, so that each access is checked"
+        lacking = [feature for feature in self.features if not target.supports(feature)]
+        return f"{target.name} has no {lacking[0]}" if lacking else None
 
 
 def _mma(
@@ -242,7 +245,6 @@ ELEMENTS: Final[tuple[tuple[DType, DType], ...]] = (
 )
 
 
-def product_rows(target: Target, a: DType, acc: DType, precision: str) -> list[MatrixProduct]:
-    """The rows that a target has for these dtypes, the best ones first."""
-    fits = (row for row in PRODUCTS if row.a is a and row.acc is acc and row.precision in ("", precision))
-    return [row for row in fits if row.is_legal(target)]
+def product_rows(a: DType, acc: DType, precision: str) -> list[MatrixProduct]:
+    """The rows for these dtypes, the best ones of each kind of target first."""
+    return [row for row in PRODUCTS if row.a is a and row.acc is acc and row.precision in ("", precision)]

@@ -25,10 +25,14 @@ BLOCK = 8
 WORDS = 4  # of a row of a block
 
 
-def takes(row: MatrixProduct, layout: TileLayout, depth: int) -> bool:
-    """Whether a row multiplies tiles of a layout."""
+def misfit(row: MatrixProduct, layout: TileLayout, depth: int) -> str | None:
+    """Why a row does not multiply tiles of a layout; None where it does."""
     m, n, k = row.shape
-    return len(layout.rows.offsets) % (m // BLOCK) == 0 and layout.shape[1] % n == 0 and depth % k == 0
+    if len(layout.rows.offsets) % (m // BLOCK):
+        return f"a warp has not a multiple of {m} rows of the sums"
+    if layout.shape[1] % n:
+        return f"{layout.shape[1]} columns of sums are not a multiple of {n}"
+    return f"the inner size of {depth} is not a multiple of {k}" if depth % k else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -193,10 +193,10 @@ def filled(builder: Builder, dtype: DType, layout: TileLayout, number: Any) -> T
     return TileValue(dtype, layout, tuple(row * len(layout.rows.offsets)), number)
 
 
-def together(call: Point) -> None:
+def together(call: Point, **what: str) -> None:
     """Notes that all threads of the block come here together; see `passes.uniformity`."""
     call.locate()
-    call.builder.add("together", [])
+    call.builder.add("together", [], **what)
 
 
 def shared_buffer(evaluator: Evaluator, dtype: DType, count: int, name: str = "") -> Value:

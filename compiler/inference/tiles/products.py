@@ -11,6 +11,7 @@ from __future__ import annotations
 from ....dsl.types.dtype import INT, DType, SIMDType
 from ...ir.builder import Builder
 from ...ir.program import Region, Value
+from ...targets.base import Target
 from ...targets.products import ELEMENTS, MatrixProduct, product_rows
 from ..evaluator import Point
 from ..values.describe import describe
@@ -42,27 +43,48 @@ def dot(call: Point, a: object, b: object, acc: object, precision: object) -> Ti
         text = f"gpu.dot of {m} x {k} and {inner} x {n} does not fit sums of {acc.shape[0]} x {acc.shape[1]}"
         hint = "a is M x K, b is K x N, acc is M x N; x.transpose() exchanges the axes of a view"
         raise call.error("EK0654", text, hint=hint)
-    rows = _rows(call, left.dtype, right.dtype, acc.dtype, precision)
-    layouts.together(call)
+    _check_dtypes(call, left.dtype, right.dtype, acc.dtype)
     if acc.number is not None and isinstance(a, TileValue):
-        layout = layouts.layout_for(call, "dot", acc.shape, rows=True)
-        acc = layouts.moved(call, acc, layout)
-    call.locate()
-    for row in rows:
-        if row.form.rows_first and wave_fragments.takes(row, acc.layout, k):
-            return wave_fragments.multiply(call, row, left, right, acc)
-        if not row.form.rows_first and fragments.takes(row, acc.layout, k):
-            return fragments.multiply(call, row, left, right, acc)
-    return _by_elements(call, left, right, acc)
+        layouts.together(call)
+        acc = layouts.moved(call, acc, layouts.layout_for(call, "dot", acc.shape, rows=True))
+    row, why = _row(call.evaluator.target, left.dtype, acc, k, precision)
+    layouts.together(call, product=why)
+    if row is None:
+        return _by_elements(call, left, right, acc)
+    multiply = wave_fragments.multiply if row.form.rows_first else fragments.multiply
+    return multiply(call, row, left, right, acc)
 
 
-def _rows(call: Point, a: DType, b: DType, acc: DType, precision: str) -> list[MatrixProduct]:
-    """The rows of the target for these dtypes; where none takes the tiles, elements are multiplied and added."""
+def _check_dtypes(call: Point, a: DType, b: DType, acc: DType) -> None:
     if a is not b or (a, acc) not in ELEMENTS:
         text = f"gpu.dot does not multiply {a} and {b} and add up in {acc}"
         known = ", ".join(f"{one} in {sums}" for one, sums in ELEMENTS)
         raise call.error("EK0655", text, hint=f"both operands have one dtype, with sums as in: {known}")
-    return product_rows(call.evaluator.target, a, acc, precision)
+
+
+def _row(target: Target, dtype: DType, acc: TileValue, depth: int, precision: str) -> tuple[MatrixProduct | None, str]:
+    """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it."""
+    if target.simulates:
+        return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"
+    reasons = []
+    for row in product_rows(dtype, acc.dtype, precision):
+        if not target.supports(row.features[0]):
+            continue  # of another maker's GPUs
+        misfit = wave_fragments.misfit if row.form.rows_first else fragments.misfit
+        reason = row.missing(target) or misfit(row, acc.layout, depth)
+        if reason is None:
+            return row, _in_words(row.name, reasons)
+        reasons.append(f"not {row.name}, as {reason}")
+    if not reasons:
+        reasons.append(f"{target.name} has no matrix instruction of {dtype}")
+    rounded = product_rows(dtype, acc.dtype, "tf32") if precision == "ieee" else []
+    if any(row.precision and row.missing(target) is None for row in rounded):
+        reasons.append('precision="tf32" is not requested')
+    return None, _in_words("elements", reasons)
+
+
+def _in_words(chosen: str, reasons: list[str]) -> str:
+    return ": ".join([chosen, "; ".join(reasons)]) if reasons else chosen
 
 
 # *** by elements ***

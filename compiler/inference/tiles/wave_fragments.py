@@ -19,9 +19,11 @@ from .layouts import lanes_of
 from .operands import DotOperand
 
 
-def takes(row: MatrixProduct, layout: TileLayout, depth: int) -> bool:
-    """Whether a row multiplies tiles of a layout: where each lane has as many neighbours as the instruction gives."""
-    return layout.columns.run >= row.form.run and depth % row.shape[2] == 0
+def misfit(row: MatrixProduct, layout: TileLayout, depth: int) -> str | None:
+    """Why a row does not multiply tiles of a layout; None where it does: lanes have the neighbours that it gives."""
+    if layout.columns.run < row.form.run:
+        return f"a warp has not a multiple of {row.form.width} columns of the sums"
+    return f"the inner size of {depth} is not a multiple of {row.shape[2]}" if depth % row.shape[2] else None
 
 
 @dataclass(frozen=True)
