@@ -30,7 +30,7 @@ from .monoid import DTypes, Monoids, Terms
 ABREAST = 32  # columns that a block takes,
 SHARES = 8  # each of them by so many threads
 FULL = 288  # blocks that fill a GPU: two for each of its multiprocessors, or more
-REQUESTED = 4  # elements that a thread requests before it takes the first of them
+REQUESTED = 8  # elements that a thread requests before it takes the first of them
 LEAST = 128  # elements of a piece of a column
 
 
