@@ -193,9 +193,10 @@ def filled(builder: Builder, dtype: DType, layout: TileLayout, number: Any) -> T
     return TileValue(dtype, layout, tuple(row * len(layout.rows.offsets)), number)
 
 
-def together(call: Point, **what: str) -> None:
-    """Notes that all threads of the block come here together; see `passes.uniformity`."""
+def together(call: Point, product: str = "") -> None:
+    """Notes that all threads of the block come here together, see `passes.uniformity`; and what multiplies here."""
     call.locate()
+    what: dict[str, Any] = {"product": product} if product else {}
     call.builder.add("together", [], **what)
 
 

@@ -66,7 +66,7 @@ def _row(target: Target, dtype: DType, acc: TileValue, depth: int, precision: st
     """The row that multiplies, None for elements one by one; and in words, which one that is and why none before it."""
     if target.simulates:
         return None, "elements: a simulated GPU multiplies them one by one, so that each access is checked"
-    reasons = []
+    reasons: list[str] = []
     for row in product_rows(dtype, acc.dtype, precision):
         if not target.supports(row.features[0]):
             continue  # of another maker's GPUs
