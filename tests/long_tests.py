@@ -85,6 +85,7 @@ LONG = (
     "interop/test_jax_devices.py",
     "interop/test_jax_processes.py",
     "interop/test_numba.py",
+    "interop/test_ray.py",
     "interop/test_torch.py",
     "interop/test_torch_device.py",
     "interop/test_torch_disk_caches.py",

@@ -234,7 +234,7 @@ def test_the_package_list_is_the_tree() -> None:
     assert not strangers, f"not in any package: {strangers}"
 
 
-HEAVY = ("llvmlite", "torch_mlir", "mlir", "torch", "jax", "numba", "onnx", "cuda", "hip", "mpi4py", "dask")
+HEAVY = ("llvmlite", "torch_mlir", "mlir", "torch", "jax", "numba", "onnx", "cuda", "hip", "mpi4py", "dask", "ray")
 # What is about kernels on devices, of which a machine without a GPU has none; and what is opened late.
 FOR_DEVICES = {
     *("dsl.contract.checking", "dsl.contract.kernels", "graph.driver.checked_memory", "graph.driver.gpu"),

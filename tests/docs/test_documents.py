@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FIRST = ("README.md", "tour.md", "index.md")  # what is read first is run with all optimisation, as it is by readers
 # page -> the library, an extra, that its code calls kernels from
-WANTS = {"torch.md": "torch", "jax.md": "jax", "numba.md": "numba", "dask.md": "xarray"}
+WANTS = {"torch.md": "torch", "jax.md": "jax", "numba.md": "numba", "dask.md": "xarray", "ray.md": "ray"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?:#|//) ([\w./-]+\.(?:py|json|c))\n")
 
