@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RANKS = 4
-TIMEOUT = 2.0  # seconds, EINKORN_COLLECTIVE_TIMEOUT of the programs
+TIMEOUT = 2.0  # seconds, EINKORN_COLLECTIVE_TIMEOUT of the programs with an endless loop
 MARK = "TEST_OF_FAILING_RANKS"  # a variable that all processes of a program inherit
 HERE = "program.py"
 
@@ -33,11 +33,13 @@ import numpy as np
 from einkorn.distributed import Mesh, rank, size
 from einkorn.graph import DeviceRef, DType, Graph, InferenceSession, TensorType, ops
 
-how, which, delay = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+how, which, delay, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 mesh = Mesh({"model": size()})
 x = TensorType(DType.float32, ["n"], DeviceRef.CPU())
 model = InferenceSession(num_threads=1).load(Graph("total", lambda x: ops.allreduce.sum(x, mesh), [x]))
 model(np.ones(5001, np.float32))
+if how == "loop":
+    os.environ["EINKORN_COLLECTIVE_TIMEOUT"] = seconds  # all ranks have started by now
 for line in open("/proc/self/maps"):
     if "/dev/shm/" in line:
         print("has mapped", line.split()[5], flush=True)
@@ -97,11 +99,11 @@ def said(how: str, launcher: str, rank: int) -> str:
 def one(how: str, launcher: str, rank: int, delay: float) -> Outcome:
     """Runs a program in which a rank fails after some seconds."""
     mark = uuid.uuid4().hex
-    environment = os.environ | {MARK: mark, "EINKORN_COLLECTIVE_TIMEOUT": f"{TIMEOUT:g}"}
+    environment = os.environ | {MARK: mark}
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, HERE)
         program.write_text(PROGRAM)
-        command = [*LAUNCHERS[launcher], str(program), how, str(rank), f"{delay:.3f}"]
+        command = [*LAUNCHERS[launcher], str(program), how, str(rank), f"{delay:.3f}", f"{TIMEOUT:g}"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
         end = time.time()
     faults = []
